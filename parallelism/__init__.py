@@ -1,0 +1,1 @@
+"""Models, strategies and the task graphs that they make. Knows nothing of networks."""

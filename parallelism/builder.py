@@ -1,0 +1,309 @@
+"""From a strategy to its task graph, fast enough to sit inside a search.
+
+What an operator's configuration implies (times, gradient bytes, memory, groups) is worked out
+once and remembered; a build gathers these records and runs one compiled kernel.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.build_kernels import build_tasks
+from parallelism.graph import Mode, ModelGraph, Operator
+from parallelism.strategy import OperatorConfig, Strategy
+from parallelism.taskgraph import TaskGraph
+from topoopt_base import InputError
+
+
+class PartTime(Protocol):
+    """Seconds of one part of an operator on one server."""
+
+    @property
+    def forward(self) -> float: ...  # noqa: D102
+    @property
+    def backward(self) -> float: ...  # noqa: D102
+    @property
+    def update(self) -> float: ...  # noqa: D102
+
+
+class ComputeModel(Protocol):
+    """Anything that can say how long a part of an operator takes on one server."""
+
+    def operator_time(
+        self, graph: ModelGraph, index: int, batch: int, sample: int, parameter: int, mode: Mode
+    ) -> PartTime:
+        """Return the times of one part of operator ``index`` split ``sample x parameter``."""
+        ...
+
+
+class ServerModel(Protocol):
+    """What the task graph needs to know of a server."""
+
+    @property
+    def gpus(self) -> int: ...  # noqa: D102
+
+    def intra_allreduce_time(self, size: float) -> float:
+        """Return the seconds that the server's GPUs need to reduce ``size`` bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What one configuration of one operator implies."""
+
+    config: OperatorConfig  # kept alive, because records are found by its identity
+    forward: float
+    backward: float
+    update: float
+    sync_bytes: float
+    sync_delay: float
+    groups: npt.NDArray[np.int64]
+    memory: float
+    slices_input: bool
+    slices_output: bool
+
+
+def part_memory(
+    graph: ModelGraph,
+    op: Operator,
+    batch: int,
+    sample: int,
+    parameter: int,
+    mode: Mode,
+    gpus: int,
+    optimizer_states: int = 0,
+) -> float:
+    """Return the bytes that one part of an operator holds on each GPU of its server.
+
+    Dense weights and gradients are replicated on the server's GPUs; embedding tables are
+    sharded over them, and need a gradient buffer only where they are replicated over servers
+    (otherwise touched rows are updated in place). Activations are kept for the backward pass,
+    spread over the GPUs by sample.
+
+    Parameters
+    ----------
+    graph : ModelGraph
+    op : Operator
+    batch : int
+        Global batch, samples.
+    sample, parameter, mode
+        The split, as in `OperatorConfig`.
+    gpus : int
+        GPUs a server.
+    optimizer_states : int
+        Extra copies of every parameter that the optimizer keeps (SGD 0, momentum 1, Adam 2).
+
+    Returns
+    -------
+    float
+        Bytes per GPU.
+    """
+    weights = op.parameters * graph.element_bytes / parameter
+    if op.sparse:
+        copies = 1.0 + optimizer_states + (1.0 if sample > 1 else 0.0)
+        weights = weights / gpus
+    else:
+        copies = 2.0 + optimizer_states
+    share = parameter if mode.slices_output else 1
+    outputs = op.output_elements * graph.element_bytes * batch / sample / share / gpus
+    return weights * copies + outputs
+
+
+class TaskGraphBuilder:
+    """Builds task graphs of one model on one kind of server.
+
+    Parameters
+    ----------
+    graph : ModelGraph
+    compute : ComputeModel
+        Times of operator parts.
+    server : ServerModel
+        GPUs and intra-server reduction.
+    servers : int
+        Number of servers.
+    batch : int
+        Global batch, samples an iteration.
+    optimizer_states : int
+        Extra copies of each parameter that the optimizer keeps.
+    """
+
+    def __init__(
+        self,
+        graph: ModelGraph,
+        compute: ComputeModel,
+        server: ServerModel,
+        servers: int,
+        batch: int,
+        optimizer_states: int = 0,
+    ) -> None:
+        if servers < 1:
+            raise InputError(f"servers is {servers}; give at least 1")
+        if batch < 1:
+            raise InputError(f"global batch is {batch}; give at least 1")
+        self.graph = graph
+        self.compute = compute
+        self.server = server
+        self.servers = servers
+        self.batch = batch
+        self.optimizer_states = optimizer_states
+        self._records: dict[tuple[int, int], _Record] = {}
+        self._part_times: dict[tuple[int, int, int, Mode], PartTime] = {}
+        self._group_ids: dict[tuple[int, ...], int] = {}
+        self._groups: list[tuple[int, ...]] = []
+        # Identical operators share their measured or modelled times.
+        signatures: dict[tuple[object, ...], int] = {}
+        self._representative = [
+            signatures.setdefault(
+                (op.kind, op.output_shape, op.forward_flops, op.backward_flops, op.parameters,
+                 op.forward_bytes, op.backward_bytes, op.splits, op.sparse, op.profile_key),
+                index,
+            )
+            for index, op in enumerate(graph.operators)
+        ]  # fmt: skip
+        edges = [
+            (source, index)
+            for index, op in enumerate(graph.operators)
+            for source in sorted(set(op.inputs))
+        ]
+        self._edge_source = np.array([e[0] for e in edges], dtype=np.int64)
+        self._edge_target = np.array([e[1] for e in edges], dtype=np.int64)
+        self._edge_bytes = np.array([graph.output_bytes(e[0]) * batch for e in edges])
+        self._is_sink = np.array([not readers for readers in graph.consumers])
+
+    @property
+    def representatives(self) -> list[int]:
+        """For each operator, the first operator that is alike in everything but its place."""
+        return list(self._representative)
+
+    def part_time(self, index: int, sample: int, parameter: int, mode: Mode) -> PartTime:
+        """Return the (remembered) times of one part of an operator."""
+        representative = self._representative[index]
+        key = (representative, sample, parameter, mode if parameter > 1 else Mode.OUTPUT)
+        found = self._part_times.get(key)
+        if found is None:
+            found = self.compute.operator_time(
+                self.graph, representative, self.batch, sample, parameter, mode
+            )
+            self._part_times[key] = found
+        return found
+
+    def _record(self, index: int, config: OperatorConfig) -> _Record:
+        key = (index, id(config))
+        record = self._records.get(key)
+        if record is not None:
+            return record
+        op = self.graph.operators[index]
+        times = self.part_time(index, config.sample, config.parameter, config.mode)
+        gradient = self.graph.parameter_bytes(index) / config.parameter
+        # A table's shards on the GPUs of a server are not copies of each other.
+        inside = 0.0 if op.sparse else self.server.intra_allreduce_time(gradient)
+        ids = []
+        for group in config.groups:
+            number = self._group_ids.setdefault(group, len(self._groups))
+            if number == len(self._groups):
+                self._groups.append(group)
+            ids.append(number)
+        record = _Record(
+            config=config,
+            forward=times.forward,
+            backward=times.backward,
+            update=times.update,
+            sync_bytes=gradient,
+            sync_delay=inside,
+            groups=np.array(ids, dtype=np.int64),
+            memory=part_memory(
+                self.graph, op, self.batch, config.sample, config.parameter, config.mode,
+                self.server.gpus, self.optimizer_states,
+            ),
+            slices_input=config.mode.slices_input,
+            slices_output=config.mode.slices_output,
+        )  # fmt: skip
+        self._records[key] = record
+        return record
+
+    def memory(self, strategy: Strategy) -> npt.NDArray[np.float64]:
+        """Return the bytes that a strategy needs on each GPU of every server.
+
+        Parameters
+        ----------
+        strategy : Strategy
+
+        Returns
+        -------
+        float64 array, shape (servers,)
+            Bytes per GPU.
+        """
+        needed = np.zeros(self.servers)
+        for index, config in enumerate(strategy.configs):
+            needed[config.servers_array] += self._record(index, config).memory
+        return needed
+
+    def build(self, strategy: Strategy) -> TaskGraph:
+        """Return the task graph of one iteration under a legal strategy.
+
+        Transfers move exactly the overlap of the producer's and the consumer's index ranges.
+        A backward pass returns each of them in the other direction. Gradients of a parameter
+        shard are reduced over its replicas as soon as all of them have finished its backward
+        pass, overlapping with the rest of the backward pass.
+
+        Parameters
+        ----------
+        strategy : Strategy
+            Must be legal (`check_legal`); it is not checked again here.
+
+        Returns
+        -------
+        TaskGraph
+        """
+        records = [self._record(i, config) for i, config in enumerate(strategy.configs)]
+        configs = strategy.configs
+        sample = np.array([c.sample for c in configs], dtype=np.int64)
+        parameter = np.array([c.parameter for c in configs], dtype=np.int64)
+        offsets = np.zeros(len(configs) + 1, dtype=np.int64)
+        np.cumsum(sample * parameter, out=offsets[1:])
+        group_offset = np.zeros(len(configs) + 1, dtype=np.int64)
+        np.cumsum(parameter, out=group_offset[1:])
+        scalars = np.array(
+            [(r.forward, r.backward, r.update, r.sync_bytes, r.sync_delay) for r in records]
+        ).T.copy()
+        used, local = np.unique(np.concatenate([r.groups for r in records]), return_inverse=True)
+        groups = tuple(self._groups[g] for g in used.tolist())
+        arrays = build_tasks(
+            sample,
+            parameter,
+            np.array([r.slices_input for r in records]),
+            np.array([r.slices_output for r in records]),
+            offsets,
+            np.concatenate([c.servers_array for c in configs]),
+            scalars[0],
+            scalars[1],
+            scalars[2],
+            scalars[3],
+            scalars[4],
+            group_offset,
+            local,
+            self._edge_source,
+            self._edge_target,
+            self._edge_bytes,
+            self._is_sink,
+        )
+        kind, first, second, size, delay, operator, phase, part, succ_offsets, succ, pred = arrays
+        return TaskGraph(
+            servers=self.servers,
+            devices=self.servers,
+            kind=kind,
+            first=first,
+            second=second,
+            size=size,
+            delay=delay,
+            operator=operator,
+            phase=phase,
+            part=part,
+            successor_offsets=succ_offsets,
+            successors=succ,
+            predecessors=pred,
+            groups=groups,
+            server_of_device=np.arange(self.servers, dtype=np.int64),
+        )

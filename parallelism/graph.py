@@ -1,0 +1,214 @@
+"""Operators and the model graph: what one training sample costs, and what may be split."""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from functools import cached_property
+
+from topoopt_base import InputError
+
+
+class OperatorKind(StrEnum):
+    """What an operator computes; devices and legality rules look at it."""
+
+    DENSE = "dense"
+    CONV2D = "conv2d"
+    EMBEDDING = "embedding"
+    ATTENTION = "attention"
+    CONCAT = "concat"
+    ADD = "add"
+    MULTIPLY = "multiply"
+    ACTIVATION = "activation"
+    POOL = "pool"
+    FLATTEN = "flatten"
+    NORM = "norm"
+    SOFTMAX = "softmax"
+
+
+class Mode(IntEnum):
+    """How an operator's parameter dimension is split over p parts.
+
+    ``OUTPUT``: each part needs the whole input and makes a slice of the output (dense columns,
+    convolution channels, embedding columns). ``REDUCTION``: each part needs a slice of the
+    input and makes a partial sum of the whole output (dense rows, embedding rows).
+    ``HEADS``: whole input, partial sum (attention heads with their share of the output
+    projection). ``CHANNEL``: slice in, slice out (element-wise, pooling).
+    """
+
+    OUTPUT = 0
+    REDUCTION = 1
+    HEADS = 2
+    CHANNEL = 3
+
+    @property
+    def slices_input(self) -> bool:
+        """Whether a part reads only its share of the input features."""
+        return self in (Mode.REDUCTION, Mode.CHANNEL)
+
+    @property
+    def slices_output(self) -> bool:
+        """Whether a part writes only its share of the output features."""
+        return self in (Mode.OUTPUT, Mode.CHANNEL)
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A way to split the parameter dimension: the mode, and the extent that p must divide."""
+
+    mode: Mode
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator; every quantity is per training sample unless it says otherwise.
+
+    Parameters
+    ----------
+    name : str
+        Unique within the graph.
+    kind : OperatorKind
+    inputs : tuple of int
+        Indices of the operators whose whole outputs it reads, all smaller than its own.
+        Model inputs (images, indices) are not operators: reading them is not network traffic.
+    output_shape : tuple of int
+        Shape of the output of one sample.
+    forward_flops, backward_flops : float
+        Floating-point operations (a multiply-add counts two).
+    parameters : int
+        Number of trainable parameters (of the whole operator, not per sample).
+    forward_bytes, backward_bytes : float
+        Accelerator memory traffic of one sample, dense parameters not counted.
+    splits : tuple of Split
+        Legal splits of the parameter dimension beside the sample dimension.
+    sparse : bool
+        True for embedding tables: only touched rows are read, and a table that is not
+        replicated needs no gradient buffer.
+    profile_key : str
+        Name under which measured profiles list the operator; empty if they do not.
+    """
+
+    name: str
+    kind: OperatorKind
+    inputs: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    forward_flops: float
+    backward_flops: float
+    parameters: int
+    forward_bytes: float
+    backward_bytes: float
+    splits: tuple[Split, ...] = ()
+    sparse: bool = False
+    profile_key: str = ""
+
+    @property
+    def output_elements(self) -> int:
+        """Number of output elements of one sample."""
+        count = 1
+        for extent in self.output_shape:
+            count *= extent
+        return count
+
+    def split(self, mode: Mode) -> Split | None:
+        """Return the operator's split of this mode, or None if it is not legal."""
+        for split in self.splits:
+            if split.mode == mode:
+                return split
+        return None
+
+
+@dataclass(frozen=True)
+class ModelGraph:
+    """A model: operators in topological order.
+
+    Parameters
+    ----------
+    name : str
+    operators : tuple of Operator
+        Each reads only operators before it.
+    batch_per_gpu : int
+        The setting's batch size per GPU, the default of a job.
+    element_bytes : int
+        Bytes of a parameter, activation or gradient element (4 = fp32).
+
+    Raises
+    ------
+    InputError
+        If there is no operator, names repeat, an input does not come earlier, or a count is
+        negative.
+    """
+
+    name: str
+    operators: tuple[Operator, ...]
+    batch_per_gpu: int
+    element_bytes: int = 4
+
+    def __post_init__(self) -> None:
+        if not self.operators:
+            raise InputError(f"model {self.name!r} has no operators; give at least one")
+        if self.batch_per_gpu < 1:
+            raise InputError(
+                f"model {self.name!r}: batch_per_gpu is {self.batch_per_gpu}; give at least 1"
+            )
+        if self.element_bytes < 1:
+            raise InputError(
+                f"model {self.name!r}: element_bytes is {self.element_bytes}; give at least 1"
+            )
+        seen: set[str] = set()
+        for index, op in enumerate(self.operators):
+            if op.name in seen:
+                raise InputError(f"model {self.name!r}: two operators are called {op.name!r}")
+            seen.add(op.name)
+            for source in op.inputs:
+                if not 0 <= source < index:
+                    raise InputError(
+                        f"model {self.name!r}: operator {op.name!r} reads operator {source}, "
+                        "which does not come before it"
+                    )
+            for field in (
+                "forward_flops", "backward_flops", "parameters", "forward_bytes", "backward_bytes",
+            ):  # fmt: skip
+                if not 0 <= getattr(op, field) < float("inf"):
+                    raise InputError(
+                        f"model {self.name!r}: operator {op.name!r} has {field} = "
+                        f"{getattr(op, field)}; give zero or a positive number"
+                    )
+            if any(extent < 1 for extent in op.output_shape):
+                raise InputError(
+                    f"model {self.name!r}: operator {op.name!r} has output shape "
+                    f"{op.output_shape}; every extent must be at least 1"
+                )
+
+    @cached_property
+    def consumers(self) -> tuple[tuple[int, ...], ...]:
+        """Indices of the operators that read each operator."""
+        readers: list[list[int]] = [[] for _ in self.operators]
+        for index, op in enumerate(self.operators):
+            for source in op.inputs:
+                readers[source].append(index)
+        return tuple(tuple(r) for r in readers)
+
+    @property
+    def parameters(self) -> int:
+        """Trainable parameters of the whole model."""
+        return sum(op.parameters for op in self.operators)
+
+    def parameter_bytes(self, index: int) -> float:
+        """Bytes of one operator's parameters."""
+        return float(self.operators[index].parameters) * self.element_bytes
+
+    def output_bytes(self, index: int) -> float:
+        """Bytes of one operator's output for one sample."""
+        return float(self.operators[index].output_elements) * self.element_bytes
+
+    def index(self, name: str) -> int:
+        """Return the index of an operator by name.
+
+        Raises
+        ------
+        InputError
+            If there is none.
+        """
+        for index, op in enumerate(self.operators):
+            if op.name == name:
+                return index
+        raise InputError(f"model {self.name!r} has no operator {name!r}")

@@ -1,0 +1,123 @@
+"""Named strategies: where searches start, and what results are compared with."""
+
+from parallelism.graph import Mode
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import OperatorConfig, Strategy
+
+
+def data_parallel(space: StrategySpace) -> Strategy:
+    """Return pure data parallelism: every operator replicated on every server.
+
+    Where the batch cannot be divided over all servers, the largest legal sample degree that
+    divides the number of servers is used.
+    """
+    config = _widest(space)
+    return Strategy((config,) * len(space.graph.operators))
+
+
+def _widest(space: StrategySpace) -> OperatorConfig:
+    widest = max(
+        s for s in range(1, space.servers + 1) if space.servers % s == 0 and space.batch % s == 0
+    )
+    return space.placed(widest, 1, Mode.OUTPUT)
+
+
+def _place_tables(space: StrategySpace, configs: list[OperatorConfig]) -> None:
+    """Place each embedding table whole on one server, biggest first on the least loaded."""
+    graph = space.graph
+    tables = [i for i, op in enumerate(graph.operators) if op.sparse]
+    # Spread few tables evenly over many servers; more tables than servers wrap around.
+    stride = max(1, space.servers // max(1, len(tables)))
+    order = [(i * stride) % space.servers for i in range(space.servers // stride)]
+    order += [v for v in range(space.servers) if v not in set(order)]
+    load = [0.0] * space.servers
+    rank = {server: position for position, server in enumerate(order)}
+    for index in sorted(tables, key=lambda i: (-graph.parameter_bytes(i), i)):
+        server = min(range(space.servers), key=lambda v: (load[v], rank[v]))
+        load[server] += graph.parameter_bytes(index)
+        configs[index] = space.placed(1, 1, Mode.OUTPUT, offset=server)
+
+
+def hybrid(space: StrategySpace) -> Strategy:
+    """Return the usual hybrid: tables whole on single servers, all else data-parallel.
+
+    This is the starting strategy of the TopoOpt artifact (table i on server i where there are
+    as many tables as servers).
+    """
+    configs = [_widest(space)] * len(space.graph.operators)
+    _place_tables(space, configs)
+    return Strategy(tuple(configs))
+
+
+def tensor_parallel(
+    space: StrategySpace, degree: int, *, place_tables: bool = True, alternate: bool = False
+) -> Strategy | None:
+    """Return data parallelism over groups of servers that split dense parameters.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    degree : int
+        Parameter degree of each dense, convolution or attention operator that allows it.
+    place_tables : bool
+        Place embedding tables whole on single servers.
+    alternate : bool
+        Split dense layers by columns and rows in turn, so that a column-split layer hands its
+        slice to a row-split one (Megatron-LM's pairing).
+
+    Returns
+    -------
+    Strategy or None
+        None if no operator can be split so.
+    """
+    configs = [_widest(space)] * len(space.graph.operators)
+    if place_tables:
+        _place_tables(space, configs)
+    changed = False
+    by_rows: dict[int, bool] = {}
+    for index, op in enumerate(space.graph.operators):
+        if op.sparse or not op.parameters:
+            continue
+        choices = [c for c in space.degrees(index) if c[1] == degree and c[2] != Mode.CHANNEL]
+        if not choices:
+            continue
+        widest = max(c[0] for c in choices)
+        modes = {c[2] for c in choices if c[0] == widest}
+        mode = min(modes)
+        if alternate:
+            after_columns = any(by_rows.get(source) is False for source in op.inputs)
+            if after_columns and Mode.REDUCTION in modes:
+                mode = Mode.REDUCTION
+            by_rows[index] = mode == Mode.REDUCTION
+        configs[index] = space.placed(widest, degree, mode)
+        changed = True
+    return Strategy(tuple(configs)) if changed else None
+
+
+def named_strategies(space: StrategySpace) -> dict[str, Strategy]:
+    """Return all starting strategies by name, data parallelism first.
+
+    Parameters
+    ----------
+    space : StrategySpace
+
+    Returns
+    -------
+    dict
+        Some may not fit in memory; the caller checks.
+    """
+    found = {"data-parallel": data_parallel(space)}
+    has_tables = any(op.sparse for op in space.graph.operators)
+    if has_tables:
+        found["hybrid"] = hybrid(space)
+    if space.sample_only:
+        return found
+    for degree in (2, 4, 8, 16, 32, 64, 128):
+        if degree > space.max_parameter or space.servers % degree:
+            continue
+        for alternate in (False, True):
+            strategy = tensor_parallel(space, degree, alternate=alternate)
+            if strategy is not None:
+                name = f"tensor-{degree}" + ("-alternating" if alternate else "")
+                found[name] = strategy
+    return found

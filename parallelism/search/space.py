@@ -1,0 +1,199 @@
+"""The space of legal operator configurations: degrees, and the placements tried for them."""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+
+from parallelism.graph import Mode, ModelGraph, Operator
+from parallelism.strategy import OperatorConfig, Strategy
+
+
+def divisors(number: int, limit: int) -> tuple[int, ...]:
+    """Return the divisors of a number up to a limit, ascending.
+
+    Parameters
+    ----------
+    number, limit : int
+
+    Returns
+    -------
+    tuple of int
+    """
+    return tuple(d for d in range(1, min(number, limit) + 1) if number % d == 0)
+
+
+def legal_degrees(
+    op: Operator, servers: int, batch: int
+) -> tuple[tuple[int, int, Mode], ...]:  # fmt: skip
+    """List every legal (sample, parameter, mode) of an operator, whatever its placement.
+
+    Sample degrees divide the batch, parameter degrees divide a split's extent, and there are
+    at most as many parts as servers.
+
+    Parameters
+    ----------
+    op : Operator
+    servers, batch : int
+
+    Returns
+    -------
+    tuple of (int, int, Mode)
+        Sorted; unsplit parameter dimensions are listed once, as ``Mode.OUTPUT``.
+    """
+    found: list[tuple[int, int, Mode]] = []
+    for sample in divisors(batch, servers):
+        found.append((sample, 1, Mode.OUTPUT))
+        for split in op.splits:
+            for parameter in divisors(split.extent, servers // sample):
+                if parameter > 1:
+                    found.append((sample, parameter, split.mode))
+    return tuple(sorted(found))
+
+
+class StrategySpace:
+    """The configurations that the search proposes for each operator of a model.
+
+    The bound of a plan holds for *all* legal strategies (`legal_degrees` and any placement).
+    The search proposes those whose part count divides the number of servers, on contiguous
+    or evenly strided servers, with parameter shards adjacent or strided, and at most
+    ``max_parameter`` parameter shards; single parts may go anywhere.
+
+    Configurations are interned: equal ones are the same object, so that what they imply is
+    worked out once.
+
+    Parameters
+    ----------
+    graph : ModelGraph
+    servers : int
+    batch : int
+        Global batch, samples.
+    max_parameter : int
+        Largest parameter degree proposed.
+    sample_only : bool
+        Propose only sample splits at stride N / k and whole operators on one server, which is
+        the space of the published code.
+    """
+
+    def __init__(
+        self,
+        graph: ModelGraph,
+        servers: int,
+        batch: int,
+        *,
+        max_parameter: int = 16,
+        sample_only: bool = False,
+    ) -> None:
+        self.graph = graph
+        self.servers = servers
+        self.batch = batch
+        self.max_parameter = max_parameter
+        self.sample_only = sample_only
+        self._interned: dict[tuple[int, int, Mode, tuple[int, ...]], OperatorConfig] = {}
+        self._degrees: list[tuple[tuple[int, int, Mode], ...]] = []
+        remembered: dict[object, tuple[tuple[int, int, Mode], ...]] = {}
+        for op in graph.operators:
+            key = (op.splits, op.sparse)
+            if key not in remembered:
+                remembered[key] = tuple(
+                    (s, p, mode)
+                    for s, p, mode in legal_degrees(op, servers, batch)
+                    if servers % (s * p) == 0
+                    and p <= max_parameter
+                    and not (sample_only and (p > 1 or (op.sparse and s > 1)))
+                )
+            self._degrees.append(remembered[key])
+
+    def degrees(self, index: int) -> tuple[tuple[int, int, Mode], ...]:
+        """Return the (sample, parameter, mode) choices proposed for an operator."""
+        return self._degrees[index]
+
+    def config(
+        self, sample: int, parameter: int, mode: Mode, servers: Iterable[int]
+    ) -> OperatorConfig:
+        """Return the one object that stands for this configuration."""
+        key = (sample, parameter, mode if parameter > 1 else Mode.OUTPUT, tuple(servers))
+        found = self._interned.get(key)
+        if found is None:
+            found = OperatorConfig(*key)
+            self._interned[key] = found
+        return found
+
+    def intern(self, strategy: Strategy) -> Strategy:
+        """Return an equal strategy made of interned configurations."""
+        return Strategy(
+            tuple(self.config(c.sample, c.parameter, c.mode, c.servers) for c in strategy.configs)
+        )
+
+    def placed(
+        self,
+        sample: int,
+        parameter: int,
+        mode: Mode,
+        *,
+        offset: int = 0,
+        contiguous: bool = False,
+        adjacent: bool = True,
+    ) -> OperatorConfig:
+        """Return a configuration on a regular set of servers.
+
+        Parameters
+        ----------
+        sample, parameter, mode
+            The degrees; ``sample * parameter`` divides the number of servers.
+        offset : int
+            Which of the possible sets (taken modulo their number).
+        contiguous : bool
+            Consecutive servers rather than every (N / parts)-th.
+        adjacent : bool
+            Shards of one sample are neighbours in the set rather than far apart.
+
+        Returns
+        -------
+        OperatorConfig
+        """
+        parts = sample * parameter
+        step = self.servers // parts
+        start = offset % step
+        if contiguous:
+            chosen = np.arange(parts) + start * parts
+        else:
+            chosen = np.arange(parts) * step + start
+        if not adjacent:
+            chosen = chosen.reshape(parameter, sample).T.ravel()
+        return self.config(sample, parameter, mode, chosen.tolist())
+
+    def random_config(self, index: int, rng: np.random.Generator) -> OperatorConfig:
+        """Return a random configuration of an operator."""
+        choices = self._degrees[index]
+        sample, parameter, mode = choices[rng.integers(len(choices))]
+        offset = int(rng.integers(self.servers))
+        if self.sample_only:
+            return self.placed(sample, parameter, mode, offset=offset)
+        contiguous, adjacent = (bool(b) for b in rng.integers(2, size=2))
+        return self.placed(
+            sample, parameter, mode, offset=offset, contiguous=contiguous, adjacent=adjacent
+        )
+
+    def allows(self, index: int, config: OperatorConfig) -> bool:
+        """Whether the degrees of a configuration are among an operator's choices."""
+        return (config.sample, config.parameter, config.mode) in self._degrees[index]
+
+    @cached_property
+    def neighbours(self) -> tuple[tuple[int, ...], ...]:
+        """Operators that exchange tensors with each operator."""
+        return tuple(
+            tuple(sorted(set(op.inputs) | set(self.graph.consumers[i])))
+            for i, op in enumerate(self.graph.operators)
+        )
+
+    @cached_property
+    def alike(self) -> tuple[tuple[int, ...], ...]:
+        """For each operator, all operators of the same shape (identical layers)."""
+        groups: dict[object, list[int]] = {}
+        keys = []
+        for index, op in enumerate(self.graph.operators):
+            key = (op.kind, op.output_shape, op.parameters, op.splits, op.profile_key)
+            groups.setdefault(key, []).append(index)
+            keys.append(key)
+        return tuple(tuple(groups[key]) for key in keys)

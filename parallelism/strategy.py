@@ -1,0 +1,125 @@
+"""A parallelization strategy: how each operator is split, and where its parts run."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.graph import Mode, ModelGraph
+from topoopt_base import InputError
+
+
+@dataclass(frozen=True)
+class OperatorConfig:
+    """How one operator is split and placed.
+
+    Part (i, j) is sample shard i of ``sample`` and parameter shard j of ``parameter``; it runs
+    on ``servers[i * parameter + j]``. The servers are distinct. Replicas of parameter shard j
+    (all i) form one AllReduce group.
+
+    Parameters
+    ----------
+    sample, parameter : int
+        Degrees of sample and of parameter (tensor) parallelism.
+    mode : Mode
+        How the parameter dimension is split (immaterial when ``parameter`` is 1).
+    servers : tuple of int
+        One server a part.
+    """
+
+    sample: int
+    parameter: int
+    mode: Mode
+    servers: tuple[int, ...]
+
+    @property
+    def parts(self) -> int:
+        """Number of parts, ``sample * parameter``."""
+        return self.sample * self.parameter
+
+    @cached_property
+    def servers_array(self) -> npt.NDArray[np.int64]:
+        """The servers as an array."""
+        return np.asarray(self.servers, dtype=np.int64)
+
+    @cached_property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """For each parameter shard, the sorted servers that replicate it."""
+        p = self.parameter
+        return tuple(tuple(sorted(self.servers[j::p])) for j in range(p))
+
+    def is_data_parallel(self, servers: int) -> bool:
+        """Whether every server holds a full replica."""
+        return self.parameter == 1 and self.sample == servers
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One configuration an operator, in the order of the model graph."""
+
+    configs: tuple[OperatorConfig, ...]
+
+    def replace(self, changes: Iterable[tuple[int, OperatorConfig]]) -> "Strategy":
+        """Return a copy in which some operators have another configuration."""
+        configs = list(self.configs)
+        for index, config in changes:
+            configs[index] = config
+        return Strategy(tuple(configs))
+
+
+def check_legal(graph: ModelGraph, strategy: Strategy, servers: int, batch: int) -> None:
+    """Check that a strategy is legal for a model on so many servers.
+
+    Parameters
+    ----------
+    graph : ModelGraph
+    strategy : Strategy
+    servers : int
+        Number of servers.
+    batch : int
+        Global batch, samples an iteration.
+
+    Raises
+    ------
+    InputError
+        Naming the operator and the rule it breaks: one configuration an operator, positive
+        degrees, a part a distinct existing server, sample degree dividing the batch, parameter
+        degree dividing the extent of a split that the operator has.
+    """
+    if len(strategy.configs) != len(graph.operators):
+        raise InputError(
+            f"strategy has {len(strategy.configs)} configurations for "
+            f"{len(graph.operators)} operators of model {graph.name!r}; give one each"
+        )
+    for op, config in zip(graph.operators, strategy.configs, strict=True):
+        where = f"strategy of operator {op.name!r}"
+        if config.sample < 1 or config.parameter < 1:
+            raise InputError(
+                f"{where}: degrees {config.sample} x {config.parameter}; give at least 1 each"
+            )
+        if len(config.servers) != config.parts:
+            raise InputError(
+                f"{where}: {config.parts} parts on {len(config.servers)} servers; give one each"
+            )
+        if len(set(config.servers)) != config.parts:
+            raise InputError(f"{where}: a server holds two parts; use distinct servers")
+        if min(config.servers) < 0 or max(config.servers) >= servers:
+            raise InputError(
+                f"{where}: server {max(config.servers)} does not exist; "
+                f"servers are 0..{servers - 1}"
+            )
+        if batch % config.sample:
+            raise InputError(
+                f"{where}: sample degree {config.sample} does not divide the global batch "
+                f"{batch}; choose a divisor"
+            )
+        if config.parameter > 1:
+            split = op.split(config.mode)
+            if split is None or split.extent % config.parameter:
+                raise InputError(
+                    f"{where}: cannot be split {config.parameter} ways by "
+                    f"{config.mode.name.lower()}; "
+                    f"legal splits: {[(s.mode.name.lower(), s.extent) for s in op.splits]}"
+                )

@@ -1,0 +1,205 @@
+"""The task graph: compute tasks, point-to-point transfers and AllReduces of one iteration."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from topoopt_base import InputError
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+class TaskKind(IntEnum):
+    """What a task occupies: a device, or the network."""
+
+    COMPUTE = 0
+    TRANSFER = 1
+    ALLREDUCE = 2
+
+
+class Phase(IntEnum):
+    """Which part of the iteration a task belongs to."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    UPDATE = 2
+    ACTIVATION = 3
+    GRADIENT = 4
+    SYNCHRONISE = 5
+
+
+@dataclass(frozen=True, eq=False)
+class TaskGraph:
+    """One training iteration as arrays, one entry a task.
+
+    Parameters
+    ----------
+    servers : int
+        Number of servers.
+    devices : int
+        Number of compute devices; ``server_of_device`` maps them to servers.
+    kind : int64 array, shape (tasks,)
+        `TaskKind` values.
+    first : int64 array, shape (tasks,)
+        COMPUTE: device. TRANSFER: source server. ALLREDUCE: index into ``groups``.
+    second : int64 array, shape (tasks,)
+        TRANSFER: destination server (never the source). Otherwise -1.
+    size : float64 array, shape (tasks,)
+        COMPUTE: duration in seconds. TRANSFER: bytes. ALLREDUCE: bytes of the reduced buffer.
+    delay : float64 array, shape (tasks,)
+        ALLREDUCE: seconds between readiness and the start of network traffic (reduction
+        inside each server). Zero otherwise.
+    operator, phase, part : int64 array, shape (tasks,)
+        Operator index, `Phase`, and part of the operator (AllReduce: parameter shard).
+        For transfers, ``part`` is the consumer's (ACTIVATION) or producer's (GRADIENT) part.
+    successor_offsets : int64 array, shape (tasks + 1,)
+    successors : int64 array
+        CSR lists of the tasks that wait for each task.
+    predecessors : int64 array, shape (tasks,)
+        Number of tasks that each task waits for.
+    groups : tuple of tuple of int
+        Sorted distinct servers of each AllReduce group (one server: no network traffic).
+    server_of_device : int64 array, shape (devices,)
+    """
+
+    servers: int
+    devices: int
+    kind: IntArray
+    first: IntArray
+    second: IntArray
+    size: FloatArray
+    delay: FloatArray
+    operator: IntArray
+    phase: IntArray
+    part: IntArray
+    successor_offsets: IntArray
+    successors: IntArray
+    predecessors: IntArray
+    groups: tuple[tuple[int, ...], ...]
+    server_of_device: IntArray
+
+    @property
+    def tasks(self) -> int:
+        """Number of tasks."""
+        return int(self.kind.size)
+
+    @classmethod
+    def from_lists(
+        cls,
+        servers: int,
+        tasks: "list[tuple[TaskKind, int, int, float, float]]",
+        edges: list[tuple[int, int]],
+        groups: tuple[tuple[int, ...], ...] = (),
+    ) -> "TaskGraph":
+        """Build a task graph by hand, one device a server (for tests and small studies).
+
+        Parameters
+        ----------
+        servers : int
+        tasks : list of (kind, first, second, size, delay)
+            As in the class.
+        edges : list of (before, after)
+            Dependencies between task indices.
+        groups : tuple of tuple of int, optional
+
+        Returns
+        -------
+        TaskGraph
+
+        Raises
+        ------
+        InputError
+            If a task names a server or group that does not exist.
+        """
+        count = len(tasks)
+        kind = np.array([t[0] for t in tasks], dtype=np.int64)
+        first = np.array([t[1] for t in tasks], dtype=np.int64)
+        second = np.array([t[2] for t in tasks], dtype=np.int64)
+        for task in range(count):
+            limit = len(groups) if kind[task] == TaskKind.ALLREDUCE else servers
+            if not 0 <= first[task] < limit or second[task] >= servers:
+                raise InputError(f"task {task}: {tasks[task]} names no existing server or group")
+        before = np.array([e[0] for e in edges], dtype=np.int64)
+        after = np.array([e[1] for e in edges], dtype=np.int64)
+        order = np.lexsort((after, before))
+        offsets = np.concatenate(([0], np.cumsum(np.bincount(before, minlength=count))))
+        zeros = np.zeros(count, dtype=np.int64)
+        return cls(
+            servers=servers,
+            devices=servers,
+            kind=kind,
+            first=first,
+            second=second,
+            size=np.array([t[3] for t in tasks], dtype=np.float64),
+            delay=np.array([t[4] for t in tasks], dtype=np.float64),
+            operator=zeros,
+            phase=zeros,
+            part=zeros,
+            successor_offsets=offsets.astype(np.int64),
+            successors=after[order],
+            predecessors=np.bincount(after, minlength=count).astype(np.int64),
+            groups=groups,
+            server_of_device=np.arange(servers, dtype=np.int64),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Traffic:
+    """What one iteration sends: AllReduces by group, and a transfer matrix.
+
+    Parameters
+    ----------
+    servers : int
+    transfers : float64 array, shape (servers, servers)
+        Bytes from row server to column server, zero diagonal.
+    groups : tuple of tuple of int
+        Sorted servers of each AllReduce group with at least two members.
+    group_bytes : float64 array, shape (groups,)
+        Bytes of gradient reduced over each group in one iteration (S, before the ring's
+        factor 2 (n-1) / n).
+    """
+
+    servers: int
+    transfers: FloatArray
+    groups: tuple[tuple[int, ...], ...]
+    group_bytes: FloatArray
+
+    def allreduce_sent(self) -> float:
+        """Bytes that all members of all rings send together: sum of 2 (n - 1) S."""
+        sizes = np.array([len(group) for group in self.groups], dtype=np.float64)
+        return float(np.sum(2.0 * (sizes - 1.0) * self.group_bytes))
+
+    def transfer_sent(self) -> float:
+        """Bytes of all point-to-point transfers."""
+        return float(self.transfers.sum())
+
+
+def traffic_of(tasks: TaskGraph) -> Traffic:
+    """Sum the network traffic of a task graph.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+
+    Returns
+    -------
+    Traffic
+        Groups in order of first use.
+    """
+    moves = tasks.kind == TaskKind.TRANSFER
+    pairs = tasks.first[moves] * tasks.servers + tasks.second[moves]
+    matrix = np.bincount(pairs, weights=tasks.size[moves], minlength=tasks.servers**2)
+    reduces = tasks.kind == TaskKind.ALLREDUCE
+    totals = np.bincount(
+        tasks.first[reduces], weights=tasks.size[reduces], minlength=len(tasks.groups)
+    )
+    used = [g for g, members in enumerate(tasks.groups) if len(members) > 1 and totals[g] > 0]
+    return Traffic(
+        servers=tasks.servers,
+        transfers=matrix.astype(np.float64).reshape(tasks.servers, tasks.servers),
+        groups=tuple(tasks.groups[g] for g in used),
+        group_bytes=totals[used].astype(np.float64),
+    )

@@ -1,0 +1,1 @@
+"""Networks, routes and fair rates. Knows nothing of models or strategies."""

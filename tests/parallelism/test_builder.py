@@ -1,0 +1,232 @@
+"""The task-graph kernel against an oracle that works with explicit index sets."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parallelism.builder import TaskGraphBuilder, part_memory
+from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
+from parallelism.strategy import OperatorConfig, Strategy, check_legal
+from parallelism.taskgraph import Phase, TaskKind, traffic_of
+from topoopt_base import InputError
+
+
+@dataclass(frozen=True)
+class FixedTime:
+    forward: float
+    backward: float
+    update: float
+
+
+@dataclass(frozen=True)
+class FakeCompute:
+    with_update: bool = True
+
+    def operator_time(self, graph, index, batch, sample, parameter, mode):
+        work = 1.0 / (sample * parameter)
+        return FixedTime(work, 2 * work, 0.1 / parameter if self.with_update else 0.0)
+
+
+@dataclass(frozen=True)
+class FakeServer:
+    gpus: int = 2
+
+    def intra_allreduce_time(self, size):
+        return size * 1e-9 if self.gpus > 1 else 0.0
+
+
+FEATURES = 12
+BATCH = 24
+SPLITS = (Split(Mode.OUTPUT, FEATURES), Split(Mode.REDUCTION, FEATURES),
+          Split(Mode.HEADS, FEATURES), Split(Mode.CHANNEL, FEATURES))  # fmt: skip
+
+
+def operator(name, inputs, parameters=1000, sparse=False):
+    return Operator(
+        name, OperatorKind.DENSE, tuple(inputs), (FEATURES,), 1.0, 2.0, parameters, 1.0, 1.0,
+        SPLITS, sparse,
+    )  # fmt: skip
+
+
+@st.composite
+def cases(draw):
+    servers = draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
+    count = draw(st.integers(1, 5))
+    ops = []
+    for i in range(count):
+        inputs = draw(st.lists(st.integers(0, i - 1), max_size=3)) if i else []
+        ops.append(
+            operator(f"op{i}", inputs, draw(st.sampled_from([0, 1000])), draw(st.booleans()))
+        )
+    configs = []
+    for _ in ops:
+        sample = draw(st.sampled_from([s for s in (1, 2, 3, 4, 6, 8) if s <= servers]))
+        parameter = draw(
+            st.sampled_from([p for p in (1, 2, 3, 4, 6) if sample * p <= servers])
+        )
+        chosen = draw(st.permutations(range(servers)))[: sample * parameter]
+        configs.append(
+            OperatorConfig(sample, parameter, draw(st.sampled_from(list(Mode))), tuple(chosen))
+        )
+    return ModelGraph("random", tuple(ops), 1), Strategy(tuple(configs)), servers
+
+
+def regions(config, output):
+    """Elements (sample, feature) that each part writes, or needs of its input."""
+    slices = config.mode.slices_output if output else config.mode.slices_input
+    for i in range(config.sample):
+        rows = range(i * BATCH // config.sample, (i + 1) * BATCH // config.sample)
+        for j in range(config.parameter):
+            columns = range(FEATURES)
+            if slices and config.parameter > 1:
+                width = FEATURES // config.parameter
+                columns = range(j * width, (j + 1) * width)
+            yield {(r, c) for r in rows for c in columns}
+
+
+def oracle_edges(graph, strategy):
+    """Yield (producer op, part, consumer op, part, shared bytes)."""
+    for b, op in enumerate(graph.operators):
+        for a in sorted(set(op.inputs)):
+            for q, wanted in enumerate(regions(strategy.configs[b], output=False)):
+                for r, made in enumerate(regions(strategy.configs[a], output=True)):
+                    shared = len(wanted & made)
+                    if shared:
+                        yield a, r, b, q, shared * graph.element_bytes
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(), st.booleans())
+def test_tasks_equal_the_index_set_oracle(case, with_update):
+    graph, strategy, servers = case
+    check_legal(graph, strategy, servers, BATCH)
+    server = FakeServer()
+    builder = TaskGraphBuilder(graph, FakeCompute(with_update), server, servers, BATCH)
+    tasks = builder.build(strategy)
+
+    expected = Counter()
+    depends = Counter()
+    for o, config in enumerate(strategy.configs):
+        for q in range(config.parts):
+            where = config.servers[q]
+            work = 1.0 / config.parts
+            expected[("C", Phase.FORWARD, o, q, where, work)] += 1
+            expected[("C", Phase.BACKWARD, o, q, where, 2 * work)] += 1
+            if not graph.consumers[o]:
+                depends[(Phase.FORWARD, o, q), (Phase.BACKWARD, o, q)] += 1
+            j = q % config.parameter
+            size = graph.parameter_bytes(o) / config.parameter
+            inside = 0.0 if graph.operators[o].sparse else server.intra_allreduce_time(size)
+            synced = size > 0 and (config.sample > 1 or inside > 0)
+            if synced:
+                depends[(Phase.BACKWARD, o, q), (Phase.SYNCHRONISE, o, j)] += 1
+                if q < config.parameter:
+                    group = tuple(sorted(config.servers[j :: config.parameter]))
+                    expected[("A", o, j, group, size, inside)] += 1
+            if with_update:
+                expected[("C", Phase.UPDATE, o, q, where, 0.1 / config.parameter)] += 1
+                last = (Phase.SYNCHRONISE, o, j) if synced else (Phase.BACKWARD, o, q)
+                depends[last, (Phase.UPDATE, o, q)] += 1
+    for a, r, b, q, size in oracle_edges(graph, strategy):
+        source, target = strategy.configs[a].servers[r], strategy.configs[b].servers[q]
+        if source == target:
+            depends[(Phase.FORWARD, a, r), (Phase.FORWARD, b, q)] += 1
+            depends[(Phase.BACKWARD, b, q), (Phase.BACKWARD, a, r)] += 1
+            continue
+        expected[("T", Phase.ACTIVATION, b, q, source, target, round(size, 6))] += 1
+        expected[("T", Phase.GRADIENT, a, r, target, source, round(size, 6))] += 1
+        depends[(Phase.FORWARD, a, r), (Phase.ACTIVATION, source, target, b, q)] += 1
+        depends[(Phase.ACTIVATION, source, target, b, q), (Phase.FORWARD, b, q)] += 1
+        depends[(Phase.BACKWARD, b, q), (Phase.GRADIENT, target, source, a, r)] += 1
+        depends[(Phase.GRADIENT, target, source, a, r), (Phase.BACKWARD, a, r)] += 1
+
+    found = Counter()
+    name = []
+    for t in range(tasks.tasks):
+        o, q, phase = int(tasks.operator[t]), int(tasks.part[t]), Phase(tasks.phase[t])
+        first, second, size = int(tasks.first[t]), int(tasks.second[t]), float(tasks.size[t])
+        if tasks.kind[t] == TaskKind.COMPUTE:
+            found[("C", phase, o, q, first, size)] += 1
+            name.append((phase, o, q))
+        elif tasks.kind[t] == TaskKind.ALLREDUCE:
+            found[("A", o, q, tasks.groups[first], size, float(tasks.delay[t]))] += 1
+            name.append((phase, o, q))
+        else:
+            found[("T", phase, o, q, first, second, round(size, 6))] += 1
+            name.append((phase, first, second, o, q))
+    assert found == expected
+    arcs = Counter()
+    for t in range(tasks.tasks):
+        for s in tasks.successors[tasks.successor_offsets[t] : tasks.successor_offsets[t + 1]]:
+            arcs[name[t], name[s]] += 1
+    assert arcs == depends
+    indegree = np.bincount(tasks.successors, minlength=tasks.tasks)
+    assert np.array_equal(indegree, tasks.predecessors)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_task_graph_is_acyclic_and_traffic_is_what_tasks_send(case):
+    graph, strategy, servers = case
+    builder = TaskGraphBuilder(graph, FakeCompute(), FakeServer(), servers, BATCH)
+    tasks = builder.build(strategy)
+    dag = nx.DiGraph()
+    dag.add_nodes_from(range(tasks.tasks))
+    for t in range(tasks.tasks):
+        for s in tasks.successors[tasks.successor_offsets[t] : tasks.successor_offsets[t + 1]]:
+            dag.add_edge(t, int(s))
+    assert nx.is_directed_acyclic_graph(dag)
+    traffic = traffic_of(tasks)
+    moved = tasks.size[tasks.kind == TaskKind.TRANSFER].sum()
+    assert traffic.transfer_sent() == pytest.approx(moved)
+    assert np.all(np.diag(traffic.transfers) == 0)
+    assert all(len(g) > 1 for g in traffic.groups)
+
+
+def test_data_parallel_sends_only_gradients():
+    graph = ModelGraph("chain", (operator("a", []), operator("b", [0])), 1)
+    config = OperatorConfig(4, 1, Mode.OUTPUT, (0, 1, 2, 3))
+    builder = TaskGraphBuilder(graph, FakeCompute(), FakeServer(), 4, BATCH)
+    traffic = traffic_of(builder.build(Strategy((config, config))))
+    assert traffic.transfer_sent() == 0
+    assert traffic.groups == ((0, 1, 2, 3),)
+    assert traffic.group_bytes.tolist() == [2 * 1000 * 4]
+    assert traffic.allreduce_sent() == 2 * 3 * 8000
+
+
+def test_memory_adds_up_by_hand():
+    table = operator("table", [], 1_000_000, sparse=True)
+    dense = operator("dense", [0], 1000)
+    graph = ModelGraph("m", (table, dense), 1)
+    whole = OperatorConfig(1, 1, Mode.OUTPUT, (1,))
+    everywhere = OperatorConfig(2, 1, Mode.OUTPUT, (0, 1))
+    builder = TaskGraphBuilder(graph, FakeCompute(), FakeServer(2), 2, BATCH, optimizer_states=1)
+    dense_bytes = 1000 * 4 * 3 + FEATURES * 4 * BATCH / 2 / 2
+    table_bytes = 1_000_000 * 4 / 2 * 2 + FEATURES * 4 * BATCH / 2
+    needed = builder.memory(Strategy((whole, everywhere)))
+    assert needed.tolist() == [dense_bytes, dense_bytes + table_bytes]
+    # A replicated table needs a dense gradient buffer as well.
+    replicated = part_memory(graph, table, BATCH, 2, 1, Mode.OUTPUT, 2, 1)
+    assert replicated == 1_000_000 * 4 / 2 * 3 + FEATURES * 4 * BATCH / 2 / 2
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (OperatorConfig(5, 1, Mode.OUTPUT, (0, 1, 2, 3, 4)), "does not divide the global batch"),
+        (OperatorConfig(1, 5, Mode.OUTPUT, (0, 1, 2, 3, 4)), "cannot be split 5 ways"),
+        (OperatorConfig(2, 1, Mode.OUTPUT, (0, 0)), "holds two parts"),
+        (OperatorConfig(2, 1, Mode.OUTPUT, (0,)), "2 parts on 1 servers"),
+        (OperatorConfig(1, 1, Mode.OUTPUT, (9,)), "server 9 does not exist"),
+        (OperatorConfig(0, 1, Mode.OUTPUT, ()), "give at least 1"),
+    ],
+)
+def test_illegal_strategies_are_named(config, message):
+    graph = ModelGraph("m", (operator("a", []),), 1)
+    with pytest.raises(InputError, match=message):
+        check_legal(graph, Strategy((config,)), 6, BATCH)

@@ -1,0 +1,1 @@
+"""Co-design of parallelization strategy, topology and routing for AI training clusters."""

@@ -1,0 +1,9 @@
+"""What every room stands on: the exception tree and the compiled-kernel decorator.
+
+This package imports nothing of the project. ``routing`` and ``parallelism`` must not import
+each other, so the two things that both need live below them.
+"""
+
+from topoopt_base.errors import InfeasibleError, InputError
+
+__all__ = ["InfeasibleError", "InputError"]

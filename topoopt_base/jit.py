@@ -1,0 +1,139 @@
+"""The decorator of compiled kernels, with a cache that notices every edit.
+
+numba keys its on-disk cache by the source file of the decorated function alone, so an edited
+helper in another module would leave the caller stale. Here the cache directory is named after
+a hash of *all* kernel sources: every module of the project called ``*kernels.py``.
+"""
+
+import atexit
+import functools
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+PACKAGES = ("topoopt_base", "routing", "parallelism", "topoopt")
+
+
+def installation_root() -> Path:
+    """Return the directory that holds this installation's packages."""
+    return Path(__file__).resolve().parent.parent
+
+
+def kernel_sources(root: Path | None = None) -> list[Path]:
+    """Return every kernel module of the project, in a fixed order.
+
+    Parameters
+    ----------
+    root : Path, optional
+        The directory that holds the project's packages; by default this installation's.
+
+    Returns
+    -------
+    list of Path
+        All ``*kernels.py`` below the project's packages, sorted.
+    """
+    base = installation_root() if root is None else root
+    return [path for package in PACKAGES for path in sorted((base / package).rglob("*kernels.py"))]
+
+
+def sources_hash(paths: list[Path], root: Path | None = None) -> str:
+    """Return a short hash of the places and contents of the given files.
+
+    Parameters
+    ----------
+    paths : list of Path
+        The files, in an order that the caller keeps fixed.
+    root : Path, optional
+        Files below it count by their relative path, so that the hash does not depend on where
+        the project lies; other files count by name. By default this installation's root.
+
+    Returns
+    -------
+    str
+        16 hexadecimal digits.
+    """
+    base = installation_root() if root is None else root
+    digest = hashlib.sha256()
+    for path in paths:
+        label = path.relative_to(base).as_posix() if path.is_relative_to(base) else path.name
+        content = path.read_bytes()
+        digest.update(f"{label}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:16]
+
+
+def cache_directory() -> Path:
+    """Return the directory of this version's compiled kernels; create it where possible.
+
+    ``NUMBA_CACHE_DIR`` is honoured as the parent; without it, ``topoopt/kernels`` in the user's
+    cache directory. If that cannot be written, a temporary directory is used until the process
+    ends, which costs a compilation per process.
+    """
+    import tempfile
+
+    version = f"py{sys.version_info.major}{sys.version_info.minor}"
+    name = f"{version}-{sources_hash(kernel_sources())}"
+    try:
+        directory = _parent_directory() / name
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory):
+            return directory
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home directory
+        return _temporary_directory()
+
+
+def _parent_directory() -> Path:
+    configured = os.environ.get("NUMBA_CACHE_DIR")
+    if configured:
+        return Path(configured)
+    user = os.environ.get("XDG_CACHE_HOME")
+    return (Path(user) if user else Path.home() / ".cache") / "topoopt" / "kernels"
+
+
+@functools.cache
+def _temporary_directory() -> Path:
+    import shutil
+    import tempfile
+
+    directory = Path(tempfile.mkdtemp(prefix="topoopt-kernels-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+@functools.cache
+def _kernel_directory() -> Path:
+    # Fixed at the first kernel: hashing every source once a kernel would be waste.
+    return cache_directory()
+
+
+def compiled_cache_is_warm() -> bool:
+    """Say whether kernels of this version were compiled before (so a first run can say so)."""
+    return any(cache_directory().rglob("*.nbi"))
+
+
+def kernel(function: _F) -> _F:
+    """Compile a function with numba on first call, cached on disk, releasing the GIL.
+
+    Use it only in modules called ``*kernels.py``; self-recursion is not allowed there (numba
+    crashes on cached recursive kernels). ``NUMBA_DISABLE_JIT=1`` leaves plain Python.
+    """
+    import numba
+
+    config: Any = numba.config
+    if config.DISABLE_JIT:
+        return function
+    # numba reads CACHE_DIR while it decorates. It is put back, so that another library's
+    # cached functions stay where they were; and set each time, because numba reloads its
+    # configuration whenever a NUMBA_ variable of the environment changed.
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(_kernel_directory())
+    try:
+        compiled: Any = numba.njit(cache=True, nogil=True)(function)
+    finally:
+        config.CACHE_DIR = before
+    return cast(_F, compiled)
