@@ -1,1 +1,65 @@
-"""Co-design of parallelization strategy, topology and routing for AI training clusters."""
+"""Co-design of parallelization strategy, topology and routing for AI training clusters.
+
+>>> import topoopt as to
+>>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+>>> plan = to.co_optimize(job, to.Cluster(servers=4, degree=2, bandwidth="100Gbps"), steps=20)
+>>> plan.iteration_time_s >= plan.lower_bound_s
+True
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from parallelism import models as models
+    from parallelism.device import RooflineModel as RooflineModel
+    from parallelism.device import Server as Server
+    from parallelism.model_file import load_model as load_model
+    from parallelism.profile import ProfileModel as ProfileModel
+    from topoopt.compare import compare as compare
+    from topoopt.job import Cluster as Cluster
+    from topoopt.job import Job as Job
+    from topoopt.plan import Plan as Plan
+    from topoopt.plan import load_plan as load_plan
+    from topoopt.solve import co_optimize as co_optimize
+    from topoopt.verify import verify_plan as verify_plan
+    from topoopt_base import InfeasibleError as InfeasibleError
+    from topoopt_base import InputError as InputError
+
+try:
+    __version__ = _version("topoopt")
+except PackageNotFoundError:  # running from a source tree that was never installed
+    __version__ = "0+unknown"
+
+# Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
+_HOMES = {
+    "Cluster": "topoopt.job",
+    "InfeasibleError": "topoopt_base",
+    "InputError": "topoopt_base",
+    "Job": "topoopt.job",
+    "Plan": "topoopt.plan",
+    "ProfileModel": "parallelism.profile",
+    "RooflineModel": "parallelism.device",
+    "Server": "parallelism.device",
+    "co_optimize": "topoopt.solve",
+    "compare": "topoopt.compare",
+    "load_model": "parallelism.model_file",
+    "load_plan": "topoopt.plan",
+    "verify_plan": "topoopt.verify",
+}
+
+__all__ = [*sorted(_HOMES), "__version__", "models"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "models":
+        return import_module("parallelism.models")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'topoopt' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

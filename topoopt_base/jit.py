@@ -10,6 +10,7 @@ import functools
 import hashlib
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -116,6 +117,9 @@ def compiled_cache_is_warm() -> bool:
     return any(cache_directory().rglob("*.nbi"))
 
 
+_decorating = threading.Lock()
+
+
 def kernel(function: _F) -> _F:
     """Compile a function with numba on first call, cached on disk, releasing the GIL.
 
@@ -130,10 +134,11 @@ def kernel(function: _F) -> _F:
     # numba reads CACHE_DIR while it decorates. It is put back, so that another library's
     # cached functions stay where they were; and set each time, because numba reloads its
     # configuration whenever a NUMBA_ variable of the environment changed.
-    before = config.CACHE_DIR
-    config.CACHE_DIR = str(_kernel_directory())
-    try:
-        compiled: Any = numba.njit(cache=True, nogil=True)(function)
-    finally:
-        config.CACHE_DIR = before
+    with _decorating:
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(_kernel_directory())
+        try:
+            compiled: Any = numba.njit(cache=True, nogil=True)(function)
+        finally:
+            config.CACHE_DIR = before
     return cast(_F, compiled)

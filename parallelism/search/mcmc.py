@@ -9,7 +9,9 @@ import numpy as np
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 
-Score = Callable[[Strategy], float]
+# Strategy and the largest time of interest to seconds. Beyond that limit any time above it may
+# be returned (a scorer can stop early), and infinity where the strategy does not fit.
+Score = Callable[[Strategy, float], float]
 Change = list[tuple[int, OperatorConfig]]
 
 
@@ -27,16 +29,32 @@ class Acceptance:
     end: float = 0.001
     absolute_alpha: float | None = None
 
-    def probability(self, current: float, proposed: float, progress: float) -> float:
-        """Return the probability of accepting ``proposed`` seconds after ``current``."""
-        if proposed <= current:
-            return 1.0
-        if not math.isfinite(proposed):
-            return 0.0
+    def threshold(self, current: float, luck: float, progress: float) -> float:
+        """Return the largest proposed time that is accepted.
+
+        Accepting with probability p(t') is the same as accepting when a uniform number is
+        below p(t'), and p falls with t'; so the number, drawn first, fixes a limit on t'. A
+        proposal that provably exceeds it need not be simulated.
+
+        Parameters
+        ----------
+        current : float
+            Seconds.
+        luck : float
+            A uniform random number in [0, 1).
+        progress : float
+            Share of the chain's steps already made.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
+        surprise = -math.log(luck) if luck > 0 else math.inf
         if self.absolute_alpha is not None:
-            return math.exp(-self.absolute_alpha * (proposed - current) * 1e3)
+            return current + surprise / self.absolute_alpha * 1e-3
         temperature = self.start * (self.end / self.start) ** progress
-        return math.exp(-(proposed / current - 1.0) / temperature)
+        return current * (1.0 + temperature * surprise)
 
 
 def propose(
@@ -151,7 +169,7 @@ class Chain:
         ----------
         space : StrategySpace
         score : callable
-            Strategy to seconds; infinity where it does not fit.
+            Strategy and limit to seconds; infinity where it does not fit.
         rng : numpy.random.Generator
         progress : float
             Share of the chain's steps already made, 0..1 (sets the temperature).
@@ -164,8 +182,9 @@ class Chain:
         if not change:
             return
         candidate = self.strategy.replace(change)
-        time = score(candidate)
-        if luck < acceptance.probability(self.time, time, progress):
+        limit = acceptance.threshold(self.time, luck, progress)
+        time = score(candidate, limit)
+        if time <= limit and math.isfinite(time):
             self.strategy, self.time = candidate, time
             self.accepted += 1
             if time < self.best_time:

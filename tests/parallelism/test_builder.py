@@ -1,79 +1,19 @@
 """The task-graph kernel against an oracle that works with explicit index sets."""
 
 from collections import Counter
-from dataclasses import dataclass
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_cases import BATCH, FEATURES, FakeCompute, FakeServer, jobs, operator
 
 from parallelism.builder import TaskGraphBuilder, part_memory
-from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
+from parallelism.graph import Mode, ModelGraph
 from parallelism.strategy import OperatorConfig, Strategy, check_legal
 from parallelism.taskgraph import Phase, TaskKind, traffic_of
 from topoopt_base import InputError
-
-
-@dataclass(frozen=True)
-class FixedTime:
-    forward: float
-    backward: float
-    update: float
-
-
-@dataclass(frozen=True)
-class FakeCompute:
-    with_update: bool = True
-
-    def operator_time(self, graph, index, batch, sample, parameter, mode):
-        work = 1.0 / (sample * parameter)
-        return FixedTime(work, 2 * work, 0.1 / parameter if self.with_update else 0.0)
-
-
-@dataclass(frozen=True)
-class FakeServer:
-    gpus: int = 2
-
-    def intra_allreduce_time(self, size):
-        return size * 1e-9 if self.gpus > 1 else 0.0
-
-
-FEATURES = 12
-BATCH = 24
-SPLITS = (Split(Mode.OUTPUT, FEATURES), Split(Mode.REDUCTION, FEATURES),
-          Split(Mode.HEADS, FEATURES), Split(Mode.CHANNEL, FEATURES))  # fmt: skip
-
-
-def operator(name, inputs, parameters=1000, sparse=False):
-    return Operator(
-        name, OperatorKind.DENSE, tuple(inputs), (FEATURES,), 1.0, 2.0, parameters, 1.0, 1.0,
-        SPLITS, sparse,
-    )  # fmt: skip
-
-
-@st.composite
-def cases(draw):
-    servers = draw(st.sampled_from([1, 2, 3, 4, 6, 8]))
-    count = draw(st.integers(1, 5))
-    ops = []
-    for i in range(count):
-        inputs = draw(st.lists(st.integers(0, i - 1), max_size=3)) if i else []
-        ops.append(
-            operator(f"op{i}", inputs, draw(st.sampled_from([0, 1000])), draw(st.booleans()))
-        )
-    configs = []
-    for _ in ops:
-        sample = draw(st.sampled_from([s for s in (1, 2, 3, 4, 6, 8) if s <= servers]))
-        parameter = draw(
-            st.sampled_from([p for p in (1, 2, 3, 4, 6) if sample * p <= servers])
-        )
-        chosen = draw(st.permutations(range(servers)))[: sample * parameter]
-        configs.append(
-            OperatorConfig(sample, parameter, draw(st.sampled_from(list(Mode))), tuple(chosen))
-        )
-    return ModelGraph("random", tuple(ops), 1), Strategy(tuple(configs)), servers
 
 
 def regions(config, output):
@@ -101,7 +41,7 @@ def oracle_edges(graph, strategy):
 
 
 @settings(max_examples=150, deadline=None)
-@given(cases(), st.booleans())
+@given(jobs(), st.booleans())
 def test_tasks_equal_the_index_set_oracle(case, with_update):
     graph, strategy, servers = case
     check_legal(graph, strategy, servers, BATCH)
@@ -114,7 +54,7 @@ def test_tasks_equal_the_index_set_oracle(case, with_update):
     for o, config in enumerate(strategy.configs):
         for q in range(config.parts):
             where = config.servers[q]
-            work = 1.0 / config.parts
+            work = (1 + o % 3) / config.parts
             expected[("C", Phase.FORWARD, o, q, where, work)] += 1
             expected[("C", Phase.BACKWARD, o, q, where, 2 * work)] += 1
             if not graph.consumers[o]:
@@ -170,7 +110,7 @@ def test_tasks_equal_the_index_set_oracle(case, with_update):
 
 
 @settings(max_examples=60, deadline=None)
-@given(cases())
+@given(jobs())
 def test_task_graph_is_acyclic_and_traffic_is_what_tasks_send(case):
     graph, strategy, servers = case
     builder = TaskGraphBuilder(graph, FakeCompute(), FakeServer(), servers, BATCH)

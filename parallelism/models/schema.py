@@ -1,0 +1,216 @@
+"""The schema of a user's model file: one pydantic class an operator kind.
+
+Imported by `parallelism.model_file` alone, when a file is read: pydantic is slow to import.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from parallelism.graph import Mode, OperatorKind, Split
+from parallelism.models import elementwise, layers
+from parallelism.models.builder import GraphBuilder
+from parallelism.models.shapes import LARGEST, Tensor
+from topoopt_base import InputError
+
+Count = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
+CountOrZero = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
+Amount = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+Flag = Annotated[bool, Field(strict=True)]
+Shape = Annotated[tuple[Count, ...], Field(min_length=1, max_length=3)]
+
+
+class Strict(BaseModel):
+    """A part of the file in which an unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class OperatorSpec(Strict):
+    """What every operator has: a unique name, its inputs, and where profiles list it."""
+
+    name: Name
+    inputs: tuple[Name, ...] = ()
+    profile_key: Annotated[str, Field(strict=True)] | None = None
+
+
+class DenseSpec(OperatorSpec):
+    """Fully connected layer; ``in_features`` is optional and checked against the input."""
+
+    kind: Literal["dense"]
+    out_features: Count
+    in_features: Count | None = None
+    bias: Flag = True
+
+
+class WindowSpec(OperatorSpec):
+    """A square window sliding over an image."""
+
+    kernel: Count
+    stride: Count = 1
+    padding: CountOrZero = 0
+
+
+class Conv2dSpec(WindowSpec):
+    """Convolution; ``in_channels`` is optional and checked against the input."""
+
+    kind: Literal["conv2d"]
+    out_channels: Count
+    in_channels: Count | None = None
+    bias: Flag = True
+
+
+class PoolSpec(WindowSpec):
+    """Maximum or average pooling."""
+
+    kind: Literal["pool"]
+
+
+class EmbeddingSpec(OperatorSpec):
+    """Embedding table; its indices are a model input that is not listed."""
+
+    kind: Literal["embedding"]
+    rows: Count
+    dim: Count
+    bag: Count = 1
+    positions: Count = 1
+
+
+class AttentionSpec(OperatorSpec):
+    """Attention; inputs are the query and, where it differs, the context."""
+
+    kind: Literal["attention"]
+    heads: Count
+    bias: Flag = False
+
+
+class PlainSpec(OperatorSpec):
+    """Operators that need no number of their own."""
+
+    kind: Literal[
+        "concat", "add", "multiply", "activation", "flatten", "softmax", "batch_norm", "layer_norm"
+    ]
+
+
+class SplitSpec(Strict):
+    """A legal split and the extent that its degree must divide."""
+
+    mode: Literal["output", "reduction", "heads", "channel"]
+    extent: Count
+
+
+class CustomSpec(OperatorSpec):
+    """An operator given by its counts, all per sample except ``parameters``."""
+
+    kind: Literal["custom"]
+    behaves_as: OperatorKind = OperatorKind.ACTIVATION
+    output_shape: Shape
+    forward_flops: Amount
+    backward_flops: Amount
+    forward_bytes: Amount
+    backward_bytes: Amount
+    parameters: CountOrZero = 0
+    splits: tuple[SplitSpec, ...] = ()
+    sparse: Flag = False
+
+
+AnySpec = Annotated[
+    DenseSpec | Conv2dSpec | PoolSpec | EmbeddingSpec | AttentionSpec | PlainSpec | CustomSpec,
+    Field(discriminator="kind"),
+]
+
+
+class ModelSpec(Strict):
+    """The whole file."""
+
+    name: Name
+    batch_per_gpu: Count
+    element_bytes: Literal[1, 2, 4, 8] = 4
+    inputs: dict[Name, Shape] = Field(default_factory=dict)
+    operators: Annotated[tuple[AnySpec, ...], Field(min_length=1)]
+
+
+_UNARY = {
+    "activation": elementwise.activation,
+    "flatten": elementwise.flatten,
+    "softmax": elementwise.softmax,
+    "batch_norm": layers.batch_norm,
+    "layer_norm": layers.layer_norm,
+}
+_JOINING = {
+    "concat": elementwise.concat,
+    "add": elementwise.add,
+    "multiply": elementwise.multiply,
+}
+
+
+def append_operator(build: GraphBuilder, spec: AnySpec, inputs: list[Tensor]) -> Tensor:
+    """Append one operator of a model file to a graph under construction.
+
+    Raises
+    ------
+    InputError
+        If the number or shapes of the inputs do not fit the operator.
+    """
+    if isinstance(spec, CustomSpec):
+        return _custom(build, spec, inputs)
+    if isinstance(spec, EmbeddingSpec):
+        _expect(spec, inputs, 0, 0)
+        return layers.embedding(
+            build, spec.name, spec.rows, spec.dim, bag=spec.bag, positions=spec.positions
+        )
+    if isinstance(spec, AttentionSpec):
+        _expect(spec, inputs, 1, 2)
+        return layers.attention(build, spec.name, *inputs, heads=spec.heads, bias=spec.bias)
+    if isinstance(spec, PlainSpec) and spec.kind in _JOINING:
+        return _JOINING[spec.kind](build, spec.name, inputs)
+    _expect(spec, inputs, 1, 1)
+    x = inputs[0]
+    if isinstance(spec, DenseSpec):
+        _agree(spec, "in_features", spec.in_features, x.shape[-1])
+        return layers.dense(build, spec.name, x, spec.out_features, bias=spec.bias)
+    if isinstance(spec, Conv2dSpec):
+        _agree(spec, "in_channels", spec.in_channels, x.shape[0])
+        return layers.conv2d(
+            build, spec.name, x, spec.out_channels, spec.kernel,
+            stride=spec.stride, padding=spec.padding, bias=spec.bias,
+        )  # fmt: skip
+    if isinstance(spec, PoolSpec):
+        return elementwise.pool(
+            build, spec.name, x, spec.kernel, stride=spec.stride, padding=spec.padding
+        )
+    return _UNARY[spec.kind](build, spec.name, x)
+
+
+def _custom(build: GraphBuilder, spec: CustomSpec, inputs: list[Tensor]) -> Tensor:
+    modes = [Mode[split.mode.upper()] for split in spec.splits]
+    if len(set(modes)) < len(modes):
+        raise InputError(f"operator {spec.name!r}: a split mode stands twice; keep one")
+    return build.append(
+        spec.name,
+        spec.behaves_as,
+        inputs,
+        spec.output_shape,
+        flops=(spec.forward_flops, spec.backward_flops),
+        byte_counts=(spec.forward_bytes, spec.backward_bytes),
+        parameters=spec.parameters,
+        splits=tuple(
+            Split(mode, split.extent) for mode, split in zip(modes, spec.splits, strict=True)
+        ),
+        sparse=spec.sparse,
+    )
+
+
+def _expect(spec: OperatorSpec, inputs: list[Tensor], least: int, most: int) -> None:
+    if not least <= len(inputs) <= most:
+        takes = f"{least}" if least == most else f"{least} or {most}"
+        raise InputError(f"operator {spec.name!r} has {len(inputs)} inputs; its kind takes {takes}")
+
+
+def _agree(spec: OperatorSpec, field: str, given: int | None, found: int) -> None:
+    if given is not None and given != found:
+        raise InputError(
+            f"operator {spec.name!r}: {field} is {given}, but its input has {found}; "
+            "leave the field out or correct the input"
+        )

@@ -1,0 +1,149 @@
+"""Measured operator times as published: the file and what it holds."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from parallelism.reading import parse_json, read_text
+from topoopt_base import InputError
+
+# Every published profile was measured for servers of four GPUs.
+PROFILE_GPUS = 4
+
+_TOP = ("batch_size", "ngpus", "measurements")
+_ROW = ("name", "pc_str", "fw_time", "bw_time", "mem_req")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One operator shape at one number of sample parts.
+
+    Parameters
+    ----------
+    parts : int
+        Servers that share the global batch.
+    forward, backward : float
+        Seconds, positive.
+    memory_bytes : float
+        Memory that the measurement took.
+    """
+
+    parts: int
+    forward: float
+    backward: float
+    memory_bytes: float
+
+
+@dataclass(frozen=True)
+class Profile:
+    """All measurements of one model.
+
+    Parameters
+    ----------
+    path : str
+        Where it was read from.
+    batch : int
+        Global batch, samples an iteration.
+    servers : int
+        Servers of four GPUs that it was made for.
+    measurements : mapping of str to tuple of Measurement
+        By operator name, ascending in parts.
+    """
+
+    path: str
+    batch: int
+    servers: int
+    measurements: Mapping[str, tuple[Measurement, ...]]
+
+
+def load_profile(path: str | Path) -> Profile:
+    """Read a measured profile.
+
+    The file is ``{"batch_size": int, "ngpus": int, "measurements": [{"name": str, "pc_str":
+    str, "fw_time": ms, "bw_time": ms, "mem_req": bytes}, ...]}``. ``ngpus`` counts servers of
+    four GPUs; ``pc_str`` is the number of axes and the parts along each, as in ``2-1-16``;
+    dense operators were measured on one GPU with ``batch_size / (4 * parts)`` samples,
+    embeddings with the full batch. Where a name and part count repeat, the first stands.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Profile
+
+    Raises
+    ------
+    InputError
+        If the file is missing, truncated, or holds an unknown field or an impossible value.
+    """
+    where = f"profile {str(path)!r}"
+    data = parse_json(read_text(path, "profile"), where)
+    _check_fields(data, _TOP, where)
+    batch = _count(data["batch_size"], where, "batch_size")
+    servers = _count(data["ngpus"], where, "ngpus")
+    rows = data["measurements"]
+    if not isinstance(rows, list) or not rows:
+        raise InputError(f"{where}: measurements must be a list with at least one entry")
+    found: dict[str, dict[int, Measurement]] = {}
+    for number, row in enumerate(rows):
+        at = f"{where}, measurement {number}"
+        _check_fields(row, _ROW, at)
+        name = row["name"]
+        if not isinstance(name, str) or not name:
+            raise InputError(f"{at}: name is {name!r}; give an operator name")
+        parts = _parts(row["pc_str"], at)
+        measurement = Measurement(
+            parts=parts,
+            forward=_positive(row["fw_time"], at, "fw_time", "milliseconds") * 1e-3,
+            backward=_positive(row["bw_time"], at, "bw_time", "milliseconds") * 1e-3,
+            memory_bytes=_positive(row["mem_req"], at, "mem_req", "bytes"),
+        )
+        found.setdefault(name, {}).setdefault(parts, measurement)
+    ordered = {
+        name: tuple(points[parts] for parts in sorted(points)) for name, points in found.items()
+    }
+    return Profile(str(path), batch, servers, MappingProxyType(ordered))
+
+
+def _check_fields(data: Any, fields: tuple[str, ...], where: str) -> None:
+    if not isinstance(data, dict):
+        raise InputError(f"{where}: expected an object with fields {', '.join(fields)}")
+    for field in fields:
+        if field not in data:
+            raise InputError(f"{where}: field {field!r} is missing; add it")
+    for field in data:
+        if field not in fields:
+            raise InputError(
+                f"{where}: unknown field {field!r}; known fields are {', '.join(fields)}"
+            )
+
+
+def _count(value: Any, where: str, field: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{where}: {field} is {value!r}; give a whole number of at least 1")
+    return value
+
+
+def _positive(value: Any, where: str, field: str, unit: str) -> float:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 < value < 1e300 or not math.isfinite(value):
+        raise InputError(f"{where}: {field} is {value!r}; give a positive number of {unit}")
+    return float(value)
+
+
+def _parts(value: Any, where: str) -> int:
+    fields = value.split("-") if isinstance(value, str) else []
+    if all(f.isascii() and f.isdigit() and len(f) < 10 for f in fields) and len(fields) > 1:
+        axes, *degrees = (int(f) for f in fields)
+        parts = math.prod(degrees)
+        if axes == len(degrees) and parts >= 1:
+            return parts
+    raise InputError(
+        f"{where}: pc_str is {value!r}; give the number of axes and the parts along each, "
+        "as in '2-1-16'"
+    )

@@ -1,0 +1,73 @@
+"""Reads users' text and JSON files; whatever is wrong with them is one `InputError`."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from topoopt_base import InputError
+
+
+def read_text(path: str | Path, what: str) -> str:
+    """Read a UTF-8 text file.
+
+    Parameters
+    ----------
+    path : str or Path
+    what : str
+        What the file should be, for the message ("model file").
+
+    Raises
+    ------
+    InputError
+        If it does not exist, cannot be read, is not text, or is empty.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise InputError(f"{what} {str(path)!r} does not exist; check the path") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{what} {str(path)!r} is not UTF-8 text; check the file") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"{what} {str(path)!r} cannot be read ({reason}); check the path"
+        ) from None
+    if not text.strip():
+        raise InputError(f"{what} {str(path)!r} is empty; see the documentation for its format")
+    return text
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Parse JSON, rejecting keys that stand twice in one object.
+
+    Parameters
+    ----------
+    text : str
+    where : str
+        The file, for the message.
+
+    Raises
+    ------
+    InputError
+        If the text is not valid JSON or repeats a key.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise InputError(f"{where}: key {twice!r} stands twice in one object; keep one")
+        return found
+
+    try:
+        return json.loads(text, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{where} is not valid JSON: {error.msg} at line {error.lineno}, column "
+            f"{error.colno}; the file may be truncated"
+        ) from None
+    except (RecursionError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{where} is not readable JSON ({error}); check the file") from None

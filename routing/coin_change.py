@@ -1,0 +1,168 @@
+"""Routes on unions of "+p" rings: a route is a multiset of generators that sums to a distance.
+
+Source: TopoOpt (NSDI 2023, arXiv 2202.00433), section 4, CoinChangeMod. In a union of rings
+i -> i + p (mod n) every server sees the same network, so one table of n entries, indexed by
+the distance (j - i) mod n, serves every pair.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from routing.network import IntArray, Network
+from routing.routes import Routes
+from topoopt_base import InfeasibleError, InputError
+
+
+@dataclass(frozen=True, eq=False)
+class CoinTable:
+    """The fewest generators that sum to each distance modulo n.
+
+    Parameters
+    ----------
+    servers : int
+        The modulus n.
+    generators : tuple of int
+        Distinct ring steps in 1 .. n-1, in the order given.
+    count : int64 array, shape (n,)
+        Number of generators used for each distance (the hops); -1 if it cannot be reached.
+    coins : int64 array, shape (n, generators)
+        How often each generator is used for each distance.
+    """
+
+    servers: int
+    generators: tuple[int, ...]
+    count: IntArray
+    coins: IntArray
+
+    def steps(self, distance: int) -> tuple[int, ...]:
+        """Return the generators of a distance in travel order, that of ``generators``."""
+        uses = self.coins[distance % self.servers].tolist()
+        return tuple(p for p, use in zip(self.generators, uses, strict=True) for _ in range(use))
+
+
+def coin_change(servers: int, generators: Sequence[int]) -> CoinTable:
+    """Find the fewest ring steps for every distance.
+
+    Parameters
+    ----------
+    servers : int
+        Number of servers n on the rings, at least 2.
+    generators : sequence of int
+        Distinct ring steps in 1 .. n-1. For bidirectional rings give p and n - p.
+
+    Returns
+    -------
+    CoinTable
+
+    Raises
+    ------
+    InputError
+        If n or a generator is out of range, or a generator stands twice.
+
+    Notes
+    -----
+    Breadth first over distances. Among equally short multisets the one found from the
+    earliest distance and generator stands, so the table depends on the order of generators.
+    """
+    rings = tuple(int(p) for p in generators)
+    if servers < 2:
+        raise InputError(f"coin change over {servers} servers; give at least 2")
+    for p in rings:
+        if not 1 <= p < servers:
+            raise InputError(f"ring step {p} lies outside 1..{servers - 1}; choose one inside")
+    if len(set(rings)) < len(rings):
+        raise InputError(f"ring steps {rings} repeat; give each once")
+    count = np.full(servers, -1, dtype=np.int64)
+    coins = np.zeros((servers, len(rings)), dtype=np.int64)
+    count[0] = 0
+    reached = [0]
+    for distance in reached:
+        for index, p in enumerate(rings):
+            farther = (distance + p) % servers
+            if count[farther] < 0:
+                count[farther] = count[distance] + 1
+                coins[farther] = coins[distance]
+                coins[farther, index] += 1
+                reached.append(farther)
+    count.setflags(write=False)
+    coins.setflags(write=False)
+    return CoinTable(servers, rings, count, coins)
+
+
+def coin_change_routes(network: Network, generators: Sequence[int]) -> Routes:
+    """Route every pair of a circulant network by its coin-change path.
+
+    Parameters
+    ----------
+    network : Network
+        Without switches; must have every link i -> i + p (mod hosts). It may have more links.
+    generators : sequence of int
+        As in `coin_change`.
+
+    Returns
+    -------
+    Routes
+        One path a pair, steps in the order of ``generators``.
+
+    Raises
+    ------
+    InputError
+        If the network has switches or lacks a ring link, or a generator is out of range.
+    InfeasibleError
+        If the generators do not reach every distance (they share a factor with n).
+    """
+    n = network.hosts
+    if network.switches:
+        raise InputError(
+            f"network {network.name!r} has {network.switches} switches; "
+            "coin-change routes need hosts joined directly"
+        )
+    table = coin_change(n, generators)
+    if table.count.min() < 0:
+        distance = int(np.argmin(table.count))
+        raise InfeasibleError(
+            f"ring steps {table.generators} never sum to {distance} modulo {n}; "
+            "add a step that is coprime to the number of servers"
+        )
+    ring_links = _ring_links(network, table.generators)
+    start = np.arange(n, dtype=np.int64)
+    lengths = table.count[(start[None, :] - start[:, None]) % n].ravel()
+    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    links = np.empty(int(offsets[-1]), dtype=np.int64)
+    latency = np.zeros(n * n)
+    for distance in range(1, n):
+        path = np.empty((n, int(table.count[distance])), dtype=np.int64)
+        at = start
+        column = 0
+        for index, p in enumerate(table.generators):
+            for _ in range(int(table.coins[distance, index])):
+                path[:, column] = ring_links[index, at]
+                at = (at + p) % n
+                column += 1
+        pair = start * n + (start + distance) % n
+        latency[pair] = network.latency[path].sum(axis=1)
+        path.sort(axis=1)
+        links[offsets[pair][:, None] + np.arange(path.shape[1])] = path
+    return Routes(n, offsets, links, np.ones(links.size), latency, lengths.astype(np.float64))
+
+
+def _ring_links(network: Network, generators: tuple[int, ...]) -> IntArray:
+    """Return the link i -> i + p for each generator and server, shape (generators, hosts)."""
+    n = network.hosts
+    start = np.arange(n, dtype=np.int64)
+    keys = network.source * n + network.target
+    found = np.empty((len(generators), n), dtype=np.int64)
+    for index, p in enumerate(generators):
+        wanted = start * n + (start + p) % n
+        position = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
+        missing = keys[position] != wanted if keys.size else np.ones(n, dtype=np.bool_)
+        if missing.any():
+            at = int(np.flatnonzero(missing)[0])
+            raise InputError(
+                f"network {network.name!r} has no link {at}->{(at + p) % n}, so it is not a "
+                f"union of rings {generators}; leave out ring step {p}"
+            )
+        found[index] = position
+    return found

@@ -1,0 +1,183 @@
+"""Compiled progressive filling: the inner loop of every simulation.
+
+Filling is written for a *chosen* subset of flows over the capacity that the others leave, so
+that one kernel serves a full allocation and the exact incremental re-solve of the simulator.
+
+Indices are made unsigned where it pays: for signed ones numba adds code to each access that
+lets them count from the end.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from topoopt_base.jit import kernel
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+SmallInts = npt.NDArray[np.int32]
+
+# Rows of the work space of `refill`. Tables keep argument lists short; they are passed bare,
+# because tuples of arrays cost reference counting in every kernel they enter.
+WEIGHT, SHARE = 0, 1  # (2, links + 1): weight of the flows not yet frozen; the heap's keys
+OPEN, STOP, NAME = 0, 1, 2  # (3, links): entries of flows not yet frozen; end of the link's part
+# of `crossing`; the heap's links. OPEN is zero on entry and on return.
+
+
+@kernel
+def _sift_down(share: Floats, link: SmallInts, size: int, place: int) -> None:
+    """Restore the heap order below one place; ``share[size]`` is infinite."""
+    one = np.uint64(1)
+    here = np.uint64(place)
+    end = np.uint64(size)
+    key = share[here]
+    name = link[here]
+    while True:
+        child = here + here + one
+        if child >= end:
+            break
+        if share[child + one] < share[child]:
+            child = child + one
+        if share[child] >= key:
+            break
+        share[here] = share[child]
+        link[here] = link[child]
+        here = child
+    share[here] = key
+    link[here] = name
+
+
+@kernel
+def refill(
+    chosen: SmallInts,
+    count: int,
+    begin: Ints,
+    end: Ints,
+    copies: Floats,
+    rate: Floats,
+    links: SmallInts,
+    weights: Floats,
+    spare: Floats,
+    real: Floats,
+    whole: SmallInts,
+    crossing: SmallInts,
+) -> None:
+    """Give the chosen flows their max-min fair rates, all other flows staying as they are.
+
+    The heap of link shares is lazy: while flows freeze at the lowest share, the share of every
+    other link can only rise, so a popped link whose share has risen is put back.
+
+    Parameters
+    ----------
+    chosen : int32 array
+        The first ``count`` entries are the flows to fill; each crosses at least one link.
+    begin, end : int64 arrays, shape (flows,)
+        Entries ``begin[f] .. end[f]`` of ``links`` and ``weights`` belong to flow f.
+    copies : float64 array, shape (flows,)
+        Number of identical flows that f stands for; each gets the rate.
+    rate : float64 array, shape (flows,)
+        In: rates held (negative: none yet). Out: new rates of the chosen flows.
+    links, weights
+        Route entries.
+    spare : float64 array, shape (links,)
+        Capacity that no flow uses; updated.
+    real : float64 array, shape (2, links + 1)
+    whole : int32 array, shape (3, links)
+        Zero on entry.
+    crossing : int32 array
+        Work space with room for the entries of the chosen flows.
+    """
+    weight, heap_share = real[WEIGHT], real[SHARE]
+    open_, stop, heap_link = whole[OPEN], whole[STOP], whole[NAME]
+    touched = 0
+    for i in range(count):
+        flow = np.uint64(chosen[i])
+        many = copies[flow]
+        held = many * max(rate[flow], 0.0)
+        rate[flow] = -1.0
+        for entry in range(np.uint64(begin[flow]), np.uint64(end[flow])):
+            link = np.uint64(links[entry])
+            if open_[link] == 0:
+                heap_link[touched] = link
+                touched += 1
+                weight[link] = 0.0
+            open_[link] += 1
+            weight[link] += weights[entry] * many
+            spare[link] += weights[entry] * held
+    place = 0
+    for t in range(touched):
+        link = np.uint64(heap_link[t])
+        stop[link] = place
+        place += open_[link]
+        heap_share[t] = max(spare[link], 0.0) / weight[link]
+    for i in range(count):
+        flow = np.uint64(chosen[i])
+        for entry in range(np.uint64(begin[flow]), np.uint64(end[flow])):
+            link = np.uint64(links[entry])
+            crossing[np.uint64(stop[link])] = flow
+            stop[link] += 1
+    heap_share[touched] = np.inf
+    for t in range(touched // 2 - 1, -1, -1):
+        _sift_down(heap_share, heap_link, touched, t)
+    top = touched - touched
+    level = 0.0
+    left = count
+    size = touched
+    while left > 0:
+        link = np.uint64(heap_link[0])
+        if open_[link] > 0:
+            share = max(spare[link], 0.0) / weight[link]
+            if share > heap_share[0]:
+                heap_share[0] = share
+                _sift_down(heap_share, heap_link, size, top)
+                continue
+            level = max(level, share)
+            place = stop[link]
+            while open_[link] > 0:  # all of its flows are found before its part begins
+                place -= 1
+                flow = np.uint64(crossing[place])
+                if rate[flow] >= 0.0:
+                    continue
+                rate[flow] = level
+                left -= 1
+                many = copies[flow]
+                for entry in range(np.uint64(begin[flow]), np.uint64(end[flow])):
+                    other = np.uint64(links[entry])
+                    amount = weights[entry] * many
+                    spare[other] -= amount * level
+                    weight[other] -= amount
+                    open_[other] -= 1
+        size -= 1
+        heap_share[0] = heap_share[size]
+        heap_link[0] = heap_link[size]
+        heap_share[size] = np.inf
+        _sift_down(heap_share, heap_link, size, top)
+
+
+@kernel
+def max_min(begin: Ints, end: Ints, links: SmallInts, weights: Floats, capacity: Floats) -> Floats:
+    """Allocate to all flows at once; flows without links get infinity."""
+    flows = begin.size
+    rate = np.full(flows, -1.0)
+    chosen = np.empty(flows, dtype=np.int32)
+    count = 0
+    for flow in range(flows):
+        if begin[flow] == end[flow]:
+            rate[flow] = np.inf
+        else:
+            chosen[count] = flow
+            count += 1
+    refill(
+        chosen,
+        count,
+        begin,
+        end,
+        np.ones(flows),
+        rate,
+        links,
+        weights,
+        capacity.copy(),
+        np.empty((2, capacity.size + 1)),
+        np.zeros((3, capacity.size), dtype=np.int32),
+        np.empty(links.size, dtype=np.int32),
+    )
+    return rate

@@ -1,0 +1,214 @@
+"""Compiled kernels of breadth-first distances and of shortest and equal-cost paths.
+
+All kernels read a network as CSR arrays (``offsets``, ``target``: the links out of each node,
+ascending by target), a mask ``transit`` of the nodes that may forward for others, and
+``toward[t, v]``, the hops from node v to host t (-1: unreachable).
+"""
+
+import numpy as np
+
+from routing.network import FloatArray, IntArray
+from topoopt_base.jit import kernel
+
+
+@kernel
+def all_distances(offsets: IntArray, target: IntArray, transit: IntArray) -> IntArray:
+    """Return hops between all node pairs, shape (nodes, nodes); -1 where there is no path."""
+    nodes = offsets.size - 1
+    distance = np.full((nodes, nodes), -1, np.int64)
+    queue = np.empty(nodes, np.int64)
+    for start in range(nodes):
+        row = distance[start]
+        row[start] = 0
+        queue[0] = start
+        head, tail = 0, 1
+        while head < tail:
+            v = queue[head]
+            head += 1
+            if v != start and transit[v] == 0:
+                continue
+            for link in range(offsets[v], offsets[v + 1]):
+                w = target[link]
+                if row[w] < 0:
+                    row[w] = row[v] + 1
+                    queue[tail] = w
+                    tail += 1
+    return distance
+
+
+@kernel
+def grown_ints(array: IntArray, needed: int) -> IntArray:
+    """Return the array, or a copy at least twice as long if it is shorter than needed."""
+    if needed <= array.size:
+        return array
+    bigger = np.empty(max(needed, 2 * array.size), np.int64)
+    for position in range(array.size):  # a slice assignment compiles for seconds
+        bigger[position] = array[position]
+    return bigger
+
+
+@kernel
+def grown_floats(array: FloatArray, needed: int) -> FloatArray:
+    """Return the array, or a copy at least twice as long if it is shorter than needed."""
+    if needed <= array.size:
+        return array
+    bigger = np.empty(max(needed, 2 * array.size), np.float64)
+    for position in range(array.size):  # a slice assignment compiles for seconds
+        bigger[position] = array[position]
+    return bigger
+
+
+@kernel
+def sort_prefix(array: IntArray, count: int) -> None:
+    """Sort the first ``count`` entries in place (Shell's method: np.sort compiles for seconds)."""
+    gap = 1
+    while gap < count:
+        gap = 3 * gap + 1
+    while gap > 1:
+        gap //= 3
+        for position in range(gap, count):
+            value = array[position]
+            hole = position
+            while hole >= gap and array[hole - gap] > value:
+                array[hole] = array[hole - gap]
+                hole -= gap
+            array[hole] = value
+
+
+@kernel
+def shortest_path_counts(
+    offsets: IntArray, target: IntArray, transit: IntArray, toward: IntArray
+) -> FloatArray:
+    """Return how many shortest paths lead from each node to each host, shape of ``toward``."""
+    hosts, nodes = toward.shape
+    counts = np.zeros((hosts, nodes))
+    for t in range(hosts):
+        counts[t, t] = 1.0
+        for v in np.argsort(toward[t]):
+            left = toward[t, v]
+            if left < 1:
+                continue
+            for link in range(offsets[v], offsets[v + 1]):
+                w = target[link]
+                if toward[t, w] == left - 1 and (w == t or transit[w] != 0):
+                    counts[t, v] += counts[t, w]
+    return counts
+
+
+@kernel
+def single_paths(
+    offsets: IntArray,
+    target: IntArray,
+    transit: IntArray,
+    toward: IntArray,
+    counts: FloatArray,
+    draws: FloatArray,
+) -> IntArray:
+    """Return one shortest path of every host pair, links in travel order, pairs in order.
+
+    Without ``draws`` it is the path of lowest node sequence; otherwise ``draws`` holds one
+    number in [0, 1) a link, and every shortest path is equally likely.
+    """
+    hosts = toward.shape[0]
+    total = 0
+    for s in range(hosts):
+        for t in range(hosts):
+            total += toward[t, s]
+    links = np.empty(total, np.int64)
+    used = 0
+    for s in range(hosts):
+        for t in range(hosts):
+            v = s
+            while v != t:
+                chosen = -1
+                below = 0.0
+                for link in range(offsets[v], offsets[v + 1]):
+                    w = target[link]
+                    if toward[t, w] != toward[t, v] - 1 or (w != t and transit[w] == 0):
+                        continue
+                    chosen = link
+                    if draws.size == 0:
+                        break
+                    below += counts[t, w]
+                    if draws[used] * counts[t, v] < below:
+                        break
+                links[used] = chosen
+                used += 1
+                v = target[chosen]
+    return links
+
+
+@kernel
+def ecmp_rows(
+    offsets: IntArray,
+    target: IntArray,
+    latency: FloatArray,
+    transit: IntArray,
+    toward: IntArray,
+) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
+    """Split each pair's traffic equally over the shortest next hops of every node.
+
+    Returns row offsets, links, weights, and the latency and hops of each pair.
+    """
+    hosts, nodes = toward.shape
+    row_offsets = np.zeros(hosts * hosts + 1, np.int64)
+    pair_latency = np.zeros(hosts * hosts)
+    pair_hops = np.zeros(hosts * hosts)
+    links = np.empty(max(16, 4 * hosts * hosts), np.int64)
+    weights = np.empty(max(16, 4 * hosts * hosts))
+    link_weight = np.zeros(target.size)
+    row = np.empty(target.size, np.int64)
+    share = np.zeros(nodes)
+    arrival = np.zeros(nodes)
+    queued = np.zeros(nodes, np.int64)
+    queue = np.empty(nodes, np.int64)
+    used = 0
+    for s in range(hosts):
+        for t in range(hosts):
+            pair = s * hosts + t
+            if s == t:
+                row_offsets[pair + 1] = used
+                continue
+            queue[0] = s
+            share[s], arrival[s] = 1.0, 0.0
+            head, tail, count = 0, 1, 0
+            # Breadth first: all nodes one hop farther from t come before, so a node's share
+            # is complete when it is taken.
+            while head < tail:
+                v = queue[head]
+                head += 1
+                if v == t:
+                    continue
+                first = count
+                for link in range(offsets[v], offsets[v + 1]):
+                    w = target[link]
+                    if toward[t, w] != toward[t, v] - 1 or (w != t and transit[w] == 0):
+                        continue
+                    row[count] = link
+                    count += 1
+                    if queued[w] == 0:
+                        queued[w] = 1
+                        share[w], arrival[w] = 0.0, 0.0
+                        queue[tail] = w
+                        tail += 1
+                    arrival[w] = max(arrival[w], arrival[v] + latency[link])
+                part = share[v] / (count - first)
+                for position in range(first, count):
+                    link_weight[row[position]] = part
+                    share[target[row[position]]] += part
+            for position in range(tail):
+                queued[queue[position]] = 0
+            links = grown_ints(links, used + count)
+            weights = grown_floats(weights, used + count)
+            hops = 0.0
+            sort_prefix(row, count)
+            for position in range(count):
+                link = row[position]
+                links[used] = link
+                weights[used] = link_weight[link]
+                hops += link_weight[link]
+                used += 1
+            pair_latency[pair] = arrival[t]
+            pair_hops[pair] = hops
+            row_offsets[pair + 1] = used
+    return row_offsets, links[:used], weights[:used], pair_latency, pair_hops

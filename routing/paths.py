@@ -1,0 +1,254 @@
+"""Shortest, equal-cost and k-shortest routes of every host pair.
+
+Hosts of a network without switches forward for each other (host-based forwarding, TopoOpt);
+where there are switches, only switches forward. Paths are chosen by hops; parallel cables are
+one link and do not change the choice.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from routing.network import IntArray, Network
+from routing.routes import Routes
+from topoopt_base import InfeasibleError, InputError
+
+# Nodes that the k-shortest search may enter for one pair before it turns to exact pruning.
+_SEARCH_BUDGET = 20_000
+
+
+def forwarding_nodes(network: Network) -> IntArray:
+    """Return 1 for each node that may forward traffic of others, else 0; shape (nodes,)."""
+    mask = np.ones(network.nodes, dtype=np.int64)
+    if network.switches:
+        mask[: network.hosts] = 0
+    return mask
+
+
+def hop_distances(network: Network) -> IntArray:
+    """Return the hops of a shortest path between all nodes.
+
+    Parameters
+    ----------
+    network : Network
+
+    Returns
+    -------
+    int64 array, shape (nodes, nodes)
+        Row node to column node; -1 where there is no path. Paths through a node that must not
+        forward do not count.
+    """
+    from routing.path_kernels import all_distances
+
+    return all_distances(network.out_offsets, network.target, forwarding_nodes(network))
+
+
+def _hops_toward_hosts(network: Network) -> IntArray:
+    """Return hops to each host, shape (hosts, nodes), after checking that all are reached."""
+    distance = hop_distances(network)
+    between = distance[: network.hosts, : network.hosts]
+    if between.min() < 0:
+        source, target = np.argwhere(between < 0)[0].tolist()
+        raise InfeasibleError(
+            f"network {network.name!r}: host {target} cannot be reached from host {source}; "
+            "add links until every host reaches every other"
+        )
+    return np.ascontiguousarray(distance[:, : network.hosts].T)
+
+
+def shortest_routes(network: Network, *, seed: int | np.random.Generator | None = None) -> Routes:
+    """Route every pair over one shortest path.
+
+    Parameters
+    ----------
+    network : Network
+    seed : int or numpy.random.Generator, optional
+        Draw each pair's path uniformly from its shortest paths (one random shortest path, as
+        the published TopoOpt code routes transfers). By default the path with the lowest node
+        sequence.
+
+    Returns
+    -------
+    Routes
+
+    Raises
+    ------
+    InfeasibleError
+        If a host cannot reach another.
+    """
+    from routing.path_kernels import shortest_path_counts, single_paths
+
+    toward = _hops_toward_hosts(network)
+    graph = (network.out_offsets, network.target, forwarding_nodes(network), toward)
+    lengths = toward[:, : network.hosts].T.ravel()
+    if seed is None:
+        counts, draws = np.zeros((1, 1)), np.zeros(0)
+    else:
+        counts = shortest_path_counts(*graph)
+        draws = np.random.default_rng(seed).random(int(lengths.sum()))
+    links = single_paths(*graph, counts, draws)
+    pairs = lengths.size
+    row = np.repeat(np.arange(pairs), lengths)
+    latency = np.zeros(pairs)
+    np.add.at(latency, row, network.latency[links])
+    return Routes(
+        hosts=network.hosts,
+        offsets=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+        links=links[np.argsort(row * np.int64(network.links + 1) + links, kind="stable")],
+        weights=np.ones(links.size),
+        latency=latency,
+        hops=lengths.astype(np.float64),
+    )
+
+
+def ecmp_routes(network: Network) -> Routes:
+    """Split every pair's traffic equally over all shortest next hops, at each node (fluid ECMP).
+
+    Parameters
+    ----------
+    network : Network
+
+    Returns
+    -------
+    Routes
+
+    Raises
+    ------
+    InfeasibleError
+        If a host cannot reach another.
+
+    Notes
+    -----
+    Node by node is how switches split; it equals an equal split over paths only where the
+    shortest-path graph is symmetric, as in a fat-tree.
+    """
+    from routing.path_kernels import ecmp_rows
+
+    offsets, links, weights, latency, hops = ecmp_rows(
+        network.out_offsets,
+        network.target,
+        network.latency,
+        forwarding_nodes(network),
+        _hops_toward_hosts(network),
+    )
+    return Routes(network.hosts, offsets, links, np.minimum(weights, 1.0), latency, hops)
+
+
+def _reversed_links(network: Network) -> tuple[IntArray, IntArray]:
+    """Return CSR offsets and sources of the links into each node."""
+    counts = np.bincount(network.target, minlength=network.nodes)
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    return offsets, network.source[np.argsort(network.target, kind="stable")]
+
+
+def _checked_search(k: int, slack: int | None) -> int:
+    """Return the kernel's form of the slack (-1: none) after checking both numbers."""
+    if k < 1:
+        raise InputError(f"k = {k} paths a pair; give at least 1")
+    if slack is not None and slack < 0:
+        raise InputError(f"slack = {slack} hops; give zero or more, or None for no limit")
+    return -1 if slack is None else slack
+
+
+def k_shortest_routes(network: Network, k: int, *, slack: int | None = None) -> Routes:
+    """Split every pair's traffic equally over its k shortest loopless paths.
+
+    Parameters
+    ----------
+    network : Network
+    k : int
+        Paths a pair, at least 1; fewer are used where there are fewer.
+    slack : int, optional
+        Leave out paths longer than the shortest by more than this many hops.
+
+    Returns
+    -------
+    Routes
+
+    Raises
+    ------
+    InputError
+        If k or slack is out of range.
+    InfeasibleError
+        If a host cannot reach another.
+
+    Notes
+    -----
+    The set is that of Yen's algorithm; ties go to the lower node sequence. TopoOpt section 4
+    routes model-parallel transfers so.
+    """
+    from routing.k_shortest_kernels import k_shortest_rows
+
+    detour = _checked_search(k, slack)
+    offsets, links, weights, latency, hops = k_shortest_rows(
+        network.out_offsets,
+        network.target,
+        network.latency,
+        *_reversed_links(network),
+        forwarding_nodes(network),
+        _hops_toward_hosts(network),
+        k,
+        detour,
+        _SEARCH_BUDGET,
+    )
+    return Routes(network.hosts, offsets, links, weights, latency, hops)
+
+
+def k_shortest_paths(
+    network: Network, source: int, target: int, k: int, *, slack: int | None = None
+) -> list[tuple[int, ...]]:
+    """Return the k shortest loopless paths of one host pair as node sequences.
+
+    Parameters
+    ----------
+    network : Network
+    source, target : int
+        Two different hosts.
+    k, slack
+        As in `k_shortest_routes`.
+
+    Returns
+    -------
+    list of tuple of int
+        By length, then by node sequence.
+
+    Raises
+    ------
+    InputError
+        If the nodes are not two different hosts, or k or slack is out of range.
+    InfeasibleError
+        If the target cannot be reached.
+    """
+    from routing.k_shortest_kernels import loopless_paths
+
+    detour = _checked_search(k, slack)
+    hosts = range(network.hosts)
+    if source not in hosts or target not in hosts or source == target:
+        raise InputError(
+            f"paths {source}->{target}: give two different hosts of 0..{network.hosts - 1}"
+        )
+    rest = np.ascontiguousarray(hop_distances(network)[:, target])
+    if rest[source] < 0:
+        raise InfeasibleError(
+            f"network {network.name!r}: host {target} cannot be reached from host {source}; "
+            "add links between them"
+        )
+    path_links: npt.NDArray[np.int64] = np.zeros((k, network.nodes), dtype=np.int64)
+    lengths = np.zeros(k, dtype=np.int64)
+    found = loopless_paths(
+        network.out_offsets,
+        network.target,
+        *_reversed_links(network),
+        forwarding_nodes(network),
+        rest,
+        source,
+        target,
+        k,
+        detour,
+        _SEARCH_BUDGET,
+        path_links,
+        lengths,
+    )
+    return [
+        (source, *network.target[path_links[path, : lengths[path]]].tolist())
+        for path in range(found)
+    ]

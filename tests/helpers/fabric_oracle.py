@@ -1,0 +1,223 @@
+"""Plain-Python oracles and small networks for the tests of the fabric."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+import networkx as nx
+import numpy as np
+
+from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.network import Network
+from routing.routes import Routes
+from topoopt.fabric import Fabric
+
+INSTANT = 1e-12
+
+
+def fill(rows: list[dict[int, float]], capacity: list[float]) -> list[float]:
+    """Raise all rates together; freeze the flows of each link that fills up."""
+    rates = [0.0] * len(rows)
+    rising = {f for f, row in enumerate(rows) if row}
+    spare = dict(enumerate(capacity))
+    while rising:
+        load: dict[int, float] = {}
+        for f in rising:
+            for link, weight in rows[f].items():
+                load[link] = load.get(link, 0.0) + weight
+        step = min(spare[link] / weight for link, weight in load.items())
+        full = {link for link, w in load.items() if spare[link] / w <= step * (1 + 1e-12)}
+        for f in rising:
+            rates[f] += step
+        for link, weight in load.items():
+            spare[link] -= step * weight
+        rising = {f for f in rising if not full & rows[f].keys()}
+    return rates
+
+
+def shortest_routes(network: Network, paths: int = 1) -> Routes:
+    """Split every pair evenly over up to so many shortest paths."""
+    graph = network.to_networkx()
+    chosen = {}
+    for source in range(network.hosts):
+        for target in range(network.hosts):
+            if source != target and nx.has_path(graph, source, target):
+                found = nx.all_shortest_paths(graph, source, target)
+                chosen[source, target] = list(islice(found, paths))
+    return routes_along(network, chosen)
+
+
+def routes_along(network: Network, paths: Mapping[tuple[int, int], list[list[int]]]) -> Routes:
+    """Split every pair evenly over the given node lists."""
+    hosts = network.hosts
+    offsets, links, weights = [0], [], []
+    latency, hops = np.zeros(hosts * hosts), np.zeros(hosts * hosts)
+    for pair in range(hosts * hosts):
+        row: dict[int, float] = {}
+        for path in paths.get((pair // hosts, pair % hosts), []):
+            used = [network.link(a, b) for a, b in zip(path, path[1:], strict=False)]
+            for link in used:
+                row[link] = row.get(link, 0.0) + 1 / len(paths[pair // hosts, pair % hosts])
+            latency[pair] = max(latency[pair], network.latency[used].sum())
+        hops[pair] = sum(row.values())
+        links += sorted(row)
+        weights += [row[link] for link in sorted(row)]
+        offsets.append(len(links))
+    return Routes(
+        hosts,
+        np.array(offsets, dtype=np.int64),
+        np.array(links, dtype=np.int64),
+        np.array(weights, dtype=np.float64),
+        latency,
+        hops,
+    )
+
+
+def circulant(
+    hosts: int, steps: tuple[int, ...], capacity: float = 1.0, latency: float = 0.0, paths: int = 1
+) -> Fabric:
+    """Return hosts joined by the rings +p, each of which is a ring of the full group."""
+    cables = [(i, (i + p) % hosts) for i in range(hosts) for p in steps]
+    source, target = zip(*cables, strict=True)
+    network = Network.from_links("circulant", hosts, 0, source, target, capacity, latency)
+    rings = tuple(tuple(i * p % hosts for i in range(hosts)) for p in steps)
+    group = tuple(range(hosts))
+    return Fabric("circulant", network, shortest_routes(network, paths), {group: rings})
+
+
+def star(hosts: int, capacity: float = 1.0, latency: float = 0.0) -> Fabric:
+    """Return hosts around one switch."""
+    up = list(range(hosts)) + [hosts] * hosts
+    down = [hosts] * hosts + list(range(hosts))
+    network = Network.from_links("star", hosts, 1, up, down, capacity, latency)
+    return Fabric("star", network, shortest_routes(network), {})
+
+
+def stream_row(fabric: Fabric, group: tuple[int, ...]) -> tuple[dict[int, float], float, int]:
+    """Return the coupled stream of a group, its round latency and its rings."""
+    row: dict[int, float] = {}
+    latency = 0.0
+    orders = fabric.rings_of(group)
+    for order in orders:
+        for source, target in zip(order, order[1:] + order[:1], strict=True):
+            links, weights = fabric.routes.row(source, target)
+            for link, weight in zip(links.tolist(), weights.tolist(), strict=True):
+                row[link] = row.get(link, 0.0) + weight
+            pair = source * fabric.routes.hosts + target
+            latency = max(latency, float(fabric.routes.latency[pair]))
+    return row, latency, len(orders)
+
+
+@dataclass
+class Played:
+    """What the oracle found."""
+
+    start: list[float]
+    finish: list[float]
+    binding: list[int]
+    link_bytes: list[float]
+    most_used: float
+
+
+def play(fabric: Fabric, tasks: TaskGraph) -> Played:
+    """Simulate with plain lists, and all rates filled anew whenever flows change."""
+    n = tasks.tasks
+    capacity = fabric.network.capacity.tolist()
+    row: list[dict[int, float]] = [{} for _ in range(n)]
+    volume, lag, delay = [0.0] * n, [0.0] * n, tasks.delay.tolist()
+    for t in range(n):
+        size, first, second = float(tasks.size[t]), int(tasks.first[t]), int(tasks.second[t])
+        volume[t] = size
+        if tasks.kind[t] == TaskKind.TRANSFER:
+            links, weights = fabric.routes.row(first, second)
+            row[t] = dict(zip(links.tolist(), weights.tolist(), strict=True))
+            lag[t] = float(fabric.routes.latency[first * fabric.routes.hosts + second])
+        elif tasks.kind[t] == TaskKind.ALLREDUCE:
+            g = len(tasks.groups[first])
+            volume[t] = 0.0
+            if g > 1:
+                row[t], latency, rings = stream_row(fabric, tasks.groups[first])
+                volume[t] = 2 * (g - 1) / g * size / rings
+                lag[t] = 2 * (g - 1) * latency
+    waiting = tasks.predecessors.tolist()
+    start, ready, finish = [0.0] * n, [0.0] * n, [float("inf")] * n
+    binding = [-1] * n
+    queue: dict[int, list[tuple[float, int]]] = {d: [] for d in range(tasks.devices)}
+    busy: dict[int, bool] = dict.fromkeys(queue, False)
+    last: dict[int, int] = dict.fromkeys(queue, -1)
+    left: dict[int, float] = {}
+    rate: dict[int, float] = {}
+    end: dict[int, float] = {}
+    events: list[tuple[float, int, str]] = []
+    carried = [0.0] * len(capacity)
+    most_used = 0.0
+    now = 0.0
+    stale = False
+    fresh = [t for t in range(n) if waiting[t] == 0]
+    while True:
+        for t in sorted(fresh):
+            ready[t] = start[t] = now
+            if tasks.kind[t] == TaskKind.COMPUTE:
+                queue[int(tasks.first[t])].append((now, t))
+            elif volume[t] == 0:
+                events.append((now + delay[t] + lag[t], t, "finish"))
+            elif delay[t] > 0:
+                events.append((now + delay[t], t, "begin"))
+            else:
+                left[t] = volume[t]
+                stale = True
+        fresh = []
+        for d, waiters in queue.items():
+            if waiters and not busy[d]:
+                waiters.sort()
+                since, t = waiters.pop(0)
+                busy[d] = True
+                start[t] = now
+                if since < now:
+                    binding[t] = last[d]
+                events.append((now + volume[t], t, "finish"))
+        upcoming = min((e[0] for e in events), default=float("inf"))
+        if upcoming > now * (1 + INSTANT) and stale:
+            stale = False
+            active = sorted(left)
+            rates = fill([row[t] for t in active], capacity)
+            rate = dict(zip(active, rates, strict=True))
+            end = {t: now + left[t] / rate[t] for t in active}
+            for link, room in enumerate(capacity):
+                used = sum(rate[t] * row[t].get(link, 0.0) for t in active)
+                most_used = max(most_used, used / room)
+        upcoming = min([upcoming, *end.values()])
+        if upcoming == float("inf"):
+            break
+        step = max(upcoming - now, 0.0)
+        now = max(upcoming, now)
+        for t in rate:
+            moved = rate[t] * step
+            left[t] -= moved
+            for link, weight in row[t].items():
+                carried[link] += moved * weight
+        limit = now * (1 + INSTANT)
+        for t in sorted(end):
+            if end[t] <= limit:
+                del left[t], rate[t], end[t]
+                stale = True
+                events.append((now + lag[t], t, "finish"))
+        due = [e for e in events if e[0] <= limit]
+        events = [e for e in events if e[0] > limit]
+        for t, what in sorted((e[1], e[2]) for e in due):
+            if what == "begin":
+                left[t] = volume[t]
+                stale = True
+                continue
+            finish[t] = now
+            if tasks.kind[t] == TaskKind.COMPUTE:
+                busy[int(tasks.first[t])] = False
+                last[int(tasks.first[t])] = t
+            for after in tasks.successors[
+                tasks.successor_offsets[t] : tasks.successor_offsets[t + 1]
+            ].tolist():
+                waiting[after] -= 1
+                if waiting[after] == 0:
+                    binding[after] = t
+                    fresh.append(after)
+    return Played(start, finish, binding, carried, most_used)

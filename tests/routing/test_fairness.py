@@ -1,0 +1,151 @@
+"""Max-min fair rates against plain progressive filling, linear programs and the definition."""
+
+import numpy as np
+import pytest
+from fabric_oracle import fill
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from routing.fairness import max_min_rates
+from topoopt_base import InputError
+
+Case = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def random_case(seed: int) -> Case:
+    """Return flows with up to four links each, some with none; ties in half of the cases."""
+    rng = np.random.default_rng(seed)
+    links, flows = int(rng.integers(1, 12)), int(rng.integers(1, 16))
+    rows = [
+        rng.choice(links, int(rng.integers(0, min(links, 4) + 1)), replace=False)
+        for _ in range(flows)
+    ]
+    offsets = np.concatenate(([0], np.cumsum([row.size for row in rows])))
+    entries = np.concatenate(rows).astype(np.int64)
+    if rng.integers(2):
+        return offsets, entries, np.ones(entries.size), rng.integers(1, 4, links).astype(float)
+    return offsets, entries, rng.uniform(0.1, 2.0, entries.size), rng.uniform(0.5, 5.0, links)
+
+
+def matrix(case: Case) -> np.ndarray:
+    offsets, links, weights, capacity = case
+    use = np.zeros((capacity.size, offsets.size - 1))
+    np.add.at(use, (links, np.repeat(np.arange(offsets.size - 1), np.diff(offsets))), weights)
+    return use
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_equals_plain_progressive_filling(seed: int) -> None:
+    case = random_case(seed)
+    offsets, links, weights, capacity = case
+    rows = [
+        dict(zip(links[a:b].tolist(), weights[a:b].tolist(), strict=True))
+        for a, b in zip(offsets, offsets[1:], strict=False)
+    ]
+    expected = [
+        r if row else np.inf for r, row in zip(fill(rows, capacity.tolist()), rows, strict=True)
+    ]
+    np.testing.assert_allclose(max_min_rates(*case), expected, rtol=1e-9)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_every_flow_has_a_bottleneck(seed: int) -> None:
+    """Within capacity; each flow crosses a full link on which no rate is larger."""
+    case = random_case(seed)
+    use, capacity = matrix(case), case[3]
+    rates = max_min_rates(*case)
+    finite = np.where(np.isfinite(rates), rates, 0.0)
+    load = use @ finite
+    assert np.all(load <= capacity * (1 + 1e-9))
+    full = load >= capacity * (1 - 1e-9)
+    largest = np.array([finite[row > 0].max(initial=0.0) for row in use])
+    for flow, rate in enumerate(rates):
+        crossed = use[:, flow] > 0
+        if not crossed.any():
+            assert rate == np.inf
+        else:
+            assert np.any(crossed & full & (largest <= rate * (1 + 1e-9)))
+
+
+def lexicographic_rates(case: Case) -> np.ndarray:
+    """Raise the lowest rate as far as it goes, fix who cannot exceed it, and repeat."""
+    use, capacity = matrix(case), case[3]
+    flows = use.shape[1]
+    fixed = np.full(flows, np.nan)
+    fixed[~use.any(axis=0)] = 0.0
+    while np.isnan(fixed).any():
+        free = np.isnan(fixed)
+        # Variables: the rates, then the level below all free ones.
+        above = np.zeros((int(free.sum()), flows + 1))
+        above[np.arange(above.shape[0]), np.flatnonzero(free)] = -1.0
+        above[:, -1] = 1.0
+        a_ub = np.vstack((np.column_stack((use, np.zeros(capacity.size))), above))
+        b_ub = np.concatenate((capacity, np.zeros(above.shape[0])))
+        bounds = [(0.0, None) if np.isnan(x) else (x * (1 - 1e-9), x) for x in fixed]
+        bounds.append((0.0, None))
+        level = -linprog(np.append(np.zeros(flows), -1.0), a_ub, b_ub, bounds=bounds).fun
+        bounds[-1] = (level * (1 - 1e-9), None)
+        for flow in np.flatnonzero(free):
+            goal = np.zeros(flows + 1)
+            goal[flow] = -1.0
+            if -linprog(goal, a_ub, b_ub, bounds=bounds).fun <= level * (1 + 1e-6):
+                fixed[flow] = level
+    fixed[~use.any(axis=0)] = np.inf
+    return fixed
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_equals_repeated_linear_programs(seed: int) -> None:
+    case = random_case(seed)
+    np.testing.assert_allclose(max_min_rates(*case), lexicographic_rates(case), rtol=1e-5)
+
+
+def test_parking_lot() -> None:
+    """One long flow and one local flow a link share every link in halves."""
+    rates = max_min_rates([0, 3, 4, 5, 6], [0, 1, 2, 0, 1, 2], np.ones(6), [1.0, 1.0, 1.0])
+    assert rates.tolist() == [0.5, 0.5, 0.5, 0.5]
+
+
+def test_a_link_may_stand_twice_in_a_row() -> None:
+    assert max_min_rates([0, 2], [0, 0], [1.0, 1.0], [1.0]).tolist() == [0.5]
+
+
+def test_no_flows_and_no_links() -> None:
+    assert max_min_rates([0], [], [], []).size == 0
+    assert max_min_rates([0, 0], [], [], []).tolist() == [np.inf]
+
+
+def test_large_case_matches_its_definition() -> None:
+    rng = np.random.default_rng(0)
+    flows, links = 5000, 300
+    entries = rng.integers(0, links, flows * 4)
+    capacity = rng.uniform(1e9, 1e10, links)
+    rates = max_min_rates(np.arange(flows + 1) * 4, entries, np.ones(flows * 4), capacity)
+    per_entry = np.repeat(rates, 4)
+    load = np.bincount(entries, per_entry, links)
+    assert np.all(load <= capacity * (1 + 1e-9))
+    largest = np.zeros(links)
+    np.maximum.at(largest, entries, per_entry)
+    tight = (load >= capacity * (1 - 1e-9))[entries] & (largest[entries] <= per_entry * (1 + 1e-9))
+    assert tight.reshape(flows, 4).any(axis=1).all()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "links", "weights", "capacity", "says"),
+    [
+        ([0, 1], [0, 0], [1.0, 1.0], [1.0], "offsets"),
+        ([0, 2, 1, 2], [0, 0], [1.0, 1.0], [1.0], "decrease"),
+        ([0, 1], [0], [1.0, 1.0], [1.0], "match"),
+        ([0, 1], [1], [1.0], [1.0], "outside"),
+        ([0, 1], [0], [0.0], [1.0], "positive"),
+        ([0, 1], [0], [1.0], [np.inf], "finite"),
+    ],
+)
+def test_bad_input(
+    offsets: list[int], links: list[int], weights: list[float], capacity: list[float], says: str
+) -> None:
+    with pytest.raises(InputError, match=says):
+        max_min_rates(offsets, links, weights, capacity)

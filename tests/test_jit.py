@@ -1,0 +1,162 @@
+"""The kernel cache: it notices every edit, and works where nothing can be written."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from topoopt_base import jit
+
+PROGRAM = """
+import sys
+from topoopt_base import jit
+
+print("warm" if jit.compiled_cache_is_warm() else "cold")
+sys.path.insert(0, sys.argv[1])
+import numba
+before = numba.config.CACHE_DIR
+from sample_kernels import triple
+assert numba.config.CACHE_DIR == before
+print(type(triple).__name__)
+print(triple(14))
+hits = getattr(triple, "stats", None)
+print(sum(hits.cache_hits.values()) if hits else "none")
+"""
+
+KERNEL = """
+from topoopt_base.jit import kernel
+
+@kernel
+def triple(x):
+    return 3 * x
+"""
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name, text in [
+        ("routing/b_kernels.py", "b = 1"),
+        ("routing/a_kernels.py", "a = 1"),
+        ("routing/other.py", "c = 1"),
+        ("topoopt/fabric/kernels.py", "d = 1"),
+        ("parallelism/kernels.py", "e = 1"),
+        ("elsewhere/kernels.py", "f = 1"),
+    ]:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path
+
+
+def test_sources_in_a_fixed_order(tree):
+    names = [path.relative_to(tree).as_posix() for path in jit.kernel_sources(tree)]
+    assert names == [
+        "routing/a_kernels.py",
+        "routing/b_kernels.py",
+        "parallelism/kernels.py",
+        "topoopt/fabric/kernels.py",
+    ]
+
+
+def test_the_installation_is_found():
+    assert Path(jit.__file__).parents[1] == jit.installation_root()
+    assert jit.kernel_sources() == jit.kernel_sources(jit.installation_root())
+
+
+def test_hash_follows_content_and_place(tree):
+    def current():
+        return jit.sources_hash(jit.kernel_sources(tree), tree)
+
+    first = current()
+    assert current() == first
+    (tree / "routing/other.py").write_text("c = 2")
+    assert current() == first
+    (tree / "routing/a_kernels.py").write_text("a = 2")
+    second = current()
+    assert second != first
+    (tree / "parallelism/kernels.py").rename(tree / "parallelism/c_kernels.py")
+    assert current() not in (first, second)
+
+
+def test_hash_tells_swapped_files_apart(tree):
+    before = jit.sources_hash(jit.kernel_sources(tree), tree)
+    (tree / "topoopt/fabric/kernels.py").write_text("e = 1")
+    (tree / "parallelism/kernels.py").write_text("d = 1")
+    assert jit.sources_hash(jit.kernel_sources(tree), tree) != before
+
+
+def test_hash_does_not_depend_on_where_the_project_lies(tree, tmp_path):
+    before = jit.sources_hash(jit.kernel_sources(tree), tree)
+    moved = tmp_path.parent / f"{tmp_path.name}-moved"
+    tree.rename(moved)
+    assert jit.sources_hash(jit.kernel_sources(moved), moved) == before
+
+
+def test_numba_cache_dir_is_the_parent(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "a" / "b"))
+    directory = jit.cache_directory()
+    assert directory.parent == tmp_path / "a" / "b"
+    assert directory.is_dir()
+    assert jit.sources_hash(jit.kernel_sources()) in directory.name
+
+
+def test_user_cache_by_default(tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert jit.cache_directory().parent == tmp_path / "topoopt" / "kernels"
+
+
+def test_unwritable_cache_falls_back_to_one_temporary_directory(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")  # a file in the way stops the superuser too
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    directory = jit.cache_directory()
+    assert directory.is_dir()
+    assert tmp_path not in directory.parents
+    assert jit.cache_directory() == directory
+
+
+def test_no_home_directory_falls_back(monkeypatch):
+    def homeless():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert jit.cache_directory().is_dir()
+
+
+def run(tmp_path, **environment):
+    (tmp_path / "sample_kernels.py").write_text(KERNEL)
+    result = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path)],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
+
+
+def test_second_process_reuses_the_cache(tmp_path):
+    cache = str(tmp_path / "cache")
+    assert run(tmp_path, NUMBA_CACHE_DIR=cache) == ["cold", "CPUDispatcher", "42", "0"]
+    assert run(tmp_path, NUMBA_CACHE_DIR=cache) == ["warm", "CPUDispatcher", "42", "1"]
+
+
+def test_unwritable_cache_still_computes(tmp_path):
+    (tmp_path / "file").write_text("")
+    cache = str(tmp_path / "file" / "cache")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    output = run(tmp_path, NUMBA_CACHE_DIR=cache, TMPDIR=str(temporary))
+    assert output == ["cold", "CPUDispatcher", "42", "0"]
+    assert list(temporary.iterdir()) == [], "the temporary cache outlived its process"
+
+
+def test_disabled_jit_leaves_plain_python(tmp_path):
+    cache = tmp_path / "cache"
+    output = run(tmp_path, NUMBA_CACHE_DIR=str(cache), NUMBA_DISABLE_JIT="1")
+    assert output == ["cold", "function", "42", "none"]

@@ -1,0 +1,243 @@
+"""The experiment harness: order, resume, damage, interruption, parallel runs, tables."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+SCRIPT = """
+import os, time
+from topoopt.experiment import Experiment, run_from_command_line
+from topoopt_base import InfeasibleError
+
+def case(a: int, b: str, seed: int) -> dict[str, float | str]:
+    with open(os.environ["CASE_LOG"], "a") as log:
+        log.write(f"{a}{b}\\n")
+    if a == int(os.environ.get("HANG_AT", "-1")):
+        try:
+            time.sleep(600)
+        except KeyboardInterrupt:
+            if "SWALLOW" not in os.environ:
+                raise
+    if a == 2 and b == "y":
+        raise InfeasibleError("a=2 does not fit | at all; use a=1")
+    if os.environ.get("DIE") == f"{a}{b}":
+        os._exit(9)
+    if os.environ.get("FAIL") == f"{a}{b}":
+        raise RuntimeError("broken case")
+    return {"time_s": a / 3, "word": b * a}
+
+EXPERIMENT = Experiment(
+    name="sample-run", description="A sample.", source="nowhere, figure 0",
+    grid={"a": [1, 2, 3], "b": ["x", "y"], "seed": [7]},
+    quick_grid=[{"a": 1, "b": "z", "seed": 0}],
+    columns=("time_s", "word"), case=case,
+)
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)
+"""
+
+CSV = """\
+a,b,seed,status,time_s,word,message
+1,x,7,ok,0.3333333333333333,x,
+1,y,7,ok,0.3333333333333333,y,
+2,x,7,ok,0.6666666666666666,xx,
+2,y,7,infeasible,,,a=2 does not fit | at all; use a=1
+3,x,7,ok,1.0,xxx,
+3,y,7,ok,1.0,yyy,
+"""
+
+HEADING = ["# sample-run (full)", "", "A sample.", "", "Source: nowhere, figure 0", ""]
+
+
+class Script:
+    """The sample script in a directory of its own, with a log of the cases that ran."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = directory / "log"
+        self.output = directory / "results" / "sample-run" / "full"
+        (directory / "script.py").write_text(SCRIPT)
+
+    def start(self, *arguments, **environment):
+        self.log.write_text("")
+        return subprocess.Popen(
+            [sys.executable, str(self.directory / "script.py"), *arguments],
+            env={**os.environ, "CASE_LOG": str(self.log), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments, status=0, **environment):
+        process = self.start(*arguments, **environment)
+        self.stdout, self.stderr = process.communicate(timeout=120)
+        assert process.returncode == status, self.stderr
+        return self.log.read_text().split()
+
+    def wait_for(self, word):
+        limit = time.monotonic() + 60
+        while word not in self.log.read_text().split():
+            assert time.monotonic() < limit
+            time.sleep(0.01)
+
+    def cases(self):
+        return sorted((self.output / "cases").iterdir())
+
+    def kept(self):
+        """What the case files hold; the code hash changes whenever someone edits the project."""
+        files = {path.name: json.loads(path.read_text()) for path in self.cases()}
+        return {
+            name: {key: value for key, value in content.items() if key not in ("code", "digest")}
+            for name, content in files.items()
+        }
+
+    def manifest(self):
+        return json.loads((self.output / "manifest.json").read_text())
+
+    def csv(self):
+        return (self.output / "results.csv").read_bytes().decode()
+
+
+@pytest.fixture
+def script(tmp_path):
+    return Script(tmp_path)
+
+
+ALL = ["1x", "1y", "2x", "2y", "3x", "3y"]
+
+
+def test_full_run_and_resume(script):
+    assert script.run() == ALL
+    assert script.csv() == CSV
+    table = (script.output / "table.md").read_text()
+    assert script.stdout == table + "\n"
+    assert table.splitlines()[:6] == HEADING
+    body = [[cell.strip() for cell in line.split(" | ")] for line in table.splitlines()[6:]]
+    assert [cell.strip("| ") for cell in body[0]] == CSV.splitlines()[0].split(",")
+    assert "| 0.3333 |" in table
+    assert r"a=2 does not fit \| at all" in table
+    assert "[1/6] ok" in script.stderr
+    assert "left)" in script.stderr
+    manifest = script.manifest()
+    assert manifest["state"] == "finished"
+    assert manifest["seeds"] == [7]
+    assert manifest["case_counts"] == {"infeasible": 1, "ok": 5}
+    assert manifest["versions"]["numpy"] == np.__version__
+    assert "pytest" not in manifest["versions"]
+    assert os.uname().nodename not in json.dumps(manifest)
+    assert str(script.directory) not in json.dumps(manifest)
+
+    assert script.run() == []
+    assert "6 of 6 cases are finished" in script.stderr
+    assert script.csv() == CSV
+    assert script.run("--list") == []
+    assert script.stdout.splitlines()[0] == "finished  a=1 b=x seed=7"
+
+    # Damaged files are computed again, the others kept.
+    damaged, kept = script.cases()[2], script.kept()
+    content = damaged.read_text()
+    for text in (
+        content[:40],
+        "",
+        content.replace('"a": ', '"a": 1'),
+        content.replace("seed", "sead"),
+        "[]",
+    ):
+        damaged.write_text(text)
+        assert text != content
+        assert len(script.run()) == 1
+        assert script.kept() == kept
+        assert "computing again" in script.stderr
+    assert script.csv() == CSV
+
+    assert script.run("--fresh") == ALL
+    assert script.csv() == CSV
+
+
+def test_failed_case_is_reported_and_computed_again(script):
+    assert script.run(FAIL="2x", status=1) == ALL
+    assert "case a=2 b=x seed=7 failed: RuntimeError: broken case" in script.stderr
+    assert "Traceback" in script.stderr
+    rows = list(csv.DictReader(script.csv().splitlines()))
+    assert rows[2]["status"] == "failed"
+    assert rows[2]["message"] == "RuntimeError: broken case"
+    assert script.manifest()["case_counts"] == {"failed": 1, "infeasible": 1, "ok": 4}
+    assert script.run() == ["2x"]
+    assert script.csv() == CSV
+
+
+def test_parallel_equals_serial(script):
+    assert sorted(script.run("--jobs", "2")) == ALL
+    assert script.csv() == CSV
+    kept = script.kept()
+    assert script.run("--fresh") == ALL
+    assert script.kept() == kept
+
+
+def test_killed_in_the_middle(script):
+    process = script.start(HANG_AT="2")
+    script.wait_for("2x")
+    process.kill()
+    process.communicate()
+    assert script.manifest()["state"] == "running"
+    assert not (script.output / "results.csv").exists()
+    assert script.run() == ALL[2:]
+    assert script.csv() == CSV
+    assert len(script.cases()) == 6
+
+
+@pytest.mark.parametrize("swallow", [{}, {"SWALLOW": "1"}])
+def test_interrupted_in_the_middle(script, swallow):
+    process = script.start(HANG_AT="2", **swallow)
+    script.wait_for("2x")
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "run the same command again" in stderr
+    assert "Traceback" not in stderr
+    assert script.manifest()["state"] == "interrupted"
+    assert script.run() == ALL[2:]
+    assert script.csv() == CSV
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_workers_end_with_the_run(script, number):
+    process = script.start("--jobs", "2", HANG_AT="2")
+    script.wait_for("2x")
+    while len(list((script.output / "cases").glob("*.json"))) < 2:
+        time.sleep(0.01)  # 1x and 1y are computed, but the parent must have kept them too
+    process.send_signal(number)
+    # The pipes reach their end only when every worker has closed them.
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == (130 if number == signal.SIGINT else -number)
+    assert "Traceback" not in stderr
+    assert script.run() == ALL[2:]
+    assert script.csv() == CSV
+
+
+def test_dead_worker_is_told_and_the_run_goes_on_later(script):
+    script.run("--jobs", "2", DIE="3y", status=1)
+    assert "a worker process died" in script.stderr
+    assert script.manifest()["case_counts"]["failed"] >= 1
+    assert "3y" in script.run("--jobs", "2")
+    assert script.csv() == CSV
+
+
+def test_command_line_errors(script):
+    script.run("--jobs", "0", status=2)
+    script.run("--nonsense", status=2)
+    (script.directory / "file").write_text("")
+    script.run("--output", str(script.directory / "file" / "x"), status=2)
+    assert script.stderr.startswith("error: cannot create the directory")
+    assert script.run("--quick", "--output", str(script.directory / "there")) == ["1z"]
+    assert (script.directory / "there" / "results.csv").read_text().count("\n") == 2

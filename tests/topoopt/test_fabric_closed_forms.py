@@ -1,0 +1,145 @@
+"""Simulated times against closed forms."""
+
+import numpy as np
+import pytest
+from fabric_oracle import circulant, shortest_routes, star
+
+from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.network import Network
+from topoopt.fabric import (
+    Fabric,
+    compute_on_critical_path,
+    critical_path,
+    exposed_communication,
+    score,
+    simulate,
+)
+from topoopt_base import InputError
+
+C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
+
+
+@pytest.mark.parametrize("servers", [2, 3, 8, 16])
+def test_ring_allreduce(servers: int) -> None:
+    fabric = circulant(servers, (1,), capacity=5.0, latency=0.01)
+    tasks = TaskGraph.from_lists(servers, [(A, 0, -1, 80.0, 0.125)], [], (tuple(range(servers)),))
+    share = 2 * (servers - 1) / servers
+    expected = 0.125 + share * 80.0 / 5.0 + 2 * (servers - 1) * 0.01
+    assert simulate(fabric, tasks).makespan == pytest.approx(expected, rel=1e-12)
+
+
+def test_two_rings_halve_the_time() -> None:
+    tasks = TaskGraph.from_lists(8, [(A, 0, -1, 80.0, 0.0)], [], (tuple(range(8)),))
+    assert score(circulant(8, (1, 3)), tasks) == pytest.approx(score(circulant(8, (1,)), tasks) / 2)
+
+
+def test_group_of_one_takes_its_delay() -> None:
+    tasks = TaskGraph.from_lists(2, [(A, 0, -1, 80.0, 0.75)], [], ((1,),))
+    timeline = simulate(circulant(2, (1,), latency=1.0), tasks)
+    assert timeline.makespan == 0.75
+    assert not timeline.link_bytes.any()
+
+
+@pytest.mark.parametrize("senders", [1, 2, 7])
+def test_incast(senders: int) -> None:
+    """Equal flows into one server share its link; each then takes its latency."""
+    tasks = TaskGraph.from_lists(8, [(T, 1 + i, 0, 6.0, 0.0) for i in range(senders)], [])
+    timeline = simulate(star(8, capacity=2.0, latency=0.5), tasks)
+    np.testing.assert_allclose(timeline.finish, senders * 6.0 / 2.0 + 1.0)
+
+
+def test_parking_lot() -> None:
+    """Short flows end first; then the long one has the line to itself."""
+    network = Network.from_links("line", 4, 0, [0, 1, 2], [1, 2, 3], 1.0, 0.0)
+    tasks = TaskGraph.from_lists(
+        4, [(T, 0, 3, 3.0, 0.0), (T, 0, 1, 1.0, 0.0), (T, 1, 2, 1.0, 0.0), (T, 2, 3, 1.0, 0.0)], []
+    )
+    timeline = simulate(Fabric("line", network, shortest_routes(network), {}), tasks)
+    np.testing.assert_allclose(timeline.finish, [4.0, 2.0, 2.0, 2.0])
+    assert timeline.link_bytes.tolist() == [4.0, 4.0, 4.0]
+
+
+def test_late_flow_of_a_busy_pair() -> None:
+    """Flows of one pair share its rate, whenever they began."""
+    tasks = TaskGraph.from_lists(
+        2, [(T, 0, 1, 4.0, 0.0), (C, 0, -1, 2.0, 0.0), (T, 0, 1, 1.0, 0.0)], [(1, 2)]
+    )
+    timeline = simulate(circulant(2, (1,)), tasks)
+    np.testing.assert_allclose(timeline.finish, [5.0, 2.0, 4.0])
+
+
+def test_empty_transfer_takes_only_its_latency() -> None:
+    tasks = TaskGraph.from_lists(4, [(T, 0, 2, 0.0, 0.0)], [])
+    assert score(circulant(4, (1,), latency=0.5), tasks) == 1.0
+
+
+def test_device_is_first_in_first_out() -> None:
+    """Ready at 0: tasks 0, 3, 4 in order of id; task 2 is ready at 1 and comes last."""
+    tasks = TaskGraph.from_lists(
+        2,
+        [(C, 0, -1, 1.0, 0.0), (C, 1, -1, 1.0, 0.0), (C, 0, -1, 9.0, 0.0)]
+        + [(C, 0, -1, 2.0, 0.0), (C, 0, -1, 3.0, 0.0)],
+        [(1, 2)],
+    )
+    timeline = simulate(circulant(2, (1,)), tasks)
+    assert timeline.start.tolist() == [0.0, 0.0, 6.0, 1.0, 3.0]
+    assert timeline.binding.tolist() == [-1, -1, 4, 0, 3]
+    assert timeline.device_busy.tolist() == [15.0, 1.0]
+    assert critical_path(tasks, timeline) == (0, 3, 4, 2)
+
+
+def test_exposed_communication() -> None:
+    """Compute 2 s, transfer of 3 s that nothing hides, compute 1 s."""
+    tasks = TaskGraph.from_lists(
+        2, [(C, 0, -1, 2.0, 0.0), (T, 0, 1, 3.0, 0.0), (C, 1, -1, 1.0, 0.0)], [(0, 1), (1, 2)]
+    )
+    timeline = simulate(circulant(2, (1,)), tasks)
+    assert timeline.makespan == 6.0
+    assert compute_on_critical_path(tasks, timeline) == 3.0
+    assert exposed_communication(tasks, timeline) == 3.0
+
+
+def test_bytes_times_hops_are_conserved() -> None:
+    rng = np.random.default_rng(5)
+    fabric = circulant(12, (1, 5), paths=3)
+    pairs = [rng.choice(12, 2, replace=False).tolist() for _ in range(60)]
+    tasks = TaskGraph.from_lists(12, [(T, a, b, float(rng.random()), 0.0) for a, b in pairs], [])
+    hops = fabric.routes.hops[tasks.first * 12 + tasks.second]
+    assert simulate(fabric, tasks).link_bytes.sum() == pytest.approx(float(hops @ tasks.size))
+
+
+def test_no_tasks() -> None:
+    timeline = simulate(circulant(2, (1,)), TaskGraph.from_lists(2, [], []))
+    assert timeline.makespan == 0.0
+    assert critical_path(TaskGraph.from_lists(2, [], []), timeline) == ()
+
+
+def test_cycle_is_named() -> None:
+    tasks = TaskGraph.from_lists(
+        2, [(C, 0, -1, 1.0, 0.0), (C, 0, -1, 1.0, 0.0), (C, 1, -1, 1.0, 0.0)], [(0, 1), (1, 0)]
+    )
+    with pytest.raises(InputError, match="2 of 3 tasks never ran"):
+        simulate(circulant(2, (1,)), tasks)
+
+
+def test_missing_route_is_named() -> None:
+    network = Network.from_links("line", 3, 0, [0, 1], [1, 2], 1.0, 0.0)
+    fabric = Fabric("line", network, shortest_routes(network), {})
+    with pytest.raises(InputError, match="no route 2->0"):
+        simulate(fabric, TaskGraph.from_lists(3, [(T, 2, 0, 1.0, 0.0)], []))
+    with pytest.raises(InputError, match="no route"):
+        simulate(fabric, TaskGraph.from_lists(3, [(A, 0, -1, 1.0, 0.0)], [], ((0, 1, 2),)))
+
+
+@pytest.mark.parametrize("size", [-1.0, np.nan, np.inf])
+def test_bad_size(size: float) -> None:
+    with pytest.raises(InputError, match="negative or not finite"):
+        simulate(circulant(2, (1,)), TaskGraph.from_lists(2, [(C, 0, -1, size, 0.0)], []))
+
+
+def test_too_many_servers_and_bad_tolerance() -> None:
+    tasks = TaskGraph.from_lists(4, [(C, 3, -1, 1.0, 0.0)], [])
+    with pytest.raises(InputError, match="4 servers"):
+        simulate(circulant(2, (1,)), tasks)
+    with pytest.raises(InputError, match="completion_tolerance"):
+        simulate(circulant(4, (1,)), tasks, completion_tolerance=1.0)

@@ -1,0 +1,217 @@
+"""The compiled simulator equals a plain-Python event loop on random cases."""
+
+import numpy as np
+import pytest
+from fabric_oracle import play, shortest_routes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.network import Network
+from topoopt.fabric import (
+    Fabric,
+    compute_on_critical_path,
+    critical_path,
+    exposed_communication,
+    score,
+    simulate,
+)
+from topoopt.fabric.simulate import run
+
+SIZES = (0.0, 1.0, 2.0, 2.5, 7.0)
+
+
+def random_fabric(rng: np.random.Generator) -> Fabric:
+    """Return a strongly connected network, sometimes with a switch, and its shortest routes."""
+    hosts = int(rng.integers(2, 7))
+    switches = int(rng.integers(0, 2))
+    nodes = hosts + switches
+    order = rng.permutation(nodes)
+    cables = set(zip(order.tolist(), np.roll(order, -1).tolist(), strict=True))
+    for _ in range(int(rng.integers(0, 2 * nodes))):
+        a, b = rng.integers(nodes, size=2).tolist()
+        if a != b:
+            cables.add((a, b))
+    source, target = zip(*sorted(cables), strict=True)
+    ties = bool(rng.integers(2))
+    draw = rng.integers(1, 4, len(source)) if ties else rng.uniform(0.5, 4.0, len(source))
+    latency = rng.choice([0.0, 0.25, 0.1], len(source))
+    network = Network.from_links(
+        "random", hosts, switches, source, target, draw.astype(float), latency
+    )
+    members = tuple(sorted(rng.choice(hosts, int(rng.integers(2, hosts + 1)), False).tolist()))
+    orders = tuple(tuple(rng.permutation(members).tolist()) for _ in range(rng.integers(1, 3)))
+    routes = shortest_routes(network, int(rng.integers(1, 4)))
+    return Fabric("random", network, routes, {members: orders} if rng.integers(2) else {})
+
+
+def random_tasks(rng: np.random.Generator, hosts: int, count: int) -> TaskGraph:
+    groups = tuple(
+        tuple(sorted(rng.choice(hosts, int(rng.integers(1, hosts + 1)), False).tolist()))
+        for _ in range(3)
+    )
+    ties = bool(rng.integers(2))
+    tasks = []
+    for _ in range(count):
+        size = float(rng.choice(SIZES)) if ties else float(rng.uniform(0.0, 5.0))
+        kind = TaskKind(int(rng.integers(3)))
+        if kind == TaskKind.COMPUTE:
+            tasks.append((kind, int(rng.integers(hosts)), -1, size, 0.0))
+        elif kind == TaskKind.TRANSFER:
+            a, b = rng.choice(hosts, 2, replace=False).tolist()
+            tasks.append((kind, a, b, size, 0.0))
+        else:
+            tasks.append((kind, int(rng.integers(3)), -1, size, float(rng.choice([0.0, 0.5]))))
+    density = rng.uniform(0.0, 0.3)
+    order = rng.permutation(count)
+    edges = [
+        (int(order[i]), int(order[j]))
+        for j in range(count)
+        for i in range(j)
+        if rng.random() < density
+    ]
+    return TaskGraph.from_lists(hosts, tasks, edges, groups)
+
+
+def case(seed: int) -> tuple[Fabric, TaskGraph]:
+    rng = np.random.default_rng(seed)
+    fabric = random_fabric(rng)
+    return fabric, random_tasks(rng, fabric.network.hosts, int(rng.integers(1, 30)))
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_equals_the_oracle(seed: int) -> None:
+    fabric, tasks = case(seed)
+    timeline = simulate(fabric, tasks)
+    expected = play(fabric, tasks)
+    np.testing.assert_allclose(timeline.start, expected.start, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(timeline.finish, expected.finish, rtol=1e-9, atol=1e-12)
+    assert timeline.binding.tolist() == expected.binding
+    # Bytes that crossed each link, integrated over the rates, are the bytes that had to.
+    np.testing.assert_allclose(timeline.link_bytes, expected.link_bytes, rtol=1e-9, atol=1e-9)
+    assert expected.most_used <= 1 + 1e-9
+    assert score(fabric, tasks) == timeline.makespan == timeline.finish.max()
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_incremental_rates_equal_full_ones(seed: int) -> None:
+    fabric, tasks = case(seed)
+    quick, thorough = run(fabric, tasks), run(fabric, tasks, resolve_all=True)
+    np.testing.assert_allclose(quick.finish, thorough.finish, rtol=1e-9, atol=1e-12)
+    assert quick.resolved <= thorough.resolved
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_critical_path_has_no_holes(seed: int) -> None:
+    fabric, tasks = case(seed)
+    timeline = simulate(fabric, tasks)
+    path = critical_path(tasks, timeline)
+    assert timeline.start[path[0]] == 0.0
+    assert timeline.finish[path[-1]] == timeline.makespan
+    for before, after in zip(path, path[1:], strict=False):
+        assert timeline.finish[before] == timeline.start[after]
+    compute = compute_on_critical_path(tasks, timeline)
+    assert compute <= timeline.makespan * (1 + 1e-12)
+    exposed = exposed_communication(tasks, timeline)
+    assert compute + exposed == pytest.approx(timeline.makespan)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_relabelled_servers_take_the_same_time(seed: int) -> None:
+    """Servers renamed everywhere, rings given: the same times."""
+    rng = np.random.default_rng(seed)
+    fabric, tasks = case(seed)
+    network = fabric.network
+    name = np.concatenate((rng.permutation(network.hosts), np.arange(network.hosts, network.nodes)))
+    renamed = Network.from_links(
+        "renamed",
+        network.hosts,
+        network.switches,
+        name[network.source],
+        name[network.target],
+        network.capacity,
+        network.latency,
+    )
+    link_of = np.array(
+        [
+            renamed.link(int(name[a]), int(name[b]))
+            for a, b in zip(network.source, network.target, strict=True)
+        ]
+    )
+    routes = fabric.routes
+    pairs = np.empty(network.hosts**2, dtype=np.int64)
+    old = np.arange(network.hosts**2)
+    pairs[name[old // network.hosts] * network.hosts + name[old % network.hosts]] = old
+    counts = np.diff(routes.offsets)[pairs]
+    entries = np.concatenate([np.arange(*routes.offsets[p : p + 2]) for p in pairs])
+    moved = type(routes)(
+        hosts=network.hosts,
+        offsets=np.concatenate(([0], np.cumsum(counts))),
+        links=link_of[routes.links[entries]],
+        weights=routes.weights[entries],
+        latency=routes.latency[pairs],
+        hops=routes.hops[pairs],
+    )
+    groups = {g: fabric.rings_of(g) for g in tasks.groups if len(g) > 1}
+
+    def rename(members: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(name[list(members)].tolist())
+
+    rings = {
+        tuple(sorted(rename(g))): tuple(rename(order) for order in orders)
+        for g, orders in groups.items()
+    }
+    reduces = tasks.kind == TaskKind.ALLREDUCE
+    twin = TaskGraph(
+        servers=tasks.servers,
+        devices=tasks.devices,
+        kind=tasks.kind,
+        first=np.where(reduces, tasks.first, name[np.where(reduces, 0, tasks.first)]),
+        second=np.where(tasks.second < 0, -1, name[tasks.second]),
+        size=tasks.size,
+        delay=tasks.delay,
+        operator=tasks.operator,
+        phase=tasks.phase,
+        part=tasks.part,
+        successor_offsets=tasks.successor_offsets,
+        successors=tasks.successors,
+        predecessors=tasks.predecessors,
+        groups=tuple(tuple(sorted(rename(g))) for g in tasks.groups),
+        server_of_device=tasks.server_of_device,
+    )
+    before = simulate(fabric, tasks)
+    after = simulate(Fabric("renamed", renamed, moved, rings), twin)
+    np.testing.assert_allclose(before.finish, after.finish, rtol=1e-9, atol=1e-12)
+
+
+def test_runs_are_bit_identical() -> None:
+    for seed in range(20):
+        fabric, tasks = case(seed)
+        one, two = simulate(fabric, tasks), simulate(fabric, tasks)
+        assert one.finish.tobytes() == two.finish.tobytes()
+        assert one.binding.tobytes() == two.binding.tobytes()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_tolerance_stays_within_itself_on_independent_flows(seed: int) -> None:
+    """Flows that all begin at once end within the tolerance of their exact ends."""
+    rng = np.random.default_rng(seed)
+    fabric = random_fabric(rng)
+    hosts = fabric.network.hosts
+    tasks = TaskGraph.from_lists(
+        hosts,
+        [
+            (TaskKind.TRANSFER, *rng.choice(hosts, 2, replace=False).tolist(), size, 0.0)
+            for size in rng.uniform(1.0, 5.0, 12).tolist()
+        ],
+        [],
+    )
+    exact = simulate(fabric, tasks)
+    near = simulate(fabric, tasks, completion_tolerance=0.02)
+    assert near.makespan == pytest.approx(exact.makespan, rel=0.03)
+    np.testing.assert_array_equal(near.link_bytes, exact.link_bytes)

@@ -1,0 +1,236 @@
+"""The topology finder: port budgets, rings and connectivity on any traffic."""
+
+from collections import Counter
+from itertools import pairwise
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parallelism.taskgraph import Traffic
+from topoopt.topology.finder import DegreeTooSmallError, PortModel, Topology, find_topology
+from topoopt.topology.split import degree_for_allreduce, ports_by_server, ports_by_total
+from topoopt_base import InfeasibleError, InputError
+
+
+def traffic_from(
+    servers: int,
+    groups: dict[tuple[int, ...], float] | None = None,
+    transfers: np.ndarray | None = None,
+) -> Traffic:
+    chosen = groups or {}
+    matrix = np.zeros((servers, servers)) if transfers is None else transfers
+    return Traffic(servers, matrix, tuple(chosen), np.array(list(chosen.values()), dtype=float))
+
+
+@st.composite
+def traffics(draw: st.DrawFn, most: int = 24) -> Traffic:
+    n = draw(st.one_of(st.integers(2, most), st.sampled_from([2, 3, 5, 7, 11, 13])))
+    everyone = list(range(n))
+    groups: dict[tuple[int, ...], float] = {}
+    for _ in range(draw(st.integers(0, 4))):
+        size = draw(st.integers(2, n))
+        members = draw(st.permutations(everyone))[:size]
+        groups[tuple(sorted(members))] = draw(st.sampled_from([0.0, 1.0, 3.0, 1e9]))
+    if draw(st.booleans()):
+        groups[tuple(everyone)] = draw(st.sampled_from([1.0, 1e6]))
+    matrix = np.zeros((n, n))
+    server = st.integers(0, n - 1)
+    for i, j, size in draw(
+        st.lists(st.tuples(server, server, st.sampled_from([1.0, 5.0, 1e7])), max_size=3 * n)
+    ):
+        if i != j:
+            matrix[i, j] += size
+    return traffic_from(n, groups, matrix)
+
+
+def check(topology: Topology, traffic: Traffic, degree: int) -> None:
+    """Every invariant of a topology."""
+    network = topology.network
+    n = traffic.servers
+    assert network.hosts == n
+    assert network.switches == 0
+    out, into = network.out_degree(), network.in_degree()
+    assert out.max() <= degree
+    assert into.max() <= degree
+    np.testing.assert_allclose(network.capacity, network.multiplicity * topology.bandwidth)
+    graph = network.to_networkx()
+    assert nx.is_strongly_connected(graph)
+    if topology.ports is PortModel.BIDIRECTIONAL:
+        for a, b in graph.edges:
+            assert graph[a][b]["multiplicity"] == graph[b][a]["multiplicity"]
+        # No two servers could still be joined.
+        assert (out < degree).sum() <= 1
+    else:
+        spare_out, spare_in = np.flatnonzero(out < degree), np.flatnonzero(into < degree)
+        assert all(i == j for i in spare_out for j in spare_in)
+    used: Counter[tuple[int, int]] = Counter()
+    for ring in topology.rings:
+        assert tuple(sorted(ring.members)) == ring.group
+        assert len(set(ring.members)) == len(ring.members) >= 2
+        for a, b in pairwise((*ring.members, ring.members[0])):
+            used[a, b] += 1
+            here, there = ring.group.index(a), ring.group.index(b)
+            assert (there - here) % len(ring.group) == ring.generator
+    for (a, b), count in used.items():
+        assert count <= graph[a][b]["multiplicity"]
+    assert topology.degree_allreduce + topology.degree_transfer == degree == topology.degree
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    traffics(),
+    st.integers(1, 9),
+    st.sampled_from(PortModel),
+    st.sampled_from([None, "paper", "artifact"]),
+)
+def test_topologies_keep_every_invariant(
+    traffic: Traffic, degree: int, ports: PortModel, faithful: str | None
+) -> None:
+    if ports is PortModel.BIDIRECTIONAL and degree == 1 and traffic.servers > 2:
+        with pytest.raises(DegreeTooSmallError, match="give at least 2"):
+            find_topology(traffic, degree, 1e9, ports=ports, faithful=faithful)
+        return
+    topology = find_topology(traffic, degree, 1e9, ports=ports, faithful=faithful)
+    check(topology, traffic, degree)
+    again = find_topology(traffic, degree, 1e9, ports=ports, faithful=faithful)
+    assert again.rings == topology.rings
+    np.testing.assert_array_equal(again.network.target, topology.network.target)
+
+
+@settings(max_examples=60, deadline=None)
+@given(traffics(), st.integers(2, 6), st.sampled_from(PortModel), st.data())
+def test_any_split_can_be_asked_for(
+    traffic: Traffic, degree: int, ports: PortModel, data: st.DataObject
+) -> None:
+    share = data.draw(st.integers(0, degree))
+    topology = find_topology(traffic, degree, 1.0, ports=ports, degree_allreduce=share)
+    check(topology, traffic, degree)
+    reserved = {r.generator for r in topology.rings if len(r.group) == traffic.servers}
+    assert topology.degree_allreduce == share or (1 in reserved and share < 2)
+
+
+@pytest.mark.parametrize("n", [2, 3, 97, 101, 128, 150, 199, 200])
+@pytest.mark.parametrize("ports", list(PortModel))
+@pytest.mark.parametrize("degree", [2, 3, 4, 8])
+def test_large_and_prime_sizes(n: int, ports: PortModel, degree: int) -> None:
+    rng = np.random.default_rng(n)
+    transfers = rng.random((n, n)) * (rng.random((n, n)) < 0.1)
+    np.fill_diagonal(transfers, 0.0)
+    half = tuple(range(0, n, 2))
+    groups = {tuple(range(n)): float(n)} | ({half: 1.0} if 2 <= len(half) < n else {})
+    traffic = traffic_from(n, groups, transfers)
+    check(find_topology(traffic, degree, 1.0, ports=ports), traffic, degree)
+
+
+def test_pure_data_parallelism_gets_a_ring_a_port() -> None:
+    everyone = tuple(range(16))
+    traffic = traffic_from(16, {everyone: 1e9})
+    directed = find_topology(traffic, 4, 1.0)
+    assert directed.generators == {everyone: (1, 3, 5, 7)}
+    assert directed.degree_allreduce == 4
+    both = find_topology(traffic, 4, 1.0, ports=PortModel.BIDIRECTIONAL)
+    assert both.generators == {everyone: (1, 15, 3, 13)}
+
+
+def test_the_artifact_wires_its_published_rings() -> None:
+    transfers = np.ones((16, 16)) - np.eye(16)
+    traffic = traffic_from(16, {tuple(range(16)): 1.0}, transfers)
+    topology = find_topology(traffic, 8, 1.0, ports=PortModel.BIDIRECTIONAL, faithful="artifact")
+    assert topology.degree_transfer == 0
+    assert topology.network.links == 16 * 8
+    assert {ring.generator for ring in topology.rings} == {1, 15, 3, 13, 5, 11, 9, 7}
+
+
+def test_the_papers_degree_split() -> None:
+    everyone = tuple(range(4))
+    transfers = np.zeros((4, 4))
+    transfers[0, 1] = 12.0
+    # AllReduce sends 2 * 3 * 2 = 12 bytes, transfers 12: half of the ports each.
+    traffic = traffic_from(4, {everyone: 2.0}, transfers)
+    assert degree_for_allreduce(traffic, 8) == 4
+    assert degree_for_allreduce(traffic, 5) == 3
+    assert degree_for_allreduce(traffic_from(4, {everyone: 2.0}), 5) == 5
+    assert degree_for_allreduce(traffic_from(4, {}, transfers), 5) == 1
+    assert degree_for_allreduce(traffic_from(4), 5) == 5
+
+
+def test_disjoint_groups_do_not_compete_except_in_the_paper() -> None:
+    left, right = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
+    traffic = traffic_from(10, {left: 3.0, right: 1.0})
+    assert ports_by_server(traffic, 4) == [4, 4]
+    assert ports_by_total(traffic, 4) == [3, 1]
+    overlapping = traffic_from(10, {left: 3.0, (4, 5, 6, 7, 8): 1.0})
+    assert ports_by_server(overlapping, 4) == [3, 1]
+
+
+def test_parallel_rings_when_generators_run_out() -> None:
+    # A group of two has one ordering; its four ports carry four parallel rings.
+    topology = find_topology(traffic_from(2, {(0, 1): 1.0}), 4, 5.0)
+    assert topology.network.multiplicity.tolist() == [4, 4]
+    assert topology.network.capacity.tolist() == [20.0, 20.0]
+    assert [ring.generator for ring in topology.rings] == [1, 1, 1, 1]
+
+
+def test_surplus_ports_go_where_more_bytes_wait() -> None:
+    # Six servers have two directed ring orderings; two of four ports are surplus.
+    everyone = tuple(range(6))
+    little = np.zeros((6, 6))
+    little[0, 3] = 1.0
+    rings = find_topology(traffic_from(6, {everyone: 1e9}, little), 4, 1.0)
+    assert Counter(ring.generator for ring in rings.rings) == {1: 2, 5: 2}
+    literal = find_topology(traffic_from(6, {everyone: 1e9}, little), 4, 1.0, faithful="paper")
+    assert literal.network.has_link(0, 3)
+
+
+def test_heavy_transfers_get_direct_links() -> None:
+    transfers = np.zeros((12, 12))
+    pairs = [(0, 7), (7, 2), (2, 11), (5, 1)]
+    for i, j in pairs:
+        transfers[i, j] = 1e9
+    transfers[7, 2] = 1.5e9  # so that a second matching prefers it to both its neighbours
+    traffic = traffic_from(12, {tuple(range(12)): 1.0}, transfers)
+    for ports in PortModel:
+        topology = find_topology(traffic, 4, 1.0, ports=ports)
+        assert all(topology.network.has_link(i, j) for i, j in pairs)
+
+
+def test_servers_without_traffic_are_connected_by_a_reserved_ring() -> None:
+    transfers = np.zeros((9, 9))
+    transfers[0, 1] = transfers[1, 0] = 1.0
+    topology = find_topology(traffic_from(9, {(2, 3): 5.0}, transfers), 1, 1.0)
+    assert topology.generators == {tuple(range(9)): (1,)}
+
+
+def test_a_degree_that_cannot_connect_is_named() -> None:
+    for degree in (0, -1):
+        with pytest.raises(DegreeTooSmallError, match="give at least 1 port"):
+            find_topology(traffic_from(4), degree, 1.0)
+    with pytest.raises(InfeasibleError, match="degree 1 cannot join 3 servers"):
+        find_topology(traffic_from(3), 1, 1.0, ports=PortModel.BIDIRECTIONAL)
+    pair = find_topology(traffic_from(2), 1, 1.0, ports=PortModel.BIDIRECTIONAL)
+    assert pair.network.links == 2
+
+
+def test_bad_input_is_named() -> None:
+    traffic = traffic_from(4, {(0, 1): 1.0})
+    with pytest.raises(InputError, match="one server needs no network"):
+        find_topology(traffic_from(1), 4, 1.0)
+    with pytest.raises(InputError, match="bandwidth is 0"):
+        find_topology(traffic, 2, 0.0)
+    with pytest.raises(InputError, match="latency is -1"):
+        find_topology(traffic, 2, 1.0, latency=-1.0)
+    with pytest.raises(InputError, match="degree_allreduce is 3"):
+        find_topology(traffic, 2, 1.0, degree_allreduce=3)
+    with pytest.raises(InputError, match="choose directed or bidirectional"):
+        find_topology(traffic, 2, 1.0, ports="optical")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="give one row and column for each of 4"):
+        find_topology(traffic_from(4, {}, np.zeros((3, 3))), 2, 1.0)
+    with pytest.raises(InputError, match="choose paper, artifact"):
+        find_topology(traffic, 2, 1.0, faithful="thesis")
+    with pytest.raises(InputError, match="names server 9 of 4"):
+        find_topology(traffic_from(4, {(0, 9): 1.0}), 2, 1.0)
+    with pytest.raises(InputError, match="sorted"):
+        find_topology(traffic_from(4, {(1, 0): 1.0}), 2, 1.0)

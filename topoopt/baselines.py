@@ -1,0 +1,149 @@
+"""The fabrics that a plan is compared with, and the best strategy found on each."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.search.mcmc import Acceptance, Chain
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import Strategy
+from routing.merging import merge_equivalent_links
+from topoopt.codesign import Progress, ProgressCallback
+from topoopt.fabric.fabric import Fabric
+from topoopt.job import Cluster
+from topoopt.prices import (
+    PriceTable,
+    direct_connect_cost,
+    equal_cost_fat_tree_bandwidth,
+    fat_tree_cost,
+    ideal_switch_cost,
+)
+from topoopt.scoring import Scorer
+from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
+from topoopt_base import InputError
+
+BASELINES = ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander")
+# Those that every plan prints; `compare` prints all.
+PLAN_BASELINES = ("ideal-switch", "fat-tree", "expander")
+
+
+@dataclass(frozen=True)
+class BaselineFabric:
+    """A fabric to compare with.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    cost : float
+        US dollars.
+    bandwidth : float
+        Bytes/s of a server's link (switched) or port (direct).
+    note : str
+        How bandwidth and cost were set.
+    """
+
+    fabric: Fabric
+    cost: float
+    bandwidth: float
+    note: str
+
+
+def baseline_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> BaselineFabric:
+    """Build one of the fabrics that TopoOpt is compared with (NSDI'23, sec. 5).
+
+    Parameters
+    ----------
+    name : {"ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander"}
+    cluster : Cluster
+        Sets the servers, and the cost to match: that of the direct-connect fabric.
+    prices : PriceTable
+    seed : int
+        Of the expander.
+
+    Returns
+    -------
+    BaselineFabric
+    """
+    n, d, rate, latency = (
+        cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency,
+    )  # fmt: skip
+    if name == "ideal-switch":
+        network, routes = ideal_switch(n, d * rate, latency)
+        return BaselineFabric(
+            Fabric(name, network, routes, {}),
+            ideal_switch_cost(n, d * rate, prices),
+            d * rate,
+            "one switch, every server with all its ports' bandwidth; cost of a full Fat-tree",
+        )
+    if name in ("fat-tree", "oversubscribed-fat-tree"):
+        ratio = 2 if name.startswith("over") else 1
+        target = direct_connect_cost(n, d, rate, prices)
+        bandwidth = equal_cost_fat_tree_bandwidth(target, n, prices, oversubscription=ratio)
+        network, routes = merge_equivalent_links(*fat_tree(n, bandwidth, latency, ratio))[:2]
+        return BaselineFabric(
+            Fabric(name, network, routes, {}),
+            fat_tree_cost(n, bandwidth, prices, oversubscription=ratio),
+            bandwidth,
+            f"k-ary Fat-tree{', 2:1 at the ToR,' if ratio == 2 else ''} of the same cost",
+        )
+    if name == "expander":
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1000,)))
+        network, routes = random_regular(n, d, rate, latency, rng, cluster.port_model)
+        return BaselineFabric(
+            Fabric(name, network, routes, {}),
+            direct_connect_cost(n, d, rate, prices),
+            rate,
+            "random regular graph with the same ports",
+        )
+    raise InputError(f"fabric is {name!r}; choose {', '.join(BASELINES)}")
+
+
+def best_on(
+    fabric: Fabric,
+    builder: TaskGraphBuilder,
+    space: StrategySpace,
+    memory_limit: float,
+    starts: dict[str, Strategy],
+    steps: int,
+    rng: np.random.Generator,
+    progress: ProgressCallback | None = None,
+) -> tuple[Strategy, float, str]:
+    """Find the best strategy for a fixed fabric.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    builder : TaskGraphBuilder
+    space : StrategySpace
+    memory_limit : float
+        Bytes of each GPU.
+    starts : dict of str to Strategy
+        Scored first; the search goes on from the best.
+    steps : int
+        Proposals.
+    rng : numpy.random.Generator
+    progress : callable, optional
+
+    Returns
+    -------
+    strategy : Strategy
+    time : float
+        Seconds.
+    origin : str
+        Name of the start, or "search".
+    """
+    score = Scorer(builder, fabric, memory_limit)
+    scored: dict[str, float] = {}
+    for name, strategy in starts.items():
+        scored[name] = score(strategy, min(scored.values(), default=float("inf")))
+    origin = min(scored, key=lambda name: scored[name])
+    chain = Chain.start(starts[origin], scored[origin])
+    acceptance = Acceptance()
+    for step in range(steps):
+        chain.step(space, score, rng, step / steps, acceptance)
+        if progress:
+            progress(Progress(fabric.name, step + 1, steps, chain.best_time))
+    if chain.best_time < scored[origin]:
+        origin = "search"
+    return chain.best, chain.best_time, origin

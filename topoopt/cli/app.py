@@ -1,0 +1,61 @@
+"""The typer application, and what happens to errors."""
+
+import sys
+
+import typer
+
+from topoopt.cli.compare_command import compare_command
+from topoopt.cli.models_command import models_command
+from topoopt.cli.plan_command import plan_command
+from topoopt.cli.verify_command import verify_command
+from topoopt_base import InputError
+
+app = typer.Typer(
+    name="topoopt",
+    help="Co-design parallelization strategy, topology and routing of AI training clusters.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command("plan")(plan_command)
+app.command("compare")(compare_command)
+app.command("verify")(verify_command)
+app.command("models")(models_command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        import topoopt
+
+        print(topoopt.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """Answer --version before any command."""
+
+
+def main() -> None:
+    """Run the command line; wrong input ends in one sentence and exit status 2."""
+    from topoopt_base.collisions import distribution_conflicts
+
+    try:
+        app()
+    except InputError as error:
+        message = " ".join(str(error).split())
+        print(f"error: {message}", file=sys.stderr)
+        for conflict in distribution_conflicts():
+            print(f"warning: {conflict}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print("interrupted before any plan was found", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader (head, less) has what it wanted.
+        sys.stderr.close()
+        sys.exit(0)

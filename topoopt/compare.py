@@ -1,0 +1,143 @@
+"""One job over all fabrics: the co-designed one and those that it is compared with."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from topoopt.baselines import BASELINES
+from topoopt.codesign import ProgressCallback
+from topoopt.job import Cluster, Job
+from topoopt.prices import PriceTable
+from topoopt.solve import co_optimize
+from topoopt.summary import dollars, table_lines
+from topoopt.units import format_bandwidth, format_time
+
+
+@dataclass(frozen=True)
+class FabricResult:
+    """The best found for one fabric.
+
+    Parameters
+    ----------
+    fabric : str
+    iteration_time_s : float
+    relative_time : float
+        Over that of the co-designed fabric.
+    cost_usd : float or None
+    bandwidth_bytes_per_s : float
+        Of a port (direct) or of a server's link (switched).
+    strategy_origin : str
+        A named strategy, "plan", or "search".
+    """
+
+    fabric: str
+    iteration_time_s: float
+    relative_time: float
+    cost_usd: float | None
+    bandwidth_bytes_per_s: float
+    strategy_origin: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `topoopt compare` prints.
+
+    Parameters
+    ----------
+    model : str
+    servers, degree : int
+    lower_bound_s : float
+        On any direct-connect fabric of this degree.
+    fabrics : tuple of FabricResult
+        The co-designed fabric first.
+    seed : int
+    steps : int
+        Of the co-design's search.
+    version : str
+    """
+
+    model: str
+    servers: int
+    degree: int
+    lower_bound_s: float
+    fabrics: tuple[FabricResult, ...]
+    seed: int
+    steps: int
+    version: str
+
+    def summary(self) -> str:
+        """Return the comparison as a table of text."""
+        rows: list[tuple[str, ...]] = [
+            ("fabric", "iteration", "relative", "bandwidth", "network cost", "strategy")
+        ]
+        rows += [
+            (
+                r.fabric,
+                format_time(r.iteration_time_s),
+                f"{r.relative_time:.2f}x",
+                format_bandwidth(r.bandwidth_bytes_per_s),
+                dollars(r.cost_usd),
+                r.strategy_origin,
+            )
+            for r in self.fabrics
+        ]
+        title = f"{self.model} on {self.servers} servers, degree {self.degree}"
+        bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
+        return "\n".join([title, "", *table_lines(rows), "", bound])
+
+
+def compare(
+    job: Job,
+    cluster: Cluster,
+    *,
+    fabrics: Iterable[str] = BASELINES,
+    seed: int = 0,
+    steps: int | None = None,
+    prices: PriceTable | None = None,
+    progress: ProgressCallback | None = None,
+) -> Comparison:
+    """Compare the co-designed fabric with others, each with a strategy searched for it.
+
+    Parameters
+    ----------
+    job : Job
+    cluster : Cluster
+    fabrics : iterable of str
+        See `topoopt.baselines.BASELINES`.
+    seed : int
+    steps : int, optional
+        As in `co_optimize`.
+    prices : PriceTable, optional
+    progress : callable, optional
+
+    Returns
+    -------
+    Comparison
+    """
+    plan = co_optimize(
+        job, cluster, seed=seed, steps=steps, baselines=fabrics, prices=prices, progress=progress
+    )
+    best = plan.iteration_time_s
+    rows = [
+        FabricResult("topoopt", best, 1.0, plan.cost_usd, cluster.port_rate, plan.strategy_origin)
+    ]
+    rows += [
+        FabricResult(
+            name,
+            base.iteration_time_s,
+            base.iteration_time_s / best,
+            base.cost_usd,
+            base.bandwidth_bytes_per_s,
+            base.strategy_origin,
+        )
+        for name, base in plan.baselines.items()
+    ]
+    return Comparison(
+        model=plan.model.name,
+        servers=cluster.servers,
+        degree=cluster.degree,
+        lower_bound_s=plan.lower_bound_s,
+        fabrics=tuple(rows),
+        seed=seed,
+        steps=plan.search.steps,
+        version=plan.version,
+    )

@@ -1,0 +1,181 @@
+"""A fabric: a network, the routes over it, and the rings of its AllReduce groups."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from routing.network import FloatArray, IntArray, Network
+from routing.routes import Routes
+from topoopt.fabric.rings import Rings, default_rings, ring_loads, ring_pairs
+from topoopt_base import InputError
+
+Group = tuple[int, ...]
+
+
+class GroupStreams(NamedTuple):
+    """A group's AllReduce as one coupled stream.
+
+    Parameters
+    ----------
+    links : int64 array
+        Links that carry ring edges, ascending.
+    weights : float64 array
+        Ring edges on each (route fractions summed).
+    round_latency : float
+        Seconds: largest route latency among the ring edges.
+    rings : int
+        Number of rings R. Each ring edge carries 2 (g - 1) / g * S / R bytes.
+    """
+
+    links: IntArray
+    weights: FloatArray
+    round_latency: float
+    rings: int
+
+
+class _Table:
+    """Rows of links in one pair of arrays: all host pairs, then the groups met so far.
+
+    The arrays are writable copies, because kernels are compiled anew for read-only ones.
+    """
+
+    def __init__(self, network: Network, routes: Routes) -> None:
+        self.capacity: FloatArray = network.capacity.copy()
+        self.links: npt.NDArray[np.int32] = routes.links.astype(np.int32)
+        self.weights: FloatArray = routes.weights.copy()
+        self.used = routes.links.size
+        self.groups: dict[Group, tuple[int, int, float, int]] = {}
+        self.lock = Lock()
+
+    def append(self, links: IntArray, weights: FloatArray) -> tuple[int, int]:
+        begin, end = self.used, self.used + links.size
+        if end > self.links.size:
+            room = max(end, 2 * self.links.size)
+            # Simulations in other threads go on with the arrays they hold.
+            self.links = np.concatenate((self.links, np.zeros(room - self.links.size, np.int32)))
+            self.weights = np.concatenate((self.weights, np.zeros(room - self.weights.size)))
+        self.links[begin:end] = links
+        self.weights[begin:end] = weights
+        self.used = end
+        return begin, end
+
+
+@dataclass(frozen=True, eq=False)
+class Fabric:
+    """What traffic runs over.
+
+    Parameters
+    ----------
+    name : str
+        What the fabric is called in tables.
+    network : Network
+    routes : Routes
+        Routes of every ordered host pair of the network.
+    rings : mapping of tuple of int to tuple of tuple of int
+        Ring orders of AllReduce groups, by the group's sorted hosts; each order is a permutation
+        of the group, and all rings of a group carry equal parts. For other groups rings are
+        chosen by `default_rings`.
+
+    Raises
+    ------
+    InputError
+        If network and routes do not fit, or a ring is not a permutation of its group.
+    """
+
+    name: str
+    network: Network
+    routes: Routes
+    rings: Mapping[Group, Rings] = field(default_factory=dict)
+    _table: _Table = field(init=False, repr=False)
+    _routed: npt.NDArray[np.bool_] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        hosts = self.network.hosts
+        if self.routes.hosts != hosts:
+            raise InputError(
+                f"fabric {self.name!r}: routes are for {self.routes.hosts} hosts, the network has "
+                f"{hosts}; route this network"
+            )
+        if self.routes.links.size and self.routes.links.max() >= self.network.links:
+            raise InputError(
+                f"fabric {self.name!r}: routes use link {self.routes.links.max()}, the network has "
+                f"{self.network.links} links; route this network"
+            )
+        for group, orders in self.rings.items():
+            if len(group) < 2 or list(group) != sorted(set(group)):
+                raise InputError(
+                    f"fabric {self.name!r}: ring group {group} must be two or more sorted hosts"
+                )
+            if group[0] < 0 or group[-1] >= hosts:
+                raise InputError(
+                    f"fabric {self.name!r}: ring group {group} names hosts outside 0..{hosts - 1}"
+                )
+            for order in orders:
+                if tuple(sorted(order)) != group:
+                    raise InputError(
+                        f"fabric {self.name!r}: ring {order} does not visit each host of group "
+                        f"{group} once"
+                    )
+        object.__setattr__(self, "_table", _Table(self.network, self.routes))
+        object.__setattr__(self, "_routed", np.diff(self.routes.offsets) > 0)
+
+    def rings_of(self, group: Group) -> Rings:
+        """Return the ring orders that a group's AllReduces use: the given ones, or chosen."""
+        given = self.rings.get(group)
+        return given if given else default_rings(self.network, self.routes, group)
+
+    def group_row(self, group: Group) -> tuple[int, int, float, int]:
+        """Return (begin, end, round latency, rings) of a group's stream in the shared table.
+
+        The first call for a group works it out, later ones look it up.
+        """
+        table = self._table
+        row = table.groups.get(group)
+        if row is None:
+            links, weights, latency, rings = self._streams(group)
+            with table.lock:
+                row = table.groups.get(group)
+                if row is None:
+                    row = (*table.append(links, weights), latency, rings)
+                    table.groups[group] = row
+        return row
+
+    def group_streams(self, group: Group) -> GroupStreams:
+        """Return the coupled stream of one group's ring AllReduce (cached).
+
+        Parameters
+        ----------
+        group : tuple of int
+            Sorted distinct hosts, at least two.
+
+        Returns
+        -------
+        GroupStreams
+
+        Raises
+        ------
+        InputError
+            If the group is not sorted hosts of this fabric, or a ring edge has no route.
+        """
+        begin, end, latency, rings = self.group_row(group)
+        table = self._table
+        links = table.links[begin:end].astype(np.int64)
+        return GroupStreams(links, table.weights[begin:end].copy(), latency, rings)
+
+    def _streams(self, group: Group) -> GroupStreams:
+        members = list(group)
+        if len(members) < 2 or members != sorted(set(members)):
+            raise InputError(f"AllReduce group {group} must be two or more sorted distinct hosts")
+        if members[0] < 0 or members[-1] >= self.network.hosts:
+            raise InputError(
+                f"AllReduce group {group} names hosts outside 0..{self.network.hosts - 1}"
+            )
+        orders = np.array(self.rings_of(group), dtype=np.int64)
+        loads = ring_loads(self.routes, self.network.links, orders).sum(axis=0)
+        links = np.flatnonzero(loads)
+        latency = float(self.routes.latency[ring_pairs(orders, self.routes.hosts)].max())
+        return GroupStreams(links, loads[links], latency, orders.shape[0])

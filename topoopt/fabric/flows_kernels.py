@@ -1,0 +1,314 @@
+"""The flows that are active in the fabric: joining, leaving, and exact incremental rates.
+
+Flows over the same row of links have the same max-min rate, whenever they began. So the
+*stream* of a row stands for all of them: it counts the bytes that each member has received
+since the stream began (its service), and a member leaves when the service reaches its mark
+(service on joining, plus its bytes).
+
+Streams live in slots ``0 .. active - 1``; blocks of slots keep the earliest end and the largest
+rate, so that neither is searched over all slots.
+"""
+
+import numpy as np
+
+from routing.fairness_kernels import Floats, Ints, SmallInts, refill
+from topoopt_base.jit import kernel
+
+# Rows of the tables. (Tuples of arrays would cost reference counting in every kernel.)
+COPIES, RATE, SERVICE, SINCE, DUE, EARLY = 0, 1, 2, 3, 4, 5  # slot: members; bytes/s of each,
+# -1 before the first solve; bytes each had at SINCE (s); when its first member has all its bytes
+# (s), and from when it may be taken as ended
+BEGIN, END, ROW, HEAD = 0, 1, 2, 3  # index: entries of the slot's links, row, first member
+MARK, JOINED = 0, 1  # member: service at which it leaves; when it joined (s)
+EARLIEST, SOONEST, LARGEST = 0, 1, 2  # block: least DUE, least EARLY, largest RATE
+SPARE, LOAD, CAPACITY = 0, 1, 2  # link: bytes/s that no stream uses; weight of all members
+ACTIVE, NEWS, SOLVES, RESOLVED, ENDED = 0, 1, 2, 3, 4  # count
+
+BLOCK = 64
+# Streams this little slower than the lowest rate that can change are re-solved all the same, so
+# that rounding never leaves out one that must change.
+MARGIN = 1e-9
+# Link loads are kept by adding and subtracting; recounted so often, rounding cannot build up.
+RECOUNT = 256
+
+
+@kernel
+def refresh_block(slot: Floats, block: Floats, number: int, active: int) -> None:
+    """Recompute the extremes of one block of slots."""
+    earliest = np.inf
+    soonest = np.inf
+    largest = -1.0
+    for s in range(number * BLOCK, min(number * BLOCK + BLOCK, active)):
+        earliest = min(earliest, slot[DUE, s])
+        soonest = min(soonest, slot[EARLY, s])
+        largest = max(largest, slot[RATE, s])
+    block[EARLIEST, number] = earliest
+    block[SOONEST, number] = soonest
+    block[LARGEST, number] = largest
+
+
+@kernel
+def earliest_end(block: Floats, count: Ints) -> float:
+    """Return the time at which the first flow has all its bytes (infinity: none)."""
+    earliest = np.inf
+    for number in range((count[ACTIVE] + BLOCK - 1) // BLOCK):
+        earliest = min(earliest, block[EARLIEST, number])
+    return earliest
+
+
+@kernel
+def join(
+    task: int,
+    row: int,
+    begin: int,
+    end: int,
+    size: float,
+    now: float,
+    slot: Floats,
+    index: Ints,
+    slot_of_row: SmallInts,
+    block: Floats,
+    member: Floats,
+    following: Ints,
+    link: Floats,
+    news: Ints,
+    count: Ints,
+    links: SmallInts,
+    weights: Floats,
+) -> None:
+    """Add a flow. Its rate, and what it changes, come with the next `solve`."""
+    news[count[NEWS]] = row
+    count[NEWS] += 1
+    member[JOINED, task] = now
+    for entry in range(np.uint64(begin), np.uint64(end)):
+        link[LOAD, np.uint64(links[entry])] += weights[entry]
+    s = slot_of_row[row]
+    if s < 0:
+        s = count[ACTIVE]
+        count[ACTIVE] += 1
+        slot_of_row[row] = s
+        slot[COPIES, s] = 1.0
+        slot[RATE, s] = -1.0
+        slot[SERVICE, s] = 0.0
+        slot[SINCE, s] = now
+        slot[DUE, s] = np.inf
+        slot[EARLY, s] = np.inf
+        index[BEGIN, s] = begin
+        index[END, s] = end
+        index[ROW, s] = row
+        index[HEAD, s] = task
+        member[MARK, task] = size
+        following[task] = -1
+        if s % BLOCK == 0:
+            block[EARLIEST, s // BLOCK] = np.inf
+            block[SOONEST, s // BLOCK] = np.inf
+            block[LARGEST, s // BLOCK] = -1.0
+        return
+    held = max(slot[RATE, s], 0.0)
+    slot[SERVICE, s] += held * (now - slot[SINCE, s])
+    slot[SINCE, s] = now
+    slot[COPIES, s] += 1.0
+    mark = slot[SERVICE, s] + size
+    member[MARK, task] = mark
+    ahead = -1
+    after = index[HEAD, s]
+    while after >= 0 and (
+        member[MARK, after] < mark or (member[MARK, after] == mark and after < task)
+    ):
+        ahead = after
+        after = following[after]
+    following[task] = after
+    if ahead >= 0:
+        following[ahead] = task
+    else:
+        index[HEAD, s] = task
+        if held > 0.0:
+            slot[DUE, s] = now + size / held
+            slot[EARLY, s] = slot[DUE, s]  # until the solve that follows a join
+    for entry in range(np.uint64(begin), np.uint64(end)):
+        link[SPARE, np.uint64(links[entry])] -= weights[entry] * held
+
+
+@kernel
+def leave(
+    s: int,
+    tolerance: float,
+    slot: Floats,
+    index: Ints,
+    slot_of_row: SmallInts,
+    block: Floats,
+    member: Floats,
+    following: Ints,
+    link: Floats,
+    count: Ints,
+    links: SmallInts,
+    weights: Floats,
+) -> None:
+    """Take out the first member of a slot; the last slot fills the place of one left empty."""
+    rate = slot[RATE, s]
+    for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
+        link[LOAD, np.uint64(links[entry])] -= weights[entry]
+        link[SPARE, np.uint64(links[entry])] += weights[entry] * rate
+    slot[COPIES, s] -= 1.0
+    head = following[index[HEAD, s]]
+    index[HEAD, s] = head
+    if head >= 0:
+        due = slot[SINCE, s] + (member[MARK, head] - slot[SERVICE, s]) / rate
+        slot[DUE, s] = due
+        slot[EARLY, s] = (due + tolerance * member[JOINED, head]) / (1.0 + tolerance)
+        return
+    slot_of_row[index[ROW, s]] = -1
+    count[ACTIVE] -= 1
+    last = count[ACTIVE]
+    if s < last:
+        for field in range(slot.shape[0]):
+            slot[field, s] = slot[field, last]
+        for field in range(index.shape[0]):
+            index[field, s] = index[field, last]
+        slot_of_row[index[ROW, s]] = s
+        refresh_block(slot, block, last // BLOCK, last)
+
+
+@kernel
+def take_ended(
+    now: float,
+    limit: float,
+    tolerance: float,
+    ended: Ints,
+    ended_at: Floats,
+    slot: Floats,
+    index: Ints,
+    slot_of_row: SmallInts,
+    block: Floats,
+    member: Floats,
+    following: Ints,
+    link: Floats,
+    count: Ints,
+    links: SmallInts,
+    weights: Floats,
+) -> float:
+    """Take out every flow that has all its bytes by ``limit``, or nearly so.
+
+    With a tolerance, a flow also leaves if what is left of its time is at most that fraction of
+    the time it has been in the network, and of the shortest such time among the flows that end
+    now; it then ends at its own predicted time.
+    The flows and their ends are the first ``count[ENDED]`` of ``ended`` and ``ended_at``.
+
+    Returns
+    -------
+    float
+        Lowest rate of a flow that left (infinity: none left).
+    """
+    found = 0
+    lowest = np.inf
+    horizon = limit
+    if tolerance > 0.0:
+        youngest = 0.0
+        for number in range((count[ACTIVE] + BLOCK - 1) // BLOCK):
+            if block[EARLIEST, number] <= limit:
+                for s in range(number * BLOCK, min(number * BLOCK + BLOCK, count[ACTIVE])):
+                    if slot[DUE, s] <= limit:
+                        youngest = max(youngest, member[JOINED, index[HEAD, s]])
+        horizon = max(limit, now + tolerance * (now - youngest))
+    number = 0
+    while number * BLOCK < count[ACTIVE]:
+        if block[SOONEST, number] <= limit and block[EARLIEST, number] <= horizon:
+            s = number * BLOCK
+            while s < min(number * BLOCK + BLOCK, count[ACTIVE]):
+                if slot[EARLY, s] <= limit and slot[DUE, s] <= horizon:
+                    ended[found] = index[HEAD, s]
+                    ended_at[found] = max(slot[DUE, s], now) if tolerance > 0.0 else now
+                    found += 1
+                    lowest = min(lowest, slot[RATE, s])
+                    leave(
+                        s, tolerance, slot, index, slot_of_row, block, member, following, link, count,
+                        links, weights,
+                    )  # fmt: skip
+                else:
+                    s += 1
+            refresh_block(slot, block, number, count[ACTIVE])
+        number += 1
+    count[ENDED] = found
+    return lowest
+
+
+@kernel
+def solve(
+    threshold: float,
+    now: float,
+    tolerance: float,
+    slot: Floats,
+    index: Ints,
+    slot_of_row: SmallInts,
+    block: Floats,
+    member: Floats,
+    link: Floats,
+    news: Ints,
+    count: Ints,
+    links: SmallInts,
+    weights: Floats,
+    chosen: SmallInts,
+    real: Floats,
+    whole: SmallInts,
+    crossing: SmallInts,
+) -> None:
+    """Bring all rates up to date after flows joined and left.
+
+    Progressive filling runs the same with and without a flow until the level at which that flow
+    freezes. So only rates at or above a threshold can change: the lowest rate of a flow that
+    left (given), lowered here by what each flow that joined gets at the very least, the smallest
+    capacity over total weight among its links.
+    """
+    active = count[ACTIVE]
+    found = 0
+    for i in range(count[NEWS]):
+        s = slot_of_row[news[i]]
+        if s < 0:
+            continue
+        for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
+            name = np.uint64(links[entry])
+            threshold = min(threshold, link[CAPACITY, name] / link[LOAD, name])
+        if slot[RATE, s] == -1.0:
+            slot[RATE, s] = -2.0  # a row that several tasks joined at once counts once
+            chosen[found] = s
+            found += 1
+    threshold *= 1.0 - MARGIN
+    for number in range((active + BLOCK - 1) // BLOCK):
+        if block[LARGEST, number] >= threshold:
+            for s in range(number * BLOCK, min(number * BLOCK + BLOCK, active)):
+                rate = slot[RATE, s]
+                if rate >= threshold and rate >= 0.0:
+                    chosen[found] = s
+                    found += 1
+                    slot[SERVICE, s] += rate * (now - slot[SINCE, s])
+                    slot[SINCE, s] = now
+    count[NEWS] = 0
+    count[SOLVES] += 1
+    count[RESOLVED] += found
+    if found == active:
+        link[SPARE] = link[CAPACITY]
+        for s in range(active):
+            slot[RATE, s] = -1.0
+    elif count[SOLVES] % RECOUNT == 0:
+        link[SPARE] = link[CAPACITY]
+        for s in range(active):
+            held = slot[COPIES, s] * max(slot[RATE, s], 0.0)
+            for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
+                link[SPARE, np.uint64(links[entry])] -= weights[entry] * held
+    refill(
+        chosen, found, index[BEGIN], index[END], slot[COPIES], slot[RATE], links, weights,
+        link[SPARE], real, whole, crossing,
+    )  # fmt: skip
+    stale = -1
+    for i in range(found):
+        s = chosen[i]
+        head = index[HEAD, s]
+        due = now + (member[MARK, head] - slot[SERVICE, s]) / slot[RATE, s]
+        slot[DUE, s] = due
+        slot[EARLY, s] = (due + tolerance * member[JOINED, head]) / (1.0 + tolerance)
+        number = s // BLOCK
+        if number != stale and stale >= 0:
+            refresh_block(slot, block, stale, active)
+        stale = number
+    if stale >= 0:
+        refresh_block(slot, block, stale, active)

@@ -1,0 +1,294 @@
+"""The compiled event loop that plays a task graph over the fabric."""
+
+import numpy as np
+import numpy.typing as npt
+
+from routing.fairness_kernels import Floats, Ints, SmallInts
+from topoopt.fabric.flows_kernels import (
+    BLOCK,
+    CAPACITY,
+    ENDED,
+    NEWS,
+    RESOLVED,
+    SOLVES,
+    SPARE,
+    earliest_end,
+    join,
+    solve,
+    take_ended,
+)
+from topoopt_base.jit import kernel
+
+# Events whose times differ by less than this fraction are one instant.
+INSTANT = 1e-12
+
+Flags = npt.NDArray[np.bool_]
+
+
+@kernel
+def _push(times: Floats, names: Ints, size: Ints, time: float, name: int) -> None:
+    """Add an event to the binary heap ordered by (time, task) of ``size[0]`` events."""
+    place = size[0]
+    size[0] += 1
+    while place > 0:
+        parent = (place - 1) >> 1
+        if times[parent] < time or (times[parent] == time and names[parent] < name):
+            break
+        times[place] = times[parent]
+        names[place] = names[parent]
+        place = parent
+    times[place] = time
+    names[place] = name
+
+
+@kernel
+def _pop(times: Floats, names: Ints, heap: Ints) -> None:
+    """Remove the first event of the heap."""
+    heap[0] -= 1
+    size = heap[0]
+    time = times[size]
+    name = names[size]
+    place = 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        right = child + 1
+        if right < size and (
+            times[right] < times[child]
+            or (times[right] == times[child] and names[right] < names[child])
+        ):
+            child = right
+        if times[child] > time or (times[child] == time and names[child] > name):
+            break
+        times[place] = times[child]
+        names[place] = names[child]
+        place = child
+    times[place] = time
+    names[place] = name
+
+
+@kernel
+def _sort(values: Ints, count: int) -> None:
+    """Sort the first values; most batches arrive sorted."""
+    for i in range(1, count):
+        if values[i] < values[i - 1]:
+            values[:count].sort()
+            return
+
+
+@kernel
+def play(
+    compute: Flags,
+    resource: Ints,
+    volume: Floats,
+    delay: Floats,
+    lag: Floats,
+    begin: Ints,
+    end: Ints,
+    successor_offsets: Ints,
+    successors: Ints,
+    predecessors: Ints,
+    devices: int,
+    rows: int,
+    slots: int,
+    entries: int,
+    links: SmallInts,
+    weights: Floats,
+    capacity: Floats,
+    tolerance: float,
+    full: bool,
+) -> tuple[Floats, Floats, Ints, int, Ints]:
+    """Play all tasks; see `topoopt.fabric.simulate.simulate` for the meaning.
+
+    Parameters
+    ----------
+    compute : bool array, shape (tasks,)
+        Compute task, or network task.
+    resource : int64 array, shape (tasks,)
+        Device, or row of links (below ``rows``).
+    volume, delay, lag : float64 arrays, shape (tasks,)
+        Seconds on the device, or bytes; seconds before and after the bytes.
+    begin, end : int64 arrays, shape (tasks,)
+        Entries of the row in ``links`` and ``weights``.
+    slots, entries : int
+        Upper bounds of the distinct rows, and of their entries, in use at once.
+    tolerance : float
+    full : bool
+        Re-solve all rates every time (for tests).
+
+    Returns
+    -------
+    start, finish, binding : arrays, shape (tasks,)
+        ``finish`` is infinite for tasks that never ran.
+    done : int
+        Number of tasks that ran.
+    counts : int64 array, shape (3,)
+        Instants, rate solves, and streams re-solved.
+    """
+    tasks = compute.size
+    waiting = predecessors.copy()
+    ready = np.empty(tasks)
+    start = np.empty(tasks)
+    finish = np.full(tasks, np.inf)
+    binding = np.full(tasks, -1, dtype=np.int64)
+    drained = np.zeros(tasks, dtype=np.bool_)
+    times = np.empty(tasks)
+    names = np.empty(tasks, dtype=np.int64)
+    events = np.zeros(1, dtype=np.int64)
+    running = np.full(devices, -1, dtype=np.int64)
+    before = np.full(devices, -1, dtype=np.int64)
+    front = np.full(devices, -1, dtype=np.int64)
+    back = np.full(devices, -1, dtype=np.int64)
+    following = np.full(tasks, -1, dtype=np.int64)
+    idle = np.empty(devices, dtype=np.int64)
+    is_idle = np.zeros(devices, dtype=np.bool_)
+    slot = np.empty((6, slots))
+    index = np.empty((4, slots), dtype=np.int64)
+    slot_of_row = np.full(rows, -1, dtype=np.int32)
+    block = np.empty((3, slots // BLOCK + 1))
+    member = np.empty((2, tasks))
+    behind = np.empty(tasks, dtype=np.int64)
+    link = np.zeros((3, capacity.size))
+    link[SPARE] = capacity
+    link[CAPACITY] = capacity
+    news = np.empty(tasks, dtype=np.int64)
+    chosen = np.empty(slots, dtype=np.int32)
+    real = np.empty((2, capacity.size + 1))
+    whole = np.zeros((3, capacity.size), dtype=np.int32)
+    crossing = np.empty(entries, dtype=np.int32)
+    count = np.zeros(5, dtype=np.int64)
+    lowest = np.inf
+    solve_at = np.inf
+    batch = np.empty(tasks, dtype=np.int64)
+    fresh = np.empty(tasks, dtype=np.int64)
+    ended = np.empty(tasks, dtype=np.int64)
+    ended_at = np.empty(tasks)
+    instants = 0
+    done = 0
+    now = 0.0
+    idles = 0
+    freshly = 0
+    for task in range(tasks):
+        if waiting[task] == 0:
+            fresh[freshly] = task
+            freshly += 1
+    while True:
+        # 1. What became ready at this instant: queue it, put it on the network or delay it.
+        for i in range(freshly):
+            task = fresh[i]
+            ready[task] = now
+            start[task] = now
+            if not compute[task]:
+                if delay[task] > 0.0 or volume[task] == 0.0:
+                    late = now + delay[task]
+                    if volume[task] == 0.0:
+                        drained[task] = True
+                        late += lag[task]
+                    _push(times, names, events, late, task)
+                else:
+                    join(
+                        task, resource[task], begin[task], end[task], volume[task], now, slot, index,
+                        slot_of_row, block, member, behind, link, news, count, links, weights,
+                    )  # fmt: skip
+                continue
+            device = resource[task]
+            tail = back[device]
+            if front[device] < 0:
+                front[device] = task
+                back[device] = task
+            elif ready[tail] < now or tail < task:
+                following[tail] = task
+                back[device] = task
+            else:
+                after = front[device]
+                ahead = -1
+                while ready[after] < now or after < task:
+                    ahead = after
+                    after = following[after]
+                following[task] = after
+                if ahead < 0:
+                    front[device] = task
+                else:
+                    following[ahead] = task
+            if running[device] < 0 and not is_idle[device]:
+                is_idle[device] = True
+                idle[idles] = device
+                idles += 1
+        freshly = 0
+        # 2. Devices that fell idle, and have work, begin it.
+        for i in range(idles):
+            device = idle[i]
+            is_idle[device] = False
+            task = front[device]
+            front[device] = following[task]
+            running[device] = task
+            start[task] = now
+            if ready[task] < now:
+                binding[task] = before[device]
+            _push(times, names, events, now + volume[task], task)
+        idles = 0
+        # 3. Rates, unless more happens at this very instant.
+        upcoming = times[0] if events[0] > 0 else np.inf
+        again = upcoming <= now * (1.0 + INSTANT)
+        if not again and (count[NEWS] > 0 or solve_at <= now):
+            solve(
+                0.0 if full else lowest, now, tolerance, slot, index, slot_of_row, block, member,
+                link, news, count, links, weights, chosen, real, whole, crossing,
+            )  # fmt: skip
+            lowest = np.inf
+            solve_at = np.inf
+        # 4. The next instant.
+        next_end = earliest_end(block, count)
+        upcoming = min(upcoming, next_end, solve_at)
+        if upcoming == np.inf:
+            break
+        now = max(now, upcoming)
+        limit = now * (1.0 + INSTANT)
+        instants += 1
+        if next_end <= limit:
+            slowest = take_ended(
+                now, limit, tolerance, ended, ended_at, slot, index, slot_of_row, block, member,
+                behind, link, count, links, weights,
+            )  # fmt: skip
+            lowest = min(lowest, slowest)
+            last = now
+            for i in range(count[ENDED]):
+                task = ended[i]
+                drained[task] = True
+                last = max(last, ended_at[i])
+                _push(times, names, events, ended_at[i] + lag[task], task)
+            solve_at = min(solve_at, now + 0.5 * (last - now))
+        size = 0
+        while events[0] > 0 and times[0] <= limit:
+            batch[size] = names[0]
+            size += 1
+            _pop(times, names, events)
+        _sort(batch, size)
+        for i in range(size):
+            task = batch[i]
+            if not compute[task] and not drained[task]:
+                join(
+                    task, resource[task], begin[task], end[task], volume[task], now, slot, index,
+                    slot_of_row, block, member, behind, link, news, count, links, weights,
+                )  # fmt: skip
+                continue
+            finish[task] = now
+            done += 1
+            if compute[task]:
+                device = resource[task]
+                running[device] = -1
+                before[device] = task
+                if front[device] >= 0:
+                    is_idle[device] = True
+                    idle[idles] = device
+                    idles += 1
+            for entry in range(successor_offsets[task], successor_offsets[task + 1]):
+                after = successors[entry]
+                waiting[after] -= 1
+                if waiting[after] == 0:
+                    binding[after] = task
+                    fresh[freshly] = after
+                    freshly += 1
+        _sort(fresh, freshly)
+    return start, finish, binding, done, np.array([instants, count[SOLVES], count[RESOLVED]])

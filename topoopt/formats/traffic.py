@@ -1,0 +1,119 @@
+"""Traffic files (.npz): what one iteration sends, as the topology and routing commands read it.
+
+Arrays in the file (units in the names):
+
+``servers``
+    int64 scalar, number of servers N.
+``transfer_bytes``
+    float64 (N, N), bytes from row server to column server, zero diagonal.
+``group_bytes``
+    float64 (G,), bytes of gradient that each AllReduce group reduces.
+``group_offsets``, ``group_members``
+    int64 (G + 1,) and int64: the sorted servers of group g are
+    ``group_members[group_offsets[g]:group_offsets[g + 1]]``.
+``schema_version``
+    int64 scalar, 1.
+"""
+
+import io
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from parallelism.taskgraph import Traffic
+from topoopt.atomic import write_bytes_atomically
+from topoopt_base import InputError
+
+_SCHEMA = 1
+_FIELDS = {
+    "servers", "transfer_bytes", "group_bytes", "group_offsets", "group_members", "schema_version",
+}  # fmt: skip
+
+
+def save_traffic(traffic: Traffic, path: str | Path) -> None:
+    """Write a traffic file.
+
+    Parameters
+    ----------
+    traffic : Traffic
+    path : str or Path
+    """
+    sizes = [len(group) for group in traffic.groups]
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        servers=np.int64(traffic.servers),
+        transfer_bytes=traffic.transfers,
+        group_bytes=traffic.group_bytes,
+        group_offsets=np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
+        group_members=np.array([v for g in traffic.groups for v in g], dtype=np.int64),
+        schema_version=np.int64(_SCHEMA),
+    )
+    write_bytes_atomically(Path(path), buffer.getvalue())
+
+
+def load_traffic(path: str | Path) -> Traffic:
+    """Read a traffic file.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Traffic
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, misses or adds a field, or holds impossible numbers.
+    """
+    try:
+        with np.load(Path(path), allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise InputError(f"traffic file {path} does not exist; give an existing file") from None
+    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
+        raise InputError(
+            f"traffic file {path} is not a whole .npz archive ({error}); write it again"
+        ) from None
+    if set(arrays) != _FIELDS:
+        odd = sorted(set(arrays) ^ _FIELDS)
+        raise InputError(f"traffic file {path} has missing or unknown fields {odd}; write it again")
+    if int(arrays["schema_version"]) != _SCHEMA:
+        raise InputError(
+            f"traffic file {path} has schema_version {int(arrays['schema_version'])}; "
+            f"this version reads {_SCHEMA}"
+        )
+    servers = int(arrays["servers"])
+    transfers = arrays["transfer_bytes"].astype(np.float64)
+    group_bytes = arrays["group_bytes"].astype(np.float64)
+    offsets = arrays["group_offsets"].astype(np.int64)
+    members = arrays["group_members"].astype(np.int64)
+    if servers < 1 or transfers.shape != (servers, servers):
+        raise InputError(
+            f"traffic file {path}: transfer_bytes has shape {transfers.shape} for {servers} servers"
+        )
+    if not np.all(np.isfinite(transfers)) or np.any(transfers < 0) or np.any(np.diag(transfers)):
+        raise InputError(
+            f"traffic file {path}: transfer_bytes must be finite, not negative, zero on the "
+            "diagonal"
+        )
+    if offsets.shape != (group_bytes.size + 1,) or offsets[0] != 0 or offsets[-1] != members.size:
+        raise InputError(f"traffic file {path}: group_offsets do not fit group_members")
+    if not np.all(np.isfinite(group_bytes)) or np.any(group_bytes < 0):
+        raise InputError(f"traffic file {path}: group_bytes must be finite and not negative")
+    groups = tuple(
+        tuple(members[a:b].tolist()) for a, b in zip(offsets[:-1], offsets[1:], strict=True)
+    )
+    for group in groups:
+        if len(group) < 2 or list(group) != sorted(set(group)):
+            raise InputError(
+                f"traffic file {path}: group {group} must list two or more sorted distinct servers"
+            )
+        if group[0] < 0 or group[-1] >= servers:
+            raise InputError(
+                f"traffic file {path}: group {group} names servers outside 0..{servers - 1}"
+            )
+    return Traffic(servers, transfers, groups, group_bytes)

@@ -1,0 +1,142 @@
+"""The question: a job to train, and the cluster parts to train it on."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from parallelism.builder import ComputeModel, TaskGraphBuilder
+from parallelism.device import RooflineModel, Server
+from parallelism.graph import ModelGraph
+from parallelism.profile import ProfileModel
+from topoopt.topology.finder import PortModel
+from topoopt.units import parse_bandwidth, parse_time
+from topoopt_base import InputError
+
+
+class Optimizer(StrEnum):
+    """Which optimizer trains the model; it decides how many copies of a parameter are kept."""
+
+    SGD = "sgd"
+    MOMENTUM = "momentum"
+    ADAM = "adam"
+
+    @property
+    def states(self) -> int:
+        """Extra copies of every parameter."""
+        return {"sgd": 0, "momentum": 1, "adam": 2}[self.value]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A training job.
+
+    Parameters
+    ----------
+    model : ModelGraph
+    batch_per_gpu : int, optional
+        Samples a GPU and iteration; the model's own setting by default.
+    server : Server
+        What one server holds; four A100 80 GB by default.
+    profile : path, optional
+        A file of measured operator times; without it, a roofline of the server's accelerator.
+    optimizer : {"sgd", "momentum", "adam"}
+        Plain SGD by default, which keeps no state.
+    """
+
+    model: ModelGraph
+    batch_per_gpu: int | None = None
+    server: Server = field(default_factory=Server)
+    profile: str | Path | None = None
+    optimizer: str = "sgd"
+
+    def __post_init__(self) -> None:
+        if self.batch_per_gpu is not None and self.batch_per_gpu < 1:
+            raise InputError(f"batch_per_gpu is {self.batch_per_gpu}; give at least 1")
+        if self.optimizer not in [o.value for o in Optimizer]:
+            raise InputError(
+                f"optimizer is {self.optimizer!r}; choose {', '.join(o.value for o in Optimizer)}"
+            )
+
+    def global_batch(self, servers: int) -> int:
+        """Return the samples of one iteration on so many servers."""
+        return servers * self.server.gpus * (self.batch_per_gpu or self.model.batch_per_gpu)
+
+    def compute_model(self) -> ComputeModel:
+        """Return the model of operator times: measured if a profile is given, else roofline."""
+        if self.profile is not None:
+            return ProfileModel(self.profile, self.server)
+        return RooflineModel(self.server)
+
+    def builder(self, servers: int, compute: ComputeModel | None = None) -> TaskGraphBuilder:
+        """Return a task-graph builder of this job on so many servers.
+
+        Parameters
+        ----------
+        servers : int
+        compute : ComputeModel, optional
+            By default `compute_model`.
+
+        Returns
+        -------
+        TaskGraphBuilder
+        """
+        return TaskGraphBuilder(
+            self.model,
+            self.compute_model() if compute is None else compute,
+            self.server,
+            servers,
+            self.global_batch(servers),
+            Optimizer(self.optimizer).states,
+        )
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The parts of a dedicated cluster: servers, ports, and the speed of a port.
+
+    Parameters
+    ----------
+    servers : int
+        Number of servers.
+    degree : int
+        Network ports a server.
+    bandwidth : str or float
+        Speed of a port each way, for example "100Gbps"; a number is bytes/s.
+    ports : {"directed", "bidirectional"}
+        Directed: a port's transmit and receive fibres may go to different servers.
+        Bidirectional: a port joins two servers both ways.
+    latency : str or float
+        Time for one hop, for example "1us"; a number is seconds.
+    """
+
+    servers: int
+    degree: int
+    bandwidth: str | float
+    ports: str = "directed"
+    latency: str | float = 1e-6
+
+    def __post_init__(self) -> None:
+        if self.servers < 1:
+            raise InputError(f"servers is {self.servers}; give at least 1")
+        if self.degree < 1:
+            raise InputError(f"degree is {self.degree}; every server needs at least 1 port")
+        if self.ports not in [p.value for p in PortModel]:
+            raise InputError(
+                f"ports is {self.ports!r}; choose {' or '.join(p.value for p in PortModel)}"
+            )
+        _ = self.port_rate, self.hop_latency
+
+    @property
+    def port_rate(self) -> float:
+        """Bytes/s of one port, each way."""
+        return parse_bandwidth(self.bandwidth, "bandwidth")
+
+    @property
+    def hop_latency(self) -> float:
+        """Seconds for one hop."""
+        return parse_time(self.latency, "latency", allow_zero=True)
+
+    @property
+    def port_model(self) -> PortModel:
+        """The port model as an enum."""
+        return PortModel(self.ports)

@@ -1,0 +1,136 @@
+"""Scores of (strategy, fabric) pairs, and the fabrics of direct-connect topologies."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.strategy import Strategy
+from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.simulate import link_bytes, score
+from topoopt.topology.finder import Topology
+from topoopt_base import InputError
+
+
+class Routing(StrEnum):
+    """How transfers between servers that are not neighbours are routed.
+
+    ``ecmp``: split equally at every hop over all shortest paths. ``k-shortest``: split equally
+    over up to eight shortest loopless paths of at most one hop more than the shortest (paper).
+    ``single``: one random shortest path (artifact).
+    """
+
+    ECMP = "ecmp"
+    K_SHORTEST = "k-shortest"
+    SINGLE = "single"
+
+
+def direct_fabric(
+    topology: Topology, routing: Routing = Routing.ECMP, seed: int = 0, name: str = "topoopt"
+) -> Fabric:
+    """Return the fabric of a direct-connect topology under a routing.
+
+    Parameters
+    ----------
+    topology : Topology
+    routing : Routing
+    seed : int
+        Used by ``single`` only.
+    name : str
+
+    Returns
+    -------
+    Fabric
+        With the topology's rings for its AllReduce groups.
+    """
+    network = topology.network
+    if routing is Routing.ECMP:
+        routes = ecmp_routes(network)
+    elif routing is Routing.K_SHORTEST:
+        routes = k_shortest_routes(network, 8, slack=1)
+    elif routing is Routing.SINGLE:
+        routes = shortest_routes(network, seed=np.random.default_rng(seed))
+    else:
+        raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
+    rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for ring in topology.rings:
+        rings.setdefault(ring.group, []).append(ring.members)
+    return Fabric(name, network, routes, {g: tuple(orders) for g, orders in rings.items()})
+
+
+@dataclass
+class Scorer:
+    """Scores strategies of one job on one fabric; counts what does not fit as infinite.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    fabric : Fabric
+    memory_limit : float
+        Bytes of each GPU.
+
+    Attributes
+    ----------
+    simulated, bounded : int
+        Scores that were simulated, and proposals that a bound ruled out before.
+    """
+
+    builder: TaskGraphBuilder
+    fabric: Fabric
+    memory_limit: float
+    simulated: int = 0
+    bounded: int = 0
+
+    def fits(self, strategy: Strategy) -> bool:
+        """Whether every server can hold its part of the strategy."""
+        return bool(self.builder.memory(strategy).max() <= self.memory_limit)
+
+    def __call__(self, strategy: Strategy, limit: float = float("inf")) -> float:
+        """Return the iteration time of a strategy.
+
+        Parameters
+        ----------
+        strategy : Strategy
+        limit : float
+            If the time provably exceeds this many seconds, the bound that proves it is
+            returned instead, which costs far less than a simulation.
+
+        Returns
+        -------
+        float
+            Seconds; infinity if the strategy does not fit.
+        """
+        if not self.fits(strategy):
+            return float("inf")
+        tasks = self.builder.build(strategy)
+        if limit < float("inf"):
+            bound = busiest(self.fabric, tasks)
+            if bound > limit:
+                self.bounded += 1
+                return bound
+        self.simulated += 1
+        return score(self.fabric, tasks)
+
+
+def busiest(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return the seconds that the busiest link or device of a fixed fabric is occupied.
+
+    No simulated iteration is shorter: routes are fixed, so every link must carry all its bytes.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+    """
+    compute = tasks.kind == TaskKind.COMPUTE
+    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    load = (link_bytes(fabric, tasks) / fabric.network.capacity).max(initial=0.0)
+    # Sums in another order must not rule out what is exactly as fast.
+    return float(max(busy, load)) * (1.0 - 1e-9)

@@ -1,0 +1,345 @@
+"""The main job: from a job and a cluster to a complete plan."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from importlib.metadata import version as installed_version
+from typing import Any
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.graph import ModelGraph
+from parallelism.search.named import named_strategies
+from parallelism.strategy import Strategy
+from parallelism.taskgraph import traffic_of
+from topoopt.baselines import PLAN_BASELINES, baseline_fabric, best_on
+from topoopt.bounds import Bound, space_bound, strategy_bound
+from topoopt.codesign import (
+    AlternatingSearch,
+    ProgressCallback,
+    SearchResult,
+    Settings,
+    default_steps,
+)
+from topoopt.fabric.simulate import simulate
+from topoopt.fabric.timeline import compute_on_critical_path
+from topoopt.job import Cluster, Job
+from topoopt.plan import (
+    Baseline,
+    BoundRecord,
+    ClusterRecord,
+    Link,
+    ModelOperator,
+    ModelRecord,
+    OperatorPlan,
+    Plan,
+    RingRecord,
+    RouteTable,
+    SearchRecord,
+)
+from topoopt.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt_base import InputError
+
+FABRIC_MODEL = "fluid-1"
+
+# Share of the main search's steps that each baseline's search gets.
+_BASELINE_SHARE = 8
+
+
+def co_optimize(
+    job: Job,
+    cluster: Cluster,
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    seconds: float | None = None,
+    chains: int = 3,
+    faithful: str | None = None,
+    baselines: Iterable[str] = PLAN_BASELINES,
+    prices: PriceTable | None = None,
+    progress: ProgressCallback | None = None,
+) -> Plan:
+    """Co-optimize parallelization strategy, topology and routing of a training job.
+
+    Alternates strategy search (MCMC) on the present fabric with topology building for the
+    present strategy (TotientPerms, matching), and returns the best pair ever scored
+    (TopoOpt, NSDI'23, sec. 4). The result is never worse than the named starting strategies
+    on topologies built for them.
+
+    Parameters
+    ----------
+    job : Job
+    cluster : Cluster
+    seed : int
+        The same seed and steps give the same plan.
+    steps : int, optional
+        Strategy proposals; by default a budget that suits the size of the job.
+    seconds : float, optional
+        A wall-clock budget instead; the plan records the steps that were made, and
+        ``steps=plan.search.steps`` reproduces it.
+    chains : int
+        Search chains, each with a strategy and a topology of its own.
+    faithful : {None, "paper", "artifact"}
+        Switch back everything that departs from the paper, or from the published code.
+    baselines : iterable of str
+        Fabrics to compare with; see `topoopt.baselines.BASELINES`.
+    prices : PriceTable, optional
+        Component prices; the default table otherwise.
+    progress : callable, optional
+        Called with a `Progress` after every step.
+
+    Returns
+    -------
+    Plan
+        Marked as interrupted if the search was stopped from the keyboard.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range.
+    InfeasibleError
+        If the model does not fit in memory, or the degree cannot connect the servers.
+    """
+    if steps is not None and seconds is not None:
+        raise InputError(f"both steps={steps} and seconds={seconds} are given; give one of them")
+    if steps is not None and steps < 0:
+        raise InputError(f"steps is {steps}; give zero or more")
+    if seconds is not None and not seconds > 0:
+        raise InputError(f"seconds is {seconds}; give a positive number")
+    if seed < 0:
+        raise InputError(f"seed is {seed}; give zero or more")
+    settings = Settings(faithful, chains)
+    table = default_prices() if prices is None else prices
+    compute = job.compute_model()
+    builder = job.builder(cluster.servers, compute)
+    memory_limit = job.server.accelerator.memory_bytes
+    budget = default_steps(cluster.servers, len(job.model.operators)) if steps is None else steps
+    search = AlternatingSearch(builder, cluster, memory_limit, settings, seed)
+    result = search.run(
+        2**62 if seconds is not None else budget, seconds=seconds, progress=progress
+    )
+    compared, interrupted = _baselines(
+        search, result, tuple(baselines), table, seed, progress
+    )
+    result.interrupted = result.interrupted or interrupted
+    return _assemble(job, cluster, builder, compute, search, result, compared, table, seed)
+
+
+def _baselines(
+    search: AlternatingSearch,
+    result: SearchResult,
+    names: tuple[str, ...],
+    prices: PriceTable,
+    seed: int,
+    progress: ProgressCallback | None,
+) -> tuple[dict[str, Baseline], bool]:
+    """Score the job on the other fabrics, each with a strategy searched for it."""
+    found: dict[str, Baseline] = {}
+    if search.cluster.servers == 1:
+        return found, False
+    starts = {"plan": result.best.strategy}
+    for name, plain in named_strategies(search.space).items():
+        strategy = search.space.intern(plain)
+        if name in result.named and np.isfinite(result.named[name]):
+            starts[name] = strategy
+    steps = 0 if result.interrupted else result.steps // _BASELINE_SHARE
+    for number, name in enumerate(names):
+        base = baseline_fabric(name, search.cluster, prices, seed)
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2000 + number,)))
+        try:
+            strategy, time, origin = best_on(
+                base.fabric, search.builder, search.space, search.memory_limit, starts, steps,
+                rng, progress,
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            return found, True
+        found[name] = Baseline(
+            iteration_time_s=time,
+            cost_usd=base.cost,
+            bandwidth_bytes_per_s=base.bandwidth,
+            strategy_origin=origin,
+            strategy=_strategy_record(search.builder, strategy),
+            note=base.note,
+        )
+    return found, False
+
+
+def _strategy_record(builder: TaskGraphBuilder, strategy: Strategy) -> list[OperatorPlan]:
+    records = []
+    for index, config in enumerate(strategy.configs):
+        times = builder.part_time(index, config.sample, config.parameter, config.mode)
+        records.append(
+            OperatorPlan(
+                operator=builder.graph.operators[index].name,
+                sample=config.sample,
+                parameter=config.parameter,
+                mode=config.mode.name.lower(),
+                servers=[int(v) for v in config.servers],
+                forward_s=float(times.forward),
+                backward_s=float(times.backward),
+                update_s=float(times.update),
+            )
+        )
+    return records
+
+
+def model_record(graph: ModelGraph) -> ModelRecord:
+    """Return a model graph as a plan file holds it."""
+    return ModelRecord(
+        name=graph.name,
+        batch_per_gpu=graph.batch_per_gpu,
+        element_bytes=graph.element_bytes,
+        operators=[
+            ModelOperator(
+                name=op.name,
+                kind=str(op.kind),
+                inputs=list(op.inputs),
+                output_shape=list(op.output_shape),
+                forward_flops=float(op.forward_flops),
+                backward_flops=float(op.backward_flops),
+                parameters=op.parameters,
+                forward_bytes=float(op.forward_bytes),
+                backward_bytes=float(op.backward_bytes),
+                splits={split.mode.name.lower(): split.extent for split in op.splits},
+                sparse=op.sparse,
+                profile_key=op.profile_key,
+            )
+            for op in graph.operators
+        ],
+    )
+
+
+def _bound_record(bound: Bound) -> BoundRecord:
+    return BoundRecord(
+        seconds=bound.seconds,
+        binding=bound.binding,
+        terms_s={name: float(value) for name, value in bound.terms.items()},
+    )
+
+
+def _assemble(
+    job: Job,
+    cluster: Cluster,
+    builder: TaskGraphBuilder,
+    compute: Any,
+    search: AlternatingSearch,
+    result: SearchResult,
+    compared: dict[str, Baseline],
+    prices: PriceTable,
+    seed: int,
+) -> Plan:
+    """Gather everything that the plan file holds."""
+    pair = result.best
+    tasks = builder.build(pair.strategy)
+    timeline = simulate(pair.fabric, tasks)
+    computing = compute_on_critical_path(tasks, timeline)
+    everything = space_bound(builder)
+    strategy = strategy_bound(tasks, cluster.degree, cluster.port_rate)
+    traffic = traffic_of(tasks)
+    network, routes, topology = pair.fabric.network, pair.fabric.routes, pair.topology
+    useful = traffic.allreduce_sent() + traffic.transfer_sent()
+    alone = cluster.servers == 1
+    return Plan(
+        iteration_time_s=timeline.makespan,
+        lower_bound_s=everything.seconds,
+        strategy_lower_bound_s=max(strategy.seconds, everything.seconds),
+        gap=timeline.makespan / everything.seconds - 1.0,
+        compute_time_s=computing,
+        exposed_communication_s=timeline.makespan - computing,
+        cost_usd=0.0
+        if alone
+        else direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices),
+        degree_allreduce=topology.degree_allreduce if topology else 0,
+        degree_transfer=topology.degree_transfer if topology else 0,
+        routing=pair.routing.value,
+        bandwidth_tax=float(timeline.link_bytes.sum() / useful) if useful else 1.0,
+        allreduce_bytes=traffic.allreduce_sent(),
+        transfer_bytes=traffic.transfer_sent(),
+        memory_per_gpu_bytes=float(builder.memory(pair.strategy).max()),
+        baselines=compared,
+        named_strategies_s={
+            name: float(time) if np.isfinite(time) else None for name, time in result.named.items()
+        },
+        strategy_origin=pair.origin,
+        strategy=_strategy_record(builder, pair.strategy),
+        links=[
+            Link(
+                source=int(network.source[link]),
+                target=int(network.target[link]),
+                cables=int(network.multiplicity[link]),
+                capacity_bytes_per_s=float(network.capacity[link]),
+                latency_s=float(network.latency[link]),
+            )
+            for link in range(network.links)
+        ],
+        rings=[
+            RingRecord(generator=int(ring.generator), order=[int(v) for v in ring.members])
+            for ring in (topology.rings if topology else ())
+        ],
+        routes=RouteTable(
+            offsets=routes.offsets.tolist(),
+            links=routes.links.tolist(),
+            weights=routes.weights.tolist(),
+            latency_s=routes.latency.tolist(),
+        ),
+        bound=_bound_record(everything),
+        strategy_bound=_bound_record(strategy),
+        notes=list(compute.notes),
+        model=model_record(job.model),
+        server=asdict(job.server),
+        compute=compute.describe(),
+        optimizer=job.optimizer,
+        batch_per_gpu=job.batch_per_gpu or job.model.batch_per_gpu,
+        global_batch=builder.batch,
+        cluster=ClusterRecord(
+            servers=cluster.servers,
+            degree=cluster.degree,
+            bandwidth_bytes_per_s=cluster.port_rate,
+            ports=cluster.ports,
+            latency_s=cluster.hop_latency,
+        ),
+        prices=prices.to_dict(),
+        search=SearchRecord(
+            steps=result.steps,
+            chains=search.settings.chains,
+            faithful=search.settings.faithful,
+            interrupted=result.interrupted,
+            converged=result.converged,
+        ),
+        fabric_model=FABRIC_MODEL,
+        seed=seed,
+        version=installed_version("topoopt"),
+    )
+
+
+def score_named(job: Job, cluster: Cluster, name: str, *, seed: int = 0) -> float:
+    """Return the iteration time of a named strategy on a topology built for it.
+
+    Parameters
+    ----------
+    job : Job
+    cluster : Cluster
+    name : str
+        For example "data-parallel" or "hybrid".
+    seed : int
+
+    Returns
+    -------
+    float
+        Seconds; infinity if the strategy does not fit in memory.
+    """
+    builder = job.builder(cluster.servers)
+    limit = job.server.accelerator.memory_bytes
+    search = AlternatingSearch(builder, cluster, limit, Settings(), seed)
+    strategies = named_strategies(search.space)
+    if name not in strategies:
+        raise InputError(f"strategy is {name!r}; choose {', '.join(strategies)}")
+    strategy = search.space.intern(strategies[name])
+    if builder.memory(strategy).max() > limit:
+        return float("inf")
+    pair = search.wire(strategy, name, formula_only=True)
+    assert pair is not None  # without a limit every pair is simulated
+    return pair.time
+
+
+__all__ = ["FABRIC_MODEL", "co_optimize", "model_record", "score_named"]

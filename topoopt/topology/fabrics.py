@@ -1,0 +1,136 @@
+"""The networks that a co-designed topology is compared with, each with its routes."""
+
+from math import isfinite
+
+import numpy as np
+
+from routing.network import Network
+from routing.paths import ecmp_routes
+from routing.routes import Routes
+from topoopt.topology.expander import random_regular_cables
+from topoopt.topology.fat_tree import fat_tree_network
+from topoopt.topology.wiring import PortModel, Wiring, port_model
+from topoopt_base import InputError
+
+
+def ideal_switch(hosts: int, bandwidth: float, latency: float) -> tuple[Network, Routes]:
+    """Join all hosts by one switch that is never the bottleneck.
+
+    Parameters
+    ----------
+    hosts : int
+    bandwidth : float
+        Bytes per second of a host's link in each direction (TopoOpt compares with d x B).
+    latency : float
+        Seconds of each of the two links that a byte crosses.
+
+    Returns
+    -------
+    Network, Routes
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    """
+    _check(hosts, bandwidth, latency)
+    host = np.arange(hosts)
+    switch = np.full(hosts, hosts)
+    network = Network.from_links(
+        "ideal switch",
+        hosts,
+        1,
+        np.concatenate((host, switch)),
+        np.concatenate((switch, host)),
+        float(bandwidth),
+        latency,
+    )
+    return network, ecmp_routes(network)
+
+
+def fat_tree(
+    hosts: int, bandwidth: float, latency: float, oversubscription: float = 1.0
+) -> tuple[Network, Routes]:
+    """Build the smallest k-ary fat-tree, routed over all equal-cost paths (fluid ECMP).
+
+    Parameters
+    ----------
+    hosts : int
+        k is the smallest even number with k^3 / 4 >= hosts; unused switches are left out.
+    bandwidth : float
+        Bytes per second of a host's link in each direction.
+    latency : float
+        Seconds of each link.
+    oversubscription : float
+        Ratio of a rack's bandwidth to that of its uplinks; 2 is 2:1 at the top of rack.
+
+    Returns
+    -------
+    Network, Routes
+        `routing.merging.merge_equivalent_links` shortens the rows from tens of links to six.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    """
+    _check(hosts, bandwidth, latency)
+    if not (oversubscription >= 1 and isfinite(oversubscription)):
+        raise InputError(f"oversubscription is {oversubscription}; give 1 (none) or more")
+    network = fat_tree_network(hosts, bandwidth, latency, oversubscription)
+    return network, ecmp_routes(network)
+
+
+def random_regular(
+    hosts: int,
+    degree: int,
+    bandwidth: float,
+    latency: float,
+    rng: np.random.Generator,
+    ports: PortModel = PortModel.DIRECTED,
+) -> tuple[Network, Routes]:
+    """Build a random d-regular expander, routed over all shortest paths (fluid ECMP).
+
+    Parameters
+    ----------
+    hosts : int
+        At least 2.
+    degree : int
+        Ports a host. From ``hosts - 1`` ports on, every pair is joined, the rest in parallel.
+    bandwidth : float
+        Bytes per second of one port in one direction.
+    latency : float
+        Seconds of each link.
+    rng : numpy.random.Generator
+    ports : PortModel
+        Bidirectional: a random regular graph; if hosts x degree is odd, one port stays unused.
+        Directed: a union of random permutations without fixed points or common links.
+
+    Returns
+    -------
+    Network, Routes
+        Strongly connected.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    DegreeTooSmallError
+        If the degree cannot connect the hosts.
+    """
+    _check(hosts, bandwidth, latency)
+    kind = port_model(ports)
+    wiring = Wiring(hosts, degree, kind)
+    wiring.cables = random_regular_cables(hosts, degree, rng, kind)
+    network = wiring.network("expander", bandwidth, latency)
+    return network, ecmp_routes(network)
+
+
+def _check(hosts: int, bandwidth: float, latency: float) -> None:
+    """Check what all fabrics take."""
+    if hosts < 1:
+        raise InputError(f"a network of {hosts} hosts; give at least 1")
+    if not (bandwidth > 0 and isfinite(bandwidth)):
+        raise InputError(f"bandwidth is {bandwidth} bytes/s; give a positive number")
+    if not (latency >= 0 and isfinite(latency)):
+        raise InputError(f"latency is {latency} s; give zero or more")

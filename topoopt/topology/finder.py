@@ -1,0 +1,236 @@
+"""TopologyFinder: from traffic and a port budget to a network with AllReduce rings.
+
+Source: TopoOpt (NSDI 2023, arXiv 2202.00433), section 4. Departures, all undone by
+``faithful="paper"``: groups that share no server do not compete for ports; the demand of pairs
+that a ring already joins is halved before the matching as if it had been matched; and of the
+ports left over, more rings of a group come before more matching where they carry more bytes.
+"""
+
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+
+from parallelism.taskgraph import Traffic
+from routing.network import Network
+from topoopt.topology.matching import checked_demand
+from topoopt.topology.select import artifact_generators
+from topoopt.topology.spending import spend_surplus, wire_rings
+from topoopt.topology.split import (
+    Faithful,
+    degree_for_allreduce,
+    ports_by_server,
+    ports_by_total,
+)
+from topoopt.topology.wiring import (
+    DegreeTooSmallError,
+    PortModel,
+    Ring,
+    Wiring,
+    is_strongly_connected,
+    port_model,
+)
+from topoopt_base import InputError
+
+__all__ = ["DegreeTooSmallError", "PortModel", "Ring", "Topology", "find_topology"]
+
+
+@dataclass(frozen=True, eq=False)
+class Topology:
+    """A direct-connect network of servers, and the AllReduce rings wired in it.
+
+    Parameters
+    ----------
+    network : Network
+        All servers are hosts; there are no switches.
+    rings : tuple of Ring
+        A ring that stands twice has two cables a hop. In bidirectional mode +p and -p are two
+        rings.
+    degree : int
+        Ports a server.
+    degree_allreduce, degree_transfer : int
+        Ports planned for rings (a reserved ring over all servers included) and for matching;
+        they add up to ``degree``.
+    ports : PortModel
+    bandwidth : float
+        Bytes per second of one port in one direction.
+    latency : float
+        Seconds a hop.
+    """
+
+    network: Network
+    rings: tuple[Ring, ...]
+    degree: int
+    degree_allreduce: int
+    degree_transfer: int
+    ports: PortModel
+    bandwidth: float
+    latency: float
+
+    @property
+    def generators(self) -> dict[tuple[int, ...], tuple[int, ...]]:
+        """Ring steps of each group, in the order wired."""
+        steps: dict[tuple[int, ...], list[int]] = {}
+        for ring in self.rings:
+            steps.setdefault(ring.group, []).append(ring.generator)
+        return {group: tuple(chosen) for group, chosen in steps.items()}
+
+
+def find_topology(
+    traffic: Traffic,
+    degree: int,
+    bandwidth: float,
+    *,
+    latency: float = 1e-6,
+    ports: PortModel = PortModel.DIRECTED,
+    degree_allreduce: int | None = None,
+    faithful: str | None = None,
+) -> Topology:
+    """Build the network of one job from the traffic of one iteration.
+
+    Parameters
+    ----------
+    traffic : Traffic
+        Of at least two servers.
+    degree : int
+        Ports a server, d.
+    bandwidth : float
+        Bytes per second of one port in one direction.
+    latency : float
+        Seconds a hop.
+    ports : PortModel
+        What a port connects.
+    degree_allreduce : int, optional
+        Ports for AllReduce rings, d_A in 0 .. d; by default the paper's formula.
+    faithful : {"paper", "artifact"}, optional
+        ``"paper"`` undoes the departures named above. ``"artifact"`` wires rings over all
+        servers on every port, with the published code's generators.
+
+    Returns
+    -------
+    Topology
+        Strongly connected; no server has more than d transmit or d receive fibres in use.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range, or there is only one server.
+    DegreeTooSmallError
+        If the ports cannot join all servers.
+
+    Notes
+    -----
+    Ports go, in this order, to: rings of the groups by decreasing bytes, d_A ports; rounds of
+    maximum-weight matching on the transfers, d - d_A ports; surplus ports (a group has fewer
+    generators than ports, a server is in no group) to more matching and more rings, parallel
+    cables where the generators have run out; then to any servers with ports left. In
+    bidirectional mode a ring step takes two ports (one in a group of two), so an odd port goes
+    to the matching, and d_A = 1 is raised to 2. If the result is not strongly connected, it is
+    built again with one ring over all servers reserved first.
+    """
+    mode = _checked(traffic, degree, bandwidth, latency, degree_allreduce, faithful)
+    servers = traffic.servers
+    kind = port_model(ports)
+    everyone = tuple(range(servers))
+    wiring = Wiring(servers, degree, kind)
+    needed = wiring.ring_ports(everyone)
+    if degree < needed:
+        raise DegreeTooSmallError(
+            f"degree {degree} cannot join {servers} servers with {kind} ports; "
+            f"give at least {needed}"
+        )
+    if mode is Faithful.ARTIFACT:
+        share = degree
+    elif degree_allreduce is None:
+        share = max(needed, degree_for_allreduce(traffic, degree))
+    else:
+        share = degree_allreduce
+    _wire(wiring, traffic, share, 0, mode)
+    if not is_strongly_connected(wiring.cables):
+        wiring = Wiring(servers, degree, kind)
+        wiring.add_ring(everyone, 1)
+        share = max(share, needed)
+        _wire(wiring, traffic, share, needed, mode)
+    return Topology(
+        network=wiring.network("topoopt", bandwidth, latency),
+        rings=tuple(wiring.rings),
+        degree=degree,
+        degree_allreduce=share,
+        degree_transfer=degree - share,
+        ports=kind,
+        bandwidth=float(bandwidth),
+        latency=float(latency),
+    )
+
+
+def _checked(
+    traffic: Traffic,
+    degree: int,
+    bandwidth: float,
+    latency: float,
+    degree_allreduce: int | None,
+    faithful: str | None,
+) -> Faithful | None:
+    """Check the arguments of `find_topology` and return the mode."""
+    if traffic.servers < 2:
+        raise InputError(
+            f"a topology of {traffic.servers} server: one server needs no network; "
+            "give at least 2 servers"
+        )
+    if degree < 1:
+        raise DegreeTooSmallError(
+            f"degree {degree} cannot join {traffic.servers} servers; give at least 1 port"
+        )
+    if not (bandwidth > 0 and isfinite(bandwidth)):
+        raise InputError(f"bandwidth is {bandwidth} bytes/s; give a positive number")
+    if not (latency >= 0 and isfinite(latency)):
+        raise InputError(f"latency is {latency} s; give zero or more")
+    if degree_allreduce is not None and not 0 <= degree_allreduce <= degree:
+        raise InputError(
+            f"degree_allreduce is {degree_allreduce}; give 0 to {degree}, the ports of a server"
+        )
+    if traffic.transfers.shape != (traffic.servers, traffic.servers):
+        raise InputError(
+            f"the transfers have shape {traffic.transfers.shape}; "
+            f"give one row and column for each of {traffic.servers} servers"
+        )
+    if not np.all(np.isfinite(traffic.group_bytes) & (traffic.group_bytes >= 0)):
+        raise InputError(f"AllReduce bytes {traffic.group_bytes} must be zero or positive")
+    for group in traffic.groups:
+        if len(group) < 2 or list(group) != sorted(set(group)) or group[0] < 0:
+            raise InputError(f"AllReduce group {group} must be two or more sorted servers")
+        if group[-1] >= traffic.servers:
+            raise InputError(
+                f"AllReduce group {group} names server {group[-1]} of {traffic.servers}"
+            )
+    try:
+        return None if faithful is None else Faithful(faithful)
+    except ValueError:
+        raise InputError(
+            f"faithful is {faithful!r}; choose {', '.join(Faithful)}, or leave it out"
+        ) from None
+
+
+def _wire(
+    wiring: Wiring, traffic: Traffic, share: int, reserved: int, mode: Faithful | None
+) -> None:
+    """Spend all ports: rings, matching, parallel rings, then whatever can be joined.
+
+    ``reserved`` ports of every server are taken already; they come out of AllReduce's share.
+    """
+    for_rings = max(0, share - reserved)
+    demand = checked_demand(traffic.transfers)
+    if mode is Faithful.ARTIFACT:
+        demand[:] = 0.0  # the published code never matches
+        everyone = tuple(range(wiring.servers))
+        for p in artifact_generators(wiring.servers, wiring.degree, wiring.bidirectional):
+            if wiring.free(everyone) >= wiring.ring_ports(everyone):
+                wiring.add_ring(everyone, p)
+    else:
+        shares = ports_by_total if mode is Faithful.PAPER else ports_by_server
+        wire_rings(wiring, traffic, for_rings, shares(traffic, for_rings))
+    if mode is None:
+        demand /= 2.0 ** np.minimum(wiring.cables, 64)
+    for _ in range(wiring.degree - share):
+        wiring.match(demand, wiring.next_matching(demand))
+    spend_surplus(wiring, traffic, demand, matching_first=mode is not None)

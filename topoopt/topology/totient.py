@@ -1,0 +1,71 @@
+"""TotientPerms: the regular ring orderings of a group of servers.
+
+Source: TopoOpt (NSDI 2023, arXiv 2202.00433), section 4. The step +p over n servers
+(i -> i + p mod n) is one cycle through all of them iff gcd(p, n) = 1, so a group has phi(n)
+regular orderings (Euler's totient) instead of n!.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+from topoopt_base import InputError
+
+
+def totient_permutations(n: int, primes_only: bool = False) -> tuple[int, ...]:
+    """Return every ring step p of a group of n servers, ascending.
+
+    Parameters
+    ----------
+    n : int
+        Servers in the group, at least 2.
+    primes_only : bool
+        Keep 1 and the primes that do not divide n (about n / ln n candidates, the paper's
+        restriction for large groups).
+
+    Returns
+    -------
+    tuple of int
+        All p in 1 .. n-1 with gcd(p, n) = 1.
+
+    Raises
+    ------
+    InputError
+        If n is below 2.
+    """
+    if n < 2:
+        raise InputError(f"ring orderings of {n} servers; a ring needs at least 2")
+    if primes_only:
+        import sympy
+
+        isprime: Callable[[int], bool] = sympy.isprime
+        return (1, *(p for p in range(2, n) if n % p and isprime(p)))
+    return tuple(p for p in range(1, n) if math.gcd(p, n) == 1)
+
+
+def ring_order(members: Sequence[int], p: int) -> tuple[int, ...]:
+    """Return the members in the order in which the ring +p visits them.
+
+    Parameters
+    ----------
+    members : sequence of int
+        The group; positions in this sequence are what p counts.
+    p : int
+        Ring step, coprime to the number of members.
+
+    Returns
+    -------
+    tuple of int
+        Starts at the first member; each sends to the next, the last to the first.
+
+    Raises
+    ------
+    InputError
+        If the step does not visit all members.
+    """
+    n = len(members)
+    if math.gcd(p, n) != 1:
+        raise InputError(
+            f"ring step {p} over {n} servers makes {math.gcd(p, n)} cycles; "
+            f"choose a step coprime to {n}"
+        )
+    return tuple(members[i * p % n] for i in range(n))

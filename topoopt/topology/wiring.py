@@ -1,0 +1,166 @@
+"""Port accounting: which ports of which servers are free, and what has been wired so far."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+from routing.network import IntArray, Network
+from topoopt.topology.matching import FloatArray, fill_ports, halve, match_once
+from topoopt.topology.totient import ring_order
+from topoopt_base import InfeasibleError, InputError
+
+
+class PortModel(StrEnum):
+    """What one port of a server connects.
+
+    ``directed``: its transmit and its receive fibre may go to different servers, so d ports
+    carry d different rings. ``bidirectional``: both fibres go to the same server, so a ring
+    +p takes two ports of each member and also gives the ring -p (TopoOpt's artifact).
+    """
+
+    DIRECTED = "directed"
+    BIDIRECTIONAL = "bidirectional"
+
+
+class DegreeTooSmallError(InfeasibleError):
+    """The servers have too few ports to be joined into one network."""
+
+
+def is_strongly_connected(cables: IntArray) -> bool:
+    """Whether cables (from row to column) lead from every server to every other."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    count, _ = connected_components(csr_array(cables), directed=True, connection="strong")
+    return bool(count == 1)
+
+
+def port_model(value: str) -> PortModel:
+    """Return the port model of a name.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    try:
+        return PortModel(value)
+    except ValueError:
+        raise InputError(f"ports is {value!r}; choose {' or '.join(PortModel)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """An AllReduce ring that is wired: each member has a link to the next.
+
+    Parameters
+    ----------
+    members : tuple of int
+        Servers in ring order.
+    generator : int
+        The step p over the sorted group.
+    group : tuple of int
+        The same servers, sorted.
+    """
+
+    members: tuple[int, ...]
+    generator: int
+    group: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Wiring:
+    """A topology under construction.
+
+    Parameters
+    ----------
+    servers, degree : int
+    ports : PortModel
+    """
+
+    servers: int
+    degree: int
+    ports: PortModel
+    rings: list[Ring] = field(default_factory=list)
+    cables: IntArray = field(init=False)
+    free_out: IntArray = field(init=False)
+    free_in: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.cables = np.zeros((self.servers, self.servers), dtype=np.int64)
+        self.free_out = np.full(self.servers, self.degree, dtype=np.int64)
+        # A bidirectional cable takes transmit and receive of one port: one count for both.
+        self.free_in = self.free_out if self.bidirectional else self.free_out.copy()
+
+    @property
+    def bidirectional(self) -> bool:
+        """Whether a cable joins two servers both ways."""
+        return self.ports is PortModel.BIDIRECTIONAL
+
+    def ring_ports(self, group: tuple[int, ...]) -> int:
+        """Ports of each member that one ring step takes."""
+        return 2 if self.bidirectional and len(group) > 2 else 1
+
+    def free(self, group: tuple[int, ...]) -> int:
+        """Ports that every member of the group still has free."""
+        members = list(group)
+        return int(min(self.free_out[members].min(), self.free_in[members].min()))
+
+    def add_ring(self, group: tuple[int, ...], generator: int) -> None:
+        """Wire the ring +p over a sorted group; in bidirectional mode this also gives -p."""
+        order = ring_order(group, generator)
+        members = np.array(order, dtype=np.int64)
+        following = np.roll(members, -1)
+        self.rings.append(Ring(order, generator, group))
+        self.cables[members, following] += 1
+        taken = self.ring_ports(group)
+        self.free_out[members] -= taken
+        if not self.bidirectional:
+            self.free_in[members] -= taken
+        elif len(group) > 2:
+            self.cables[following, members] += 1
+            reverse = len(group) - generator
+            self.rings.append(Ring(ring_order(group, reverse), reverse, group))
+
+    def next_matching(self, demand: FloatArray) -> list[tuple[int, int]]:
+        """Return the maximum-weight matching of the servers that have free ports."""
+        return match_once(demand, self.free_out, self.free_in, self.bidirectional)
+
+    def match(self, demand: FloatArray, edges: list[tuple[int, int]]) -> None:
+        """Wire one round of matching and halve, in place, the demand it matched."""
+        for i, j in edges:
+            self.cables[i, j] += 1
+            self.free_out[i] -= 1
+            self.free_in[j] -= 1
+            if self.bidirectional:
+                self.cables[j, i] += 1
+        halve(demand, edges, self.bidirectional)
+
+    def fill(self) -> None:
+        """Join servers that still have free ports, first those not joined yet."""
+        fill_ports(self.free_out, self.free_in, self.cables, self.bidirectional)
+
+    def network(self, name: str, bandwidth: float, latency: float) -> Network:
+        """Return the wired network.
+
+        Parameters
+        ----------
+        name : str
+        bandwidth : float
+            Bytes per second of one cable in one direction.
+        latency : float
+            Seconds a hop.
+        """
+        source, target = np.nonzero(self.cables)
+        multiplicity = self.cables[source, target]
+        return Network(
+            name=name,
+            hosts=self.servers,
+            switches=0,
+            source=source.astype(np.int64),
+            target=target.astype(np.int64),
+            capacity=multiplicity.astype(np.float64) * np.float64(bandwidth),
+            latency=np.full(source.size, float(latency)),
+            multiplicity=multiplicity,
+        )

@@ -1,0 +1,247 @@
+"""Units at the edges: text with a unit to SI floats, and SI floats to readable text.
+
+Inside the program every quantity is a float in bytes, seconds, bytes/s or FLOP. In units, ``b``
+is a bit and ``B`` a byte; ``k M G T P`` are powers of 1000 and ``Ki Mi Gi Ti Pi`` of 1024.
+"""
+
+import math
+import re
+from numbers import Real
+
+from topoopt_base import InputError
+
+_NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE]([+-]?[0-9]{1,4}))?\s*(.*?)\s*")
+_PREFIXED = re.compile(r"([kKMGTP]i?|)(.+)")
+_DECIMAL = {"": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50}
+_BITS_PER_SECOND = ("bps", "b/s", "bit/s")
+_BYTES_PER_SECOND = ("B/s", "Bps")
+_SECONDS = {"ns": (-9, 1), "us": (-6, 1), "µs": (-6, 1), "μs": (-6, 1), "ms": (-3, 1)} | {
+    "s": (0, 1), "min": (0, 60), "h": (0, 3600),
+}  # fmt: skip
+_DIGITS = 4
+
+
+def parse_bandwidth(
+    value: str | float, name: str = "bandwidth", *, allow_zero: bool = False
+) -> float:
+    """Read a bandwidth.
+
+    Parameters
+    ----------
+    value : str or float
+        Text with a unit (``"100Gbps"``, ``"12.5 GB/s"``, ``"1GiB/s"``), or a number of bytes/s.
+    name : str
+        What the input is called in an error.
+    allow_zero : bool
+        Whether zero is a legal value.
+
+    Returns
+    -------
+    float
+        Bytes per second.
+
+    Raises
+    ------
+    InputError
+        If the text has no unit or an unknown one, or the value is negative, zero (unless
+        allowed) or not finite.
+
+    Examples
+    --------
+    >>> parse_bandwidth("100Gbps")
+    12500000000.0
+    """
+    mend = "write for example 100Gbps (bits) or 12.5GB/s (bytes)"
+    if not isinstance(value, str):
+        return _checked(_as_float(value, name, mend), value, name, mend, allow_zero)
+    mantissa, exponent, unit = _split(value, name, mend)
+    prefix, base = _prefix(unit)
+    if base in _BITS_PER_SECOND:
+        number = _scaled(mantissa, exponent, prefix) / 8
+    elif base in _BYTES_PER_SECOND:
+        number = _scaled(mantissa, exponent, prefix)
+    else:
+        raise _unknown_unit(value, unit, name, mend)
+    return _checked(number, value, name, mend, allow_zero)
+
+
+def parse_bytes(value: str | float, name: str = "size", *, allow_zero: bool = False) -> float:
+    """Read an amount of data or memory.
+
+    Parameters
+    ----------
+    value : str or float
+        Text with a unit (``"16GiB"``, ``"512 MB"``, ``"100B"``), or a number of bytes.
+    name, allow_zero
+        As in `parse_bandwidth`.
+
+    Returns
+    -------
+    float
+        Bytes.
+
+    Raises
+    ------
+    InputError
+        As `parse_bandwidth`; bits (``Gb``) are refused.
+
+    Examples
+    --------
+    >>> parse_bytes("16GiB")
+    17179869184.0
+    """
+    mend = "write for example 16GiB or 80GB (b would be bits, B is bytes)"
+    if not isinstance(value, str):
+        return _checked(_as_float(value, name, mend), value, name, mend, allow_zero)
+    mantissa, exponent, unit = _split(value, name, mend)
+    prefix, base = _prefix(unit)
+    if base != "B":
+        raise _unknown_unit(value, unit, name, mend)
+    return _checked(_scaled(mantissa, exponent, prefix), value, name, mend, allow_zero)
+
+
+def parse_time(value: str | float, name: str = "time", *, allow_zero: bool = False) -> float:
+    """Read a duration.
+
+    Parameters
+    ----------
+    value : str or float
+        Text with a unit (``ns us ms s min h``), or a number of seconds.
+    name, allow_zero
+        As in `parse_bandwidth`.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    InputError
+        As `parse_bandwidth`.
+
+    Examples
+    --------
+    >>> parse_time("10ms")
+    0.01
+    """
+    mend = "write for example 1us, 10ms or 2.5s (units: ns us ms s min h)"
+    if not isinstance(value, str):
+        return _checked(_as_float(value, name, mend), value, name, mend, allow_zero)
+    mantissa, exponent, unit = _split(value, name, mend)
+    if unit not in _SECONDS:
+        raise _unknown_unit(value, unit, name, mend)
+    power, factor = _SECONDS[unit]
+    number = float(f"{mantissa}e{exponent + power}") * factor
+    return _checked(number, value, name, mend, allow_zero)
+
+
+def format_bandwidth(bytes_per_second: float) -> str:
+    """Write a bandwidth in bits per second, as networks are sold: ``"100 Gbps"``."""
+    return _with_prefix(bytes_per_second * 8, "bps", "kMGTP")
+
+
+def format_bytes(size: float) -> str:
+    """Write an amount of data with a decimal prefix: ``"306.3 MB"``."""
+    return _with_prefix(size, "B", "kMGTP")
+
+
+def format_flops(operations: float, unit: str = "FLOP") -> str:
+    """Write floating-point operations, or a rate with ``unit="FLOP/s"``: ``"4.1 GFLOP"``."""
+    return _with_prefix(operations, unit, "kMGTPE")
+
+
+def format_count(count: float) -> str:
+    """Write a count (parameters, links, steps) with k, M, G, T: ``"25.56 M"``."""
+    return _with_prefix(count, "", "kMGT")
+
+
+def format_time(seconds: float) -> str:
+    """Write a duration in the unit that reads best, ns to h: ``"23.16 ms"``."""
+    if not math.isfinite(seconds) or seconds == 0:
+        return f"{seconds:g} s"
+    if abs(seconds) >= 119.95:
+        minutes = _rounded(seconds / 60)
+        if abs(minutes) < 120:
+            return f"{_plain(minutes)} min"
+        return f"{_plain(_rounded(seconds / 3600))} h"
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)):
+        number = _rounded(seconds * scale)
+        if abs(number) >= 1 or unit == "ns":
+            break
+    return f"{_plain(number)} {unit}"
+
+
+def format_number(value: float) -> str:
+    """Write a plain number with four significant digits, or all digits of a larger one."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    if 10**_DIGITS <= abs(value) < 1e15:
+        return f"{value:.0f}"
+    return f"{value:.{_DIGITS}g}"
+
+
+def _with_prefix(value: float, unit: str, prefixes: str) -> str:
+    if not math.isfinite(value):
+        return f"{value:g} {unit}".rstrip()
+    prefix, number = "", _rounded(value)
+    for letter in prefixes:
+        if abs(number) < 1000:
+            break
+        # Scale the original: 999.96 M must read 1 G, and rounding twice would drift.
+        power = 3 * (prefixes.index(letter) + 1)
+        prefix, number = letter, _rounded(value / 10.0**power)
+    return f"{_plain(number)} {prefix}{unit}".rstrip()
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+def _plain(number: float) -> str:
+    return f"{number:.{_DIGITS}g}" if abs(number) < 10**_DIGITS else f"{number:g}"
+
+
+def _split(text: str, name: str, mend: str) -> tuple[str, int, str]:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise InputError(f"{name} {text!r} does not start with a finite number; {mend}")
+    mantissa, exponent, unit = match.groups()
+    if not unit:
+        raise InputError(f"{name} {text!r} names no unit; {mend}")
+    return mantissa, int(exponent or 0), unit
+
+
+def _prefix(unit: str) -> tuple[str, str]:
+    match = _PREFIXED.fullmatch(unit)
+    return (match[1], match[2]) if match else ("", unit)
+
+
+def _scaled(mantissa: str, exponent: int, prefix: str) -> float:
+    # Adding to the decimal exponent rounds once; multiplying by 1e9 would round twice.
+    if prefix in _BINARY:
+        return float(f"{mantissa}e{exponent}") * 2.0 ** _BINARY[prefix]
+    return float(f"{mantissa}e{exponent + _DECIMAL[prefix]}")
+
+
+def _as_float(value: object, name: str, mend: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{name} {value!r} is neither text with a unit nor a number; {mend}")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _checked(number: float, value: object, name: str, mend: str, allow_zero: bool) -> float:
+    if not math.isfinite(number):
+        raise InputError(f"{name} {value!r} is not a finite number; {mend}")
+    if number < 0 or (number == 0 and not allow_zero):
+        least = "zero or more" if allow_zero else "greater than zero"
+        raise InputError(f"{name} {value!r} must be {least}; {mend}")
+    return number
+
+
+def _unknown_unit(value: str, unit: str, name: str, mend: str) -> InputError:
+    return InputError(f"{name} {value!r} has the unknown unit {unit!r}; {mend}")
