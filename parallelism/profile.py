@@ -110,9 +110,7 @@ class ProfileModel:
         """Return the profile's identity for a plan's provenance."""
         return {
             "kind": "profile",
-            "path": self.profile.path,
-            "batch": self.profile.batch,
-            "servers": self.profile.servers,
+            "profile": self.profile.to_dict(),
             "gpus": self.server.gpus,
             "missing": self.missing,
             "roofline": self.roofline.describe() if self.missing == "roofline" else None,

@@ -58,6 +58,44 @@ class Profile:
     servers: int
     measurements: Mapping[str, tuple[Measurement, ...]]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the measurements as plain data, so that a plan can carry them.
+
+        Each measurement is a list of parts, forward seconds, backward seconds and bytes. Of
+        the path only the file's name is kept.
+        """
+        return {
+            "file": Path(self.path).name,
+            "batch": self.batch,
+            "servers": self.servers,
+            "measurements_parts_s_s_bytes": {
+                name: [[m.parts, m.forward, m.backward, m.memory_bytes] for m in points]
+                for name, points in self.measurements.items()
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Profile":
+        """Return the profile that `to_dict` described.
+
+        Raises
+        ------
+        InputError
+            If a field is missing or malformed.
+        """
+        try:
+            points = {
+                str(name): tuple(
+                    Measurement(int(parts), float(forward), float(backward), float(memory))
+                    for parts, forward, backward, memory in rows
+                )
+                for name, rows in data["measurements_parts_s_s_bytes"].items()
+            }
+            file, batch, servers = str(data["file"]), int(data["batch"]), int(data["servers"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InputError(f"profile record is malformed ({error}); plan again") from None
+        return cls(file, batch, servers, MappingProxyType(points))
+
 
 def load_profile(path: str | Path) -> Profile:
     """Read a measured profile.

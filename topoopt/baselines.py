@@ -9,7 +9,7 @@ from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from routing.merging import merge_equivalent_links
-from topoopt.codesign import Progress, ProgressCallback
+from topoopt.codesign import Budget, Progress, ProgressCallback, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
 from topoopt.prices import (
@@ -105,7 +105,7 @@ def best_on(
     space: StrategySpace,
     memory_limit: float,
     starts: dict[str, Strategy],
-    steps: int,
+    budget: Budget,
     rng: np.random.Generator,
     progress: ProgressCallback | None = None,
 ) -> tuple[Strategy, float, str]:
@@ -120,8 +120,8 @@ def best_on(
         Bytes of each GPU.
     starts : dict of str to Strategy
         Scored first; the search goes on from the best.
-    steps : int
-        Proposals.
+    budget : Budget
+        Steps and work.
     rng : numpy.random.Generator
     progress : callable, optional
 
@@ -140,10 +140,15 @@ def best_on(
     origin = min(scored, key=lambda name: scored[name])
     chain = Chain.start(starts[origin], scored[origin])
     acceptance = Acceptance()
-    for step in range(steps):
-        chain.step(space, score, rng, step / steps, acceptance)
+    quick = Scorer(builder, fabric, memory_limit, search_tolerance(builder.servers))
+    for step in range(budget.steps):
+        if quick.work >= budget.work:
+            break
+        chain.step(space, quick, rng, step / budget.steps, acceptance)
         if progress:
-            progress(Progress(fabric.name, step + 1, steps, chain.best_time))
-    if chain.best_time < scored[origin]:
-        origin = "search"
-    return chain.best, chain.best_time, origin
+            progress(Progress(fabric.name, step + 1, budget.steps, chain.best_time))
+    # The search may have batched completions; what is reported is exact.
+    time = score(chain.best)
+    if time < scored[origin]:
+        return chain.best, time, "search"
+    return starts[origin], scored[origin], origin

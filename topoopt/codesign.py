@@ -2,7 +2,7 @@
 
 import time as clock
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
-from parallelism.taskgraph import traffic_of
+from parallelism.taskgraph import TaskGraph, traffic_of
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
-from topoopt.scoring import Routing, Scorer, direct_fabric
+from topoopt.scoring import Routing, Scorer, busiest, direct_fabric
 from topoopt.topology.finder import PortModel, Topology, find_topology
 from topoopt_base import InfeasibleError, InputError
 
@@ -26,7 +26,15 @@ FAITHFUL = ("paper", "artifact")
 _FLEXFLOW_ALPHA = 0.05
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
-_PATIENCE = 3
+_PATIENCE = 4
+# Proposals that a chain makes on one fabric before the topology is built anew.
+_ROUND_STEPS = 60
+# Beyond this size a search scores with flows that end within this share of their age batched
+# (error below 0.1 %); whatever it keeps is simulated again exactly.
+_EXACT_SERVERS = 32
+_TOLERANCE = 0.01
+# Cost of building and routing the candidate topologies, a server pair.
+_WIRE_WORK = 200.0
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,8 @@ class SearchResult:
         where it does not fit in memory.
     steps : int
         Proposals made.
+    work : float
+        Cost of all scores; see `topoopt.scoring.Scorer`.
     interrupted : bool
         Whether it was stopped from the keyboard.
     converged : bool
@@ -137,17 +147,42 @@ class SearchResult:
     best: Pair
     named: dict[str, float] = field(default_factory=dict)
     steps: int = 0
+    work: float = 0.0
     interrupted: bool = False
     converged: bool = False
 
 
-def default_steps(servers: int, operators: int) -> int:
-    """Return the default budget of a search, in proposals.
+@dataclass(frozen=True)
+class Budget:
+    """When a search stops at the latest.
 
-    The cost of a score grows with servers and operators; the budget shrinks with them, so that
-    a 16-server job takes seconds and a 128-server job under a minute on two cores.
+    Parameters
+    ----------
+    steps : int
+        Proposals over all chains.
+    work : float
+        Cost of all scores, in the units of `topoopt.scoring.Scorer`.
+    seconds : float
+        Wall-clock time.
     """
-    return int(np.clip(1_600_000 / max(1, servers * operators), 150, 4000))
+
+    steps: int = 2**62
+    work: float = float("inf")
+    seconds: float = float("inf")
+
+    @classmethod
+    def default(cls, servers: int) -> "Budget":
+        """Return the budget of a job that names none.
+
+        Up to 4000 steps; fewer where scores are expensive, by counted work and not by the
+        clock, so that a 16-server job takes seconds and a 128-server job under a minute.
+        """
+        return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 2e8)))
+
+
+def search_tolerance(servers: int) -> float:
+    """Return the completion tolerance that a search scores with."""
+    return _TOLERANCE if servers > _EXACT_SERVERS else 0.0
 
 
 def no_network(servers: int) -> Fabric:
@@ -200,6 +235,8 @@ class AlternatingSearch:
             builder.batch,
             sample_only=settings.faithful == "artifact",
         )
+        self.tolerance = search_tolerance(cluster.servers)
+        self.work = 0.0
         self._alone = no_network(1) if cluster.servers == 1 else None
 
     # -- communication x topology ---------------------------------------------------------
@@ -211,6 +248,7 @@ class AlternatingSearch:
         *,
         formula_only: bool = False,
         limit: float = float("inf"),
+        exact: bool = True,
     ) -> Pair | None:
         """Return the best pair of a strategy with a topology built for its traffic.
 
@@ -223,6 +261,8 @@ class AlternatingSearch:
             Try the paper's degree split only.
         limit : float
             Pairs that are provably slower than this many seconds are not simulated.
+        exact : bool
+            Score the best pair exactly, even where the search's scores are not.
 
         Returns
         -------
@@ -232,22 +272,49 @@ class AlternatingSearch:
         if self._alone is not None:
             time = Scorer(self.builder, self._alone, self.memory_limit)(strategy)
             return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
-        best: Pair | None = None
-        for topology in self._topologies(strategy, formula_only):
+        tasks = self.builder.build(strategy)
+        self.work += _WIRE_WORK * self.cluster.servers**2
+        candidates: list[tuple[float, int, Topology, Routing, Fabric]] = []
+        for topology in self._topologies(tasks, formula_only):
             for routing in self.settings.routings:
                 fabric = direct_fabric(topology, routing, self.seed)
-                time = Scorer(self.builder, fabric, self.memory_limit)(strategy, limit)
-                if time <= limit:
-                    limit = time
-                    best = Pair(strategy, topology, routing, fabric, time, origin)
-        return best
+                bound = busiest(fabric, tasks)
+                candidates.append((bound, len(candidates), topology, routing, fabric))
+        # Most promising first, so that the bounds of most others rule them out unsimulated.
+        candidates.sort(key=lambda candidate: candidate[:2])
+        found: tuple[Topology, Routing, Fabric] | None = None
+        fastest = limit * (1.0 + _TOLERANCE)
+        for bound, _, topology, routing, fabric in candidates:
+            if bound > fastest:
+                break
+            quick = Scorer(self.builder, fabric, self.memory_limit, self.tolerance)
+            time = quick.simulate(tasks, fastest)
+            self.work += quick.work
+            if time <= fastest:
+                fastest, found = time, (topology, routing, fabric)
+        if found is None:
+            return None
+        topology, routing, fabric = found
+        pair = Pair(strategy, topology, routing, fabric, fastest, origin)
+        if exact:
+            pair = self._exactly(pair)
+        return pair if pair.time <= limit else None
 
-    def _topologies(self, strategy: Strategy, formula_only: bool) -> Iterator[Topology]:
+    def _exactly(self, pair: Pair) -> Pair:
+        """Return the pair with its exact time."""
+        if not self.tolerance:
+            return pair
+        scorer = Scorer(self.builder, pair.fabric, self.memory_limit)
+        time = scorer.simulate(self.builder.build(pair.strategy))
+        self.work += scorer.work
+        return replace(pair, time=time)
+
+    def _topologies(self, tasks: TaskGraph, formula_only: bool) -> Iterator[Topology]:
         """Build the candidate topologies for a strategy's traffic, the paper's formula first."""
-        traffic = traffic_of(self.builder.build(strategy))
+        traffic = traffic_of(tasks)
         cluster, faithful = self.cluster, self.settings.faithful
 
-        def build(split: int | None, like: str | None) -> Topology:
+        def build(split: int | None, like: str | None, surplus: str = "matching") -> Topology:
             return find_topology(
                 traffic,
                 cluster.degree,
@@ -255,6 +322,7 @@ class AlternatingSearch:
                 latency=cluster.hop_latency,
                 ports=cluster.port_model,
                 degree_allreduce=split,
+                surplus=surplus,
                 faithful=like,
             )
 
@@ -262,17 +330,20 @@ class AlternatingSearch:
         yield first
         if formula_only or faithful is not None:
             return
-        if traffic.transfer_sent() > 0:
+        if traffic.transfer_sent() > 0 and traffic.groups:
+            yield build(None, None, "rings")
             for split in range(1, cluster.degree + 1):
                 if split != first.degree_allreduce:
-                    yield build(split, None)
+                    yield build(split, None, "rings")
         if cluster.port_model is PortModel.BIDIRECTIONAL:
             # The published generators, so that a plan is never worse than on those rings.
             yield build(None, "artifact")
 
     # -- start ----------------------------------------------------------------------------
 
-    def start(self, progress: ProgressCallback | None = None) -> tuple[list[Pair], dict[str, float]]:
+    def start(
+        self, progress: ProgressCallback | None = None
+    ) -> tuple[list[Pair], dict[str, float], bool]:
         """Score every named strategy on a topology of its own.
 
         Returns
@@ -280,7 +351,10 @@ class AlternatingSearch:
         pairs : list of Pair
             Those that fit, fastest first.
         times : dict
-            Seconds by name; infinity where a strategy does not fit.
+            Seconds by name; infinity where a strategy does not fit. Those that are slower than
+            the best few are left out.
+        interrupted : bool
+            Whether it was stopped from the keyboard after at least one pair was scored.
 
         Raises
         ------
@@ -292,21 +366,26 @@ class AlternatingSearch:
         pairs: list[Pair] = []
         times: dict[str, float] = {}
         best = float("inf")
-        for done, (name, plain) in enumerate(named.items()):
-            strategy = self.space.intern(plain)
-            times[name] = float("inf")
-            if scorer.fits(strategy):
-                # The usual two are always simulated, because plans are compared with them.
-                limit = float("inf") if name in ("data-parallel", "hybrid") else 2.0 * best
-                pair = self.wire(strategy, name, formula_only=True, limit=limit)
-                if pair is None:
-                    del times[name]
+        usual = ("data-parallel", "hybrid")
+        interrupted = False
+        try:
+            for done, (name, plain) in enumerate(named.items()):
+                strategy = self.space.intern(plain)
+                if not scorer.fits(strategy):
+                    times[name] = float("inf")
                 else:
-                    pairs.append(pair)
-                    times[name] = pair.time
-                    best = min(best, pair.time)
-            if progress:
-                progress(Progress("start", done + 1, len(named), best))
+                    # The usual two are always simulated, because plans are compared with them.
+                    limit = float("inf") if name in usual else 1.5 * best
+                    pair = self.wire(strategy, name, limit=limit, exact=name in usual)
+                    if pair is not None:
+                        pairs.append(pair)
+                        best = min(best, pair.time)
+                if progress:
+                    progress(Progress("start", done + 1, len(named), best))
+        except KeyboardInterrupt:
+            if not pairs:
+                raise
+            interrupted = True
         if not pairs:
             least = min(float(self.builder.memory(s).max()) for s in named.values())
             raise InfeasibleError(
@@ -316,32 +395,30 @@ class AlternatingSearch:
                 "embedding tables, or accelerators with more memory"
             )
         pairs.sort(key=lambda pair: pair.time)
-        return pairs, times
+        # Only those that chains may start from, and the usual two, need exact times.
+        kept = [
+            pair if pair.origin in usual else self._exactly(pair)
+            for place, pair in enumerate(pairs)
+            if place < self.settings.chains or pair.origin in usual
+        ]
+        kept.sort(key=lambda pair: pair.time)
+        times |= {pair.origin: pair.time for pair in kept}
+        return kept, times, interrupted
 
     # -- the loop -------------------------------------------------------------------------
 
-    def run(
-        self,
-        steps: int,
-        *,
-        seconds: float | None = None,
-        progress: ProgressCallback | None = None,
-    ) -> SearchResult:
+    def run(self, budget: Budget, progress: ProgressCallback | None = None) -> SearchResult:
         """Alternate strategy search and topology building from the best starting pairs.
 
         Each chain alternates on its own: a round of proposals on its present fabric, then new
         topologies for the best strategy found, of which the best is kept if it beats the
         present pair. The worst chain restarts from the best pair of all after each round.
-        Stops after ``steps`` proposals, or when no chain improved for three rounds, or after
-        ``seconds``; the steps made are reported, and running with so many reproduces the
-        result.
+        Stops when the budget is spent, or when no chain improved for some rounds. The steps
+        made are reported, and a budget of so many steps reproduces the result.
 
         Parameters
         ----------
-        steps : int
-            Proposals over all chains.
-        seconds : float, optional
-            Wall-clock budget.
+        budget : Budget
         progress : callable, optional
 
         Returns
@@ -349,9 +426,12 @@ class AlternatingSearch:
         SearchResult
             Also when interrupted from the keyboard, provided that any pair was scored.
         """
-        deadline = None if seconds is None else clock.monotonic() + seconds
-        pairs, times = self.start(progress)
-        result = SearchResult(pairs[0], times)
+        deadline = clock.monotonic() + budget.seconds
+        pairs, times, interrupted = self.start(progress)
+        self.work = 0.0
+        result = SearchResult(pairs[0], times, interrupted=interrupted)
+        if interrupted:
+            return result
         faithful = self.settings.faithful is not None
         chains = 1 if faithful else self.settings.chains
         # Where fewer strategies fit than there are chains, several start at the same one.
@@ -363,26 +443,31 @@ class AlternatingSearch:
             np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(c,)))
             for c in range(chains)
         ]
-        round_steps = max(10, default_steps(self.cluster.servers, len(self.space.graph.operators))
-                          // (10 * chains))  # fmt: skip
         stale = 0
+
+        def spent() -> bool:
+            return (
+                result.steps >= budget.steps
+                or self.work >= budget.work
+                or clock.monotonic() >= deadline
+            )
+
         try:
-            while result.steps < steps and stale < _PATIENCE:
+            while stale < _PATIENCE and not spent():
                 before = result.best.time
                 for c in range(chains):
-                    if result.steps >= steps:
+                    if spent():
                         break
                     current[c] = self._round(
-                        current[c], streams[c], result, steps, round_steps, deadline, progress
+                        current[c], streams[c], result, budget.steps, spent, progress
                     )
                     if current[c].time < result.best.time:
                         result.best = current[c]
-                    if deadline is not None and clock.monotonic() >= deadline:
-                        return result
                 worst = max(range(chains), key=lambda c: (current[c].time, c))
                 current[worst] = result.best
                 stale = stale + 1 if result.best.time > before * (1 - _CONVERGED) else 0
             result.converged = stale >= _PATIENCE
+            result.work = self.work
         except KeyboardInterrupt:
             result.interrupted = True
         return result
@@ -392,43 +477,50 @@ class AlternatingSearch:
         pair: Pair,
         rng: np.random.Generator,
         result: SearchResult,
-        steps: int,
-        round_steps: int,
-        deadline: float | None,
+        planned: int,
+        spent: Callable[[], bool],
         progress: ProgressCallback | None,
     ) -> Pair:
         """Search strategies on one fabric, then topologies for the best strategy found."""
-        score = Scorer(self.builder, pair.fabric, self.memory_limit)
+        score = Scorer(self.builder, pair.fabric, self.memory_limit, self.tolerance)
         chain = Chain.start(pair.strategy, pair.time)
         try:
-            for step in range(round_steps):
-                if result.steps >= steps:
+            for step in range(_ROUND_STEPS):
+                if spent():
                     break
-                if deadline is not None and clock.monotonic() >= deadline:
-                    break
+                before = score.work
                 chain.step(
                     self.space,
                     score,
                     rng,
-                    step / round_steps,
+                    step / _ROUND_STEPS,
                     self.settings.acceptance,
                     plain=self.settings.faithful is not None,
                 )
                 result.steps += 1
+                self.work += score.work - before
                 if progress:
                     best = min(result.best.time, chain.best_time)
-                    progress(Progress("search", result.steps, steps, best))
+                    progress(Progress("search", result.steps, planned, best))
         finally:
             # An interruption must not lose what this round has found so far.
-            if chain.best_time < pair.time:
-                pair = Pair(
-                    chain.best, pair.topology, pair.routing, pair.fabric, chain.best_time, "search"
-                )
+            pair = self._adopt(pair, chain.best)
             if pair.time < result.best.time:
                 result.best = pair
-        if self._alone is None and self.settings.faithful != "artifact":
+        if self.settings.faithful != "artifact":
             # The published code keeps its fixed rings; everything else rewires.
             rewired = self.wire(pair.strategy, pair.origin, limit=pair.time)
             if rewired is not None and rewired.time < pair.time:
                 pair = rewired
         return pair
+
+    def _adopt(self, pair: Pair, found: Strategy) -> Pair:
+        """Return the pair with the strategy that a chain found, if it is faster indeed."""
+        if found is pair.strategy:
+            return pair
+        exact = Scorer(self.builder, pair.fabric, self.memory_limit)
+        time = exact(found, pair.time)
+        self.work += exact.work
+        if time >= pair.time:
+            return pair
+        return Pair(found, pair.topology, pair.routing, pair.fabric, time, "search")

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from numbers import Integral
 from pathlib import Path
 
 from parallelism.builder import ComputeModel, TaskGraphBuilder
@@ -11,6 +12,12 @@ from parallelism.profile import ProfileModel
 from topoopt.topology.finder import PortModel
 from topoopt.units import parse_bandwidth, parse_time
 from topoopt_base import InputError
+
+
+def _check_count(name: str, value: object, mend: str = "give a whole number of at least 1") -> None:
+    # numpy integers count, truth values do not; fractions are refused rather than cut off.
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise InputError(f"{name} is {value!r}; {mend}")
 
 
 class Optimizer(StrEnum):
@@ -50,8 +57,8 @@ class Job:
     optimizer: str = "sgd"
 
     def __post_init__(self) -> None:
-        if self.batch_per_gpu is not None and self.batch_per_gpu < 1:
-            raise InputError(f"batch_per_gpu is {self.batch_per_gpu}; give at least 1")
+        if self.batch_per_gpu is not None:
+            _check_count("batch_per_gpu", self.batch_per_gpu)
         if self.optimizer not in [o.value for o in Optimizer]:
             raise InputError(
                 f"optimizer is {self.optimizer!r}; choose {', '.join(o.value for o in Optimizer)}"
@@ -116,10 +123,8 @@ class Cluster:
     latency: str | float = 1e-6
 
     def __post_init__(self) -> None:
-        if self.servers < 1:
-            raise InputError(f"servers is {self.servers}; give at least 1")
-        if self.degree < 1:
-            raise InputError(f"degree is {self.degree}; every server needs at least 1 port")
+        _check_count("servers", self.servers)
+        _check_count("degree", self.degree, "every server needs at least 1 port")
         if self.ports not in [p.value for p in PortModel]:
             raise InputError(
                 f"ports is {self.ports!r}; choose {' or '.join(p.value for p in PortModel)}"

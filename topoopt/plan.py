@@ -106,12 +106,14 @@ class RouteTable:
     """Routes of all ordered server pairs as one sparse table.
 
     Row ``source * servers + target`` is ``offsets[row] .. offsets[row + 1]`` of ``links``
-    (indices into the plan's links) and ``weights`` (shares of the pair's bytes).
+    (indices into the plan's links) and ``weights`` (indices into ``weight_values``, the shares
+    of the pair's bytes; few distinct ones occur).
     """
 
     offsets: list[int]
     links: list[int]
-    weights: list[float]
+    weights: list[int]
+    weight_values: list[float]
     latency_s: list[float]
 
 

@@ -9,7 +9,8 @@ from parallelism.accelerators import Accelerator
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, RooflineModel, Server
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
-from parallelism.profile import Profile, ProfileModel
+from parallelism.profile import ProfileModel
+from parallelism.profile_file import Profile
 from parallelism.strategy import OperatorConfig, Strategy
 from routing.network import Network
 from routing.routes import Routes
@@ -97,7 +98,9 @@ def rebuild_compute(plan: Plan, server: Server) -> ComputeModel:
             precision=recorded["precision"],
         )
     if kind == "profile":
-        return ProfileModel(Profile.from_dict(recorded["profile"]), server)
+        return ProfileModel(
+            Profile.from_dict(recorded["profile"]), server, missing=recorded["missing"]
+        )
     raise InputError(f"plan: compute model kind is {kind!r}; expected 'roofline' or 'profile'")
 
 
@@ -121,7 +124,11 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     table = plan.routes
     offsets = np.array(table.offsets, dtype=np.int64)
     links = np.array(table.links, dtype=np.int64)
-    weights = np.array(table.weights, dtype=np.float64)
+    values = np.array(table.weight_values, dtype=np.float64)
+    which = np.array(table.weights, dtype=np.int64)
+    if which.size and (which.min() < 0 or which.max() >= values.size):
+        raise InputError(f"routes: weight {which.max()} of {values.size} does not exist")
+    weights = values[which]
     pairs = network.hosts**2
     if offsets.size != pairs + 1 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
         raise InputError(f"routes: offsets must be {pairs + 1} ascending numbers from 0")
@@ -137,6 +144,8 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     row = np.repeat(np.arange(pairs), np.diff(offsets))
     hops = np.bincount(row, weights=weights, minlength=pairs).astype(np.float64)
     latency = np.array(table.latency_s, dtype=np.float64)
+    if latency.size != pairs:
+        raise InputError(f"routes: {latency.size} latencies for {pairs} pairs")
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for ring in plan.rings:
         rings.setdefault(tuple(sorted(ring.order)), []).append(tuple(ring.order))

@@ -12,14 +12,14 @@ from parallelism.graph import ModelGraph
 from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
-from topoopt.baselines import PLAN_BASELINES, baseline_fabric, best_on
+from topoopt.baselines import BASELINES, PLAN_BASELINES, baseline_fabric, best_on
 from topoopt.bounds import Bound, space_bound, strategy_bound
 from topoopt.codesign import (
     AlternatingSearch,
+    Budget,
     ProgressCallback,
     SearchResult,
     Settings,
-    default_steps,
 )
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
@@ -42,8 +42,8 @@ from topoopt_base import InputError
 
 FABRIC_MODEL = "fluid-1"
 
-# Share of the main search's steps that each baseline's search gets.
-_BASELINE_SHARE = 8
+# Share of the main search's steps and work that each baseline's search may use.
+_BASELINE_SHARE = 0.1
 
 
 def co_optimize(
@@ -73,7 +73,8 @@ def co_optimize(
     seed : int
         The same seed and steps give the same plan.
     steps : int, optional
-        Strategy proposals; by default a budget that suits the size of the job.
+        Strategy proposals; by default up to 4000, fewer where scores are expensive (see
+        `topoopt.codesign.Budget`).
     seconds : float, optional
         A wall-clock budget instead; the plan records the steps that were made, and
         ``steps=plan.search.steps`` reproduces it.
@@ -113,13 +114,18 @@ def co_optimize(
     compute = job.compute_model()
     builder = job.builder(cluster.servers, compute)
     memory_limit = job.server.accelerator.memory_bytes
-    budget = default_steps(cluster.servers, len(job.model.operators)) if steps is None else steps
+    if seconds is not None:
+        budget = Budget(seconds=seconds)
+    else:
+        budget = Budget.default(cluster.servers) if steps is None else Budget(steps=steps)
+    names = tuple(baselines)
+    for name in names:
+        if name not in BASELINES:
+            raise InputError(f"fabric is {name!r}; choose {', '.join(BASELINES)}")
     search = AlternatingSearch(builder, cluster, memory_limit, settings, seed)
-    result = search.run(
-        2**62 if seconds is not None else budget, seconds=seconds, progress=progress
-    )
+    result = search.run(budget, progress)
     compared, interrupted = _baselines(
-        search, result, tuple(baselines), table, seed, progress
+        search, result, names, table, seed, progress
     )
     result.interrupted = result.interrupted or interrupted
     return _assemble(job, cluster, builder, compute, search, result, compared, table, seed)
@@ -142,13 +148,14 @@ def _baselines(
         strategy = search.space.intern(plain)
         if name in result.named and np.isfinite(result.named[name]):
             starts[name] = strategy
-    steps = 0 if result.interrupted else result.steps // _BASELINE_SHARE
+    share = 0 if result.interrupted else _BASELINE_SHARE
+    budget = Budget(steps=int(result.steps * share), work=result.work * share)
     for number, name in enumerate(names):
         base = baseline_fabric(name, search.cluster, prices, seed)
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2000 + number,)))
         try:
             strategy, time, origin = best_on(
-                base.fabric, search.builder, search.space, search.memory_limit, starts, steps,
+                base.fabric, search.builder, search.space, search.memory_limit, starts, budget,
                 rng, progress,
             )  # fmt: skip
         except KeyboardInterrupt:
@@ -238,6 +245,7 @@ def _assemble(
     traffic = traffic_of(tasks)
     network, routes, topology = pair.fabric.network, pair.fabric.routes, pair.topology
     useful = traffic.allreduce_sent() + traffic.transfer_sent()
+    values, which = np.unique(routes.weights, return_inverse=True)
     alone = cluster.servers == 1
     return Plan(
         iteration_time_s=timeline.makespan,
@@ -279,7 +287,8 @@ def _assemble(
         routes=RouteTable(
             offsets=routes.offsets.tolist(),
             links=routes.links.tolist(),
-            weights=routes.weights.tolist(),
+            weights=which.tolist(),
+            weight_values=values.tolist(),
             latency_s=routes.latency.tolist(),
         ),
         bound=_bound_record(everything),

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
+from math import gcd
 
 import networkx as nx
 import numpy as np
@@ -55,7 +56,7 @@ def routes_along(network: Network, paths: Mapping[tuple[int, int], list[list[int
     for pair in range(hosts * hosts):
         row: dict[int, float] = {}
         for path in paths.get((pair // hosts, pair % hosts), []):
-            used = [network.link(a, b) for a, b in zip(path, path[1:], strict=False)]
+            used = [network.link(a, b) for a, b in pairwise(path)]
             for link in used:
                 row[link] = row.get(link, 0.0) + 1 / len(paths[pair // hosts, pair % hosts])
             latency[pair] = max(latency[pair], network.latency[used].sum())
@@ -76,11 +77,11 @@ def routes_along(network: Network, paths: Mapping[tuple[int, int], list[list[int
 def circulant(
     hosts: int, steps: tuple[int, ...], capacity: float = 1.0, latency: float = 0.0, paths: int = 1
 ) -> Fabric:
-    """Return hosts joined by the rings +p, each of which is a ring of the full group."""
+    """Return hosts joined by the steps +p; those that are one cycle are rings of all hosts."""
     cables = [(i, (i + p) % hosts) for i in range(hosts) for p in steps]
     source, target = zip(*cables, strict=True)
     network = Network.from_links("circulant", hosts, 0, source, target, capacity, latency)
-    rings = tuple(tuple(i * p % hosts for i in range(hosts)) for p in steps)
+    rings = tuple(tuple(i * p % hosts for i in range(hosts)) for p in steps if gcd(p, hosts) == 1)
     group = tuple(range(hosts))
     return Fabric("circulant", network, shortest_routes(network, paths), {group: rings})
 

@@ -1,5 +1,7 @@
 """Max-min fair rates against plain progressive filling, linear programs and the definition."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from fabric_oracle import fill
@@ -42,7 +44,7 @@ def test_equals_plain_progressive_filling(seed: int) -> None:
     offsets, links, weights, capacity = case
     rows = [
         dict(zip(links[a:b].tolist(), weights[a:b].tolist(), strict=True))
-        for a, b in zip(offsets, offsets[1:], strict=False)
+        for a, b in pairwise(offsets.tolist())
     ]
     expected = [
         r if row else np.inf for r, row in zip(fill(rows, capacity.tolist()), rows, strict=True)

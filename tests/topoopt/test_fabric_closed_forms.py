@@ -75,10 +75,10 @@ def test_empty_transfer_takes_only_its_latency() -> None:
 
 def test_device_is_first_in_first_out() -> None:
     """Ready at 0: tasks 0, 3, 4 in order of id; task 2 is ready at 1 and comes last."""
+    jobs = [(0, -1, 1.0), (1, -1, 1.0), (0, -1, 9.0), (0, -1, 2.0), (0, -1, 3.0)]
     tasks = TaskGraph.from_lists(
         2,
-        [(C, 0, -1, 1.0, 0.0), (C, 1, -1, 1.0, 0.0), (C, 0, -1, 9.0, 0.0)]
-        + [(C, 0, -1, 2.0, 0.0), (C, 0, -1, 3.0, 0.0)],
+        [(C, *job, 0.0) for job in jobs],
         [(1, 2)],
     )
     timeline = simulate(circulant(2, (1,)), tasks)
@@ -143,3 +143,13 @@ def test_too_many_servers_and_bad_tolerance() -> None:
         simulate(circulant(2, (1,)), tasks)
     with pytest.raises(InputError, match="completion_tolerance"):
         simulate(circulant(4, (1,)), tasks, completion_tolerance=1.0)
+
+
+def test_a_limit_cuts_the_simulation_short() -> None:
+    tasks = TaskGraph.from_lists(2, [(C, 0, -1, 1.0, 0.0), (C, 0, -1, 2.0, 0.0)], [])
+    fabric = circulant(2, (1,))
+    assert score(fabric, tasks, limit=3.0) == 3.0
+    assert score(fabric, tasks, limit=2.9) == np.inf
+    cycle = TaskGraph.from_lists(2, [(C, 0, -1, 1.0, 0.0), (C, 0, -1, 2.0, 0.0)], [(0, 1), (1, 0)])
+    with pytest.raises(InputError, match="2 of 2 tasks never ran"):
+        score(fabric, cycle, limit=9.0)

@@ -1,8 +1,10 @@
 """The compiled simulator equals a plain-Python event loop on random cases."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
-from fabric_oracle import play, shortest_routes
+from fabric_oracle import circulant, play, shortest_routes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,7 +113,7 @@ def test_critical_path_has_no_holes(seed: int) -> None:
     path = critical_path(tasks, timeline)
     assert timeline.start[path[0]] == 0.0
     assert timeline.finish[path[-1]] == timeline.makespan
-    for before, after in zip(path, path[1:], strict=False):
+    for before, after in pairwise(path):
         assert timeline.finish[before] == timeline.start[after]
     compute = compute_on_critical_path(tasks, timeline)
     assert compute <= timeline.makespan * (1 + 1e-12)
@@ -215,3 +217,23 @@ def test_tolerance_stays_within_itself_on_independent_flows(seed: int) -> None:
     near = simulate(fabric, tasks, completion_tolerance=0.02)
     assert near.makespan == pytest.approx(exact.makespan, rel=0.03)
     np.testing.assert_array_equal(near.link_bytes, exact.link_bytes)
+
+
+@pytest.mark.parametrize("paths", [1, 3])
+def test_incremental_rates_stay_exact_over_many_changes(paths: int) -> None:
+    """All-to-all with random sizes and starts: hundreds of streams, a thousand re-solves."""
+    rng = np.random.default_rng(7)
+    fabric = circulant(24, (1, 5, 7), latency=0.001, paths=paths)
+    pairs = [(a, b) for a in range(24) for b in range(24) if a != b] * 2
+    tasks = [(TaskKind.COMPUTE, v, -1, float(rng.uniform(0.0, 5.0)), 0.0) for v in range(24)]
+    tasks += [(TaskKind.TRANSFER, a, b, float(rng.uniform(0.5, 1.5)), 0.0) for a, b in pairs]
+    tasks += [(TaskKind.ALLREDUCE, 0, -1, 30.0, 0.0)] * 2
+    edges = [(a, 24 + i) for i, (a, _) in enumerate(pairs)]
+    graph = TaskGraph.from_lists(24, tasks, edges, (tuple(range(24)),))
+    quick, thorough = run(fabric, graph), run(fabric, graph, resolve_all=True)
+    assert quick.solves > 1000
+    assert quick.resolved < thorough.resolved
+    np.testing.assert_allclose(quick.finish, thorough.finish, rtol=1e-10)
+    near = run(fabric, graph, 0.01)
+    assert near.solves < quick.solves / 2
+    assert near.finish.max() == pytest.approx(quick.finish.max(), rel=0.01)

@@ -38,7 +38,7 @@ def test_default_rings_are_permutations_and_beat_sorted_order(seed: int) -> None
     group = tuple(sorted(rng.choice(hosts, int(rng.integers(2, hosts + 1)), False).tolist()))
     rings = default_rings(fabric.network, fabric.routes, group)
     assert all(tuple(sorted(order)) == group for order in rings)
-    assert len(set(rings)) == len(rings) <= 8
+    assert 1 <= len(rings) <= 8
     assert rings == default_rings(fabric.network, fabric.routes, group)
 
     def slowest(orders: tuple[tuple[int, ...], ...]) -> float:

@@ -15,15 +15,16 @@ from routing.fairness_kernels import Floats, Ints, SmallInts, refill
 from topoopt_base.jit import kernel
 
 # Rows of the tables. (Tuples of arrays would cost reference counting in every kernel.)
-COPIES, RATE, SERVICE, SINCE, DUE, EARLY = 0, 1, 2, 3, 4, 5  # slot: members; bytes/s of each,
-# -1 before the first solve; bytes each had at SINCE (s); when its first member has all its bytes
-# (s), and from when it may be taken as ended
+COPIES, RATE, SERVICE, SINCE, DUE = 0, 1, 2, 3, 4  # slot: members; bytes/s of each, -1 before
+# the first solve; bytes each had at SINCE (s); when its first member has all its bytes (s)
 BEGIN, END, ROW, HEAD = 0, 1, 2, 3  # index: entries of the slot's links, row, first member
 MARK, JOINED = 0, 1  # member: service at which it leaves; when it joined (s)
-EARLIEST, SOONEST, LARGEST = 0, 1, 2  # block: least DUE, least EARLY, largest RATE
+EARLIEST, LARGEST = 0, 1  # block: least DUE, largest RATE
 SPARE, LOAD, CAPACITY = 0, 1, 2  # link: bytes/s that no stream uses; weight of all members
 ACTIVE, NEWS, SOLVES, RESOLVED, ENDED = 0, 1, 2, 3, 4  # count
 
+# Counters begin as ``int(np.int64(0))``, because numba compiles every helper that takes a
+# literal 0 once more, for that literal.
 BLOCK = 64
 # Streams this little slower than the lowest rate that can change are re-solved all the same, so
 # that rounding never leaves out one that must change.
@@ -33,18 +34,29 @@ RECOUNT = 256
 
 
 @kernel
-def refresh_block(slot: Floats, block: Floats, number: int, active: int) -> None:
-    """Recompute the extremes of one block of slots."""
-    earliest = np.inf
-    soonest = np.inf
-    largest = -1.0
-    for s in range(number * BLOCK, min(number * BLOCK + BLOCK, active)):
-        earliest = min(earliest, slot[DUE, s])
-        soonest = min(soonest, slot[EARLY, s])
-        largest = max(largest, slot[RATE, s])
-    block[EARLIEST, number] = earliest
-    block[SOONEST, number] = soonest
-    block[LARGEST, number] = largest
+def refresh_block(slot: Floats, block: Floats, number: int) -> None:
+    """Recompute the extremes of one block of slots; empty slots hold infinity and -1.
+
+    Four at a time, because one chain of comparisons waits for itself.
+    """
+    first = np.uint64(number * BLOCK)
+    step = np.uint64(BLOCK // 4)
+    d0 = d1 = d2 = d3 = np.inf
+    r0 = r1 = r2 = r3 = -1.0
+    for a in range(first, first + step):
+        b = a + step
+        c = b + step
+        d = c + step
+        d0 = slot[DUE, a] if slot[DUE, a] < d0 else d0
+        d1 = slot[DUE, b] if slot[DUE, b] < d1 else d1
+        d2 = slot[DUE, c] if slot[DUE, c] < d2 else d2
+        d3 = slot[DUE, d] if slot[DUE, d] < d3 else d3
+        r0 = slot[RATE, a] if slot[RATE, a] > r0 else r0
+        r1 = slot[RATE, b] if slot[RATE, b] > r1 else r1
+        r2 = slot[RATE, c] if slot[RATE, c] > r2 else r2
+        r3 = slot[RATE, d] if slot[RATE, d] > r3 else r3
+    block[EARLIEST, number] = min(min(d0, d1), min(d2, d3))
+    block[LARGEST, number] = max(max(r0, r1), max(r2, r3))
 
 
 @kernel
@@ -92,7 +104,6 @@ def join(
         slot[SERVICE, s] = 0.0
         slot[SINCE, s] = now
         slot[DUE, s] = np.inf
-        slot[EARLY, s] = np.inf
         index[BEGIN, s] = begin
         index[END, s] = end
         index[ROW, s] = row
@@ -101,7 +112,6 @@ def join(
         following[task] = -1
         if s % BLOCK == 0:
             block[EARLIEST, s // BLOCK] = np.inf
-            block[SOONEST, s // BLOCK] = np.inf
             block[LARGEST, s // BLOCK] = -1.0
         return
     held = max(slot[RATE, s], 0.0)
@@ -124,7 +134,6 @@ def join(
         index[HEAD, s] = task
         if held > 0.0:
             slot[DUE, s] = now + size / held
-            slot[EARLY, s] = slot[DUE, s]  # until the solve that follows a join
     for entry in range(np.uint64(begin), np.uint64(end)):
         link[SPARE, np.uint64(links[entry])] -= weights[entry] * held
 
@@ -132,7 +141,6 @@ def join(
 @kernel
 def leave(
     s: int,
-    tolerance: float,
     slot: Floats,
     index: Ints,
     slot_of_row: SmallInts,
@@ -153,9 +161,7 @@ def leave(
     head = following[index[HEAD, s]]
     index[HEAD, s] = head
     if head >= 0:
-        due = slot[SINCE, s] + (member[MARK, head] - slot[SERVICE, s]) / rate
-        slot[DUE, s] = due
-        slot[EARLY, s] = (due + tolerance * member[JOINED, head]) / (1.0 + tolerance)
+        slot[DUE, s] = slot[SINCE, s] + (member[MARK, head] - slot[SERVICE, s]) / rate
         return
     slot_of_row[index[ROW, s]] = -1
     count[ACTIVE] -= 1
@@ -166,7 +172,9 @@ def leave(
         for field in range(index.shape[0]):
             index[field, s] = index[field, last]
         slot_of_row[index[ROW, s]] = s
-        refresh_block(slot, block, last // BLOCK, last)
+    slot[DUE, last] = np.inf
+    slot[RATE, last] = -1.0
+    refresh_block(slot, block, last // BLOCK)
 
 
 @kernel
@@ -191,7 +199,8 @@ def take_ended(
 
     With a tolerance, a flow also leaves if what is left of its time is at most that fraction of
     the time it has been in the network, and of the shortest such time among the flows that end
-    now; it then ends at its own predicted time.
+    now; it then ends at its own predicted time. Not so flows that share their row, which gain
+    most from each other's end.
     The flows and their ends are the first ``count[ENDED]`` of ``ended`` and ``ended_at``.
 
     Returns
@@ -210,23 +219,32 @@ def take_ended(
                     if slot[DUE, s] <= limit:
                         youngest = max(youngest, member[JOINED, index[HEAD, s]])
         horizon = max(limit, now + tolerance * (now - youngest))
-    number = 0
+    just_left = int(np.int64(-1))
+    number = int(np.int64(0))
     while number * BLOCK < count[ACTIVE]:
-        if block[SOONEST, number] <= limit and block[EARLIEST, number] <= horizon:
+        if block[EARLIEST, number] <= horizon:
             s = number * BLOCK
             while s < min(number * BLOCK + BLOCK, count[ACTIVE]):
-                if slot[EARLY, s] <= limit and slot[DUE, s] <= horizon:
-                    ended[found] = index[HEAD, s]
-                    ended_at[found] = max(slot[DUE, s], now) if tolerance > 0.0 else now
+                due = slot[DUE, s]
+                task = index[HEAD, s]
+                if due <= limit or (
+                    due <= horizon
+                    and slot[COPIES, s] == 1.0
+                    and index[ROW, s] != just_left
+                    and due - now <= tolerance * (now - member[JOINED, task])
+                ):
+                    ended[found] = task
+                    ended_at[found] = max(due, now) if tolerance > 0.0 else now
                     found += 1
                     lowest = min(lowest, slot[RATE, s])
+                    just_left = index[ROW, s]
                     leave(
-                        s, tolerance, slot, index, slot_of_row, block, member, following, link, count,
-                        links, weights,
+                        s, slot, index, slot_of_row, block, member, following, link,
+                        count, links, weights,
                     )  # fmt: skip
                 else:
                     s += 1
-            refresh_block(slot, block, number, count[ACTIVE])
+            refresh_block(slot, block, number)
         number += 1
     count[ENDED] = found
     return lowest
@@ -236,7 +254,6 @@ def take_ended(
 def solve(
     threshold: float,
     now: float,
-    tolerance: float,
     slot: Floats,
     index: Ints,
     slot_of_row: SmallInts,
@@ -250,7 +267,10 @@ def solve(
     chosen: SmallInts,
     real: Floats,
     whole: SmallInts,
-    crossing: SmallInts,
+    near: SmallInts,
+    amounts: Floats,
+    given: Floats,
+    first: Ints,
 ) -> None:
     """Bring all rates up to date after flows joined and left.
 
@@ -260,7 +280,7 @@ def solve(
     capacity over total weight among its links.
     """
     active = count[ACTIVE]
-    found = 0
+    found = int(np.int64(0))
     for i in range(count[NEWS]):
         s = slot_of_row[news[i]]
         if s < 0:
@@ -285,30 +305,28 @@ def solve(
     count[NEWS] = 0
     count[SOLVES] += 1
     count[RESOLVED] += found
-    if found == active:
-        link[SPARE] = link[CAPACITY]
+    if found == active or count[SOLVES] % RECOUNT == 0:
+        for each in range(link.shape[1]):
+            link[SPARE, each] = link[CAPACITY, each]
         for s in range(active):
-            slot[RATE, s] = -1.0
-    elif count[SOLVES] % RECOUNT == 0:
-        link[SPARE] = link[CAPACITY]
-        for s in range(active):
+            if found == active:
+                slot[RATE, s] = -1.0
+                continue
             held = slot[COPIES, s] * max(slot[RATE, s], 0.0)
             for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
                 link[SPARE, np.uint64(links[entry])] -= weights[entry] * held
     refill(
         chosen, found, index[BEGIN], index[END], slot[COPIES], slot[RATE], links, weights,
-        link[SPARE], real, whole, crossing,
+        link[SPARE], real, whole, near, amounts, given, first,
     )  # fmt: skip
-    stale = -1
+    stale = int(np.int64(-1))
     for i in range(found):
         s = chosen[i]
         head = index[HEAD, s]
-        due = now + (member[MARK, head] - slot[SERVICE, s]) / slot[RATE, s]
-        slot[DUE, s] = due
-        slot[EARLY, s] = (due + tolerance * member[JOINED, head]) / (1.0 + tolerance)
+        slot[DUE, s] = now + (member[MARK, head] - slot[SERVICE, s]) / slot[RATE, s]
         number = s // BLOCK
         if number != stale and stale >= 0:
-            refresh_block(slot, block, stale, active)
+            refresh_block(slot, block, stale)
         stale = number
     if stale >= 0:
-        refresh_block(slot, block, stale, active)
+        refresh_block(slot, block, stale)

@@ -3,7 +3,6 @@
 from math import gcd
 
 import numpy as np
-import numpy.typing as npt
 
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
@@ -11,8 +10,13 @@ from topoopt_base import InputError
 
 Rings = tuple[tuple[int, ...], ...]
 
-MAX_CANDIDATES = 16
 MAX_RINGS = 8
+MAX_CIRCULANT = 16
+STARTS = 4
+PATIENCE = 3
+NORM = 8
+STEEPNESS = 8.0  # price of a fully loaded link over that of an idle one, less one
+SAMPLE = 256  # ring edges looked at to rank "+p" orders of larger groups
 
 
 def ring_pairs(orders: IntArray, hosts: int) -> IntArray:
@@ -56,38 +60,44 @@ def ring_loads(routes: Routes, links: int, orders: IntArray) -> FloatArray:
         weights=routes.weights[entries],
         minlength=orders.shape[0] * links,
     )
-    return loads.reshape(orders.shape[0], links)
+    return loads.astype(np.float64).reshape(orders.shape[0], links)
 
 
-def _generators(size: int) -> list[int]:
-    """Return generators coprime to the size, at most `MAX_CANDIDATES` of them spread evenly."""
-    coprime = [p for p in range(1, size) if gcd(p, size) == 1]
-    if len(coprime) <= MAX_CANDIDATES:
-        return coprime
-    spread = np.linspace(0, len(coprime) - 1, MAX_CANDIDATES).round().astype(int)
-    return [coprime[i] for i in spread]
+def _circulant_orders(members: IntArray, cost: FloatArray) -> IntArray:
+    """Return the orders "+p", p coprime to the group's size, whose edges cost least, best first."""
+    size = members.size
+    steps = np.array([p for p in range(1, size) if gcd(p, size) == 1], dtype=np.int64)
+    seen = np.arange(0, size, 1 + size // SAMPLE)
+    total = cost[seen, (seen + steps[:, None]) % size].sum(axis=1)
+    best = np.argsort(total, kind="stable")[:MAX_CIRCULANT]
+    return members[np.outer(steps[best], np.arange(size)) % size]
 
 
-def _nearest_neighbour_tour(hops: FloatArray) -> IntArray:
-    """Return a tour that always goes on to the nearest member not yet visited."""
-    size = hops.shape[0]
-    distance = hops.copy()
-    tour = np.zeros(size, dtype=np.int64)
-    distance[:, 0] = np.inf
-    for step in range(1, size):
-        nearest = int(distance[tour[step - 1]].argmin())
-        tour[step] = nearest
-        distance[:, nearest] = np.inf
-    return tour
+def _disjoint_enough(times: FloatArray) -> tuple[float, list[int]]:
+    """Add rings, each the one that leaves the time lowest; return the best time and its rings."""
+    total = np.zeros(times.shape[1])
+    free = np.zeros(len(times))
+    chosen: list[int] = []
+    best, keep = np.inf, 0
+    for _ in range(min(MAX_RINGS, len(times))):
+        pick = int(((total + times).max(axis=1) + free).argmin())
+        chosen.append(pick)
+        free[pick] = np.inf
+        total += times[pick]
+        if total.max() / len(chosen) < best * (1.0 - 1e-9):
+            best, keep = float(total.max()) / len(chosen), len(chosen)
+    return best, chosen[:keep]
 
 
 def default_rings(network: Network, routes: Routes, group: tuple[int, ...]) -> Rings:
     """Choose rings that let one AllReduce over the group, alone on the network, end soonest.
 
-    Candidates are the orders "+p" over the sorted members for p coprime to the group's size
-    (at most 16 of them, spread evenly), and a nearest-neighbour tour by hops. The best one is
-    taken; then the ring that lowers the time most is added, while one does, up to 8 rings.
-    Where there are switches, one ring in sorted order.
+    First, rings are taken one by one from the 16 orders "+p" over the sorted members, p coprime
+    to the group's size, whose edges take the fewest hops. Then the same with tours added that
+    always go on to the nearest member left, from a few starts, where links cost more the more
+    the rings so far load them. The best of all these sets, of up to 8 rings each, is returned.
+    It ends early when the time meets its bound (a member's links in or out, all full), or when
+    three more rings have not helped. Where there are switches, one ring in sorted order.
 
     Parameters
     ----------
@@ -99,7 +109,7 @@ def default_rings(network: Network, routes: Routes, group: tuple[int, ...]) -> R
     Returns
     -------
     tuple of tuple of int
-        Ring orders.
+        Ring orders. One may stand twice, and then carries two parts.
 
     Raises
     ------
@@ -111,34 +121,47 @@ def default_rings(network: Network, routes: Routes, group: tuple[int, ...]) -> R
     The "+p" orders are TotientPerms of TopoOpt (NSDI 2023), section 4.3; choosing among them by
     the load of their routed edges is ours, for groups that the topology was not built for.
     """
-    size = len(group)
-    members: npt.NDArray[np.int64] = np.array(group, dtype=np.int64)
-    if network.switches > 0 or size <= 3:
-        orders = (
-            members[None, :]
-            if size < 3 or network.switches > 0
-            else members[[[0, 1, 2], [0, 2, 1]]]
+    if network.switches > 0 or len(group) < 3:
+        return (group,)
+
+    from topoopt.fabric.rings_kernels import nearest_neighbour_tours, route_prices
+
+    members: IntArray = np.array(group, dtype=np.int64)
+    size = members.size
+    slowness = 1.0 / network.capacity
+    out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
+    into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+    bound = float((1.0 / np.maximum(np.minimum(out, into)[members], 1e-300)).max())
+    starts = np.unique(np.arange(STARTS) * size // STARTS)
+
+    def prices(load: FloatArray) -> FloatArray:
+        price = slowness * (1.0 + STEEPNESS * load / max(float(load.max()), 1e-300))
+        return route_prices(
+            members, routes.hosts, routes.offsets, routes.links, routes.weights, price
         )
-    else:
-        steps = np.array(_generators(size), dtype=np.int64)
-        orders = members[np.outer(steps, np.arange(size)) % size]
-        hops = routes.hops.reshape(routes.hosts, routes.hosts)[np.ix_(members, members)]
-        orders = np.vstack((orders, members[_nearest_neighbour_tour(hops)]))
-    if orders.shape[0] == 1:
-        return (tuple(orders[0].tolist()),)
-    times = ring_loads(routes, network.links, orders) / network.capacity
-    used = np.flatnonzero(times.any(axis=0))
-    times = times[:, used]
+
+    total = np.zeros(network.links)
+    cost = prices(total)
+    orders = _circulant_orders(members, cost)
+    times = ring_loads(routes, network.links, orders) * slowness
+    best, kept = _disjoint_enough(times)
     chosen: list[int] = []
-    total = np.zeros(used.size)
-    best = np.inf
-    while len(chosen) < min(MAX_RINGS, orders.shape[0]):
-        trial = (total + times).max(axis=1) / (len(chosen) + 1)
-        trial[chosen] = np.inf
-        pick = int(trial.argmin())
-        if not trial[pick] < best * (1.0 - 1e-9):
-            break
-        best = float(trial[pick])
-        chosen.append(pick)
-        total = total + times[pick]
-    return tuple(tuple(orders[pick].tolist()) for pick in chosen)
+    idle, lowest = 0, np.inf
+    while len(chosen) < MAX_RINGS and idle < PATIENCE and best > bound * (1.0 + 1e-9):
+        fresh = members[nearest_neighbour_tours(cost, starts)]
+        orders = np.vstack((orders, fresh))
+        times = np.vstack((times, ring_loads(routes, network.links, fresh) * slowness))
+        trial = total + times
+        # A high norm rather than the maximum: it still tells candidates apart when all of them
+        # load some link equally.
+        norm = ((trial / trial.max()) ** NORM).sum(axis=1)
+        norm[chosen] = np.inf
+        chosen.append(int(norm.argmin()))
+        total = trial[chosen[-1]]
+        time = float(total.max()) / len(chosen)
+        idle = 0 if time < lowest * (1.0 - 1e-9) else idle + 1
+        lowest = min(lowest, time)
+        if time < best * (1.0 - 1e-9):
+            best, kept = time, list(chosen)
+        cost = prices(total)
+    return tuple(tuple(orders[pick].tolist()) for pick in kept)

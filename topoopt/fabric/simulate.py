@@ -95,9 +95,29 @@ def simulate(fabric: Fabric, tasks: TaskGraph, *, completion_tolerance: float = 
     )
 
 
-def score(fabric: Fabric, tasks: TaskGraph, *, completion_tolerance: float = 0.0) -> float:
-    """Return only the makespan in seconds; parameters and errors as in `simulate`."""
-    return float(run(fabric, tasks, completion_tolerance).finish.max(initial=0.0))
+def score(
+    fabric: Fabric,
+    tasks: TaskGraph,
+    *,
+    completion_tolerance: float = 0.0,
+    limit: float = float("inf"),
+) -> float:
+    """Return only the makespan.
+
+    Parameters
+    ----------
+    fabric, tasks, completion_tolerance
+        As in `simulate`, with its errors.
+    limit : float
+        Give up when the makespan is known to exceed this many seconds.
+
+    Returns
+    -------
+    float
+        Seconds; infinity if the simulation gave up.
+    """
+    played = run(fabric, tasks, completion_tolerance, limit=limit)
+    return float(played.finish.max(initial=0.0))
 
 
 def link_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
@@ -106,7 +126,7 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
     moves = tasks.kind == TaskKind.TRANSFER
     pairs = tasks.first[moves] * hosts + tasks.second[moves]
     demand = np.bincount(pairs, weights=tasks.size[moves], minlength=hosts * hosts)
-    total = fabric.routes.link_bytes(fabric.network, demand)
+    total = fabric.routes.link_bytes(fabric.network, demand.astype(np.float64))
     reduces = tasks.kind == TaskKind.ALLREDUCE
     reduced = np.bincount(
         tasks.first[reduces], weights=tasks.size[reduces], minlength=len(tasks.groups)
@@ -127,12 +147,14 @@ def run(
     tasks: TaskGraph,
     completion_tolerance: float = 0.0,
     *,
+    limit: float = float("inf"),
     resolve_all: bool = False,
 ) -> Run:
     """Run the kernel and return what it found, with counts of its work.
 
-    Parameters and errors are those of `simulate`. With ``resolve_all`` every rate is worked out
-    anew at each change: slower, for tests and benchmarks of the incremental rates.
+    Parameters and errors are those of `simulate` and `score`; tasks that the limit cut off
+    finish at infinity. With ``resolve_all`` every rate is worked out anew at each change: slower,
+    for tests and benchmarks of the incremental rates.
     """
     tolerance = completion_tolerance
     if not 0.0 <= tolerance < 1.0:
@@ -160,14 +182,16 @@ def run(
         fabric._table.weights,
         fabric._table.capacity,
         tolerance,
+        # A little beyond the limit, so that rounding never rules out what is exactly as fast.
+        limit * (1.0 + 1e-9),
         resolve_all,
     )
-    if done < tasks.tasks:
+    instants, solves, resolved, gave_up = work.tolist()
+    if done < tasks.tasks and not gave_up:
         raise InputError(
             f"task graph: {tasks.tasks - done} of {tasks.tasks} tasks never ran, because tasks "
             "wait for each other in a cycle; remove a dependency"
         )
-    instants, solves, resolved = work.tolist()
     return Run(start, finish, binding, instants, solves, resolved)
 
 

@@ -7,8 +7,10 @@ from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.flows_kernels import (
     BLOCK,
     CAPACITY,
+    DUE,
     ENDED,
     NEWS,
+    RATE,
     RESOLVED,
     SOLVES,
     SPARE,
@@ -70,11 +72,24 @@ def _pop(times: Floats, names: Ints, heap: Ints) -> None:
 
 @kernel
 def _sort(values: Ints, count: int) -> None:
-    """Sort the first values; most batches arrive sorted."""
+    """Sort the first values in place (Shell's sort); most batches arrive sorted."""
     for i in range(1, count):
         if values[i] < values[i - 1]:
-            values[:count].sort()
-            return
+            break
+    else:
+        return
+    gap = 1
+    while gap < count // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            value = values[i]
+            place = i
+            while place >= gap and values[place - gap] > value:
+                values[place] = values[place - gap]
+                place -= gap
+            values[place] = value
+        gap //= 3
 
 
 @kernel
@@ -97,6 +112,7 @@ def play(
     weights: Floats,
     capacity: Floats,
     tolerance: float,
+    horizon: float,
     full: bool,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:
     """Play all tasks; see `topoopt.fabric.simulate.simulate` for the meaning.
@@ -114,6 +130,8 @@ def play(
     slots, entries : int
         Upper bounds of the distinct rows, and of their entries, in use at once.
     tolerance : float
+    horizon : float
+        Give up when the clock passes this many seconds.
     full : bool
         Re-solve all rates every time (for tests).
 
@@ -123,8 +141,8 @@ def play(
         ``finish`` is infinite for tasks that never ran.
     done : int
         Number of tasks that ran.
-    counts : int64 array, shape (3,)
-        Instants, rate solves, and streams re-solved.
+    work : int64 array, shape (4,)
+        Instants, rate solves, streams re-solved, and 1 if it gave up.
     """
     tasks = compute.size
     waiting = predecessors.copy()
@@ -143,32 +161,43 @@ def play(
     following = np.full(tasks, -1, dtype=np.int64)
     idle = np.empty(devices, dtype=np.int64)
     is_idle = np.zeros(devices, dtype=np.bool_)
-    slot = np.empty((6, slots))
-    index = np.empty((4, slots), dtype=np.int64)
+    room = (slots + BLOCK - 1) // BLOCK * BLOCK
+    slot = np.empty((5, room))
+    for s in range(room):
+        slot[DUE, s] = np.inf
+        slot[RATE, s] = -1.0
+    index = np.empty((4, room), dtype=np.int64)
     slot_of_row = np.full(rows, -1, dtype=np.int32)
-    block = np.empty((3, slots // BLOCK + 1))
+    block = np.empty((2, room // BLOCK))
     member = np.empty((2, tasks))
     behind = np.empty(tasks, dtype=np.int64)
     link = np.zeros((3, capacity.size))
-    link[SPARE] = capacity
-    link[CAPACITY] = capacity
+    for name in range(capacity.size):
+        link[SPARE, name] = capacity[name]
+        link[CAPACITY, name] = capacity[name]
     news = np.empty(tasks, dtype=np.int64)
     chosen = np.empty(slots, dtype=np.int32)
     real = np.empty((2, capacity.size + 1))
     whole = np.zeros((3, capacity.size), dtype=np.int32)
-    crossing = np.empty(entries, dtype=np.int32)
+    near = np.empty((2, entries), dtype=np.int32)
+    amounts = np.empty(entries)
+    given = np.empty(slots)
+    first = np.empty(slots + 1, dtype=np.int64)
     count = np.zeros(5, dtype=np.int64)
     lowest = np.inf
     solve_at = np.inf
     batch = np.empty(tasks, dtype=np.int64)
     fresh = np.empty(tasks, dtype=np.int64)
+    starting = np.empty(tasks, dtype=np.int64)
+    starts = int(np.int64(0))
     ended = np.empty(tasks, dtype=np.int64)
     ended_at = np.empty(tasks)
     instants = 0
+    gave_up = 0
     done = 0
     now = 0.0
     idles = 0
-    freshly = 0
+    freshly = int(np.int64(0))
     for task in range(tasks):
         if waiting[task] == 0:
             fresh[freshly] = task
@@ -187,10 +216,8 @@ def play(
                         late += lag[task]
                     _push(times, names, events, late, task)
                 else:
-                    join(
-                        task, resource[task], begin[task], end[task], volume[task], now, slot, index,
-                        slot_of_row, block, member, behind, link, news, count, links, weights,
-                    )  # fmt: skip
+                    starting[starts] = task
+                    starts += 1
                 continue
             device = resource[task]
             tail = back[device]
@@ -215,7 +242,14 @@ def play(
                 is_idle[device] = True
                 idle[idles] = device
                 idles += 1
-        freshly = 0
+        freshly = int(np.int64(0))
+        for i in range(starts):
+            task = starting[i]
+            join(
+                task, resource[task], begin[task], end[task], volume[task], now, slot, index,
+                slot_of_row, block, member, behind, link, news, count, links, weights,
+            )  # fmt: skip
+        starts = int(np.int64(0))
         # 2. Devices that fell idle, and have work, begin it.
         for i in range(idles):
             device = idle[i]
@@ -233,8 +267,8 @@ def play(
         again = upcoming <= now * (1.0 + INSTANT)
         if not again and (count[NEWS] > 0 or solve_at <= now):
             solve(
-                0.0 if full else lowest, now, tolerance, slot, index, slot_of_row, block, member,
-                link, news, count, links, weights, chosen, real, whole, crossing,
+                0.0 if full else lowest, now, slot, index, slot_of_row, block, member,
+                link, news, count, links, weights, chosen, real, whole, near, amounts, given, first,
             )  # fmt: skip
             lowest = np.inf
             solve_at = np.inf
@@ -244,6 +278,9 @@ def play(
         if upcoming == np.inf:
             break
         now = max(now, upcoming)
+        if now > horizon:
+            gave_up = 1
+            break
         limit = now * (1.0 + INSTANT)
         instants += 1
         if next_end <= limit:
@@ -259,7 +296,7 @@ def play(
                 last = max(last, ended_at[i])
                 _push(times, names, events, ended_at[i] + lag[task], task)
             solve_at = min(solve_at, now + 0.5 * (last - now))
-        size = 0
+        size = int(np.int64(0))
         while events[0] > 0 and times[0] <= limit:
             batch[size] = names[0]
             size += 1
@@ -268,10 +305,8 @@ def play(
         for i in range(size):
             task = batch[i]
             if not compute[task] and not drained[task]:
-                join(
-                    task, resource[task], begin[task], end[task], volume[task], now, slot, index,
-                    slot_of_row, block, member, behind, link, news, count, links, weights,
-                )  # fmt: skip
+                starting[starts] = task
+                starts += 1
                 continue
             finish[task] = now
             done += 1
@@ -291,4 +326,5 @@ def play(
                     fresh[freshly] = after
                     freshly += 1
         _sort(fresh, freshly)
-    return start, finish, binding, done, np.array([instants, count[SOLVES], count[RESOLVED]])
+    work = np.array([instants, count[SOLVES], count[RESOLVED], gave_up])
+    return start, finish, binding, done, work

@@ -84,6 +84,7 @@ def find_topology(
     latency: float = 1e-6,
     ports: PortModel = PortModel.DIRECTED,
     degree_allreduce: int | None = None,
+    surplus: str = "matching",
     faithful: str | None = None,
 ) -> Topology:
     """Build the network of one job from the traffic of one iteration.
@@ -102,6 +103,10 @@ def find_topology(
         What a port connects.
     degree_allreduce : int, optional
         Ports for AllReduce rings, d_A in 0 .. d; by default the paper's formula.
+    surplus : {"matching", "rings"}
+        What gets ports that a group has no further generators for: matching on whatever
+        transfers are left and then parallel cables, or first a parallel ring where it would
+        carry more bytes a port than the next matching.
     faithful : {"paper", "artifact"}, optional
         ``"paper"`` undoes the departures named above. ``"artifact"`` wires rings over all
         servers on every port, with the published code's generators.
@@ -128,6 +133,8 @@ def find_topology(
     to the matching, and d_A = 1 is raised to 2. If the result is not strongly connected, it is
     built again with one ring over all servers reserved first.
     """
+    if surplus not in ("matching", "rings"):
+        raise InputError(f"surplus is {surplus!r}; choose 'matching' or 'rings'")
     mode = _checked(traffic, degree, bandwidth, latency, degree_allreduce, faithful)
     servers = traffic.servers
     kind = port_model(ports)
@@ -145,12 +152,12 @@ def find_topology(
         share = max(needed, degree_for_allreduce(traffic, degree))
     else:
         share = degree_allreduce
-    _wire(wiring, traffic, share, 0, mode)
+    _wire(wiring, traffic, share, 0, mode, surplus == "matching")
     if not is_strongly_connected(wiring.cables):
         wiring = Wiring(servers, degree, kind)
         wiring.add_ring(everyone, 1)
         share = max(share, needed)
-        _wire(wiring, traffic, share, needed, mode)
+        _wire(wiring, traffic, share, needed, mode, surplus == "matching")
     return Topology(
         network=wiring.network("topoopt", bandwidth, latency),
         rings=tuple(wiring.rings),
@@ -212,7 +219,12 @@ def _checked(
 
 
 def _wire(
-    wiring: Wiring, traffic: Traffic, share: int, reserved: int, mode: Faithful | None
+    wiring: Wiring,
+    traffic: Traffic,
+    share: int,
+    reserved: int,
+    mode: Faithful | None,
+    matching_first: bool,
 ) -> None:
     """Spend all ports: rings, matching, parallel rings, then whatever can be joined.
 
@@ -233,4 +245,4 @@ def _wire(
         demand /= 2.0 ** np.minimum(wiring.cables, 64)
     for _ in range(wiring.degree - share):
         wiring.match(demand, wiring.next_matching(demand))
-    spend_surplus(wiring, traffic, demand, matching_first=mode is not None)
+    spend_surplus(wiring, traffic, demand, matching_first=matching_first or mode is not None)

@@ -1,0 +1,63 @@
+"""Small jobs, and the plans that several test modules share; every plan is verified."""
+
+import json
+from functools import lru_cache
+
+import topoopt as to
+from topoopt.verify import verify_plan
+
+
+def small_dlrm(tables=4, **numbers):
+    """Return a DLRM of a few operators whose tables outweigh its layers."""
+    return to.models.dlrm(**{
+        "tables": tables, "rows": 100_000, "dim": 64, "bag": 10, "bottom_width": 256,
+        "bottom_layers": 2, "top_width": 512, "top_layers": 2, "batch_per_gpu": 64, **numbers,
+    })  # fmt: skip
+
+
+def small_mlp(**numbers):
+    """Return two towers of dense layers, without tables."""
+    return to.models.candle(**{
+        "features": (512, 768), "tower_layers": 2, "width": 1024, "dense_layers": 2,
+        "doses": 1, "batch_per_gpu": 32, **numbers,
+    })  # fmt: skip
+
+
+def solve(model, servers, degree=2, *, ports="directed", job=None, **options):
+    """Co-optimize, and check that the plan's proof holds before handing it out."""
+    options = {"steps": 40, "baselines": ("ideal-switch",), **options}
+    plan = to.co_optimize(
+        to.Job(model, **(job or {})), to.Cluster(servers, degree, "100Gbps", ports), **options
+    )
+    assert_valid(plan)
+    return plan
+
+
+def assert_valid(plan):
+    """Check that verification accepts a plan, also after a trip through its file format."""
+    from topoopt.plan import parse_plan
+
+    again = parse_plan(plan.to_json())
+    assert again == plan
+    verdict = verify_plan(again)
+    assert verdict.ok, verdict.failures
+    assert plan.lower_bound_s <= plan.strategy_lower_bound_s <= plan.iteration_time_s
+
+
+@lru_cache(maxsize=1)
+def shared_plan():
+    """Return a plan with rings, transfers, table placements and all baselines."""
+    from topoopt.baselines import BASELINES
+
+    return solve(small_dlrm(), 4, baselines=BASELINES)
+
+
+@lru_cache(maxsize=1)
+def shared_bidirectional_plan():
+    """Return a plan of five servers whose ports are bidirectional."""
+    return solve(small_dlrm(3), 5, 4, ports="bidirectional", seed=3)
+
+
+def shared_document(plan=shared_plan):
+    """Return a fresh copy of a shared plan's document."""
+    return json.loads(plan().to_json())

@@ -1,0 +1,152 @@
+"""Named strategies: legal everywhere, and placed as their names promise."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parallelism import models
+from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
+from parallelism.search.named import data_parallel, hybrid, named_strategies, tensor_parallel
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import check_legal
+
+
+def small_dlrm(tables=4, **numbers):
+    return models.dlrm(**{
+        "tables": tables, "rows": 1000, "dim": 8, "bag": 4, "bottom_width": 16,
+        "bottom_layers": 2, "top_width": 24, "top_layers": 2, "batch_per_gpu": 8, **numbers,
+    })  # fmt: skip
+
+
+def table(name, rows, dim=4):
+    splits = (Split(Mode.OUTPUT, dim), Split(Mode.REDUCTION, rows))
+    return Operator(
+        name, OperatorKind.EMBEDDING, (), (dim,), 1.0, 1.0, rows * dim, 1.0, 1.0, splits, True
+    )
+
+
+def tables_of(graph):
+    return [i for i, op in enumerate(graph.operators) if op.sparse]
+
+
+FAMILIES = {
+    "dlrm": small_dlrm(),
+    "candle": models.candle(tower_layers=2, width=12, dense_layers=2),
+    "bert": models.bert(blocks=1, sequence=4, hidden=8, heads=2),
+    "ncf": models.ncf(
+        user_tables=2, item_tables=2, rows=100, factor_dim=4, mlp_dim=6, mlp_width=8, mlp_layers=2
+    ),
+    "vgg16": models.vgg16(),
+    "resnet50": models.resnet50(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("servers", [1, 2, 3, 4, 5, 7, 8, 13, 16, 128])
+@pytest.mark.parametrize("sample_only", [False, True])
+def test_every_named_strategy_is_legal(family, servers, sample_only):
+    graph = FAMILIES[family]
+    for batch in (servers * 4 * graph.batch_per_gpu, 7, 1):
+        space = StrategySpace(graph, servers, batch, sample_only=sample_only)
+        found = named_strategies(space)
+        assert next(iter(found)) == "data-parallel"
+        assert ("hybrid" in found) == bool(tables_of(graph))
+        assert not sample_only or set(found) <= {"data-parallel", "hybrid"}
+        for strategy in found.values():
+            check_legal(graph, strategy, servers, batch)
+            for index, config in enumerate(strategy.configs):
+                assert space.allows(index, config) or graph.operators[index].sparse
+
+
+@given(st.integers(1, 40), st.integers(1, 200))
+@settings(max_examples=60, deadline=None)
+def test_data_parallel_takes_the_widest_degree_that_batch_and_servers_allow(servers, batch):
+    space = StrategySpace(small_dlrm(2), servers, batch)
+    strategy = data_parallel(space)
+    check_legal(space.graph, strategy, servers, batch)
+    (config,) = set(strategy.configs)
+    common = [d for d in range(1, servers + 1) if servers % d == 0 and batch % d == 0]
+    assert (config.sample, config.parameter) == (max(common), 1)
+    assert config.is_data_parallel(servers) == (batch % servers == 0)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 16, 17])
+def test_hybrid_puts_table_i_on_server_i_when_there_are_as_many(count):
+    space = StrategySpace(small_dlrm(count), count, 8 * count)
+    strategy = hybrid(space)
+    places = [strategy.configs[i].servers for i in tables_of(space.graph)]
+    assert places == [(server,) for server in range(count)]
+    for index, config in enumerate(strategy.configs):
+        if not space.graph.operators[index].sparse:
+            assert config.is_data_parallel(count)
+
+
+@given(st.integers(1, 30), st.integers(1, 20))
+@settings(max_examples=60, deadline=None)
+def test_hybrid_spreads_equal_tables_evenly(count, servers):
+    space = StrategySpace(small_dlrm(count), servers, 8 * servers)
+    strategy = hybrid(space)
+    held = Counter(strategy.configs[i].servers[0] for i in tables_of(space.graph))
+    assert len(held) == min(count, servers)
+    assert max(held.values()) - min(held.get(v, 0) for v in range(servers)) <= 1
+
+
+def test_few_tables_are_spread_over_many_servers():
+    space = StrategySpace(small_dlrm(4), 16, 128)
+    strategy = hybrid(space)
+    assert [strategy.configs[i].servers[0] for i in tables_of(space.graph)] == [0, 4, 8, 12]
+
+
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=12), st.integers(1, 6))
+@settings(max_examples=80, deadline=None)
+def test_hybrid_balances_unequal_tables_as_longest_first_does(rows, servers):
+    ops = tuple(table(f"t{i}", n) for i, n in enumerate(rows))
+    graph = ModelGraph("tables", ops, 1)
+    strategy = hybrid(StrategySpace(graph, servers, servers))
+    load = [0.0] * servers
+    for index, config in enumerate(strategy.configs):
+        load[config.servers[0]] += graph.parameter_bytes(index)
+    total = sum(load)
+    largest = max(graph.parameter_bytes(i) for i in range(len(ops)))
+    # Graham: the longest-first schedule is within 4/3 - 1/(3 m) of the best, which is at least
+    # the mean and at least the largest table.
+    assert max(load) <= max(total / servers, largest) + largest
+    assert max(load) - min(load) <= largest
+
+
+def test_tensor_parallel_splits_dense_operators_and_places_tables():
+    space = StrategySpace(small_dlrm(4), 4, 32)
+    strategy = tensor_parallel(space, 2)
+    assert strategy is not None
+    for op, config in zip(space.graph.operators, strategy.configs, strict=True):
+        if op.sparse:
+            assert config.parts == 1
+        elif op.parameters and op.name != "top_3":
+            assert (config.sample, config.parameter) == (2, 2)
+        else:
+            # A single output column cannot be split by columns; rows can.
+            assert config.parts == 4
+
+
+def test_alternating_tensor_parallel_pairs_columns_with_rows():
+    graph = models.candle(tower_layers=3, width=12, dense_layers=3)
+    space = StrategySpace(graph, 4, 32)
+    strategy = tensor_parallel(space, 2, alternate=True)
+    assert strategy is not None
+    for index, op in enumerate(graph.operators):
+        config = strategy.configs[index]
+        if config.parameter == 1 or config.mode != Mode.REDUCTION:
+            continue
+        readable = {c[2] for c in space.degrees(index) if c[1] == 2}
+        columns = [i for i in op.inputs if strategy.configs[i].mode == Mode.OUTPUT]
+        assert columns or Mode.OUTPUT not in readable
+    modes = {c.mode for c in strategy.configs if c.parameter > 1}
+    assert modes == {Mode.OUTPUT, Mode.REDUCTION}
+
+
+def test_no_tensor_parallelism_where_nothing_divides():
+    space = StrategySpace(small_dlrm(2, bottom_width=7, top_width=7, dim=7), 4, 8)
+    assert tensor_parallel(space, 2) is None
+    assert set(named_strategies(space)) == {"data-parallel", "hybrid"}
