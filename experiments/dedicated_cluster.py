@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import topoopt as to
+from topoopt import Cluster, Job, compare, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 
 FABRICS = ("topoopt", "ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander")
@@ -29,9 +29,9 @@ def case(
     list of dict
         The columns of `EXPERIMENT`.
     """
-    found = to.compare(
-        to.Job(to.models.get_model(model)),
-        to.Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps"),
+    found = compare(
+        Job(models.get_model(model)),
+        Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps"),
         fabrics=FABRICS[1:],
         steps=steps,
         seed=seed,
@@ -95,7 +95,7 @@ EXPERIMENT = Experiment(
         "servers": [16],
         "degree": [4],
         "bandwidth_gbps": [100],
-        "steps": [300],
+        "steps": [500],
         "seed": [0],
     },
     columns=(

@@ -5,6 +5,7 @@ once and remembered; a build gathers these records and runs one compiled kernel.
 """
 
 from dataclasses import dataclass
+from threading import RLock
 from typing import Protocol
 
 import numpy as np
@@ -148,6 +149,7 @@ class TaskGraphBuilder:
         self.servers = servers
         self.batch = batch
         self.optimizer_states = optimizer_states
+        self._lock = RLock()
         self._records: dict[tuple[int, int], _Record] = {}
         self._part_times: dict[tuple[int, int, int, Mode], PartTime] = {}
         self._group_ids: dict[tuple[int, ...], int] = {}
@@ -192,8 +194,14 @@ class TaskGraphBuilder:
     def _record(self, index: int, config: OperatorConfig) -> _Record:
         key = (index, id(config))
         record = self._records.get(key)
-        if record is not None:
-            return record
+        if record is None:
+            # Chains in several threads share one builder; numbering groups must not race.
+            with self._lock:
+                record = self._records.get(key) or self._new_record(index, config)
+                self._records[key] = record
+        return record
+
+    def _new_record(self, index: int, config: OperatorConfig) -> _Record:
         op = self.graph.operators[index]
         times = self.part_time(index, config.sample, config.parameter, config.mode)
         gradient = self.graph.parameter_bytes(index) / config.parameter
@@ -205,7 +213,7 @@ class TaskGraphBuilder:
             if number == len(self._groups):
                 self._groups.append(group)
             ids.append(number)
-        record = _Record(
+        return _Record(
             config=config,
             forward=times.forward,
             backward=times.backward,
@@ -220,8 +228,6 @@ class TaskGraphBuilder:
             slices_input=config.mode.slices_input,
             slices_output=config.mode.slices_output,
         )  # fmt: skip
-        self._records[key] = record
-        return record
 
     def memory(self, strategy: Strategy) -> npt.NDArray[np.float64]:
         """Return the bytes that a strategy needs on each GPU of every server.

@@ -9,7 +9,6 @@ from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from routing.merging import merge_equivalent_links
-from topoopt.codesign import Budget, Progress, ProgressCallback, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
 from topoopt.prices import (
@@ -20,6 +19,7 @@ from topoopt.prices import (
     ideal_switch_cost,
 )
 from topoopt.scoring import Scorer
+from topoopt.search_types import Budget, Progress, ProgressCallback, search_tolerance
 from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
 from topoopt_base import InputError
 
@@ -133,14 +133,15 @@ def best_on(
     origin : str
         Name of the start, or "search".
     """
-    score = Scorer(builder, fabric, memory_limit)
-    scored: dict[str, float] = {}
-    for name, strategy in starts.items():
-        scored[name] = score(strategy, min(scored.values(), default=float("inf")))
-    origin = min(scored, key=lambda name: scored[name])
-    chain = Chain.start(starts[origin], scored[origin])
-    acceptance = Acceptance()
     quick = Scorer(builder, fabric, memory_limit, search_tolerance(builder.servers))
+    origin, fastest = "", float("inf")
+    for name, strategy in starts.items():
+        time = quick(strategy, fastest)
+        if time < fastest:
+            origin, fastest = name, time
+    chain = Chain.start(starts[origin], fastest)
+    acceptance = Acceptance()
+    quick.work = 0.0
     for step in range(budget.steps):
         if quick.work >= budget.work:
             break
@@ -148,7 +149,10 @@ def best_on(
         if progress:
             progress(Progress(fabric.name, step + 1, budget.steps, chain.best_time))
     # The search may have batched completions; what is reported is exact.
-    time = score(chain.best)
-    if time < scored[origin]:
-        return chain.best, time, "search"
-    return starts[origin], scored[origin], origin
+    exact = Scorer(builder, fabric, memory_limit)
+    time = exact(starts[origin])
+    if chain.best is not starts[origin]:
+        searched = exact(chain.best, time)
+        if searched < time:
+            return chain.best, searched, "search"
+    return starts[origin], time, origin

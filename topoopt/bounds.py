@@ -13,7 +13,6 @@ from parallelism.search.space import legal_degrees
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind, Traffic, traffic_of
 from topoopt_base import InputError
 
-
 # Sums of the same times in another order differ in the last bits; a bound must not exceed
 # the time it bounds because of that.
 _ROUNDING = 1.0 - 1e-12
@@ -101,9 +100,7 @@ def strategy_bound(tasks: TaskGraph, degree: int, bandwidth: float) -> Bound:
     if degree < 1 or not bandwidth > 0:
         raise InputError(f"degree {degree} and bandwidth {bandwidth} must be positive")
     compute = tasks.kind == TaskKind.COMPUTE
-    busy = np.bincount(
-        tasks.first[compute], weights=tasks.size[compute], minlength=tasks.devices
-    )
+    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=tasks.devices)
     terms = {"compute": float(busy.max(initial=0.0))}
     traffic = traffic_of(tasks)
     terms["injection"] = injection_time(traffic, degree, bandwidth)

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from topoopt.baselines import BASELINES
-from topoopt.codesign import ProgressCallback
 from topoopt.job import Cluster, Job
 from topoopt.prices import PriceTable
+from topoopt.search_types import ProgressCallback
 from topoopt.solve import co_optimize
 from topoopt.summary import dollars, table_lines
 from topoopt.units import format_bandwidth, format_time

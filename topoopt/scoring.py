@@ -14,7 +14,6 @@ from topoopt.fabric.simulate import link_bytes, run
 from topoopt.topology.finder import Topology
 from topoopt_base import InputError
 
-
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8

@@ -10,17 +10,12 @@ import numpy as np
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import ModelGraph
 from parallelism.search.named import named_strategies
+from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
 from topoopt.baselines import BASELINES, PLAN_BASELINES, baseline_fabric, best_on
 from topoopt.bounds import Bound, space_bound, strategy_bound
-from topoopt.codesign import (
-    AlternatingSearch,
-    Budget,
-    ProgressCallback,
-    SearchResult,
-    Settings,
-)
+from topoopt.codesign import AlternatingSearch
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.job import Cluster, Job
@@ -38,6 +33,8 @@ from topoopt.plan import (
     SearchRecord,
 )
 from topoopt.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt.rewire import Rewirer
+from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
 from topoopt_base import InputError
 
 FABRIC_MODEL = "fluid-1"
@@ -74,7 +71,7 @@ def co_optimize(
         The same seed and steps give the same plan.
     steps : int, optional
         Strategy proposals; by default up to 4000, fewer where scores are expensive (see
-        `topoopt.codesign.Budget`).
+        `topoopt.search_types.Budget`).
     seconds : float, optional
         A wall-clock budget instead; the plan records the steps that were made, and
         ``steps=plan.search.steps`` reproduces it.
@@ -124,9 +121,7 @@ def co_optimize(
             raise InputError(f"fabric is {name!r}; choose {', '.join(BASELINES)}")
     search = AlternatingSearch(builder, cluster, memory_limit, settings, seed)
     result = search.run(budget, progress)
-    compared, interrupted = _baselines(
-        search, result, names, table, seed, progress
-    )
+    compared, interrupted = _baselines(search, result, names, table, seed, progress)
     result.interrupted = result.interrupted or interrupted
     return _assemble(job, cluster, builder, compute, search, result, compared, table, seed)
 
@@ -339,14 +334,15 @@ def score_named(job: Job, cluster: Cluster, name: str, *, seed: int = 0) -> floa
     """
     builder = job.builder(cluster.servers)
     limit = job.server.accelerator.memory_bytes
-    search = AlternatingSearch(builder, cluster, limit, Settings(), seed)
-    strategies = named_strategies(search.space)
+    space = StrategySpace(builder.graph, cluster.servers, builder.batch)
+    strategies = named_strategies(space)
     if name not in strategies:
         raise InputError(f"strategy is {name!r}; choose {', '.join(strategies)}")
-    strategy = search.space.intern(strategies[name])
+    strategy = space.intern(strategies[name])
     if builder.memory(strategy).max() > limit:
         return float("inf")
-    pair = search.wire(strategy, name, formula_only=True)
+    rewirer = Rewirer(builder, cluster, limit, Settings(), seed)
+    pair = rewirer.wire(strategy, name, formula_only=True)
     assert pair is not None  # without a limit every pair is simulated
     return pair.time
 

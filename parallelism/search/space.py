@@ -115,8 +115,8 @@ class StrategySpace:
         key = (sample, parameter, mode if parameter > 1 else Mode.OUTPUT, tuple(servers))
         found = self._interned.get(key)
         if found is None:
-            found = OperatorConfig(*key)
-            self._interned[key] = found
+            # One object wins, also when chains in several threads meet it at once.
+            found = self._interned.setdefault(key, OperatorConfig(*key))
         return found
 
     def intern(self, strategy: Strategy) -> Strategy:

@@ -144,4 +144,7 @@ def test_terms_by_hand():
     # Work of a is 3, of b 6 seconds in all; each can be halved on the two servers.
     assert bound.terms == {"compute": pytest.approx(4.5), "chain": pytest.approx(4.5)}
     assert bound.binding in bound.terms
-    assert traffic_of(builder.build(Strategy((OperatorConfig(2, 1, Mode.OUTPUT, (0, 1)),) * 2))).groups == ()
+    assert (
+        traffic_of(builder.build(Strategy((OperatorConfig(2, 1, Mode.OUTPUT, (0, 1)),) * 2))).groups
+        == ()
+    )

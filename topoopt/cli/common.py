@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from topoopt.codesign import Progress, ProgressCallback
     from topoopt.job import Cluster, Job
     from topoopt.prices import PriceTable
+    from topoopt.search_types import Progress, ProgressCallback
 
 Model = Annotated[
     str, typer.Argument(help="A preset (see `topoopt models`) or an operator-graph file.")

@@ -1,0 +1,300 @@
+"""What README and docs promise: their examples run, their commands and keys exist."""
+
+import dataclasses
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+import topoopt
+from parallelism.device import RooflineModel, Server
+from parallelism.models import PRESETS
+from topoopt import plan as plan_module
+from topoopt.cli.app import app
+from topoopt.codesign import Settings
+from topoopt.job import Cluster
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
+DOCS = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+PAGES = {
+    "README.md": README,
+    **{f"docs/{name}": text for name, text in DOCS.items()},
+    **{name: (ROOT / name).read_text() for name in ("ARCHITECTURE.md", "CHANGELOG.md")},
+    "experiments/README.md": (ROOT / "experiments" / "README.md").read_text(),
+}
+FIRST_SCREEN = 60  # lines of README
+SEPARATOR = "=== next block ==="
+
+
+def blocks(text, language):
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def marked(name):
+    """The fenced block between <!-- name --> and <!-- /name --> of the README."""
+    (text,) = re.findall(rf"<!-- {name} -->\n```text\n(.*?)```\n<!-- /{name} -->", README, re.S)
+    return text
+
+
+def python(program, directory):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        cwd=directory, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+
+
+def numbers(text):
+    """Times in seconds by the words before them, first of each line."""
+    scale = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
+    found = {}
+    for words, value, unit in re.findall(r"^ *([a-z][a-z -]+?) +([\d.]+) (s|ms|us)\b", text, re.M):
+        found[words] = float(value) * scale[unit]
+    return found
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """What each Python block of the README prints, run in order as one program."""
+    directory = tmp_path_factory.mktemp("readme")
+    program = f"print({SEPARATOR!r})\n".join(blocks(README, "python"))
+    done = python(program, directory)
+    assert done.returncode == 0, done.stderr
+    assert (directory / "plan.json").is_file()
+    return done.stdout.split(SEPARATOR + "\n")
+
+
+def test_the_query_prints_what_the_readme_shows(outputs):
+    shown, printed = marked("output"), outputs[0]
+    assert shown.splitlines()[0] == printed.splitlines()[0]
+    strip = re.compile(r"[^a-z]+")
+    for part in ("iteration time", "lower bound", "fabric ", "wiring:", "rings over", "seed "):
+        assert part in shown
+        assert part in printed
+    before, now = numbers(shown), numbers(printed)
+    assert {strip.sub(" ", key) for key in before} == {strip.sub(" ", key) for key in now}
+    assert {"iteration time", "compute", "lower bound", "topoopt", "fat-tree"} <= set(now)
+    # Another processor may round and so search otherwise, but not find something else entirely.
+    for key in ("iteration time", "lower bound", "ideal-switch", "fat-tree"):
+        assert before[key] == pytest.approx(now[key], rel=0.1), f"renew the README: {key}"
+
+
+def test_the_other_examples_print_what_they_say(outputs):
+    time, cost = outputs[1].split()[:2]
+    assert float(time) == pytest.approx(numbers(outputs[0])["iteration time"], rel=1e-3)
+    assert float(cost) == pytest.approx(54912)
+    assert outputs[1].split()[2] == "True"
+
+
+def test_first_screen():
+    first = "\n".join(README.splitlines()[:FIRST_SCREEN])
+    assert first.startswith("# topoopt\n")
+    setup, checks = blocks(first, "sh")[:2]
+    for line in (setup, checks):
+        assert line.count("\n") == 1
+    assert "-c constraints.txt ." in setup
+    assert "topoopt plan dlrm-16" in setup
+    assert checks == "bash .ci/run\n"
+    assert "```python" in first
+    assert "<!-- output -->" in first
+
+
+def test_the_workloads_are_those_that_the_program_lists():
+    shown = marked("models")
+    done = python(
+        "from topoopt.cli import main; import sys; sys.argv[1:] = ['models']; main()", "."
+    )
+    assert done.stdout == shown
+    assert len(shown.splitlines()) == len(PRESETS) + 1
+
+
+def commands():
+    """Every command line of the pages: (page, words after topoopt)."""
+    for page, text in PAGES.items():
+        shell = "\n".join(blocks(text, "sh"))
+        inline = [re.sub(r"\s+", " ", code) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
+        for line in (*re.split(r"\n|&&", shell), *inline):
+            words = shlex.split(line.strip(), posix=True) if "topoopt " in line else []
+            if words and words[0].endswith("topoopt"):
+                yield page, words[1:]
+
+
+def test_every_command_line_exists():
+    group = typer.main.get_command(app)
+    known = {
+        name: {option for parameter in command.params for option in parameter.opts}
+        for name, command in group.commands.items()
+    }
+    seen = set()
+    for page, words in commands():
+        if not words or not words[0].isalpha():
+            continue
+        assert words[0] in known, f"{page}: topoopt {words[0]}"
+        seen.add(words[0])
+        for word in words[1:]:
+            if word.startswith("-"):
+                assert word in known[words[0]] | {"--help"}, f"{page}: topoopt {words[0]} {word}"
+    assert seen == set(known)
+
+
+def test_every_option_named_in_the_readme_exists():
+    group = typer.main.get_command(app)
+    known = {o for command in group.commands.values() for p in command.params for o in p.opts}
+    named = set(re.findall(r"`(--[a-z-]+)", README))
+    assert {"--device", "--faithful", "--seconds", "--prices"} <= named <= known | {"--quick"}
+
+
+def test_first_column_of_the_key_table_names_every_key_of_a_plan(small):
+    section = README.split("## What a plan contains")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    named = {key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == set(json.loads((small / "plan.json").read_text()))
+
+
+def cli(*arguments):
+    return f"import sys; sys.argv[1:] = {arguments!r}; from topoopt.cli import main; main()"
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A directory with a real small plan, its traffic and its network."""
+    directory = tmp_path_factory.mktemp("small")
+    done = python(
+        cli(
+            "plan", "dlrm-16", "--servers", "4", "--degree", "2", "--bandwidth", "100Gbps",
+            "--steps", "5", "-o", "plan.json", "--save-traffic", "traffic.npz",
+            "--save-network", "network.json", "--quiet",
+        ),
+        directory,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+SECTIONS = {
+    "Plan": "## Top level",
+    "ClusterRecord": "## `cluster`",
+    "OperatorPlan": "## `strategy`, one entry an operator",
+    "Link": "## `links`",
+    "RingRecord": "## `rings`",
+    "RouteTable": "## `routes`",
+    "BoundRecord": "## `bound` and `strategy_bound`",
+    "Baseline": "## `baselines`, one entry a fabric",
+    "ModelRecord": "## `model`",
+    "ModelOperator": "## `model`",
+    "SearchRecord": "## `search`",
+}
+
+
+@pytest.mark.parametrize("record", SECTIONS)
+def test_every_field_of_a_plan_is_documented(record):
+    fields = {field.name for field in dataclasses.fields(getattr(plan_module, record))}
+    (section,) = re.findall(
+        rf"^{re.escape(SECTIONS[record])}$(.*?)(?=^## |\Z)", DOCS["plan-file.md"], re.M | re.S
+    )
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    named = {key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])}
+    if record in ("ModelRecord", "ModelOperator"):
+        assert fields <= named
+    else:
+        assert fields == named
+
+
+def test_every_record_has_a_section():
+    records = {
+        name for name in plan_module.__all__ if dataclasses.is_dataclass(getattr(plan_module, name))
+    }
+    assert records == set(SECTIONS)
+
+
+def test_free_form_records_are_documented(small):
+    plan = json.loads((small / "plan.json").read_text())
+    page = DOCS["plan-file.md"]
+    server, compute = plan["server"], plan["compute"]
+    terms = (plan["bound"]["terms_s"], plan["strategy_bound"]["terms_s"])
+    records = (server, server["accelerator"], compute, *terms)
+    for key in {key for record in records for key in record}:
+        assert f"`{key}`" in page, key
+    for value in (plan["fabric_model"], plan["routing"], plan["compute"]["kind"]):
+        assert f"`{value}`" in page
+    assert set(plan["prices"]) == {"source", "usd_per_port_by_gbps"}
+    assert f"`schema_version` is {plan['schema_version']};" in page
+
+
+def test_traffic_and_network_files_hold_what_is_documented(small):
+    with np.load(small / "traffic.npz") as traffic:
+        documented = set(re.findall(r"^\| `(\w+)` \|", DOCS["traffic-file.md"], re.M))
+        assert documented == set(traffic.files)
+    network = json.loads((small / "network.json").read_text())
+    page = DOCS["network-file.md"]
+    for key in {*network, *network["graph"], *network["nodes"][0], *network["edges"][0]}:
+        assert f"`{key}`" in page, key
+
+
+def test_examples_of_the_docs_run(small):
+    for name in ("plan-file.md", "traffic-file.md", "network-file.md"):
+        (program,) = blocks(DOCS[name], "python")
+        done = python(program, small)
+        assert done.returncode == 0, f"{name}: {done.stderr}"
+        assert done.stdout.strip(), name
+
+
+def test_the_price_page_shows_the_default_table_and_a_legal_file():
+    prices = json.loads((ROOT / "topoopt" / "prices.json").read_text())
+    for component, points in prices["usd_per_port_by_gbps"].items():
+        assert f"| `{component}` | {points['100']} | {points['200']} |" in DOCS["prices.md"]
+    (example,) = blocks(DOCS["prices.md"], "json")
+    from topoopt.prices import PriceTable
+
+    assert PriceTable.from_dict(json.loads(example)).source
+
+
+def test_the_profile_page_shows_a_legal_file(tmp_path):
+    from parallelism.profile_file import load_profile
+
+    (example,) = blocks(DOCS["profile-file.md"], "json")
+    path = tmp_path / "profile.json"
+    path.write_text(example)
+    assert load_profile(path).measurements
+
+
+def test_documented_defaults_are_those_of_the_code():
+    table = README.split("## Defaults")[1].split("\n## ")[0]
+    server, roofline = Server(), RooflineModel()
+    cluster = Cluster(servers=2, degree=1, bandwidth="1Gbps")
+    assert f"| GPUs a server | {server.gpus} |" in table
+    assert server.accelerator.name == "a100-80gb"
+    assert "| links inside a server | 25e9 bytes/s" in table
+    assert server.intra_bandwidth == 25e9
+    assert f"roofline: {roofline.efficiency:g} of the FP32 peak" in table
+    assert f"{roofline.memory_efficiency:g} of the memory bandwidth" in table
+    assert f"{roofline.launch_overhead * 1e6:g} us a pass" in table
+    assert (cluster.ports, cluster.hop_latency) == ("directed", 1e-6)
+    assert f"seed 0, {Settings().chains} chains, up to 4000 proposals" in table
+
+
+def test_links_between_pages_exist():
+    for page, text in PAGES.items():
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert ((ROOT / page).parent / target).exists(), f"{page} links to {target}"
+
+
+def test_public_names_stay_what_they_are_whatever_was_imported():
+    # A submodule called like a function would replace it once somebody imports the submodule.
+    program = """
+import importlib, pkgutil, topoopt
+for module in pkgutil.iter_modules(topoopt.__path__):
+    importlib.import_module("topoopt." + module.name)
+for name in topoopt.__all__:
+    value = getattr(topoopt, name)
+    assert name in ("models", "__version__") or callable(value), name
+"""
+    done = python(program, ".")
+    assert done.returncode == 0, done.stderr
+    assert "compare" in topoopt.__all__

@@ -1,0 +1,167 @@
+"""The communication x topology plane: the best wiring and routing for one strategy."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.strategy import Strategy
+from parallelism.taskgraph import TaskGraph, traffic_of
+from routing.network import Network
+from routing.routes import Routes
+from topoopt.fabric.fabric import Fabric
+from topoopt.job import Cluster
+from topoopt.scoring import Routing, Scorer, busiest, direct_fabric
+from topoopt.search_types import SEARCH_TOLERANCE, Pair, Settings, search_tolerance
+from topoopt.topology.finder import PortModel, Topology, find_topology
+
+# Cost of building and routing the candidate topologies, a server pair.
+_WIRE_WORK = 200.0
+
+
+def no_network(servers: int) -> Fabric:
+    """Return the fabric of a single server, which sends nothing."""
+    empty = np.zeros(0)
+    none = np.zeros(0, dtype=np.int64)
+    network = Network("one server", servers, 0, none, none, empty, empty, none)
+    pairs = servers * servers
+    routes = Routes(
+        servers, np.zeros(pairs + 1, dtype=np.int64), none, empty, np.zeros(pairs), np.zeros(pairs)
+    )
+    return Fabric("topoopt", network, routes, {})
+
+
+class Rewirer:
+    """Builds topologies and routes for strategies of one job on one cluster.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    cluster : Cluster
+    memory_limit : float
+        Bytes of each GPU.
+    settings : Settings
+    seed : int
+        Of random shortest paths.
+
+    Attributes
+    ----------
+    work : float
+        Cost so far, in the units of `topoopt.scoring.Scorer`.
+    """
+
+    def __init__(
+        self,
+        builder: TaskGraphBuilder,
+        cluster: Cluster,
+        memory_limit: float,
+        settings: Settings,
+        seed: int,
+    ) -> None:
+        self.builder = builder
+        self.cluster = cluster
+        self.memory_limit = memory_limit
+        self.settings = settings
+        self.seed = seed
+        self.tolerance = search_tolerance(cluster.servers)
+        self.work = 0.0
+        self._alone = no_network(1) if cluster.servers == 1 else None
+
+    def wire(
+        self,
+        strategy: Strategy,
+        origin: str,
+        *,
+        formula_only: bool = False,
+        limit: float = float("inf"),
+        exact: bool = True,
+    ) -> Pair | None:
+        """Return the best pair of a strategy with a topology built for its traffic.
+
+        Parameters
+        ----------
+        strategy : Strategy
+            One that fits in memory.
+        origin : str
+        formula_only : bool
+            Try the paper's degree split only.
+        limit : float
+            Pairs that are provably slower than this many seconds are not simulated.
+        exact : bool
+            Score the best pair exactly, even where the search's scores are not.
+
+        Returns
+        -------
+        Pair or None
+            None if every pair is slower than the limit.
+        """
+        if self._alone is not None:
+            time = Scorer(self.builder, self._alone, self.memory_limit)(strategy)
+            return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
+        tasks = self.builder.build(strategy)
+        self.work += _WIRE_WORK * self.cluster.servers**2
+        candidates: list[tuple[float, int, Topology, Routing, Fabric]] = []
+        for topology in self._topologies(tasks, formula_only):
+            for routing in self.settings.routings:
+                fabric = direct_fabric(topology, routing, self.seed)
+                bound = busiest(fabric, tasks)
+                candidates.append((bound, len(candidates), topology, routing, fabric))
+        # Most promising first, so that the bounds of most others rule them out unsimulated.
+        candidates.sort(key=lambda candidate: candidate[:2])
+        found: tuple[Topology, Routing, Fabric] | None = None
+        fastest = limit * (1.0 + SEARCH_TOLERANCE)
+        for bound, _, topology, routing, fabric in candidates:
+            if bound > fastest:
+                break
+            quick = Scorer(self.builder, fabric, self.memory_limit, self.tolerance)
+            time = quick.simulate(tasks, fastest)
+            self.work += quick.work
+            if time <= fastest:
+                fastest, found = time, (topology, routing, fabric)
+        if found is None:
+            return None
+        topology, routing, fabric = found
+        pair = Pair(strategy, topology, routing, fabric, fastest, origin)
+        if exact:
+            pair = self.exactly(pair)
+        return pair if pair.time <= limit else None
+
+    def exactly(self, pair: Pair) -> Pair:
+        """Return the pair with its exact time."""
+        if not self.tolerance:
+            return pair
+        scorer = Scorer(self.builder, pair.fabric, self.memory_limit)
+        time = scorer.simulate(self.builder.build(pair.strategy))
+        self.work += scorer.work
+        return replace(pair, time=time)
+
+    def _topologies(self, tasks: TaskGraph, formula_only: bool) -> Iterator[Topology]:
+        """Build the candidate topologies for a strategy's traffic, the paper's formula first."""
+        traffic = traffic_of(tasks)
+        cluster, faithful = self.cluster, self.settings.faithful
+
+        def build(split: int | None, like: str | None, surplus: str = "matching") -> Topology:
+            return find_topology(
+                traffic,
+                cluster.degree,
+                cluster.port_rate,
+                latency=cluster.hop_latency,
+                ports=cluster.port_model,
+                degree_allreduce=split,
+                surplus=surplus,
+                faithful=like,
+            )
+
+        first = build(None, faithful)
+        yield first
+        if formula_only or faithful is not None:
+            return
+        if traffic.transfer_sent() > 0 and traffic.groups:
+            yield build(None, None, "rings")
+            for split in range(1, cluster.degree + 1):
+                if split != first.degree_allreduce:
+                    yield build(split, None, "rings")
+        if cluster.port_model is PortModel.BIDIRECTIONAL:
+            # The published generators, so that a plan is never worse than on those rings.
+            yield build(None, "artifact")

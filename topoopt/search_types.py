@@ -1,0 +1,170 @@
+"""What a search is given and what it returns: settings, budget, progress, pairs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from parallelism.search.mcmc import Acceptance
+from parallelism.strategy import Strategy
+from topoopt.fabric.fabric import Fabric
+from topoopt.scoring import Routing
+from topoopt.topology.finder import Topology
+from topoopt_base import InputError
+
+FAITHFUL = ("paper", "artifact")
+
+# FlexFlow's acceptance constant, per millisecond; used by the faithful settings only.
+_FLEXFLOW_ALPHA = 0.05
+# Beyond this size a search scores with flows that end within this share of their age batched
+# (error about 0.1 %); whatever it keeps is simulated again exactly.
+_EXACT_SERVERS = 32
+SEARCH_TOLERANCE = 0.03
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a search reports while it works.
+
+    Parameters
+    ----------
+    stage : str
+        What is being searched ("start", "search", or a baseline's name).
+    done, total : int
+        Steps made and planned in this stage (total 0: bounded by time).
+    best : float
+        Best iteration time so far, seconds.
+    """
+
+    stage: str
+    done: int
+    total: int
+    best: float
+
+
+ProgressCallback = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a search works; everything that departs from the paper can be switched back.
+
+    Parameters
+    ----------
+    faithful : {None, "paper", "artifact"}
+        "paper": one chain, FlexFlow's moves and absolute acceptance, the formula's degree
+        split, k-shortest-path routing. "artifact": besides, sample splits and whole placements
+        only, d_A = d, the artifact's generators, single random shortest paths; needs
+        bidirectional ports.
+    chains : int
+        Markov chains; each carries a pair of strategy and topology of its own.
+    """
+
+    faithful: str | None = None
+    chains: int = 3
+
+    def __post_init__(self) -> None:
+        if self.faithful is not None and self.faithful not in FAITHFUL:
+            raise InputError(f"faithful is {self.faithful!r}; choose {' or '.join(FAITHFUL)}")
+        if self.chains < 1:
+            raise InputError(f"chains is {self.chains}; give at least 1")
+
+    @property
+    def acceptance(self) -> Acceptance:
+        """Acceptance rule of the chains."""
+        return Acceptance(absolute_alpha=_FLEXFLOW_ALPHA if self.faithful else None)
+
+    @property
+    def routings(self) -> tuple[Routing, ...]:
+        """Routings tried for each topology."""
+        if self.faithful == "artifact":
+            return (Routing.SINGLE,)
+        if self.faithful == "paper":
+            return (Routing.K_SHORTEST,)
+        return (Routing.ECMP, Routing.K_SHORTEST)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A strategy on a wired and routed cluster, scored.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    topology : Topology or None
+        None for a single server, which needs no network.
+    routing : Routing
+    fabric : Fabric
+    time : float
+        Iteration time, seconds.
+    origin : str
+        Where the strategy came from (a named strategy, or "search").
+    """
+
+    strategy: Strategy
+    topology: Topology | None
+    routing: Routing
+    fabric: Fabric
+    time: float
+    origin: str
+
+
+@dataclass
+class SearchResult:
+    """What a search found, and what it tried.
+
+    Attributes
+    ----------
+    best : Pair
+    named : dict
+        Iteration time of each named strategy on a topology of its own, seconds; infinity
+        where it does not fit in memory.
+    steps : int
+        Proposals made.
+    work : float
+        Cost of all scores; see `topoopt.scoring.Scorer`.
+    interrupted : bool
+        Whether it was stopped from the keyboard.
+    converged : bool
+        Whether it stopped because no chain improved any more.
+    """
+
+    best: Pair
+    named: dict[str, float] = field(default_factory=dict)
+    steps: int = 0
+    work: float = 0.0
+    interrupted: bool = False
+    converged: bool = False
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When a search stops at the latest.
+
+    Parameters
+    ----------
+    steps : int
+        Proposals over all chains.
+    work : float
+        Cost of all scores, in the units of `topoopt.scoring.Scorer`.
+    seconds : float
+        Wall-clock time.
+    """
+
+    steps: int = 2**62
+    work: float = float("inf")
+    seconds: float = float("inf")
+
+    @classmethod
+    def default(cls, servers: int) -> "Budget":
+        """Return the budget of a job that names none.
+
+        Up to 4000 steps; fewer where scores are expensive, by counted work and not by the
+        clock, so that a 16-server job takes seconds and a 128-server job under a minute.
+        """
+        return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 1.2e8)))
+
+
+def search_tolerance(servers: int) -> float:
+    """Return the completion tolerance that a search scores with."""
+    return SEARCH_TOLERANCE if servers > _EXACT_SERVERS else 0.0
