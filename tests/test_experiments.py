@@ -60,7 +60,7 @@ def test_the_grid_is_that_of_the_paper(dedicated):
 def test_a_tiny_grid_runs_and_is_tabulated(dedicated, tmp_path):
     experiment = replace(
         dedicated.EXPERIMENT,
-        grid=[{"model": model, **TINY} for model in ("vgg16-16", "dlrm")],
+        grid=[{"model": model, **TINY} for model in ("vgg16-16", "candle")],
         quick_grid=None,
     )
     run = run_experiment(experiment, tmp_path)
@@ -77,8 +77,8 @@ def test_a_tiny_grid_runs_and_is_tabulated(dedicated, tmp_path):
         assert costs[same] == pytest.approx(costs["topoopt"])
     assert ran[0]["link_bandwidth_gbps"] == 100
     assert ran[1]["link_bandwidth_gbps"] == 200
-    # Sixty-four tables of 5 GB do not fit on two servers: the row says so, the run goes on.
-    (infeasible,) = [row for row in run.rows if row["model"] == "dlrm"]
+    # Weights and gradients of 94 GB each do not fit on two servers: the row says so.
+    (infeasible,) = [row for row in run.rows if row["model"] == "candle"]
     assert infeasible["status"] == "infeasible"
     assert "does not fit" in infeasible["message"]
     with (tmp_path / "results.csv").open() as file:
@@ -86,7 +86,7 @@ def test_a_tiny_grid_runs_and_is_tabulated(dedicated, tmp_path):
     times, relative = run.table.split("## ")[1:]
     assert times.startswith("2 servers, degree 2: iteration time in seconds")
     assert "| vgg16-16, 100 Gbps |" in times
-    assert "| dlrm, 100 Gbps     | infeasible |" in times
+    assert "| candle, 100 Gbps   | infeasible |" in times
     assert relative.startswith("2 servers, degree 2: iteration time over that of topoopt")
 
 

@@ -17,8 +17,8 @@ from parallelism.device import RooflineModel, Server
 from parallelism.models import PRESETS
 from topoopt import plan as plan_module
 from topoopt.cli.app import app
-from topoopt.codesign import Settings
 from topoopt.job import Cluster
+from topoopt.search_types import SEARCH_TOLERANCE, Budget, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -276,7 +276,9 @@ def test_documented_defaults_are_those_of_the_code():
     assert f"{roofline.memory_efficiency:g} of the memory bandwidth" in table
     assert f"{roofline.launch_overhead * 1e6:g} us a pass" in table
     assert (cluster.ports, cluster.hop_latency) == ("directed", 1e-6)
-    assert f"seed 0, {Settings().chains} chains, up to 4000 proposals" in table
+    steps = Budget.default(16).steps
+    assert f"seed 0, {Settings().chains} chains, up to {steps} proposals" in table
+    assert f"end within {SEARCH_TOLERANCE:.0%} of".replace("%", " %") in README
 
 
 def test_links_between_pages_exist():

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
@@ -14,8 +14,11 @@ from topoopt_base import InputError
 SCHEMA_VERSION = 1
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-Seconds = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=0)]
+# Upper limits keep every whole number within 64 bits.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Whole = Annotated[int, Field(ge=1, lt=2**63)]
+Amount = Annotated[float, Field(ge=0)]
+Seconds = Amount
 
 
 @checked(frozen=True, config=_STRICT)
@@ -24,14 +27,14 @@ class ModelOperator:
 
     name: str
     kind: str
-    inputs: list[int]
-    output_shape: list[int]
-    forward_flops: float
-    backward_flops: float
-    parameters: int
-    forward_bytes: float
-    backward_bytes: float
-    splits: dict[str, int]
+    inputs: list[Count]
+    output_shape: list[Whole]
+    forward_flops: Amount
+    backward_flops: Amount
+    parameters: Count
+    forward_bytes: Amount
+    backward_bytes: Amount
+    splits: dict[str, Annotated[int, Field(ge=1)]]
     sparse: bool
     profile_key: str
 
@@ -41,8 +44,8 @@ class ModelRecord:
     """The whole model graph, so that a plan can be verified without anything else."""
 
     name: str
-    batch_per_gpu: int
-    element_bytes: int
+    batch_per_gpu: Whole
+    element_bytes: Whole
     operators: list[ModelOperator]
 
 
@@ -50,20 +53,20 @@ class ModelRecord:
 class ClusterRecord:
     """The cluster that the plan is for."""
 
-    servers: int
-    degree: int
-    bandwidth_bytes_per_s: float
+    servers: Whole
+    degree: Whole
+    bandwidth_bytes_per_s: Amount
     ports: str
-    latency_s: float
+    latency_s: Seconds
 
 
 @checked(frozen=True, config=_STRICT)
 class SearchRecord:
     """How the plan was searched."""
 
-    steps: int
-    chains: int
-    faithful: str | None
+    steps: Count
+    chains: Whole
+    faithful: Literal["paper", "artifact"] | None
     interrupted: bool
     converged: bool
 
@@ -73,10 +76,10 @@ class OperatorPlan:
     """How one operator is split and placed, and how long one of its parts takes."""
 
     operator: str
-    sample: int
-    parameter: int
+    sample: Whole
+    parameter: Whole
     mode: str
-    servers: list[int]
+    servers: list[Count]
     forward_s: Seconds
     backward_s: Seconds
     update_s: Seconds
@@ -88,8 +91,8 @@ class Link:
 
     source: Count
     target: Count
-    cables: int
-    capacity_bytes_per_s: float
+    cables: Whole
+    capacity_bytes_per_s: Amount
     latency_s: Seconds
 
 
@@ -97,8 +100,8 @@ class Link:
 class RingRecord:
     """One AllReduce ring: the servers in ring order, and the generator that made it."""
 
-    generator: int
-    order: list[int]
+    generator: Whole
+    order: list[Count]
 
 
 @checked(frozen=True, config=_STRICT)
@@ -110,11 +113,11 @@ class RouteTable:
     of the pair's bytes; few distinct ones occur).
     """
 
-    offsets: list[int]
-    links: list[int]
-    weights: list[int]
-    weight_values: list[float]
-    latency_s: list[float]
+    offsets: list[Count]
+    links: list[Count]
+    weights: list[Count]
+    weight_values: list[Amount]
+    latency_s: list[Seconds]
 
 
 @checked(frozen=True, config=_STRICT)
@@ -123,7 +126,7 @@ class BoundRecord:
 
     seconds: Seconds
     binding: str
-    terms_s: dict[str, float]
+    terms_s: dict[str, Seconds]
 
 
 @checked(frozen=True, config=_STRICT)
@@ -131,8 +134,8 @@ class Baseline:
     """The same job on another fabric, with the best strategy found for that fabric."""
 
     iteration_time_s: Seconds
-    cost_usd: float | None
-    bandwidth_bytes_per_s: float
+    cost_usd: Amount | None
+    bandwidth_bytes_per_s: Amount
     strategy_origin: str
     strategy: list[OperatorPlan]
     note: str
@@ -161,16 +164,16 @@ class Plan:
     gap: float
     compute_time_s: Seconds
     exposed_communication_s: Seconds
-    cost_usd: float | None
-    degree_allreduce: int
-    degree_transfer: int
+    cost_usd: Amount | None
+    degree_allreduce: Count
+    degree_transfer: Count
     routing: str
-    bandwidth_tax: float
-    allreduce_bytes: float
-    transfer_bytes: float
-    memory_per_gpu_bytes: float
+    bandwidth_tax: Amount
+    allreduce_bytes: Amount
+    transfer_bytes: Amount
+    memory_per_gpu_bytes: Amount
     baselines: dict[str, Baseline]
-    named_strategies_s: dict[str, float | None]
+    named_strategies_s: dict[str, Seconds | None]
     strategy_origin: str
     strategy: list[OperatorPlan]
     links: list[Link]
@@ -183,13 +186,13 @@ class Plan:
     server: dict[str, Any]
     compute: dict[str, Any]
     optimizer: str
-    batch_per_gpu: int
-    global_batch: int
+    batch_per_gpu: Whole
+    global_batch: Whole
     cluster: ClusterRecord
     prices: dict[str, Any]
     search: SearchRecord
     fabric_model: str
-    seed: int
+    seed: Annotated[int, Field(ge=0)]
     version: str
     schema_version: int = SCHEMA_VERSION
 

@@ -17,6 +17,7 @@ from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster, Optimizer
 from topoopt.plan import ModelRecord, OperatorPlan, Plan
+from topoopt.scoring import Routing, allreduce_routes
 from topoopt_base import InputError
 
 
@@ -149,11 +150,16 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for ring in plan.rings:
         rings.setdefault(tuple(sorted(ring.order)), []).append(tuple(ring.order))
+    if plan.routing not in set(Routing):
+        raise InputError(f"routing is {plan.routing!r}; expected one of {', '.join(Routing)}")
+    routing = Routing(plan.routing)
+    generators = [ring.generator for ring in plan.rings if len(ring.order) == network.hosts]
     return Fabric(
         "topoopt",
         network,
         Routes(network.hosts, offsets, links, weights, latency, hops),
         {group: tuple(orders) for group, orders in rings.items()},
+        allreduce_routes(network, generators, routing),
     )
 
 

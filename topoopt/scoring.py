@@ -1,5 +1,6 @@
 """Scores of (strategy, fabric) pairs, and the fabrics of direct-connect topologies."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -8,7 +9,10 @@ import numpy as np
 from parallelism.builder import TaskGraphBuilder
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.coin_change import coin_change_routes
+from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
+from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import link_bytes, run
 from topoopt.topology.finder import Topology
@@ -62,7 +66,40 @@ def direct_fabric(
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for ring in topology.rings:
         rings.setdefault(ring.group, []).append(ring.members)
-    return Fabric(name, network, routes, {g: tuple(orders) for g, orders in rings.items()})
+    generators = [ring.generator for ring in topology.rings if len(ring.group) == network.hosts]
+    return Fabric(
+        name,
+        network,
+        routes,
+        {group: tuple(orders) for group, orders in rings.items()},
+        allreduce_routes(network, generators, routing),
+    )
+
+
+def allreduce_routes(
+    network: Network, generators: Iterable[int], routing: Routing
+) -> Routes | None:
+    """Return the routes of ring edges, where they differ from those of transfers.
+
+    Parameters
+    ----------
+    network : Network
+        Direct-connect.
+    generators : iterable of int
+        Steps of the rings over all servers; there may be none.
+    routing : Routing
+
+    Returns
+    -------
+    Routes or None
+        None for ``ecmp``, which keeps the edge between neighbours on their link anyway.
+        Otherwise CoinChangeMod's over the rings over all servers (TopoOpt, NSDI'23, sec. 4.3),
+        or shortest paths where there is no such ring.
+    """
+    if routing is Routing.ECMP:
+        return None
+    steps = sorted(set(generators))
+    return coin_change_routes(network, steps) if steps else ecmp_routes(network)
 
 
 @dataclass

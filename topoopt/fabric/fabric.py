@@ -79,6 +79,9 @@ class Fabric:
         Ring orders of AllReduce groups, by the group's sorted hosts; each order is a permutation
         of the group, and all rings of a group carry equal parts. For other groups rings are
         chosen by `default_rings`.
+    ring_routes : Routes, optional
+        Routes of ring edges, where AllReduces are routed otherwise than transfers (along their
+        rings, rather than over several paths).
 
     Raises
     ------
@@ -90,21 +93,23 @@ class Fabric:
     network: Network
     routes: Routes
     rings: Mapping[Group, Rings] = field(default_factory=dict)
+    ring_routes: Routes | None = None
     _table: _Table = field(init=False, repr=False)
     _routed: npt.NDArray[np.bool_] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         hosts = self.network.hosts
-        if self.routes.hosts != hosts:
-            raise InputError(
-                f"fabric {self.name!r}: routes are for {self.routes.hosts} hosts, the network has "
-                f"{hosts}; route this network"
-            )
-        if self.routes.links.size and self.routes.links.max() >= self.network.links:
-            raise InputError(
-                f"fabric {self.name!r}: routes use link {self.routes.links.max()}, the network has "
-                f"{self.network.links} links; route this network"
-            )
+        for routes in (self.routes, self.edge_routes):
+            if routes.hosts != hosts:
+                raise InputError(
+                    f"fabric {self.name!r}: routes are for {routes.hosts} hosts, the network has "
+                    f"{hosts}; route this network"
+                )
+            if routes.links.size and routes.links.max() >= self.network.links:
+                raise InputError(
+                    f"fabric {self.name!r}: routes use link {routes.links.max()}, the network has "
+                    f"{self.network.links} links; route this network"
+                )
         for group, orders in self.rings.items():
             if len(group) < 2 or list(group) != sorted(set(group)):
                 raise InputError(
@@ -123,10 +128,15 @@ class Fabric:
         object.__setattr__(self, "_table", _Table(self.network, self.routes))
         object.__setattr__(self, "_routed", np.diff(self.routes.offsets) > 0)
 
+    @property
+    def edge_routes(self) -> Routes:
+        """Routes of ring edges."""
+        return self.routes if self.ring_routes is None else self.ring_routes
+
     def rings_of(self, group: Group) -> Rings:
         """Return the ring orders that a group's AllReduces use: the given ones, or chosen."""
         given = self.rings.get(group)
-        return given if given else default_rings(self.network, self.routes, group)
+        return given if given else default_rings(self.network, self.edge_routes, group)
 
     def group_row(self, group: Group) -> tuple[int, int, float, int]:
         """Return (begin, end, round latency, rings) of a group's stream in the shared table.
@@ -175,7 +185,8 @@ class Fabric:
                 f"AllReduce group {group} names hosts outside 0..{self.network.hosts - 1}"
             )
         orders = np.array(self.rings_of(group), dtype=np.int64)
-        loads = ring_loads(self.routes, self.network.links, orders).sum(axis=0)
+        loads = ring_loads(self.edge_routes, self.network.links, orders).sum(axis=0)
         links = np.flatnonzero(loads)
-        latency = float(self.routes.latency[ring_pairs(orders, self.routes.hosts)].max())
+        pairs = ring_pairs(orders, self.network.hosts)
+        latency = float(self.edge_routes.latency[pairs].max())
         return GroupStreams(links, loads[links], latency, orders.shape[0])
