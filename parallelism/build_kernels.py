@@ -1,8 +1,13 @@
 """Compiled kernel that turns split, placed operators into the tasks of one iteration."""
 
 import numpy as np
+import numpy.typing as npt
 
 from topoopt_base.jit import kernel
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 # Values of TaskKind and Phase (enums cannot be used inside kernels).
 _COMPUTE, _TRANSFER, _ALLREDUCE = 0, 1, 2
@@ -10,7 +15,7 @@ _FORWARD, _BACKWARD, _UPDATE, _ACTIVATION, _GRADIENT, _SYNCHRONISE = 0, 1, 2, 3,
 
 
 @kernel
-def _overlap(i, parts_i, k, parts_k):  # type: ignore[no-untyped-def]
+def _overlap(i: int, parts_i: int, k: int, parts_k: int) -> float:
     """Return the overlap of [i, i+1) / parts_i with [k, k+1) / parts_k, as a fraction of 1."""
     low = max(i * parts_k, k * parts_i)
     high = min((i + 1) * parts_k, (k + 1) * parts_i)
@@ -18,25 +23,25 @@ def _overlap(i, parts_i, k, parts_k):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def build_tasks(  # type: ignore[no-untyped-def]
-    sample,
-    parameter,
-    slices_input,
-    slices_output,
-    server_offset,
-    servers,
-    forward,
-    backward,
-    update,
-    sync_bytes,
-    sync_delay,
-    group_offset,
-    group,
-    edge_source,
-    edge_target,
-    edge_bytes,
-    is_sink,
-):
+def build_tasks(
+    sample: Ints,
+    parameter: Ints,
+    slices_input: Flags,
+    slices_output: Flags,
+    server_offset: Ints,
+    servers: Ints,
+    forward: Floats,
+    backward: Floats,
+    update: Floats,
+    sync_bytes: Floats,
+    sync_delay: Floats,
+    group_offset: Ints,
+    group: Ints,
+    edge_source: Ints,
+    edge_target: Ints,
+    edge_bytes: Floats,
+    is_sink: Flags,
+) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
     """Build all tasks and dependencies; see `parallelism.builder` for the meaning.
 
     Two passes over the same loops: the first counts transfers and dependencies, the second

@@ -78,7 +78,9 @@ class Network:
                 )
         if np.any(self.source == self.target):
             node = int(self.source[self.source == self.target][0])
-            raise InputError(f"network {self.name!r}: link {node}->{node} is a self-loop; remove it")
+            raise InputError(
+                f"network {self.name!r}: link {node}->{node} is a self-loop; remove it"
+            )
         keys = self.source * nodes + self.target
         if np.any(np.diff(keys) <= 0):
             raise InputError(
@@ -196,11 +198,13 @@ class Network:
             np.int64
         )
 
-    def to_networkx(self) -> "nx.DiGraph":
+    def to_networkx(self) -> "nx.DiGraph[int]":
         """Return a networkx graph with ``capacity``, ``latency``, ``multiplicity`` on edges."""
         import networkx as nx
 
-        graph = nx.DiGraph(name=self.name, hosts=self.hosts, switches=self.switches)
+        graph: nx.DiGraph[int] = nx.DiGraph(
+            name=self.name, hosts=self.hosts, switches=self.switches
+        )
         graph.add_nodes_from(range(self.nodes))
         for link in range(self.links):
             graph.add_edge(

@@ -56,4 +56,5 @@ class Routes:
     def link_bytes(self, network: Network, traffic: FloatArray) -> FloatArray:
         """Return the bytes that a (hosts, hosts) demand matrix puts on each link."""
         per_entry = np.repeat(traffic.ravel(), np.diff(self.offsets)) * self.weights
-        return np.bincount(self.links, weights=per_entry, minlength=network.links)
+        total = np.bincount(self.links, weights=per_entry, minlength=network.links)
+        return total.astype(np.float64, copy=False)

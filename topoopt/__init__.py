@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parallelism.device import Server as Server
     from parallelism.model_file import load_model as load_model
     from parallelism.profile import ProfileModel as ProfileModel
-    from topoopt.compare import compare as compare
+    from topoopt.comparison import compare as compare
     from topoopt.job import Cluster as Cluster
     from topoopt.job import Job as Job
     from topoopt.plan import Plan as Plan
@@ -44,7 +44,7 @@ _HOMES = {
     "RooflineModel": "parallelism.device",
     "Server": "parallelism.device",
     "co_optimize": "topoopt.solve",
-    "compare": "topoopt.compare",
+    "compare": "topoopt.comparison",
     "load_model": "parallelism.model_file",
     "load_plan": "topoopt.plan",
     "verify_plan": "topoopt.verify",

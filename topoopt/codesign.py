@@ -30,7 +30,7 @@ from topoopt_base import InfeasibleError, InputError
 
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
-_PATIENCE = 4
+_PATIENCE = 10
 # Proposals that a chain makes on one fabric before the topology is built anew. Where a score
 # is expensive there are fewer, so that the default budget holds this many rounds.
 _ROUND_STEPS = 60
@@ -113,13 +113,16 @@ class AlternatingSearch:
         InfeasibleError
             If none fits in memory.
         """
+        usual = ("data-parallel", "hybrid")
         rewirer = self._rewirer()
         scorer = Scorer(self.builder, no_network(self.cluster.servers), self.memory_limit)
         named = named_strategies(self.space)
+        if self.settings.faithful is not None:
+            # The published search knows these two only.
+            named = {name: s for name, s in named.items() if name in usual}
         pairs: list[Pair] = []
         times: dict[str, float] = {}
         best = float("inf")
-        usual = ("data-parallel", "hybrid")
         interrupted = False
         try:
             for done, (name, plain) in enumerate(named.items()):
@@ -142,8 +145,8 @@ class AlternatingSearch:
         if not pairs:
             least = min(float(self.builder.memory(s).max()) for s in named.values())
             raise InfeasibleError(
-                f"model {self.builder.graph.name!r} does not fit: every starting strategy needs "
-                f"at least {least / 1e9:.1f} GB on a GPU that has {self.memory_limit / 1e9:.1f} GB; "
+                f"model {self.builder.graph.name!r} does not fit: every starting strategy "
+                f"needs at least {least / 1e9:.1f} GB on a GPU that has {self.memory_limit / 1e9:.1f} GB; "
                 "use more servers, more GPUs a server, a smaller batch, fewer or smaller "
                 "embedding tables, or accelerators with more memory"
             )

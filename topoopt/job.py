@@ -5,13 +5,17 @@ from enum import StrEnum
 from numbers import Integral
 from pathlib import Path
 
-from parallelism.builder import ComputeModel, TaskGraphBuilder
-from parallelism.device import RooflineModel, Server
+from parallelism.builder import TaskGraphBuilder
+from parallelism.device import ComputeModel, RooflineModel, Server
 from parallelism.graph import ModelGraph
 from parallelism.profile import ProfileModel
 from topoopt.topology.finder import PortModel
 from topoopt.units import parse_bandwidth, parse_time
 from topoopt_base import InputError
+
+# Routes are kept for every pair of servers, and wirings are tried for every split of the ports.
+MAX_SERVERS = 4096
+MAX_DEGREE = 256
 
 
 def _check_count(name: str, value: object, mend: str = "give a whole number of at least 1") -> None:
@@ -48,6 +52,8 @@ class Job:
         A file of measured operator times; without it, a roofline of the server's accelerator.
     optimizer : {"sgd", "momentum", "adam"}
         Plain SGD by default, which keeps no state.
+    compute : RooflineModel or ProfileModel, optional
+        A model of operator times with settings of its own, instead of a profile's name.
     """
 
     model: ModelGraph
@@ -55,10 +61,20 @@ class Job:
     server: Server = field(default_factory=Server)
     profile: str | Path | None = None
     optimizer: str = "sgd"
+    compute: RooflineModel | ProfileModel | None = None
 
     def __post_init__(self) -> None:
         if self.batch_per_gpu is not None:
             _check_count("batch_per_gpu", self.batch_per_gpu)
+        if self.compute is not None:
+            if self.profile is not None:
+                raise InputError(
+                    f"both profile={str(self.profile)!r} and compute are given; give one of them"
+                )
+            if self.compute.server != self.server:
+                raise InputError(
+                    "compute was made for another server than the job's; give both the same"
+                )
         if self.optimizer not in [o.value for o in Optimizer]:
             raise InputError(
                 f"optimizer is {self.optimizer!r}; choose {', '.join(o.value for o in Optimizer)}"
@@ -70,6 +86,8 @@ class Job:
 
     def compute_model(self) -> ComputeModel:
         """Return the model of operator times: measured if a profile is given, else roofline."""
+        if self.compute is not None:
+            return self.compute
         if self.profile is not None:
             return ProfileModel(self.profile, self.server)
         return RooflineModel(self.server)
@@ -114,6 +132,12 @@ class Cluster:
         Bidirectional: a port joins two servers both ways.
     latency : str or float
         Time for one hop, for example "1us"; a number is seconds.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range; beyond 4096 servers or 256 ports a server routes and
+        candidate wirings would not fit in memory or time.
     """
 
     servers: int
@@ -125,6 +149,12 @@ class Cluster:
     def __post_init__(self) -> None:
         _check_count("servers", self.servers)
         _check_count("degree", self.degree, "every server needs at least 1 port")
+        for name, value, most in (
+            ("servers", self.servers, MAX_SERVERS),
+            ("degree", self.degree, MAX_DEGREE),
+        ):
+            if value > most:
+                raise InputError(f"{name} is {value}; at most {most} are supported")
         if self.ports not in [p.value for p in PortModel]:
             raise InputError(
                 f"ports is {self.ports!r}; choose {' or '.join(p.value for p in PortModel)}"

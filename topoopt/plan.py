@@ -1,6 +1,7 @@
 """The result: everything that a plan file holds, with units in every name."""
 
 import json
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from parallelism.reading import parse_json, read_text
 from topoopt.atomic import write_text_atomically
 from topoopt_base import InputError
 
@@ -198,7 +200,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain dictionaries and lists."""
-        return asdict(self)  # type: ignore[call-overload,no-any-return]
+        return asdict(self)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the plan as a JSON document."""
@@ -241,13 +243,7 @@ def load_plan(path: str | Path) -> Plan:
     InputError
         If the file cannot be read, is truncated or is not a plan of this schema version.
     """
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"plan file {path}: {error.strerror}; give an existing file") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"plan file {path} is not UTF-8 text ({error}); write it again") from None
-    return parse_plan(text, f"plan file {path}")
+    return parse_plan(read_text(path, "plan file"), f"plan file {str(path)!r}")
 
 
 def parse_plan(text: str, name: str = "plan") -> Plan:
@@ -269,12 +265,7 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
     InputError
         If it is not JSON, or not a plan of this schema version.
     """
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{name} is not valid JSON ({error}); it may be truncated, so write it again"
-        ) from None
+    document = parse_json(text, name)
     if not isinstance(document, dict):
         raise InputError(f"{name} holds a {type(document).__name__}, not a plan; write it again")
     if document.get("schema_version") != SCHEMA_VERSION:
@@ -282,16 +273,39 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
             f"{name} has schema_version {document.get('schema_version')!r}; this version reads "
             f"{SCHEMA_VERSION}, so plan again"
         )
+    for field in ("server", "compute", "prices"):
+        _check_finite(document.get(field), f"{name}: field {field!r}")
     try:
         # From text, because strict checking turns JSON objects into records only there.
         return TypeAdapter(Plan).validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        shown = repr(first.get("input"))[:60]
-        raise InputError(
-            f"{name}: field {where!r} is {shown}: {first['msg'].lower()}; mend it or plan again"
-        ) from None
+        raise InputError(f"{name}: {_sentence(error)}") from None
+
+
+def _check_finite(value: Any, name: str) -> None:
+    """Refuse NaN and infinities in the records that the schema leaves open."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _check_finite(part, f"{name}.{key}")
+    elif isinstance(value, list):
+        for part in value:
+            _check_finite(part, name)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{name} is {value}; give a finite number or plan again")
+
+
+def _sentence(error: ValidationError) -> str:
+    """Turn the first finding of pydantic into one sentence."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"field {where!r} is missing; plan again"
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"unknown field {where!r}; remove it or plan again"
+    given = " ".join(repr(first["input"]).split())
+    shown = given if len(given) <= 60 else given[:57] + "..."
+    message = first["msg"][0].lower() + first["msg"][1:]
+    return f"field {where!r} is {shown}: {message}; mend it or plan again"
 
 
 __all__ = [

@@ -28,12 +28,17 @@ class Rebuilt:
     Parameters
     ----------
     builder : TaskGraphBuilder
+    compute : ComputeModel
+        The times that the builder uses.
+    server : Server
     cluster : Cluster
     strategy : Strategy
     fabric : Fabric
     """
 
     builder: TaskGraphBuilder
+    compute: ComputeModel
+    server: Server
     cluster: Cluster
     strategy: Strategy
     fabric: Fabric
@@ -184,8 +189,10 @@ def rebuild(plan: Plan) -> Rebuilt:
         accelerator = Accelerator(**recorded.pop("accelerator"))
         server = Server(accelerator=accelerator, **recorded)
         compute = rebuild_compute(plan, server)
-    except (TypeError, KeyError) as error:
-        raise InputError(f"plan: server or compute record is incomplete ({error})") from None
+    except InputError:
+        raise
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise InputError(f"plan: server or compute record is malformed ({error})") from None
     graph = rebuild_model(plan.model)
     cluster = Cluster(
         servers=plan.cluster.servers,
@@ -194,6 +201,8 @@ def rebuild(plan: Plan) -> Rebuilt:
         ports=plan.cluster.ports,
         latency=plan.cluster.latency_s,
     )
+    if plan.optimizer not in set(Optimizer):
+        raise InputError(f"optimizer is {plan.optimizer!r}; expected {', '.join(Optimizer)}")
     builder = TaskGraphBuilder(
         graph,
         compute,
@@ -202,4 +211,5 @@ def rebuild(plan: Plan) -> Rebuilt:
         plan.global_batch,
         Optimizer(plan.optimizer).states,
     )
-    return Rebuilt(builder, cluster, rebuild_strategy(graph, plan.strategy), rebuild_fabric(plan))
+    strategy = rebuild_strategy(graph, plan.strategy)
+    return Rebuilt(builder, compute, server, cluster, strategy, rebuild_fabric(plan))

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.metadata import version as installed_version
-from typing import Any
+from typing import Literal, cast
 
 import numpy as np
 
 from parallelism.builder import TaskGraphBuilder
+from parallelism.device import ComputeModel
 from parallelism.graph import ModelGraph
+from parallelism.profile import ProfileModel
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
@@ -140,9 +142,7 @@ def _baselines(
         return found, False
     starts = {"plan": result.best.strategy}
     for name, plain in named_strategies(search.space).items():
-        strategy = search.space.intern(plain)
-        if name in result.named and np.isfinite(result.named[name]):
-            starts[name] = strategy
+        starts[name] = search.space.intern(plain)
     share = 0 if result.interrupted else _BASELINE_SHARE
     budget = Budget(steps=int(result.steps * share), work=result.work * share)
     for number, name in enumerate(names):
@@ -211,6 +211,28 @@ def model_record(graph: ModelGraph) -> ModelRecord:
     )
 
 
+def _compute_notes(
+    builder: TaskGraphBuilder, compute: ComputeModel, strategy: Strategy
+) -> tuple[str, ...]:
+    """Return the assumptions behind the plan's own times, not those of all that was tried."""
+    if not isinstance(compute, ProfileModel):
+        return compute.notes
+    own = ProfileModel(
+        compute.profile, compute.server, missing=compute.missing, roofline=compute.roofline
+    )
+    for index, config in enumerate(strategy.configs):
+        own.operator_time(
+            builder.graph, index, builder.batch, config.sample, config.parameter, config.mode
+        )
+    return own.notes
+
+
+def _price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:
+    """Return a sentence for each price that lies outside the table's rates."""
+    rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in compared.values())]
+    return sorted({note for rate in rates if (note := prices.note(rate))})
+
+
 def _bound_record(bound: Bound) -> BoundRecord:
     return BoundRecord(
         seconds=bound.seconds,
@@ -223,7 +245,7 @@ def _assemble(
     job: Job,
     cluster: Cluster,
     builder: TaskGraphBuilder,
-    compute: Any,
+    compute: ComputeModel,
     search: AlternatingSearch,
     result: SearchResult,
     compared: dict[str, Baseline],
@@ -288,7 +310,10 @@ def _assemble(
         ),
         bound=_bound_record(everything),
         strategy_bound=_bound_record(strategy),
-        notes=list(compute.notes),
+        notes=[
+            *_compute_notes(builder, compute, pair.strategy),
+            *_price_notes(cluster, compared, prices),
+        ],
         model=model_record(job.model),
         server=asdict(job.server),
         compute=compute.describe(),
@@ -305,8 +330,8 @@ def _assemble(
         prices=prices.to_dict(),
         search=SearchRecord(
             steps=result.steps,
-            chains=search.settings.chains,
-            faithful=search.settings.faithful,
+            chains=1 if search.settings.faithful else search.settings.chains,
+            faithful=cast(Literal["paper", "artifact"] | None, search.settings.faithful),
             interrupted=result.interrupted,
             converged=result.converged,
         ),

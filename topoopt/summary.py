@@ -1,6 +1,7 @@
 """A plan as a page of text: the answer first, then where the time goes, then the plan."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
 from topoopt.plan import OperatorPlan, Plan
 from topoopt.units import format_bandwidth, format_bytes, format_time
@@ -80,12 +81,12 @@ def dollars(cost: float | None) -> str:
     return "-" if cost is None else f"${cost:,.0f}"
 
 
-def table_lines(rows: list[tuple[str, ...]]) -> list[str]:
+def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Align rows of cells: the first column left, the others right.
 
     Parameters
     ----------
-    rows : list of tuple of str
+    rows : sequence of tuple of str
 
     Returns
     -------
@@ -141,7 +142,7 @@ def strategy_lines(strategy: list[OperatorPlan], servers: int) -> list[str]:
 
 def _places(servers: tuple[int, ...]) -> str:
     ordered = sorted(servers)
-    steps = {b - a for a, b in zip(ordered, ordered[1:], strict=False)}
+    steps = {b - a for a, b in pairwise(ordered)}
     if len(steps) == 1:
         step = steps.pop()
         every = "" if step == 1 else f" by {step}"

@@ -25,8 +25,8 @@ class Acceptance:
     depends on the scale of the job.
     """
 
-    start: float = 0.03
-    end: float = 0.001
+    start: float = 0.01
+    end: float = 0.0005
     absolute_alpha: float | None = None
 
     def threshold(self, current: float, luck: float, progress: float) -> float:
@@ -53,7 +53,7 @@ class Acceptance:
         surprise = -math.log(luck) if luck > 0 else math.inf
         if self.absolute_alpha is not None:
             return current + surprise / self.absolute_alpha * 1e-3
-        temperature = self.start * (self.end / self.start) ** progress
+        temperature: float = self.start * (self.end / self.start) ** progress
         return current * (1.0 + temperature * surprise)
 
 

@@ -155,10 +155,8 @@ class StrategySpace:
         parts = sample * parameter
         step = self.servers // parts
         start = offset % step
-        if contiguous:
-            chosen = np.arange(parts) + start * parts
-        else:
-            chosen = np.arange(parts) * step + start
+        each = np.arange(parts)
+        chosen = each + start * parts if contiguous else each * step + start
         if not adjacent:
             chosen = chosen.reshape(parameter, sample).T.ravel()
         return self.config(sample, parameter, mode, chosen.tolist())

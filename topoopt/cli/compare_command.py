@@ -29,7 +29,7 @@ def compare_command(
 ) -> None:
     """Compare the co-designed fabric with an ideal switch, Fat-trees and an expander."""
     from topoopt.baselines import BASELINES
-    from topoopt.compare import compare
+    from topoopt.comparison import compare
 
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)

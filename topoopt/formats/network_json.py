@@ -29,7 +29,9 @@ def save_network(network: Network, path: str | Path) -> None:
     """
     import networkx as nx
 
-    graph = nx.DiGraph(name=network.name, hosts=network.hosts, switches=network.switches)
+    graph: nx.DiGraph[int] = nx.DiGraph(
+        name=network.name, hosts=network.hosts, switches=network.switches
+    )
     for node in range(network.nodes):
         graph.add_node(node, kind="host" if node < network.hosts else "switch")
     for link in range(network.links):

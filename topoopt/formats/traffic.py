@@ -17,6 +17,7 @@ Arrays in the file (units in the names):
 
 import io
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -104,9 +105,7 @@ def load_traffic(path: str | Path) -> Traffic:
         raise InputError(f"traffic file {path}: group_offsets do not fit group_members")
     if not np.all(np.isfinite(group_bytes)) or np.any(group_bytes < 0):
         raise InputError(f"traffic file {path}: group_bytes must be finite and not negative")
-    groups = tuple(
-        tuple(members[a:b].tolist()) for a, b in zip(offsets[:-1], offsets[1:], strict=True)
-    )
+    groups = tuple(tuple(members[a:b].tolist()) for a, b in pairwise(offsets.tolist()))
     for group in groups:
         if len(group) < 2 or list(group) != sorted(set(group)):
             raise InputError(

@@ -1,0 +1,246 @@
+"""The checks of a plan, each over the plan and the objects rebuilt from it.
+
+Every check raises `InputError` with one sentence on the first thing that is wrong.
+"""
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+
+from parallelism.search.named import named_strategies
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import Strategy, check_legal
+from parallelism.taskgraph import traffic_of
+from topoopt.arithmetic import SIMULATED, require_same
+from topoopt.baselines import baseline_fabric
+from topoopt.bounds import space_bound, strategy_bound
+from topoopt.fabric.simulate import simulate
+from topoopt.fabric.timeline import compute_on_critical_path
+from topoopt.plan import OperatorPlan, Plan
+from topoopt.prices import PriceTable, direct_connect_cost
+from topoopt.rebuild import Rebuilt, rebuild_strategy
+from topoopt.rewire import Rewirer
+from topoopt.scoring import Scorer
+from topoopt.search_types import Settings
+from topoopt.solve import FABRIC_MODEL
+from topoopt_base import InputError
+
+
+def check_strategy(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The strategy is legal, fits in memory, and its parts take the stated times."""
+    builder = rebuilt.builder
+    if plan.fabric_model != FABRIC_MODEL:
+        raise InputError(
+            f"fabric_model is {plan.fabric_model!r}; this version has {FABRIC_MODEL!r}"
+        )
+    batch = plan.cluster.servers * rebuilt.server.gpus * plan.batch_per_gpu
+    if plan.global_batch != batch:
+        raise InputError(f"global_batch is {plan.global_batch}, servers x GPUs x batch is {batch}")
+    check_legal(builder.graph, rebuilt.strategy, plan.cluster.servers, plan.global_batch)
+    needed = float(builder.memory(rebuilt.strategy).max())
+    limit = rebuilt.server.accelerator.memory_bytes
+    if needed > limit:
+        raise InputError(f"needs {needed:.4g} bytes on a GPU that has {limit:.4g}")
+    require_same("memory_per_gpu_bytes", plan.memory_per_gpu_bytes, needed)
+    _check_part_times(plan.strategy, rebuilt.strategy, rebuilt)
+    _check_origin(plan.strategy_origin, rebuilt.strategy, plan, rebuilt)
+
+
+def _check_part_times(records: list[OperatorPlan], strategy: Strategy, rebuilt: Rebuilt) -> None:
+    for index, (record, config) in enumerate(zip(records, strategy.configs, strict=True)):
+        time = rebuilt.builder.part_time(index, config.sample, config.parameter, config.mode)
+        require_same(f"forward_s of {record.operator}", record.forward_s, time.forward)
+        require_same(f"backward_s of {record.operator}", record.backward_s, time.backward)
+        require_same(f"update_s of {record.operator}", record.update_s, time.update)
+
+
+def _named(plan: Plan, rebuilt: Rebuilt) -> tuple[StrategySpace, dict[str, Strategy]]:
+    builder = rebuilt.builder
+    space = StrategySpace(
+        builder.graph,
+        plan.cluster.servers,
+        plan.global_batch,
+        sample_only=plan.search.faithful == "artifact",
+    )
+    return space, named_strategies(space)
+
+
+def _check_origin(origin: str, strategy: Strategy, plan: Plan, rebuilt: Rebuilt) -> None:
+    """A strategy that is said to be a named one, or the plan's, is that one."""
+    if origin == "search":
+        return
+    known = _named(plan, rebuilt)[1] | {"plan": rebuilt.strategy}
+    if origin not in known:
+        raise InputError(f"strategy_origin is {origin!r}; expected search, {', '.join(known)}")
+    if _placed(strategy) != _placed(known[origin]):
+        raise InputError(f"strategy_origin is {origin!r}, but the strategy is another one")
+
+
+def _placed(strategy: Strategy) -> list[tuple[int, int, int, tuple[int, ...]]]:
+    # The mode says nothing where the parameter dimension is whole.
+    return [
+        (c.sample, c.parameter, c.mode if c.parameter > 1 else 0, c.servers)
+        for c in strategy.configs
+    ]
+
+
+def check_compute(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The record of the compute model says what the rebuilt one says of itself."""
+    described = json.loads(json.dumps(rebuilt.compute.describe()))
+    for key in sorted(set(described) | set(plan.compute)):
+        if described.get(key) != plan.compute.get(key):
+            shown = repr(plan.compute.get(key))[:60]
+            raise InputError(f"compute.{key} is {shown}, which does not fit the other fields")
+
+
+def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
+    """No server uses more ports than it has, and every link is what its cables make it."""
+    network, cluster = rebuilt.fabric.network, rebuilt.cluster
+    planned = plan.degree_allreduce + plan.degree_transfer
+    if planned != (cluster.degree if cluster.servers > 1 else 0):
+        raise InputError(
+            f"degree_allreduce {plan.degree_allreduce} and degree_transfer "
+            f"{plan.degree_transfer} do not add up to degree {cluster.degree}"
+        )
+    for what, degrees in (("sends", network.out_degree()), ("receives", network.in_degree())):
+        if degrees.max(initial=0) > cluster.degree:
+            server = int(degrees.argmax())
+            raise InputError(
+                f"server {server} {what} on {degrees[server]} ports; it has {cluster.degree}"
+            )
+    for link in plan.links:
+        name = f"link {link.source}->{link.target}"
+        capacity = link.cables * cluster.port_rate
+        require_same(f"capacity of {name}", link.capacity_bytes_per_s, capacity)
+        require_same(f"latency of {name}", link.latency_s, cluster.hop_latency)
+    if cluster.ports == "bidirectional":
+        for link in plan.links:
+            back = (link.target, link.source)
+            if (
+                not network.has_link(*back)
+                or network.multiplicity[network.link(*back)] != link.cables
+            ):
+                raise InputError(
+                    f"link {link.source}->{link.target} has no equal link back, "
+                    "but ports are bidirectional"
+                )
+
+
+def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Every ring is one cycle of its generator, over cables of its own."""
+    network = rebuilt.fabric.network
+    used: Counter[tuple[int, int]] = Counter()
+    for ring in plan.rings:
+        order, size = ring.order, len(ring.order)
+        members = sorted(order)
+        if len(set(order)) != size or size < 2:
+            raise InputError(f"ring +{ring.generator} visits a server twice or has one server")
+        if ring.generator >= size:
+            raise InputError(f"ring +{ring.generator} over {size} servers; give a smaller step")
+        cycles = math.gcd(ring.generator, size)
+        if cycles != 1:
+            raise InputError(
+                f"ring +{ring.generator} over {size} servers is {cycles} cycles, not one"
+            )
+        place = {server: position for position, server in enumerate(members)}
+        for a, b in zip(order, [*order[1:], order[0]], strict=True):
+            if (place[b] - place[a]) % size != ring.generator:
+                raise InputError(f"ring +{ring.generator} goes {a}->{b}, which is another step")
+            if not network.has_link(a, b):
+                raise InputError(f"ring +{ring.generator} uses link {a}->{b}, which is not wired")
+            used[a, b] += 1
+            if used[a, b] > network.multiplicity[network.link(a, b)]:
+                raise InputError(f"more rings use link {a}->{b} than it has cables")
+
+
+def check_times(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Simulation gives the stated time, and divides it as stated."""
+    tasks = rebuilt.builder.build(rebuilt.strategy)
+    timeline = simulate(rebuilt.fabric, tasks)
+    require_same("iteration_time_s", plan.iteration_time_s, timeline.makespan, SIMULATED)
+    computing = compute_on_critical_path(tasks, timeline)
+    require_same("compute_time_s", plan.compute_time_s, computing, SIMULATED)
+    exposed = timeline.makespan - computing
+    require_same("exposed_communication_s", plan.exposed_communication_s, exposed, SIMULATED)
+    traffic = traffic_of(tasks)
+    useful = traffic.allreduce_sent() + traffic.transfer_sent()
+    tax = float(timeline.link_bytes.sum() / useful) if useful else 1.0
+    require_same("bandwidth_tax", plan.bandwidth_tax, tax)
+
+
+def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The lower bounds are those of the job and the strategy, and lie below the time."""
+    everything = space_bound(rebuilt.builder)
+    tasks = rebuilt.builder.build(rebuilt.strategy)
+    strategy = strategy_bound(tasks, rebuilt.cluster.degree, rebuilt.cluster.port_rate)
+    for name, stored, bound in (
+        ("bound", plan.bound, everything),
+        ("strategy_bound", plan.strategy_bound, strategy),
+    ):
+        require_same(f"{name}.seconds", stored.seconds, bound.seconds)
+        if set(stored.terms_s) != set(bound.terms):
+            raise InputError(f"{name} has terms {sorted(stored.terms_s)}")
+        for term, value in bound.terms.items():
+            require_same(f"{name} term {term}", stored.terms_s[term], value)
+        if stored.binding != bound.binding:
+            raise InputError(f"{name}.binding is {stored.binding!r}, not {bound.binding!r}")
+    require_same("lower_bound_s", plan.lower_bound_s, everything.seconds)
+    tightest = max(strategy.seconds, everything.seconds)
+    require_same("strategy_lower_bound_s", plan.strategy_lower_bound_s, tightest)
+    require_same("gap", plan.gap, plan.iteration_time_s / plan.lower_bound_s - 1.0, SIMULATED)
+    if plan.strategy_lower_bound_s > plan.iteration_time_s:
+        raise InputError("a lower bound exceeds the iteration time")
+
+
+def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The network costs what the price table says."""
+    cluster = rebuilt.cluster
+    cost = 0.0
+    if cluster.servers > 1:
+        prices = PriceTable.from_dict(plan.prices)
+        cost = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
+    require_same("cost_usd", plan.cost_usd, cost)
+
+
+def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The starting strategies take the stated times on topologies of their own."""
+    space, named = _named(plan, rebuilt)
+    limit = rebuilt.server.accelerator.memory_bytes
+    settings = Settings(plan.search.faithful, plan.search.chains)
+    rewirer = Rewirer(rebuilt.builder, rebuilt.cluster, limit, settings, plan.seed)
+    for name, stored in plan.named_strategies_s.items():
+        if name not in named:
+            raise InputError(f"named_strategies_s has {name!r}, which this job does not have")
+        strategy = space.intern(named[name])
+        fits = bool(rebuilt.builder.memory(strategy).max() <= limit)
+        if fits != (stored is not None):
+            raise InputError(f"named_strategies_s: {name} {'fits' if fits else 'does not fit'}")
+        if not fits:
+            continue
+        pair = rewirer.wire(strategy, name)
+        if pair is None:
+            raise InputError(f"named_strategies_s: {name} cannot be wired")
+        require_same(f"named_strategies_s of {name}", stored, pair.time, SIMULATED)
+        if plan.iteration_time_s > pair.time * (1 + SIMULATED):
+            raise InputError(f"the plan is slower than the starting strategy {name}")
+
+
+def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The fabrics compared with cost and take what is stated, with legal strategies."""
+    prices = PriceTable.from_dict(plan.prices)
+    builder = rebuilt.builder
+    limit = rebuilt.server.accelerator.memory_bytes
+    for name, record in plan.baselines.items():
+        base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed)
+        strategy = rebuild_strategy(builder.graph, record.strategy)
+        check_legal(builder.graph, strategy, plan.cluster.servers, plan.global_batch)
+        _check_part_times(record.strategy, strategy, rebuilt)
+        _check_origin(record.strategy_origin, strategy, plan, rebuilt)
+        time = Scorer(builder, base.fabric, limit)(strategy)
+        if not np.isfinite(time):
+            raise InputError(f"the strategy of {name} does not fit in memory")
+        require_same(f"iteration_time_s of {name}", record.iteration_time_s, time, SIMULATED)
+        require_same(f"cost_usd of {name}", record.cost_usd, base.cost)
+        require_same(f"bandwidth of {name}", record.bandwidth_bytes_per_s, base.bandwidth)

@@ -1,0 +1,100 @@
+"""Checks of a plan's routes: unit flows over its links, and those of the stated routing."""
+
+import numpy as np
+
+from parallelism.taskgraph import traffic_of
+from topoopt.arithmetic import require_same
+from topoopt.plan import Plan
+from topoopt.rebuild import Rebuilt
+from topoopt.scoring import Routing, direct_fabric
+from topoopt.topology.finder import Ring, Topology
+from topoopt_base import InputError
+
+# Route weights are sums of a few fractions.
+_WEIGHT = 1e-9
+
+
+def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Check that routes are unit flows, of the stated routing, and that the traffic adds up.
+
+    Parameters
+    ----------
+    plan : Plan
+    rebuilt : Rebuilt
+
+    Raises
+    ------
+    InputError
+        Naming the first pair whose route is wrong.
+    """
+    _check_flows(rebuilt)
+    if plan.cluster.servers > 1:
+        _check_routing(plan, rebuilt)
+    traffic = traffic_of(rebuilt.builder.build(rebuilt.strategy))
+    require_same("allreduce_bytes", plan.allreduce_bytes, traffic.allreduce_sent())
+    require_same("transfer_bytes", plan.transfer_bytes, traffic.transfer_sent())
+
+
+def _check_flows(rebuilt: Rebuilt) -> None:
+    """What a pair sends leaves its source once, is kept by every node between, and arrives."""
+    network, routes = rebuilt.fabric.network, rebuilt.fabric.routes
+    hosts = network.hosts
+    pairs = hosts * hosts
+    pair = np.repeat(np.arange(pairs), np.diff(routes.offsets))
+    if np.any((routes.weights <= 0) | (routes.weights > 1 + _WEIGHT)):
+        raise InputError("a route weight lies outside (0, 1]")
+    # Flat (pair, node) sums: what leaves a node less what enters it.
+    sent = pair * network.nodes + network.source[routes.links]
+    received = pair * network.nodes + network.target[routes.links]
+    size = pairs * network.nodes
+    balance = np.bincount(sent, weights=routes.weights, minlength=size)
+    balance -= np.bincount(received, weights=routes.weights, minlength=size)
+    source, target = np.divmod(np.arange(pairs), hosts)
+    balance[np.arange(pairs) * network.nodes + source] -= 1.0
+    balance[np.arange(pairs) * network.nodes + target] += 1.0
+    bad = np.flatnonzero(np.abs(balance) > _WEIGHT)
+    if bad.size:
+        a, b = divmod(int(bad[0]) // network.nodes, hosts)
+        raise InputError(f"the route {a}->{b} is not a unit flow from {a} to {b}")
+
+
+def _check_routing(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The routes are those that the stated routing gives on these links."""
+    cluster, network, routes = rebuilt.cluster, rebuilt.fabric.network, rebuilt.fabric.routes
+    rings = tuple(
+        Ring(tuple(ring.order), ring.generator, tuple(sorted(ring.order))) for ring in plan.rings
+    )
+    topology = Topology(
+        network,
+        rings,
+        cluster.degree,
+        plan.degree_allreduce,
+        plan.degree_transfer,
+        cluster.port_model,
+        cluster.port_rate,
+        cluster.hop_latency,
+    )
+    expected = direct_fabric(topology, Routing(plan.routing), plan.seed).routes
+    hosts = network.hosts
+    counts = np.diff(routes.offsets) != np.diff(expected.offsets)
+    if counts.any():
+        raise _other_route(plan, int(np.flatnonzero(counts)[0]), hosts)
+    pair = np.repeat(np.arange(hosts * hosts), np.diff(routes.offsets))
+    entries = (routes.links != expected.links) | (
+        np.abs(routes.weights - expected.weights) > _WEIGHT
+    )
+    if entries.any():
+        raise _other_route(plan, int(pair[np.flatnonzero(entries)[0]]), hosts)
+    slow = np.abs(routes.latency - expected.latency) > 1e-9 * np.maximum(expected.latency, 1e-12)
+    if slow.any():
+        at = int(np.flatnonzero(slow)[0])
+        a, b = divmod(at, hosts)
+        raise InputError(
+            f"the latency of route {a}->{b} is {routes.latency[at]} s, recomputed "
+            f"{expected.latency[at]} s"
+        )
+
+
+def _other_route(plan: Plan, pair: int, hosts: int) -> InputError:
+    a, b = divmod(pair, hosts)
+    return InputError(f"the route {a}->{b} is not what {plan.routing} routing gives on these links")
