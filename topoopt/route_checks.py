@@ -43,16 +43,20 @@ def _check_flows(rebuilt: Rebuilt) -> None:
     pair = np.repeat(np.arange(pairs), np.diff(routes.offsets))
     if np.any((routes.weights <= 0) | (routes.weights > 1 + _WEIGHT)):
         raise InputError("a route weight lies outside (0, 1]")
-    # Flat (pair, node) sums: what leaves a node less what enters it.
-    sent = pair * network.nodes + network.source[routes.links]
-    received = pair * network.nodes + network.target[routes.links]
-    size = pairs * network.nodes
-    balance = np.bincount(sent, weights=routes.weights, minlength=size)
-    balance -= np.bincount(received, weights=routes.weights, minlength=size)
-    source, target = np.divmod(np.arange(pairs), hosts)
-    balance[np.arange(pairs) * network.nodes + source] -= 1.0
-    balance[np.arange(pairs) * network.nodes + target] += 1.0
-    bad = np.flatnonzero(np.abs(balance) > _WEIGHT)
+    # What leaves a node less what enters it, by (pair, node), must be one at the source and
+    # minus one at the target; pairs of a server with itself cancel.
+    every = np.arange(pairs)
+    source, target = np.divmod(every, hosts)
+    keys = np.concatenate((
+        pair * network.nodes + network.source[routes.links],
+        pair * network.nodes + network.target[routes.links],
+        every * network.nodes + source,
+        every * network.nodes + target,
+    ))  # fmt: skip
+    one = np.ones(pairs)
+    amounts = np.concatenate((routes.weights, -routes.weights, -one, one))
+    used, place = np.unique(keys, return_inverse=True)
+    bad = used[np.abs(np.bincount(place, weights=amounts)) > _WEIGHT]
     if bad.size:
         a, b = divmod(int(bad[0]) // network.nodes, hosts)
         raise InputError(f"the route {a}->{b} is not a unit flow from {a} to {b}")
