@@ -141,13 +141,18 @@ class Rewirer:
         traffic = traffic_of(tasks)
         cluster, faithful = self.cluster, self.settings.faithful
 
-        def build(split: int | None, like: str | None, surplus: str = "matching") -> Topology:
+        def build(
+            split: int | None,
+            like: str | None,
+            surplus: str = "matching",
+            ports: PortModel = cluster.port_model,
+        ) -> Topology:
             return find_topology(
                 traffic,
                 cluster.degree,
                 cluster.port_rate,
                 latency=cluster.hop_latency,
-                ports=cluster.port_model,
+                ports=ports,
                 degree_allreduce=split,
                 surplus=surplus,
                 faithful=like,
@@ -162,6 +167,10 @@ class Rewirer:
             for split in range(1, cluster.degree + 1):
                 if split != first.degree_allreduce:
                     yield build(split, None, "rings")
-        if cluster.port_model is PortModel.BIDIRECTIONAL:
+        # Wirings of bidirectional ports are directed ones, too.
+        both_ways = PortModel.BIDIRECTIONAL
+        if cluster.port_model is not both_ways and (cluster.degree > 1 or cluster.servers == 2):
+            yield build(None, None, "rings", both_ways)
+        if cluster.degree > 1 or cluster.servers == 2:
             # The published generators, so that a plan is never worse than on those rings.
-            yield build(None, "artifact")
+            yield build(None, "artifact", ports=both_ways)

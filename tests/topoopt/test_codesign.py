@@ -23,7 +23,7 @@ MODELS = {"dlrm": small_dlrm(), "mlp": small_mlp(), "one-table": small_dlrm(1)}
 @pytest.mark.parametrize("servers", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize(("degree", "ports"), [(1, "directed"), (3, "directed"),
                                                (2, "bidirectional"), (5, "bidirectional")])  # fmt: skip
-def test_a_plan_is_proven_and_never_worse_than_the_named_strategies(name, servers, degree, ports):
+def test_plans_are_proven_and_never_worse_than_the_named_starts(name, servers, degree, ports):
     model = MODELS[name]
     plan = solve(model, servers, degree, ports=ports, steps=30)
     assert plan.gap >= 0 and plan.gap == pytest.approx(
@@ -37,7 +37,8 @@ def test_a_plan_is_proven_and_never_worse_than_the_named_strategies(name, server
             continue
         time = score_named(job, cluster, start)
         assert plan.iteration_time_s <= time
-        assert plan.named_strategies_s[start] == time
+        # `score_named` tries the paper's degree split only, a search all of them.
+        assert plan.named_strategies_s[start] <= time
     if servers == 1:
         assert plan.links == [] and plan.rings == [] and plan.baselines == {}
         assert plan.cost_usd == 0
@@ -206,8 +207,9 @@ def test_batch_and_server_change_the_job():
     assert single.global_batch == 2 * 32
 
 
-def test_one_server_needs_no_network():
-    plan = solve(small_dlrm(), 1)
+@pytest.mark.parametrize("tables", [1, 2, 3, 4])
+def test_one_server_needs_no_network(tables):
+    plan = solve(small_dlrm(tables), 1)
     assert plan.exposed_communication_s + plan.compute_time_s == pytest.approx(
         plan.iteration_time_s
     )

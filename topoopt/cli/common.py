@@ -1,13 +1,17 @@
 """Options that several commands share, and progress on standard error."""
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+# A budget in seconds has no number of steps to count towards.
+_UNLIMITED = 2**60
 
 if TYPE_CHECKING:
     from topoopt.job import Cluster, Job
@@ -15,23 +19,46 @@ if TYPE_CHECKING:
     from topoopt.search_types import Progress, ProgressCallback
 
 Model = Annotated[
-    str, typer.Argument(help="A preset (see `topoopt models`) or an operator-graph file.")
+    str, typer.Argument(help="A preset (`topoopt models` lists them) or an operator-graph file.")
 ]
 Servers = Annotated[int, typer.Option(help="Number of servers.")]
-Degree = Annotated[int, typer.Option(help="Network ports a server.")]
-Bandwidth = Annotated[str, typer.Option(help='Speed of a port each way, such as "100Gbps".')]
-Ports = Annotated[str, typer.Option(help="Port model: directed or bidirectional.")]
-Latency = Annotated[str, typer.Option(help='Time for one hop, such as "1us".')]
-Device = Annotated[str, typer.Option(help="Accelerator: a100, h100, h200, ...")]
-Gpus = Annotated[int, typer.Option("--gpus-per-server", help="GPUs a server.")]
-Batch = Annotated[int | None, typer.Option("--batch-per-gpu", help="Samples a GPU; the preset's.")]
-Profile = Annotated[Path | None, typer.Option(help="File of measured operator times.")]
-OptimizerName = Annotated[str, typer.Option("--optimizer", help="sgd, momentum or adam.")]
-Seed = Annotated[int, typer.Option(help="Same seed and steps, same plan.")]
-Steps = Annotated[int | None, typer.Option(help="Search budget in strategy proposals.")]
-Prices = Annotated[Path | None, typer.Option(help="Price table (JSON) instead of the default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON only.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on standard error.")]
+Degree = Annotated[int, typer.Option(help="Network ports of each server.")]
+Bandwidth = Annotated[str, typer.Option(help="Speed of a port each way, with its unit: 100Gbps.")]
+Ports = Annotated[
+    str,
+    typer.Option(
+        help="directed: a port's two fibres may go to different servers; "
+        "bidirectional: they go to the same one."
+    ),
+]
+Latency = Annotated[str, typer.Option(help="Time for one hop, with its unit.")]
+Device = Annotated[str, typer.Option(help="Accelerator: a100, a100-40gb, h100 or h200.")]
+Gpus = Annotated[int, typer.Option("--gpus-per-server", help="GPUs of each server.")]
+Batch = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-per-gpu",
+        help="Samples of each GPU in one iteration.",
+        show_default="the model's own",
+    ),
+]
+Profile = Annotated[
+    Path | None,
+    typer.Option(help="Measured operator times (JSON).", show_default="roofline of --device"),
+]
+OptimizerName = Annotated[
+    str, typer.Option("--optimizer", help="sgd, momentum or adam; sets the state kept in memory.")
+]
+Seed = Annotated[int, typer.Option(help="The same seed and steps give the same plan.")]
+Steps = Annotated[
+    int | None,
+    typer.Option(help="Search budget in strategy proposals.", show_default="suits the job"),
+]
+Prices = Annotated[
+    Path | None, typer.Option(help="Component prices (JSON).", show_default="built-in table")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
 def make_job(
@@ -89,50 +116,104 @@ def progress_reports(quiet: bool) -> "Iterator[ProgressCallback | None]":
     if quiet:
         yield None
         return
-    from topoopt_base.jit import compiled_cache_is_warm
-
-    if not compiled_cache_is_warm():
-        print("first run: compiling kernels (10 to 20 s, once)", file=sys.stderr, flush=True)
     from rich.console import Console
 
     console = Console(stderr=True)
-    if console.is_terminal:
-        with console.status("starting") as status:
-            yield lambda report: status.update(_line(report))
+    with _first_run_notice() as started:
+        if console.is_terminal:
+            with console.status("starting") as status:
+
+                def report_always(report: "Progress") -> None:
+                    started()
+                    status.update(_line(report))
+
+                yield report_always
+            return
+        seen: dict[str, int] = {}
+
+        def report_rarely(report: "Progress") -> None:
+            started()
+            milestone = _milestone(report)
+            if milestone is not None and seen.get(report.stage) != milestone:
+                seen[report.stage] = milestone
+                print(_line(report), file=sys.stderr, flush=True)
+
+        yield report_rarely
+
+
+@contextmanager
+def _first_run_notice() -> "Iterator[Callable[[], None]]":
+    """Say that kernels are being compiled, if that is why nothing happens at first.
+
+    A wrong option is refused within the grace time, so that its message stands alone.
+    """
+    from threading import Timer
+
+    from topoopt_base.jit import compiled_cache_is_warm
+
+    if compiled_cache_is_warm():
+        yield lambda: None
         return
-    seen: dict[str, int] = {}
+    notice = Timer(1.0, _say, ["first run: compiling kernels (10 to 20 s, once)"])
+    notice.daemon = True
+    notice.start()
+    try:
+        yield notice.cancel
+    finally:
+        notice.cancel()
 
-    def report_rarely(report: "Progress") -> None:
-        tenth = 10 * report.done // report.total if report.total else report.done // 200
-        if seen.get(report.stage) != tenth:
-            seen[report.stage] = tenth
-            print(_line(report), file=sys.stderr, flush=True)
 
-    yield report_rarely
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _milestone(report: "Progress") -> int | None:
+    """Return a number that changes when a line is due: every tenth, or 500 steps if timed."""
+    if report.stage != "search":
+        # Scoring the starts and the fabrics compared with is short; its end is enough.
+        return 1 if report.done == report.total else None
+    if report.total >= _UNLIMITED:
+        return report.done // 500
+    return 10 * report.done // report.total
 
 
 def _line(report: "Progress") -> str:
     from topoopt.units import format_time
 
     best = format_time(report.best) if report.best < float("inf") else "none fits yet"
-    # A budget in seconds has no number of steps to count towards.
-    total = f"/{report.total}" if report.total and report.total < 2**60 else ""
-    return f"{report.stage}: {report.done}{total}, best {best}"
+    total = f" of at most {report.total}" if report.total < _UNLIMITED else ""
+    stage = {"start": "starting strategies", "search": "search"}.get(
+        report.stage, f"comparing with {report.stage}"
+    )
+    return f"{stage}: step {report.done}{total}, best {best}"
 
 
-def check_writable(path: Path | None) -> None:
-    """Refuse an output file that cannot be written before the work is done.
+def check_outputs(*paths: Path | None) -> None:
+    """Refuse output files that cannot be written before the work is done.
+
+    Parameters
+    ----------
+    *paths : Path or None
+        None stands for an output that is not wanted.
 
     Raises
     ------
     InputError
-        If its directory does not exist, or it is a directory.
+        If a directory does not exist or may not be written, a path is a directory, or two
+        outputs are the same file.
     """
     from topoopt_base import InputError
 
-    if path is None:
-        return
-    if path.is_dir():
-        raise InputError(f"output {path} is a directory; give a file name")
-    if not path.parent.is_dir():
-        raise InputError(f"output {path}: directory {path.parent} does not exist; create it first")
+    given = [path for path in paths if path is not None]
+    for path in given:
+        if path.is_dir():
+            raise InputError(f"output {path} is a directory; give a file name")
+        if not path.parent.is_dir():
+            raise InputError(
+                f"output {path}: directory {path.parent} does not exist; create it first"
+            )
+        place = path if path.exists() else path.parent
+        if not os.access(place, os.W_OK):
+            raise InputError(f"output {path}: {place} may not be written; choose another path")
+    if len({path.resolve() for path in given}) < len(given):
+        raise InputError(f"two outputs are written to {given[0]}; give each its own file")

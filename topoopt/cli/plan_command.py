@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from topoopt.cli import common
+
+if TYPE_CHECKING:
+    from topoopt.plan import Plan
 
 
 def plan_command(
@@ -24,16 +27,21 @@ def plan_command(
     seed: common.Seed = 0,
     steps: common.Steps = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Search budget in seconds instead of steps.")
+        float | None, typer.Option(help="Search budget in seconds, instead of --steps.")
     ] = None,
-    chains: Annotated[int, typer.Option(help="Search chains.")] = 3,
+    chains: Annotated[int, typer.Option(help="Search chains, each with its own topology.")] = 3,
     faithful: Annotated[
-        str | None, typer.Option(help='Switch departures back: "paper" or "artifact".')
+        str | None,
+        typer.Option(help="paper or artifact: switch back everything that departs from it."),
     ] = None,
     prices: common.Prices = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Plan file.")] = None,
-    save_traffic: Annotated[Path | None, typer.Option(help="Traffic file (.npz).")] = None,
-    save_network: Annotated[Path | None, typer.Option(help="Network file (.json).")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the whole plan (JSON).")
+    ] = None,
+    save_traffic: Annotated[
+        Path | None, typer.Option(help="Write what one iteration sends (.npz).")
+    ] = None,
+    save_network: Annotated[Path | None, typer.Option(help="Write the network (JSON).")] = None,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
@@ -45,8 +53,7 @@ def plan_command(
 
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
-    for path in (output, save_traffic, save_network):
-        common.check_writable(path)
+    common.check_outputs(output, save_traffic, save_network)
     table = common.make_prices(prices)
     with common.progress_reports(quiet) as progress:
         plan = co_optimize(
@@ -65,14 +72,15 @@ def plan_command(
     if save_traffic is not None or save_network is not None:
         _save_parts(plan, save_traffic, save_network)
     if as_json:
-        sys.stdout.write(plan.to_json(indent=2) + "\n")
+        # On one line as in the file: a large plan has a million numbers in its routes.
+        sys.stdout.write(plan.to_json() + "\n")
     else:
         print(plan.summary())
         if output is not None:
             print(f"plan written to {output}")
 
 
-def _save_parts(plan, traffic: Path | None, network: Path | None) -> None:  # type: ignore[no-untyped-def]
+def _save_parts(plan: "Plan", traffic: Path | None, network: Path | None) -> None:
     from parallelism.taskgraph import traffic_of
     from topoopt.formats.network_json import save_network
     from topoopt.formats.traffic import save_traffic
