@@ -146,7 +146,8 @@ class AlternatingSearch:
             least = min(float(self.builder.memory(s).max()) for s in named.values())
             raise InfeasibleError(
                 f"model {self.builder.graph.name!r} does not fit: every starting strategy "
-                f"needs at least {least / 1e9:.1f} GB on a GPU that has {self.memory_limit / 1e9:.1f} GB; "
+                f"needs at least {least / 1e9:.1f} GB on a GPU that has "
+                f"{self.memory_limit / 1e9:.1f} GB; "
                 "use more servers, more GPUs a server, a smaller batch, fewer or smaller "
                 "embedding tables, or accelerators with more memory"
             )

@@ -82,7 +82,7 @@ class Comparison:
         ]
         title = f"{self.model} on {self.servers} servers, degree {self.degree}"
         bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
-        return "\n".join([title, "", *table_lines(rows), "", bound])
+        return "\n".join([title, "", *table_lines(rows, left=(0, 5)), "", bound])
 
 
 def compare(

@@ -1,6 +1,7 @@
 """A plan as a page of text: the answer first, then where the time goes, then the plan."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from topoopt.plan import OperatorPlan, Plan
@@ -26,15 +27,7 @@ def plan_summary(plan: Plan) -> str:
         f", {cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)} {cluster.ports} "
         f"ports, global batch {plan.global_batch}",
         "",
-        f"iteration time         {format_time(plan.iteration_time_s)}"
-        + ("   (search interrupted: best so far)" if plan.search.interrupted else ""),
-        f"  compute              {format_time(plan.compute_time_s)}",
-        f"  exposed communication {format_time(plan.exposed_communication_s)}",
-        f"lower bound            {format_time(plan.lower_bound_s)}   "
-        f"gap {plan.gap:.1%}; binding: {plan.bound.binding}",
-        f"  for this strategy    {format_time(plan.strategy_lower_bound_s)}   "
-        f"gap {_gap(plan.iteration_time_s, plan.strategy_lower_bound_s)}; "
-        f"binding: {plan.strategy_bound.binding}",
+        *_times(plan),
         "",
         *_comparison(plan),
         "",
@@ -47,8 +40,10 @@ def plan_summary(plan: Plan) -> str:
         f"AllReduce {format_bytes(plan.allreduce_bytes)} and transfers "
         f"{format_bytes(plan.transfer_bytes)} an iteration; "
         f"bandwidth tax {plan.bandwidth_tax:.2f}",
-        f"seed {plan.seed}, {plan.search.steps} steps, {plan.search.chains} chains"
+        f"seed {plan.seed}, {plan.search.steps} steps, {plan.search.chains} "
+        + ("chain" if plan.search.chains == 1 else "chains")
         + (", converged" if plan.search.converged else "")
+        + (", interrupted" if plan.search.interrupted else "")
         + (f", faithful to the {plan.search.faithful}" if plan.search.faithful else "")
         + f", fabric model {plan.fabric_model}, topoopt {plan.version}",
     ]
@@ -56,8 +51,40 @@ def plan_summary(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _gap(time: float, bound: float) -> str:
-    return f"{time / bound - 1.0:.1%}"
+def _times(plan: Plan) -> list[str]:
+    total = plan.iteration_time_s
+    rows: list[tuple[str, ...]] = [
+        (
+            "iteration time",
+            format_time(total),
+            "search interrupted: the best so far" if plan.search.interrupted else "",
+        ),
+        ("  compute", format_time(plan.compute_time_s), _share(plan.compute_time_s, total)),
+        (
+            "  exposed communication",
+            format_time(plan.exposed_communication_s),
+            _share(plan.exposed_communication_s, total),
+        ),
+        ("lower bound", format_time(plan.lower_bound_s), _gap(plan.gap, plan.bound.binding)),
+        (
+            "  for this strategy",
+            format_time(plan.strategy_lower_bound_s),
+            _gap(
+                total / plan.strategy_lower_bound_s - 1.0,
+                # The bound of everything also holds for one strategy, and may be the larger.
+                max(plan.strategy_bound, plan.bound, key=lambda bound: bound.seconds).binding,
+            ),
+        ),
+    ]
+    return table_lines(rows, left=(0, 2))
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.1%}"
+
+
+def _gap(gap: float, binding: str) -> str:
+    return f"gap {gap:.1%}; binding: {binding}"
 
 
 def _comparison(plan: Plan) -> list[str]:
@@ -81,12 +108,14 @@ def dollars(cost: float | None) -> str:
     return "-" if cost is None else f"${cost:,.0f}"
 
 
-def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Align rows of cells: the first column left, the others right.
+def table_lines(rows: Sequence[tuple[str, ...]], left: Collection[int] = (0,)) -> list[str]:
+    """Align rows of cells.
 
     Parameters
     ----------
     rows : sequence of tuple of str
+    left : collection of int
+        Columns of words, aligned left; the others are aligned right.
 
     Returns
     -------
@@ -95,7 +124,7 @@ def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
     return [
         "  ".join(
-            cell.ljust(width) if c == 0 else cell.rjust(width)
+            cell.ljust(width) if c in left else cell.rjust(width)
             for c, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows
@@ -114,7 +143,11 @@ def strategy_lines(strategy: list[OperatorPlan], servers: int) -> list[str]:
     -------
     list of str
     """
-    data, whole, rest = [], [], {}  # type: ignore[var-annotated]
+    if servers == 1:
+        return [f"strategy: all {len(strategy)} operators on the one server"]
+    data: list[str] = []
+    whole: list[OperatorPlan] = []
+    rest: dict[tuple[int, int, str], list[OperatorPlan]] = {}
     for op in strategy:
         if op.parameter == 1 and op.sample == servers:
             data.append(op.operator)
@@ -126,32 +159,80 @@ def strategy_lines(strategy: list[OperatorPlan], servers: int) -> list[str]:
     if data:
         lines.append(f"  data-parallel on all servers ({len(data)}): {_names(data)}")
     if whole:
-        lines.append(
-            f"  whole on one server ({len(whole)}): "
-            + _shortened([f"{op.operator}@{op.servers[0]}" for op in whole])
-        )
+        lines.append(f"  whole on one server ({len(whole)}): {_placements(whole)}")
     for (sample, parameter, mode), ops in sorted(rest.items()):
-        split = f"{sample} sample shards"
+        splits = [f"{sample} sample shards"] if sample > 1 else []
         if parameter > 1:
-            split += f" x {parameter} {mode} shards"
+            splits.append(f"{parameter} {mode} shards")
         places = {tuple(op.servers) for op in ops}
         where = _places(next(iter(places))) if len(places) == 1 else f"{len(places)} placements"
-        lines.append(f"  {split} on {where} ({len(ops)}): {_names(op.operator for op in ops)}")
+        names = _names([op.operator for op in ops])
+        lines.append(f"  {' x '.join(splits)} on {where} ({len(ops)}): {names}")
     return lines
 
 
 def _places(servers: tuple[int, ...]) -> str:
     ordered = sorted(servers)
+    if len(ordered) == 1:
+        return f"server {ordered[0]}"
     steps = {b - a for a, b in pairwise(ordered)}
     if len(steps) == 1:
         step = steps.pop()
         every = "" if step == 1 else f" by {step}"
         return f"servers {ordered[0]}..{ordered[-1]}{every}"
-    return f"servers {', '.join(map(str, ordered[:8]))}{', ...' if len(ordered) > 8 else ''}"
+    return f"servers {_shortened([str(server) for server in ordered])}"
 
 
-def _names(names: Iterable[str]) -> str:
-    return _shortened(list(names))
+def _placements(ops: list[OperatorPlan]) -> str:
+    """Write where single operators run; layers of one name on evenly spaced servers in one."""
+    shown = []
+    for run in _runs([op.operator for op in ops]):
+        places = [ops[at].servers[0] for at in run]
+        steps = {b - a for a, b in pairwise(places)}
+        if len(run) > 2 and len(steps) == 1:
+            name = _name_run([ops[at].operator for at in run])
+            step = steps.pop()
+            if step == 0:
+                shown.append(f"{name}@{places[0]}")
+            else:
+                by = "" if step == 1 else f" by {step}"
+                shown.append(f"{name}@{places[0]}..{places[-1]}{by}")
+        else:
+            shown += [f"{ops[at].operator}@{ops[at].servers[0]}" for at in run]
+    return _shortened(shown)
+
+
+_NUMBERED = re.compile(r"(.*?)([0-9]+)")
+
+
+def _runs(names: list[str]) -> list[list[int]]:
+    """Divide names into runs that differ in a last number which counts up by one."""
+    runs: list[list[int]] = []
+    before: tuple[str, int] | None = None
+    for at, name in enumerate(names):
+        match = _NUMBERED.fullmatch(name)
+        key = (match[1], int(match[2])) if match else None
+        if key is not None and before is not None and key == (before[0], before[1] + 1):
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+        before = key
+    return runs
+
+
+def _name_run(names: list[str]) -> str:
+    match = _NUMBERED.fullmatch(names[-1])
+    return names[0] if len(names) == 1 or not match else f"{names[0]}..{match[2]}"
+
+
+def _names(names: list[str]) -> str:
+    shown = []
+    for run in _runs(names):
+        if len(run) > 2:
+            shown.append(_name_run([names[at] for at in run]))
+        else:
+            shown += [names[at] for at in run]
+    return _shortened(shown)
 
 
 def _shortened(names: list[str], keep: int = 8) -> str:
@@ -164,9 +245,12 @@ def _wiring(plan: Plan) -> list[str]:
     if not plan.links:
         return ["one server: no network"]
     cables = sum(link.cables for link in plan.links)
+    both = plan.cluster.ports == "bidirectional"
     lines = [
         f"wiring: {plan.cluster.degree} ports = {plan.degree_allreduce} for AllReduce rings + "
-        f"{plan.degree_transfer} for transfers; {cables} directed cables; routing {plan.routing}"
+        f"{plan.degree_transfer} for transfers; "
+        f"{cables // 2 if both else cables} {'two-way' if both else 'one-way'} cables; "
+        f"routing {plan.routing}"
     ]
     groups: dict[tuple[int, ...], list[int]] = {}
     for ring in plan.rings:

@@ -6,8 +6,10 @@ import math
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import small_plans
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_plans import assert_valid, small_dlrm, small_mlp, solve
@@ -16,13 +18,19 @@ import topoopt as to
 from topoopt.solve import score_named
 from topoopt.topology.finder import DegreeTooSmallError
 
+DATA = Path(os.environ.get("TOPOOPT_DATA") or Path(__file__).parents[2] / ".." / "shared" / "data")
+MEASURED = DATA / "measured"
+needs_data = pytest.mark.skipif(not MEASURED.is_dir(), reason="no measured profiles")
+
 MODELS = {"dlrm": small_dlrm(), "mlp": small_mlp(), "one-table": small_dlrm(1)}
 
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("servers", [1, 2, 3, 4, 5, 8])
-@pytest.mark.parametrize(("degree", "ports"), [(1, "directed"), (3, "directed"),
-                                               (2, "bidirectional"), (5, "bidirectional")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("degree", "ports"),
+    [(1, "directed"), (3, "directed"), (2, "bidirectional"), (5, "bidirectional")],
+)
 def test_plans_are_proven_and_never_worse_than_the_named_starts(name, servers, degree, ports):
     model = MODELS[name]
     plan = solve(model, servers, degree, ports=ports, steps=30)
@@ -57,8 +65,8 @@ def test_the_plan_does_not_depend_on_the_hash_seed(hash_seed):
         "from small_plans import *\n"
         "print(solve(small_dlrm(), 4, steps=60, seed=2).to_json())"
     )  # fmt: skip
-    helpers = os.path.dirname(sys.modules["small_plans"].__file__)  # noqa: PTH120
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": helpers}
+    helpers = Path(small_plans.__file__).parent
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(helpers)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
@@ -240,6 +248,16 @@ def test_batches_that_servers_do_not_divide(kind):
     )  # fmt: skip
     assert plan.global_batch == 4 * batch
     assert all(plan.global_batch % op.sample == 0 for op in plan.strategy)
+
+
+@needs_data
+@pytest.mark.parametrize("servers", [4, 7])
+def test_a_measured_profile_travels_with_the_plan(servers, tmp_path):
+    job = {"profile": MEASURED / "dlrm16.json"}
+    plan = solve(to.models.get_model("dlrm-16"), servers, 4, steps=10, job=job)
+    assert plan.compute["kind"] == "profile"
+    assert plan.compute["profile"]["file"] == "dlrm16.json"
+    assert any("times are looked up" in note for note in plan.notes)
 
 
 BAD = [

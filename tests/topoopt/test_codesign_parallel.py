@@ -26,7 +26,7 @@ def outcome(result):
 
 
 def test_threads_do_not_change_the_result(monkeypatch):
-    assert 36 > codesign._THREADED_SERVERS
+    assert codesign._THREADED_SERVERS < 36
     side_by_side = outcome(search().run(Budget(steps=200)))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     one_worker = outcome(search().run(Budget(steps=200)))

@@ -52,9 +52,11 @@ def main() -> None:
         for conflict in distribution_conflicts():
             print(f"warning: {conflict}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("interrupted before any plan was found", file=sys.stderr)
-        sys.exit(130)
+    except SystemExit as stop:
+        # typer makes this of Ctrl-C, without a word; a search that has a plan returns it.
+        if stop.code == 130:
+            print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
+        raise
     except BrokenPipeError:
         # The reader (head, less) has what it wanted.
         sys.stderr.close()

@@ -105,14 +105,23 @@ def print_json(document: Any) -> None:
 
 
 @contextmanager
-def progress_reports(quiet: bool) -> "Iterator[ProgressCallback | None]":
-    """Show a search's progress on standard error: a live line on a terminal, else a few lines.
+def progress_reports(quiet: bool) -> "Iterator[ProgressCallback]":
+    """Show a search's progress on standard error, and hold Ctrl-C until the next report.
 
     Yields
     ------
-    callable or None
+    callable
         To be given to the search.
     """
+    from topoopt.interrupts import interrupts_between_steps
+
+    with _shown(quiet) as shown, interrupts_between_steps(shown) as progress:
+        yield progress
+
+
+@contextmanager
+def _shown(quiet: bool) -> "Iterator[ProgressCallback | None]":
+    """A live line on a terminal, else a few lines."""
     if quiet:
         yield None
         return
@@ -168,11 +177,16 @@ def _say(line: str) -> None:
 
 
 def _milestone(report: "Progress") -> int | None:
-    """Return a number that changes when a line is due: every tenth, or 500 steps if timed."""
+    """Return a number that changes when a line is due: every tenth, or 500 steps if timed.
+
+    Scoring the starts and the fabrics compared with is short, and gets one line each.
+    """
+    if report.stage == "start":
+        # If no strategy fits, the error says so.
+        return 0 if report.done == report.total and report.best < float("inf") else None
     if report.stage != "search":
-        # Scoring the starts and the fabrics compared with is short; its end is enough.
-        return 1 if report.done == report.total else None
-    if report.total >= _UNLIMITED:
+        return 0
+    if not 0 < report.total < _UNLIMITED:
         return report.done // 500
     return 10 * report.done // report.total
 
@@ -181,7 +195,7 @@ def _line(report: "Progress") -> str:
     from topoopt.units import format_time
 
     best = format_time(report.best) if report.best < float("inf") else "none fits yet"
-    total = f" of at most {report.total}" if report.total < _UNLIMITED else ""
+    total = f" of at most {report.total}" if 0 < report.total < _UNLIMITED else ""
     stage = {"start": "starting strategies", "search": "search"}.get(
         report.stage, f"comparing with {report.stage}"
     )

@@ -13,7 +13,13 @@ def compare_command(
     servers: common.Servers,
     degree: common.Degree,
     bandwidth: common.Bandwidth,
-    fabrics: Annotated[str, typer.Option(help='"all", or names separated by commas.')] = "all",
+    fabrics: Annotated[
+        str,
+        typer.Option(
+            help="all, or some of ideal-switch, fat-tree, oversubscribed-fat-tree and expander, "
+            "separated by commas."
+        ),
+    ] = "all",
     ports: common.Ports = "directed",
     latency: common.Latency = "1us",
     device: common.Device = "a100",
@@ -27,13 +33,19 @@ def compare_command(
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
-    """Compare the co-designed fabric with an ideal switch, Fat-trees and an expander."""
+    """Compare the co-designed fabric with an ideal switch, Fat-trees and an expander.
+
+    Every fabric runs the best strategy that was found for it.
+
+    Example: topoopt compare vgg16-16 --servers 16 --degree 4 --bandwidth 100Gbps
+    """
     from topoopt.baselines import BASELINES
     from topoopt.comparison import compare
 
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
     names = BASELINES if fabrics == "all" else tuple(n.strip() for n in fabrics.split(","))
+    table = common.make_prices(prices)
     with common.progress_reports(quiet) as progress:
         result = compare(
             job,
@@ -41,7 +53,7 @@ def compare_command(
             fabrics=names,
             seed=seed,
             steps=steps,
-            prices=common.make_prices(prices),
+            prices=table,
             progress=progress,
         )
     if as_json:

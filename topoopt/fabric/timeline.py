@@ -62,9 +62,10 @@ def compute_on_critical_path(tasks: TaskGraph, timeline: Timeline) -> float:
     """
     path = np.array(critical_path(tasks, timeline), dtype=np.int64)
     compute = path[tasks.kind[path] == TaskKind.COMPUTE]
-    return float(tasks.size[compute].sum())
+    # The sum may exceed the makespan by its rounding where nothing is exposed.
+    return min(float(tasks.size[compute].sum()), timeline.makespan)
 
 
 def exposed_communication(tasks: TaskGraph, timeline: Timeline) -> float:
     """Return makespan minus compute on the critical path, in seconds."""
-    return max(timeline.makespan - compute_on_critical_path(tasks, timeline), 0.0)
+    return timeline.makespan - compute_on_critical_path(tasks, timeline)

@@ -3,18 +3,22 @@
 Graph attributes: ``name``, ``hosts``, ``switches``. Nodes have ``id`` and ``kind`` ("host" or
 "switch"; hosts come first). Edges have ``source``, ``target``, ``capacity_gbps`` (1e9 bits/s),
 ``latency_ns`` and ``cables`` (parallel cables that the capacity sums). Readers accept ``edges``
-and ``links`` for the list.
+or ``links`` for the list, and refuse fields that they do not know.
 """
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from parallelism.reading import parse_json, read_text
 from routing.network import Network
 from topoopt.atomic import write_text_atomically
 from topoopt_base import InputError
+
+if TYPE_CHECKING:
+    from topoopt.formats.network_schema import NetworkFile
 
 _BYTES_PER_GBIT = 1e9 / 8
 
@@ -62,55 +66,71 @@ def load_network(path: str | Path) -> Network:
     InputError
         If the file cannot be read, misses a field or has one that is not known.
     """
+    where = f"network file {str(path)!r}"
+    document = parse_json(read_text(path, "network file"), where)
+    if not isinstance(document, dict):
+        raise InputError(f"{where} holds a {type(document).__name__}, not a network")
+    if "links" in document and "edges" not in document:
+        document["edges"] = document.pop("links")
     try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"network file {path}: {error.strerror}; give an existing file") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"network file {path} is not valid JSON ({error}); it may be truncated, so write it "
-            "again"
-        ) from None
-    try:
-        return _network(document, path)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"network file {path} is not a node-link network ({type(error).__name__}: {error}); "
-            "see the format's description"
-        ) from None
+        return _network(_checked(document), Path(path).stem)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
 
 
-def _network(document: dict[str, Any], path: str | Path) -> Network:
-    edges = document["edges"] if "edges" in document else document["links"]
-    nodes = document["nodes"]
-    kinds = {node["id"]: node.get("kind", "host") for node in nodes}
-    hosts = [node for node, kind in kinds.items() if kind == "host"]
-    switches = [node for node, kind in kinds.items() if kind == "switch"]
-    if len(hosts) + len(switches) != len(nodes):
-        raise InputError(f"network file {path}: node kinds must be 'host' or 'switch', ids unique")
+def _checked(document: dict[str, Any]) -> "NetworkFile":
+    """Check the types and fields of a document."""
+    from pydantic import ValidationError
+
+    from topoopt.formats.network_schema import NetworkFile
+
+    try:
+        return NetworkFile.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "missing":
+            raise InputError(f"field {field!r} is missing; add it") from None
+        if first["type"] == "extra_forbidden":
+            raise InputError(f"unknown field {field!r}; remove it") from None
+        given = repr(first["input"])
+        shown = given if len(given) <= 60 else given[:57] + "..."
+        message = first["msg"][0].lower() + first["msg"][1:]
+        raise InputError(f"field {field!r} is {shown}: {message}") from None
+
+
+def _network(file: "NetworkFile", name: str) -> Network:
+    hosts = [node.id for node in file.nodes if node.kind == "host"]
+    switches = [node.id for node in file.nodes if node.kind == "switch"]
     number = {node: index for index, node in enumerate([*hosts, *switches])}
-    known = {"source", "target", "capacity_gbps", "latency_ns", "cables", "key"}
-    source, target, capacity, latency, cables = [], [], [], [], []
-    for edge in edges:
-        odd = sorted(set(edge) - known)
-        if odd:
-            raise InputError(f"network file {path}: edge has unknown field {odd[0]!r}; remove it")
-        source.append(number[edge["source"]])
-        target.append(number[edge["target"]])
-        capacity.append(float(edge["capacity_gbps"]) * _BYTES_PER_GBIT)
-        latency.append(float(edge["latency_ns"]) * 1e-9)
-        cables.append(int(edge.get("cables", 1)))
-    repeat = np.array(cables, dtype=np.int64)
-    if np.any(repeat < 1):
-        raise InputError(f"network file {path}: cables must be at least 1")
-    return Network.from_links(
-        str(document.get("graph", {}).get("name", Path(path).stem)),
+    if len(number) < len(file.nodes):
+        raise InputError("two nodes have one id; give each its own")
+    for what, stated, counted in (
+        ("hosts", file.graph.hosts, len(hosts)),
+        ("switches", file.graph.switches, len(switches)),
+    ):
+        if stated is not None and stated != counted:
+            raise InputError(f"graph.{what} is {stated}, but {counted} nodes are {what}")
+    merged: dict[tuple[int, int], tuple[float, float, int]] = {}
+    for edge in file.edges:
+        for end in (edge.source, edge.target):
+            if end not in number:
+                raise InputError(f"an edge joins {end!r}, which is no node")
+        pair = (number[edge.source], number[edge.target])
+        capacity, latency, cables = merged.get(pair, (0.0, 0.0, 0))
+        merged[pair] = (
+            capacity + edge.capacity_gbps * _BYTES_PER_GBIT,
+            max(latency, edge.latency_ns * 1e-9),
+            cables + edge.cables,
+        )
+    pairs = sorted(merged)
+    return Network(
+        file.graph.name if file.graph.name is not None else name,
         len(hosts),
         len(switches),
-        np.repeat(source, repeat),
-        np.repeat(target, repeat),
-        np.repeat(np.array(capacity) / repeat, repeat),
-        np.repeat(latency, repeat),
+        np.array([pair[0] for pair in pairs], dtype=np.int64),
+        np.array([pair[1] for pair in pairs], dtype=np.int64),
+        np.array([merged[pair][0] for pair in pairs], dtype=np.float64),
+        np.array([merged[pair][1] for pair in pairs], dtype=np.float64),
+        np.array([merged[pair][2] for pair in pairs], dtype=np.int64),
     )

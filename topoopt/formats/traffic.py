@@ -17,19 +17,29 @@ Arrays in the file (units in the names):
 
 import io
 import zipfile
+import zlib
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from parallelism.taskgraph import Traffic
 from topoopt.atomic import write_bytes_atomically
 from topoopt_base import InputError
 
 _SCHEMA = 1
-_FIELDS = {
-    "servers", "transfer_bytes", "group_bytes", "group_offsets", "group_members", "schema_version",
-}  # fmt: skip
+# Kinds of numbers (numpy's letters) and dimensions.
+_SHAPES = {
+    "schema_version": ("iu", 0),
+    "servers": ("iu", 0),
+    "transfer_bytes": ("iuf", 2),
+    "group_bytes": ("iuf", 1),
+    "group_offsets": ("iu", 1),
+    "group_members": ("iu", 1),
+}
+_FIELDS = set(_SHAPES)
 
 
 def save_traffic(traffic: Traffic, path: str | Path) -> None:
@@ -71,48 +81,67 @@ def load_traffic(path: str | Path) -> Traffic:
         If the file cannot be read, misses or adds a field, or holds impossible numbers.
     """
     try:
-        with np.load(Path(path), allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        data = Path(path).read_bytes()
     except FileNotFoundError:
         raise InputError(f"traffic file {path} does not exist; give an existing file") from None
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
-        raise InputError(
-            f"traffic file {path} is not a whole .npz archive ({error}); write it again"
-        ) from None
+    except OSError as error:
+        raise InputError(f"traffic file {path} cannot be read ({error.strerror})") from None
+    try:
+        return _traffic(_arrays(data))
+    except InputError as error:
+        raise InputError(f"traffic file {path}: {error}") from None
+
+
+def _arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
+    """Read the archive; whatever its bytes are, the only error is `InputError`."""
+    try:
+        # From memory, so that no broken archive leaves its file open.
+        with np.load(io.BytesIO(data), allow_pickle=False) as archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
+    except (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError, MemoryError,
+            NotImplementedError, zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
+        reason = " ".join(str(error).split())
+        raise InputError(f"not a whole .npz archive ({reason}); write it again") from None
     if set(arrays) != _FIELDS:
-        odd = sorted(set(arrays) ^ _FIELDS)
-        raise InputError(f"traffic file {path} has missing or unknown fields {odd}; write it again")
-    if int(arrays["schema_version"]) != _SCHEMA:
-        raise InputError(
-            f"traffic file {path} has schema_version {int(arrays['schema_version'])}; "
-            f"this version reads {_SCHEMA}"
-        )
+        odd = ", ".join(sorted(set(arrays) ^ _FIELDS))
+        raise InputError(f"missing or unknown fields {odd}; write it again")
+    for name, (kind, dimensions) in _SHAPES.items():
+        array = arrays[name]
+        if array.ndim != dimensions or array.dtype.kind not in kind:
+            expected = "whole numbers" if kind == "iu" else "numbers"
+            raise InputError(
+                f"{name} is {array.dtype} of shape {array.shape}; expected {expected} in "
+                f"{dimensions} dimensions"
+            )
+    return arrays
+
+
+def _traffic(arrays: dict[str, npt.NDArray[Any]]) -> Traffic:
+    version = int(arrays["schema_version"])
+    if version != _SCHEMA:
+        raise InputError(f"schema_version is {version}; this version reads {_SCHEMA}")
     servers = int(arrays["servers"])
     transfers = arrays["transfer_bytes"].astype(np.float64)
     group_bytes = arrays["group_bytes"].astype(np.float64)
     offsets = arrays["group_offsets"].astype(np.int64)
     members = arrays["group_members"].astype(np.int64)
     if servers < 1 or transfers.shape != (servers, servers):
-        raise InputError(
-            f"traffic file {path}: transfer_bytes has shape {transfers.shape} for {servers} servers"
-        )
+        raise InputError(f"transfer_bytes has shape {transfers.shape} for {servers} servers")
     if not np.all(np.isfinite(transfers)) or np.any(transfers < 0) or np.any(np.diag(transfers)):
-        raise InputError(
-            f"traffic file {path}: transfer_bytes must be finite, not negative, zero on the "
-            "diagonal"
-        )
-    if offsets.shape != (group_bytes.size + 1,) or offsets[0] != 0 or offsets[-1] != members.size:
-        raise InputError(f"traffic file {path}: group_offsets do not fit group_members")
+        raise InputError("transfer_bytes must be finite, not negative, zero on the diagonal")
+    if (
+        offsets.shape != (group_bytes.size + 1,)
+        or offsets[0] != 0
+        or offsets[-1] != members.size
+        or np.any(np.diff(offsets) < 0)
+    ):
+        raise InputError("group_offsets do not fit group_bytes and group_members")
     if not np.all(np.isfinite(group_bytes)) or np.any(group_bytes < 0):
-        raise InputError(f"traffic file {path}: group_bytes must be finite and not negative")
-    groups = tuple(tuple(members[a:b].tolist()) for a, b in pairwise(offsets.tolist()))
+        raise InputError("group_bytes must be finite and not negative")
+    groups = tuple(tuple(members[a:b].tolist()) for a, b in pairwise(offsets))
     for group in groups:
         if len(group) < 2 or list(group) != sorted(set(group)):
-            raise InputError(
-                f"traffic file {path}: group {group} must list two or more sorted distinct servers"
-            )
+            raise InputError(f"group {group} must list two or more sorted distinct servers")
         if group[0] < 0 or group[-1] >= servers:
-            raise InputError(
-                f"traffic file {path}: group {group} names servers outside 0..{servers - 1}"
-            )
+            raise InputError(f"group {group} names servers outside 0..{servers - 1}")
     return Traffic(servers, transfers, groups, group_bytes)

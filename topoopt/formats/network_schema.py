@@ -1,0 +1,48 @@
+"""What a network file may hold; apart, because only reading one needs pydantic."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+NodeId = int | str
+
+
+class GraphSpec(BaseModel):
+    """The network as a whole."""
+
+    model_config = _STRICT
+    name: str | None = None
+    hosts: int | None = None
+    switches: int | None = None
+
+
+class NodeSpec(BaseModel):
+    """A host or a switch."""
+
+    model_config = _STRICT
+    id: NodeId
+    kind: Literal["host", "switch"] = "host"
+
+
+class EdgeSpec(BaseModel):
+    """Parallel cables one way; ``key`` is what networkx numbers parallel edges with."""
+
+    model_config = _STRICT
+    source: NodeId
+    target: NodeId
+    capacity_gbps: Annotated[float, Field(gt=0)]
+    latency_ns: Annotated[float, Field(ge=0)]
+    cables: Annotated[int, Field(ge=1, le=10**6)] = 1
+    key: NodeId | None = None
+
+
+class NetworkFile(BaseModel):
+    """The document."""
+
+    model_config = _STRICT
+    directed: Literal[True] = True
+    multigraph: bool = False
+    graph: GraphSpec = GraphSpec()
+    nodes: list[NodeSpec]
+    edges: list[EdgeSpec]
