@@ -274,8 +274,15 @@ class TaskGraphBuilder:
         scalars = np.array(
             [(r.forward, r.backward, r.update, r.sync_bytes, r.sync_delay) for r in records]
         ).T.copy()
-        used, local = np.unique(np.concatenate([r.groups for r in records]), return_inverse=True)
-        groups = tuple(self._groups[g] for g in used.tolist())
+        used, first_use, place = np.unique(
+            np.concatenate([r.groups for r in records]), return_index=True, return_inverse=True
+        )
+        # In order of first use, whatever was built before: results must not depend on history.
+        order = np.argsort(first_use)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        groups = tuple(self._groups[g] for g in used[order].tolist())
+        local = rank[place]
         arrays = build_tasks(
             sample,
             parameter,

@@ -135,7 +135,7 @@ class Network:
         lat = np.broadcast_to(np.asarray(latency, dtype=np.float64), src.shape)
         nodes = hosts + switches
         keys, inverse = np.unique(src * nodes + dst, return_inverse=True)
-        merged_latency = np.zeros(keys.size)
+        merged_latency = np.full(keys.size, -np.inf)
         np.maximum.at(merged_latency, inverse, lat)
         return cls(
             name=name,

@@ -16,6 +16,7 @@ from topoopt.scoring import Routing, Scorer, busiest, direct_fabric
 from topoopt.search_types import SEARCH_TOLERANCE, Pair, Settings, search_tolerance
 from topoopt.topology.finder import PortModel, Topology, find_topology
 
+_MOST_SPLITS = 10
 # Cost of building and routing the candidate topologies, a server pair.
 _WIRE_WORK = 200.0
 
@@ -164,7 +165,10 @@ class Rewirer:
             return
         if traffic.transfer_sent() > 0 and traffic.groups:
             yield build(None, None, "rings")
-            for split in range(1, cluster.degree + 1):
+            # All splits of usual degrees; of large ones a spread, since their number and the
+            # matching rounds of each both grow with the degree.
+            step = -(-cluster.degree // _MOST_SPLITS)
+            for split in range(cluster.degree, 0, -step):
                 if split != first.degree_allreduce:
                     yield build(split, None, "rings")
         # Wirings of bidirectional ports are directed ones, too.

@@ -20,6 +20,7 @@ from topoopt.bounds import Bound, space_bound, strategy_bound
 from topoopt.codesign import AlternatingSearch
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
+from topoopt.interrupts import interrupts_between_steps
 from topoopt.job import Cluster, Job
 from topoopt.plan import (
     Baseline,
@@ -122,8 +123,9 @@ def co_optimize(
         if name not in BASELINES:
             raise InputError(f"fabric is {name!r}; choose {', '.join(BASELINES)}")
     search = AlternatingSearch(builder, cluster, memory_limit, settings, seed)
-    result = search.run(budget, progress)
-    compared, interrupted = _baselines(search, result, names, table, seed, progress)
+    with interrupts_between_steps(progress) as report:
+        result = search.run(budget, report)
+        compared, interrupted = _baselines(search, result, names, table, seed, report)
     result.interrupted = result.interrupted or interrupted
     return _assemble(job, cluster, builder, compute, search, result, compared, table, seed)
 
