@@ -169,6 +169,7 @@ class TaskGraphBuilder:
             for index, op in enumerate(graph.operators)
             for source in sorted(set(op.inputs))
         ]
+        self._edges = [(a, b, graph.output_bytes(a) * batch) for a, b in edges]
         self._edge_source = np.array([e[0] for e in edges], dtype=np.int64)
         self._edge_target = np.array([e[1] for e in edges], dtype=np.int64)
         self._edge_bytes = np.array([graph.output_bytes(e[0]) * batch for e in edges])
@@ -232,6 +233,10 @@ class TaskGraphBuilder:
     def memory(self, strategy: Strategy) -> npt.NDArray[np.float64]:
         """Return the bytes that a strategy needs on each GPU of every server.
 
+        The parts (`part_memory`), and the inputs that parts receive from elsewhere. Where a
+        producer is split or placed otherwise than its reader, all of the input counts as
+        received, also what happens to be on the same server.
+
         Parameters
         ----------
         strategy : Strategy
@@ -242,8 +247,22 @@ class TaskGraphBuilder:
             Bytes per GPU.
         """
         needed = np.zeros(self.servers)
-        for index, config in enumerate(strategy.configs):
+        configs = strategy.configs
+        for index, config in enumerate(configs):
             needed[config.servers_array] += self._record(index, config).memory
+        for source, target, size in self._edges:
+            made, read = configs[source], configs[target]
+            same = made is read or made == read
+            if same and (read.parameter == 1 or read.mode is Mode.CHANNEL):
+                continue  # every part reads what its own server made
+            # A part keeps what it received for its backward pass: its share of the input, and
+            # every partial sum of it.
+            share = size / read.sample / self.server.gpus
+            if read.parameter > 1 and read.mode.slices_input:
+                share /= read.parameter
+            if made.parameter > 1 and not made.mode.slices_output:
+                share *= made.parameter
+            needed[read.servers_array] += share
         return needed
 
     def build(self, strategy: Strategy) -> TaskGraph:

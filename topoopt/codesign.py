@@ -6,13 +6,16 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from threading import Event, Lock
+from typing import NoReturn
 
 import numpy as np
 
-from parallelism.builder import TaskGraphBuilder
+from parallelism.builder import TaskGraphBuilder, part_memory
+from parallelism.graph import Mode
 from parallelism.search.mcmc import Chain
-from parallelism.search.named import named_strategies
+from parallelism.search.named import least_memory, named_strategies
 from parallelism.search.space import StrategySpace
+from parallelism.strategy import Strategy
 from topoopt.job import Cluster
 from topoopt.rewire import Rewirer, no_network
 from topoopt.scoring import Scorer
@@ -47,6 +50,7 @@ class _Round:
     pair: Pair
     rng: np.random.Generator
     steps: int
+    chain: Chain | None = None
     done: int = 0
     work: float = 0.0
 
@@ -120,6 +124,8 @@ class AlternatingSearch:
         if self.settings.faithful is not None:
             # The published search knows these two only.
             named = {name: s for name, s in named.items() if name in usual}
+        if not any(scorer.fits(strategy) for strategy in named.values()):
+            named["least-memory"] = self._least_memory()
         pairs: list[Pair] = []
         times: dict[str, float] = {}
         best = float("inf")
@@ -131,8 +137,11 @@ class AlternatingSearch:
                     times[name] = float("inf")
                 else:
                     # The usual two are always simulated, because plans are compared with them.
-                    limit = float("inf") if name in usual else 1.5 * best
+                    limit = float("inf") if name in usual else 1.2 * best
                     pair = rewirer.wire(strategy, name, limit=limit, exact=name in usual)
+                    if name in usual and rewirer.tolerance:
+                        # Candidates were ranked inexactly; never fall behind the paper's wiring.
+                        pair = self._not_behind_formula(rewirer, pair)
                     if pair is not None:
                         pairs.append(pair)
                         best = min(best, pair.time)
@@ -143,14 +152,7 @@ class AlternatingSearch:
                 raise
             interrupted = True
         if not pairs:
-            least = min(float(self.builder.memory(s).max()) for s in named.values())
-            raise InfeasibleError(
-                f"model {self.builder.graph.name!r} does not fit: every starting strategy "
-                f"needs at least {least / 1e9:.1f} GB on a GPU that has "
-                f"{self.memory_limit / 1e9:.1f} GB; "
-                "use more servers, more GPUs a server, a smaller batch, fewer or smaller "
-                "embedding tables, or accelerators with more memory"
-            )
+            self._refuse(named["least-memory"])
         pairs.sort(key=lambda pair: pair.time)
         # Only those that chains may start from, and the usual two, need exact times.
         kept = [
@@ -161,6 +163,39 @@ class AlternatingSearch:
         kept.sort(key=lambda pair: pair.time)
         times |= {pair.origin: pair.time for pair in kept}
         return kept, times, interrupted
+
+    def _not_behind_formula(self, rewirer: Rewirer, pair: Pair | None) -> Pair | None:
+        """Return the pair, or that with the formula's wiring where it is faster exactly."""
+        if pair is None:
+            return None
+        # Batched completions are off by far less than this.
+        near = pair.time * (1.0 + search_tolerance(self.cluster.servers))
+        plain = rewirer.wire(pair.strategy, pair.origin, formula_only=True, limit=near, exact=False)
+        if plain is None or plain.wired_like(pair):
+            return pair
+        return min(pair, rewirer.exactly(plain), key=lambda p: p.time)
+
+    def _least_memory(self) -> Strategy:
+        """Return the strategy that is tried where no usual one fits."""
+        graph, builder = self.builder.graph, self.builder
+
+        def memory(index: int, sample: int, parameter: int, mode: Mode) -> float:
+            return part_memory(
+                graph, graph.operators[index], builder.batch, sample, parameter, mode,
+                builder.server.gpus, builder.optimizer_states,
+            )  # fmt: skip
+
+        return least_memory(self.space, memory)
+
+    def _refuse(self, strategy: Strategy) -> NoReturn:
+        least = float(self.builder.memory(strategy).max())
+        raise InfeasibleError(
+            f"model {self.builder.graph.name!r} does not fit: even split for least memory it needs "
+            f"{least / 1e9:.4g} GB on a GPU that has {self.memory_limit / 1e9:.4g} GB, "
+            f"{(least - self.memory_limit) / 1e9:.4g} GB too much; use more servers, more GPUs a "
+            "server, a smaller batch, fewer or smaller embedding tables, or accelerators with more "
+            "memory"
+        )
 
     def run(self, budget: Budget, progress: ProgressCallback | None = None) -> SearchResult:
         """Alternate strategy search and topology building from the best starting pairs.
@@ -192,8 +227,9 @@ class AlternatingSearch:
         # Where fewer strategies fit than there are chains, several start at the same one.
         current = [pairs[c % len(pairs)] for c in range(chains)]
         if faithful:
-            # The published search starts from data parallelism, where it fits.
-            current = [next((p for p in pairs if p.origin == "data-parallel"), pairs[0])]
+            # The published search starts from tables placed whole and all else data-parallel.
+            current = [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]
+        carried: list[Chain | None] = [None] * chains
         streams = [
             np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(c,)))
             for c in range(chains)
@@ -203,8 +239,8 @@ class AlternatingSearch:
         while stale < _PATIENCE and result.steps < budget.steps and result.work < budget.work:
             left = budget.steps - result.steps
             rounds = [
-                _Round(pair, rng, min(round_steps, left // chains + (c < left % chains)))
-                for c, (pair, rng) in enumerate(zip(current, streams, strict=True))
+                _Round(pair, rng, min(round_steps, left // chains + (c < left % chains)), chain)
+                for c, (pair, rng, chain) in enumerate(zip(current, streams, carried, strict=True))
             ]
             whole, interrupted = self._play(rounds, result, budget.steps, deadline, progress)
             before = result.best.time
@@ -217,8 +253,12 @@ class AlternatingSearch:
             if interrupted:
                 result.interrupted = True
                 break
-            worst = max(range(chains), key=lambda c: (current[c].time, c))
-            current[worst] = result.best
+            if faithful:
+                # One chain goes on where it is, for as long as its fabric stays.
+                carried = [r.chain for r in rounds]
+            else:
+                worst = max(range(chains), key=lambda c: (current[c].time, c))
+                current[worst] = result.best
             stale = stale + 1 if result.best.time > before * (1 - _CONVERGED) else 0
         result.converged = stale >= _PATIENCE
         return result
@@ -282,7 +322,8 @@ class AlternatingSearch:
         score = Scorer(
             self.builder, pair.fabric, self.memory_limit, search_tolerance(self.cluster.servers)
         )
-        chain = Chain.start(pair.strategy, pair.time)
+        chain = r.chain or Chain.start(pair.strategy, pair.time)
+        r.chain = chain
         try:
             while r.done < r.steps and not stop.is_set():
                 if clock.monotonic() >= deadline:
@@ -315,3 +356,4 @@ class AlternatingSearch:
         r.work += rewirer.work
         if rewired is not None and rewired.time < r.pair.time:
             r.pair = rewired
+            r.chain = None

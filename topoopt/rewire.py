@@ -17,8 +17,8 @@ from topoopt.search_types import SEARCH_TOLERANCE, Pair, Settings, search_tolera
 from topoopt.topology.finder import PortModel, Topology, find_topology
 
 _MOST_SPLITS = 10
-# Cost of building and routing the candidate topologies, a server pair.
-_WIRE_WORK = 200.0
+# Cost of building and routing a candidate topology, a server pair.
+_WIRE_WORK = 20.0
 
 
 def no_network(servers: int) -> Fabric:
@@ -101,12 +101,12 @@ class Rewirer:
             time = Scorer(self.builder, self._alone, self.memory_limit)(strategy)
             return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
         tasks = self.builder.build(strategy)
-        self.work += _WIRE_WORK * self.cluster.servers**2
         candidates: list[tuple[float, int, Topology, Routing, Fabric]] = []
         for topology in self._topologies(tasks, formula_only):
             for routing in self.settings.routings:
                 fabric = direct_fabric(topology, routing, self.seed)
                 bound = busiest(fabric, tasks)
+                self.work += _WIRE_WORK * self.cluster.servers**2
                 candidates.append((bound, len(candidates), topology, routing, fabric))
         # Most promising first, so that the bounds of most others rule them out unsimulated.
         candidates.sort(key=lambda candidate: candidate[:2])
@@ -118,7 +118,7 @@ class Rewirer:
             quick = Scorer(self.builder, fabric, self.memory_limit, self.tolerance)
             time = quick.simulate(tasks, fastest)
             self.work += quick.work
-            if time <= fastest:
+            if time < fastest or (found is None and time <= fastest):
                 fastest, found = time, (topology, routing, fabric)
         if found is None:
             return None

@@ -108,6 +108,17 @@ class Pair:
     time: float
     origin: str
 
+    def wired_like(self, other: "Pair") -> bool:
+        """Whether both have the same links, rings and routing."""
+        mine, theirs = self.fabric.network, other.fabric.network
+        return (
+            self.routing is other.routing
+            and self.fabric.rings == other.fabric.rings
+            and np.array_equal(mine.source, theirs.source)
+            and np.array_equal(mine.target, theirs.target)
+            and np.array_equal(mine.capacity, theirs.capacity)
+        )
+
 
 @dataclass
 class SearchResult:
@@ -162,7 +173,7 @@ class Budget:
         Up to 4000 steps; fewer where scores are expensive, by counted work and not by the
         clock, so that a 16-server job takes seconds and a 128-server job under a minute.
         """
-        return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 1.2e8)))
+        return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 8e7)))
 
 
 def search_tolerance(servers: int) -> float:

@@ -103,6 +103,9 @@ def co_optimize(
     """
     if steps is not None and seconds is not None:
         raise InputError(f"both steps={steps} and seconds={seconds} are given; give one of them")
+    for what, count in (("steps", steps), ("seed", seed), ("chains", chains)):
+        if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
+            raise InputError(f"{what} is {count!r}; give a whole number")
     if steps is not None and steps < 0:
         raise InputError(f"steps is {steps}; give zero or more")
     if seconds is not None and not seconds > 0:
@@ -260,6 +263,11 @@ def _assemble(
     timeline = simulate(pair.fabric, tasks)
     computing = compute_on_critical_path(tasks, timeline)
     everything = space_bound(builder)
+    if everything.seconds <= 0:
+        raise InputError(
+            f"model {job.model.name!r} takes no time on these devices, so no bound can be given; "
+            "give its operators FLOPs or bytes"
+        )
     strategy = strategy_bound(tasks, cluster.degree, cluster.port_rate)
     traffic = traffic_of(tasks)
     network, routes, topology = pair.fabric.network, pair.fabric.routes, pair.topology

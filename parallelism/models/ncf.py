@@ -5,6 +5,7 @@ from parallelism.models.builder import GraphBuilder
 from parallelism.models.elementwise import concat, multiply
 from parallelism.models.layers import dense, embedding
 from parallelism.models.shapes import Tensor, check_counts
+from topoopt_base import InputError
 
 
 def ncf(
@@ -58,6 +59,11 @@ def ncf(
     check_counts(where, user_tables=user_tables, item_tables=item_tables, rows=rows, bag=bag)
     check_counts(where, factor_dim=factor_dim, mlp_dim=mlp_dim)
     check_counts(where, mlp_width=mlp_width, mlp_layers=mlp_layers)
+    if user_tables != item_tables:
+        raise InputError(
+            f"{where}: user_tables is {user_tables} and item_tables {item_tables}; give the same "
+            "number, since the factorisation branch multiplies users by items"
+        )
     build = GraphBuilder(name, batch_per_gpu, element_bytes)
 
     def bags(branch: str, kind: str, count: int, dim: int) -> list[Tensor]:

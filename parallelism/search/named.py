@@ -1,8 +1,13 @@
 """Named strategies: where searches start, and what results are compared with."""
 
+from collections.abc import Callable
+
 from parallelism.graph import Mode
-from parallelism.search.space import StrategySpace
+from parallelism.search.space import StrategySpace, divisors, legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
+
+
+_MOST_SHARDS = 256
 
 
 def data_parallel(space: StrategySpace) -> Strategy:
@@ -94,6 +99,73 @@ def tensor_parallel(
     return Strategy(tuple(configs)) if changed else None
 
 
+def sharded_tables(space: StrategySpace, degree: int) -> Strategy | None:
+    """Return data parallelism with each embedding table split over several servers.
+
+    By columns where the degree divides them, else by rows; sets of servers take turns.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    degree : int
+        Shards of each table that allows them.
+
+    Returns
+    -------
+    Strategy or None
+        None if no table can be split so.
+    """
+    configs = [_widest(space)] * len(space.graph.operators)
+    _place_tables(space, configs)
+    turn = 0
+    for index, op in enumerate(space.graph.operators):
+        modes = [c[2] for c in space.degrees(index) if c[:2] == (1, degree)]
+        if op.sparse and modes:
+            configs[index] = space.placed(1, degree, min(modes), offset=turn)
+            turn += 1
+    return Strategy(tuple(configs)) if turn else None
+
+
+def least_memory(space: StrategySpace, memory: Callable[[int, int, int, Mode], float]) -> Strategy:
+    """Return a strategy that keeps the fullest server as empty as a greedy choice can.
+
+    Every operator takes the legal degrees with the smallest parts, on the servers that hold
+    least so far, biggest operators first.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    memory : callable
+        (operator index, sample, parameter, mode) to bytes of one part on each GPU.
+
+    Returns
+    -------
+    Strategy
+    """
+    choices = []
+    for index, op in enumerate(space.graph.operators):
+        degrees = [
+            c for c in legal_degrees(op, space.servers, space.batch)
+            if space.servers % (c[0] * c[1]) == 0
+        ]  # fmt: skip
+        sizes = {degree: memory(index, *degree) for degree in degrees}
+        best = min(degrees, key=lambda degree: (sizes[degree], degree))
+        choices.append((sizes[best], index, best))
+    load = [0.0] * space.servers
+    configs = [_widest(space)] * len(space.graph.operators)
+    for size, index, (sample, parameter, mode) in sorted(choices, key=lambda c: (-c[0], c[1])):
+        parts = sample * parameter
+        sets = [
+            space.placed(sample, parameter, mode, offset=offset)
+            for offset in range(space.servers // parts)
+        ]
+        chosen = min(sets, key=lambda config: max(load[v] for v in config.servers))
+        configs[index] = chosen
+        for server in chosen.servers:
+            load[server] += size
+    return Strategy(tuple(configs))
+
+
 def named_strategies(space: StrategySpace) -> dict[str, Strategy]:
     """Return all starting strategies by name, data parallelism first.
 
@@ -107,14 +179,21 @@ def named_strategies(space: StrategySpace) -> dict[str, Strategy]:
         Some may not fit in memory; the caller checks.
     """
     found = {"data-parallel": data_parallel(space)}
-    has_tables = any(op.sparse for op in space.graph.operators)
+    tables = sum(op.sparse for op in space.graph.operators)
+    has_tables = tables > 0
     if has_tables:
         found["hybrid"] = hybrid(space)
     if space.sample_only:
         return found
-    for degree in (2, 4, 8, 16, 32, 64, 128):
-        if degree > space.max_parameter or space.servers % degree:
-            continue
+    for degree in divisors(space.servers, space.max_parameter)[1:]:
+        # Every shard of every table sends to all replicas: more are too slow to score, and
+        # where they are needed for memory the least-memory strategy stands in.
+        if has_tables and tables * degree <= max(space.servers, _MOST_SHARDS):
+            sharded = sharded_tables(space, degree)
+            if sharded is not None:
+                found[f"sharded-tables-{degree}"] = sharded
+        if degree & (degree - 1):
+            continue  # tensor-parallel groups are powers of two, as in practice
         for alternate in (False, True):
             strategy = tensor_parallel(space, degree, alternate=alternate)
             if strategy is not None:

@@ -191,7 +191,7 @@ class StrategySpace:
         groups: dict[object, list[int]] = {}
         keys = []
         for index, op in enumerate(self.graph.operators):
-            key = (op.kind, op.output_shape, op.parameters, op.splits, op.profile_key)
+            key = (op.kind, op.sparse, op.output_shape, op.parameters, op.splits, op.profile_key)
             groups.setdefault(key, []).append(index)
             keys.append(key)
         return tuple(tuple(groups[key]) for key in keys)

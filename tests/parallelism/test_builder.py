@@ -146,7 +146,8 @@ def test_memory_adds_up_by_hand():
     whole = OperatorConfig(1, 1, Mode.OUTPUT, (1,))
     everywhere = OperatorConfig(2, 1, Mode.OUTPUT, (0, 1))
     builder = TaskGraphBuilder(graph, FakeCompute(), FakeServer(2), 2, BATCH, optimizer_states=1)
-    dense_bytes = 1000 * 4 * 3 + FEATURES * 4 * BATCH / 2 / 2
+    received = FEATURES * 4 * BATCH / 2 / 2
+    dense_bytes = 1000 * 4 * 3 + FEATURES * 4 * BATCH / 2 / 2 + received
     table_bytes = 1_000_000 * 4 / 2 * 2 + FEATURES * 4 * BATCH / 2
     needed = builder.memory(Strategy((whole, everywhere)))
     assert needed.tolist() == [dense_bytes, dense_bytes + table_bytes]
@@ -170,3 +171,32 @@ def test_illegal_strategies_are_named(config, message):
     graph = ModelGraph("m", (operator("a", []),), 1)
     with pytest.raises(InputError, match=message):
         check_legal(graph, Strategy((config,)), 6, BATCH)
+
+
+def test_received_inputs_are_held_for_the_backward_pass():
+    graph = ModelGraph("m", (operator("a", [], 0), operator("b", [0], 0)), 1)
+    builder = TaskGraphBuilder(graph, FakeCompute(), FakeServer(1), 4, BATCH)
+    whole = FEATURES * 4 * BATCH
+    spread = OperatorConfig(4, 1, Mode.OUTPUT, (0, 1, 2, 3))
+    one = OperatorConfig(1, 1, Mode.OUTPUT, (0,))
+    partial = OperatorConfig(1, 4, Mode.REDUCTION, (0, 1, 2, 3))
+    columns = OperatorConfig(1, 4, Mode.OUTPUT, (0, 1, 2, 3))
+    quarter = whole / 4
+    # In place nothing is received; a whole reader receives all samples, a reader of partial
+    # sums all of them, and columns want the whole input each.
+    assert builder.memory(Strategy((spread, spread))).tolist() == [2 * quarter] * 4
+    assert builder.memory(Strategy((spread, one)))[0] == quarter + 2 * whole
+    assert builder.memory(Strategy((partial, one)))[0] == whole + whole + 4 * whole
+    assert builder.memory(Strategy((columns, columns))).tolist() == [2 * quarter + whole] * 4
+
+
+@settings(max_examples=40, deadline=None)
+@given(jobs(), jobs())
+def test_a_task_graph_does_not_depend_on_what_was_built_before(job, other):
+    graph, strategy, servers = job
+    fresh = TaskGraphBuilder(graph, FakeCompute(), FakeServer(), servers, BATCH)
+    used = TaskGraphBuilder(graph, FakeCompute(), FakeServer(), servers, BATCH)
+    used.build(Strategy(tuple(reversed(strategy.configs))))
+    first, second = fresh.build(strategy), used.build(strategy)
+    assert first.groups == second.groups
+    assert np.array_equal(first.first, second.first)

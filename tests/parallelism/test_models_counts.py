@@ -206,7 +206,7 @@ def test_list_models_sums_the_graphs() -> None:
         (lambda: resnet50(classes="x"), "classes is 'x'"),
         (lambda: candle(features=()), "features is ()"),
         (lambda: candle(features=(5,), doses=0), "give at least 2"),
-        (lambda: ncf(user_tables=3), "different shapes"),
+        (lambda: ncf(user_tables=3), "give the same number"),
     ],
 )
 def test_bad_numbers_are_named(call: object, message: str) -> None:

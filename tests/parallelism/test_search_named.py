@@ -149,4 +149,12 @@ def test_alternating_tensor_parallel_pairs_columns_with_rows():
 def test_no_tensor_parallelism_where_nothing_divides():
     space = StrategySpace(small_dlrm(2, bottom_width=7, top_width=7, dim=7), 4, 8)
     assert tensor_parallel(space, 2) is None
-    assert set(named_strategies(space)) == {"data-parallel", "hybrid"}
+    # Seven columns cannot be split, so the tables' shards are rows.
+    names = {"data-parallel", "hybrid", "sharded-tables-2", "sharded-tables-4"}
+    assert set(named_strategies(space)) == names
+    shards = named_strategies(space)["sharded-tables-4"].configs
+    assert all(
+        config.mode == Mode.REDUCTION and config.parameter == 4
+        for op, config in zip(space.graph.operators, shards, strict=True)
+        if op.sparse
+    )
