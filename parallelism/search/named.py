@@ -6,7 +6,6 @@ from parallelism.graph import Mode
 from parallelism.search.space import StrategySpace, divisors, legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
 
-
 _MOST_SHARDS = 256
 
 
