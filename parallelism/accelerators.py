@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")

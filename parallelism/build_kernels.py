@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from topoopt_base.jit import kernel
+from codesign_base.jit import kernel
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

@@ -11,11 +11,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base import InputError
 from parallelism.build_kernels import build_tasks
 from parallelism.graph import Mode, ModelGraph, Operator
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import TaskGraph
-from topoopt_base import InputError
 
 
 class PartTime(Protocol):

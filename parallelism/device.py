@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from codesign_base import InputError
 from parallelism.accelerators import Accelerator, Precision, get_accelerator
 from parallelism.graph import Mode, ModelGraph, Operator
-from topoopt_base import InputError
 
 DEFAULT_ACCELERATOR = get_accelerator("a100")
 

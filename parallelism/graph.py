@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 
 class OperatorKind(StrEnum):

@@ -37,12 +37,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from codesign_base import InputError
 from parallelism.graph import ModelGraph
 from parallelism.models.builder import GraphBuilder
 from parallelism.models.presets import suggestion
 from parallelism.models.shapes import Tensor
 from parallelism.reading import parse_json, read_text
-from topoopt_base import InputError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError

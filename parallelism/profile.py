@@ -5,10 +5,10 @@ from bisect import bisect_left
 from pathlib import Path
 from typing import Any, Literal
 
+from codesign_base import InputError
 from parallelism.device import OperatorTime, RooflineModel, Server
 from parallelism.graph import Mode, ModelGraph
 from parallelism.profile_file import PROFILE_GPUS, Measurement, Profile, load_profile
-from topoopt_base import InputError
 
 
 class ProfileModel:

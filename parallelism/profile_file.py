@@ -7,8 +7,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
-from topoopt_base import InputError
 
 # Every published profile was measured for servers of four GPUs.
 PROFILE_GPUS = 4

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 
 def read_text(path: str | Path, what: str) -> str:

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph
-from topoopt_base import InputError
 
 
 @dataclass(frozen=True)

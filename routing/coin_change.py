@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray, Network
 from routing.routes import Routes
-from topoopt_base import InfeasibleError, InputError
 
 
 @dataclass(frozen=True, eq=False)

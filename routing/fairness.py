@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base import InputError
 from routing.network import FloatArray
-from topoopt_base import InputError
 
 
 def max_min_rates(

@@ -10,7 +10,7 @@ lets them count from the end.
 import numpy as np
 import numpy.typing as npt
 
-from topoopt_base.jit import kernel
+from codesign_base.jit import kernel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

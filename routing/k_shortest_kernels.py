@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from codesign_base.jit import kernel
 from routing.network import FloatArray, IntArray
 from routing.path_kernels import grown_floats, grown_ints, sort_prefix
-from topoopt_base.jit import kernel
 
 _FAR = 1 << 60
 

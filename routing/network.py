@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 if TYPE_CHECKING:
     import networkx as nx

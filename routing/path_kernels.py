@@ -7,8 +7,8 @@ ascending by target), a mask ``transit`` of the nodes that may forward for other
 
 import numpy as np
 
+from codesign_base.jit import kernel
 from routing.network import FloatArray, IntArray
-from topoopt_base.jit import kernel
 
 
 @kernel

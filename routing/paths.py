@@ -8,9 +8,9 @@ one link and do not change the choice.
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray, Network
 from routing.routes import Routes
-from topoopt_base import InfeasibleError, InputError
 
 # Nodes that the k-shortest search may enter for one pair before it turns to exact pruning.
 _SEARCH_BUDGET = 20_000

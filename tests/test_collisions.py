@@ -2,7 +2,7 @@
 
 import importlib.metadata
 
-from topoopt_base.collisions import IMPORT_NAMES, distribution_conflicts
+from codesign_base.collisions import IMPORT_NAMES, distribution_conflicts
 
 
 def test_no_conflict_in_this_environment():

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from topoopt_base import jit
+from codesign_base import jit
 
 PROGRAM = """
 import sys
-from topoopt_base import jit
+from codesign_base import jit
 
 print("warm" if jit.compiled_cache_is_warm() else "cold")
 sys.path.insert(0, sys.argv[1])
@@ -26,7 +26,7 @@ print(sum(hits.cache_hits.values()) if hits else "none")
 """
 
 KERNEL = """
-from topoopt_base.jit import kernel
+from codesign_base.jit import kernel
 
 @kernel
 def triple(x):

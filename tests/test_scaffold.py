@@ -17,7 +17,7 @@ from packaging.utils import canonicalize_name
 import topoopt
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("parallelism", "routing", "topoopt", "topoopt_base")
+PACKAGES = ("parallelism", "routing", "topoopt", "codesign_base")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HEAVY = (
     "cvxpy", "highspy", "matplotlib", "networkx", "numba", "ortools", "plotly", "rustworkx",
@@ -70,7 +70,7 @@ def test_version():
 
 def test_layers():
     forbidden = {
-        "topoopt_base": {"parallelism", "routing", "topoopt"},
+        "codesign_base": {"parallelism", "routing", "topoopt"},
         "routing": {"parallelism", "topoopt"},
         "parallelism": {"routing", "topoopt"},
         "topoopt": set(),
@@ -89,16 +89,16 @@ def test_compiled_code_is_in_kernel_modules_only():
     for path in modules():
         for module, name in imports(path):
             uses = module.split(".")[0] == "numba" or (module, name) == (
-                "topoopt_base.jit",
+                "codesign_base.jit",
                 "kernel",
             )
-            allowed = is_kernel_module(path.stem) or name_of(path) == "topoopt_base.jit"
+            allowed = is_kernel_module(path.stem) or name_of(path) == "codesign_base.jit"
             assert allowed or not uses, f"{path} imports {name or module}"
 
 
 def test_kernel_modules_depend_on_kernel_sources_only():
     # A constant or helper from elsewhere would be compiled in, and its edits go unnoticed.
-    outside = {"collections", "math", "numba", "numpy", "typing", "topoopt_base"}
+    outside = {"collections", "math", "numba", "numpy", "typing", "codesign_base"}
     for path in modules():
         if not is_kernel_module(path.stem):
             continue
@@ -109,7 +109,7 @@ def test_kernel_modules_depend_on_kernel_sources_only():
 
 
 @pytest.mark.parametrize("module", ["topoopt", "topoopt.units", "topoopt.experiment", "routing",
-                                    "parallelism", "topoopt_base"])  # fmt: skip
+                                    "parallelism", "codesign_base"])  # fmt: skip
 def test_import_is_light(module):
     program = f"import sys, {module}; print(*sorted({{m.split('.')[0] for m in sys.modules}}))"
     output = subprocess.run(

@@ -13,6 +13,8 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from codesign_base import InfeasibleError as InfeasibleError
+    from codesign_base import InputError as InputError
     from parallelism import models as models
     from parallelism.device import RooflineModel as RooflineModel
     from parallelism.device import Server as Server
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from topoopt.plan import load_plan as load_plan
     from topoopt.solve import co_optimize as co_optimize
     from topoopt.verify import verify_plan as verify_plan
-    from topoopt_base import InfeasibleError as InfeasibleError
-    from topoopt_base import InputError as InputError
 
 try:
     __version__ = _version("topoopt")
@@ -36,8 +36,8 @@ except PackageNotFoundError:  # running from a source tree that was never instal
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {
     "Cluster": "topoopt.job",
-    "InfeasibleError": "topoopt_base",
-    "InputError": "topoopt_base",
+    "InfeasibleError": "codesign_base",
+    "InputError": "codesign_base",
     "Job": "topoopt.job",
     "Plan": "topoopt.plan",
     "ProfileModel": "parallelism.profile",

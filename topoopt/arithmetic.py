@@ -2,7 +2,7 @@
 
 import math
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 # Relative. Simulated times may be summed in another order on another machine; what is a
 # product of a few stored numbers may differ in the last bits only.

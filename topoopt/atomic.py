@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.space import StrategySpace
@@ -21,7 +22,6 @@ from topoopt.prices import (
 from topoopt.scoring import Scorer
 from topoopt.search_types import Budget, Progress, ProgressCallback, search_tolerance
 from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
-from topoopt_base import InputError
 
 BASELINES = ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander")
 # Those that every plan prints; `compare` prints all.

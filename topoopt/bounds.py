@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.search.space import legal_degrees
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind, Traffic, traffic_of
-from topoopt_base import InputError
 
 # Sums of the same times in another order differ in the last bits, and the simulator takes
 # events within 1e-12 for one; a bound must not exceed the time it bounds because of that.

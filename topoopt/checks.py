@@ -9,6 +9,7 @@ from collections import Counter
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy, check_legal
@@ -25,7 +26,6 @@ from topoopt.rewire import Rewirer
 from topoopt.scoring import Scorer
 from topoopt.search_types import Settings
 from topoopt.solve import FABRIC_MODEL
-from topoopt_base import InputError
 
 
 def check_strategy(plan: Plan, rebuilt: Rebuilt) -> None:

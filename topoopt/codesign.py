@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from codesign_base import InfeasibleError, InputError
 from parallelism.builder import TaskGraphBuilder, part_memory
 from parallelism.graph import Mode
 from parallelism.search.mcmc import Chain
@@ -29,7 +30,6 @@ from topoopt.search_types import (
     search_tolerance,
 )
 from topoopt.topology.finder import PortModel
-from topoopt_base import InfeasibleError, InputError
 
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3

@@ -5,13 +5,13 @@ from enum import StrEnum
 from numbers import Integral
 from pathlib import Path
 
+from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, RooflineModel, Server
 from parallelism.graph import ModelGraph
 from parallelism.profile import ProfileModel
 from topoopt.topology.finder import PortModel
 from topoopt.units import parse_bandwidth, parse_time
-from topoopt_base import InputError
 
 # Routes are kept for every pair of servers, and wirings are tried for every split of the ports.
 MAX_SERVERS = 4096

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
+from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
 from topoopt.atomic import write_text_atomically
-from topoopt_base import InputError
 
 SCHEMA_VERSION = 1
 

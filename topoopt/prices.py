@@ -12,8 +12,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from codesign_base import InputError
 from topoopt.topology.fat_tree import fat_tree_size
-from topoopt_base import InputError
 
 COMPONENTS = ("transceiver", "nic", "switch-port", "ocs-port", "patch-panel-port")
 LAYERS = {"patch-panel": "patch-panel-port", "ocs": "ocs-port"}

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.accelerators import Accelerator
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, RooflineModel, Server
@@ -18,7 +19,6 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster, Optimizer
 from topoopt.plan import ModelRecord, OperatorPlan, Plan
 from topoopt.scoring import Routing, allreduce_routes
-from topoopt_base import InputError
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
 from topoopt.arithmetic import require_same
 from topoopt.plan import Plan
 from topoopt.rebuild import Rebuilt
 from topoopt.scoring import Routing, direct_fabric
 from topoopt.topology.finder import Ring, Topology
-from topoopt_base import InputError
 
 # Route weights are sums of a few fractions.
 _WEIGHT = 1e-9

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import TaskGraph, TaskKind
@@ -16,7 +17,6 @@ from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import link_bytes, run
 from topoopt.topology.finder import Topology
-from topoopt_base import InputError
 
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.search.mcmc import Acceptance
 from parallelism.strategy import Strategy
 from topoopt.fabric.fabric import Fabric
 from topoopt.scoring import Routing
 from topoopt.topology.finder import Topology
-from topoopt_base import InputError
 
 FAITHFUL = ("paper", "artifact")
 

@@ -7,6 +7,7 @@ from typing import Literal, cast
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel
 from parallelism.graph import ModelGraph
@@ -38,7 +39,6 @@ from topoopt.plan import (
 from topoopt.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.rewire import Rewirer
 from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
-from topoopt_base import InputError
 
 FABRIC_MODEL = "fluid-1"
 

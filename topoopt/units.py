@@ -8,7 +8,7 @@ import math
 import re
 from numbers import Real
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 _NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE]([+-]?[0-9]{1,4}))?\s*(.*?)\s*")
 _PREFIXED = re.compile(r"([kKMGTP]i?|)(.+)")

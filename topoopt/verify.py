@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from codesign_base import InputError
 from topoopt.checks import (
     check_baselines,
     check_bounds,
@@ -18,7 +19,6 @@ from topoopt.checks import (
 from topoopt.plan import Plan, load_plan
 from topoopt.rebuild import Rebuilt, rebuild
 from topoopt.route_checks import check_routes
-from topoopt_base import InputError
 
 # In stages: what a stage recomputes rests on what the stages before it found in order.
 _STAGES: tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...] = (

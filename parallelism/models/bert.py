@@ -1,11 +1,11 @@
 """BERT: the experiment's two-stream blocks, and the real encoder."""
 
+from codesign_base import InputError
 from parallelism.graph import ModelGraph
 from parallelism.models.builder import GraphBuilder
 from parallelism.models.elementwise import add
 from parallelism.models.layers import attention, dense, embedding, layer_norm
 from parallelism.models.shapes import check_counts
-from topoopt_base import InputError
 
 
 def bert(

@@ -16,9 +16,9 @@ Counting rules, the same for every model:
 
 from collections.abc import Sequence
 
+from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
 from parallelism.models.shapes import Tensor, check_counts, check_shape
-from topoopt_base import InputError
 
 INDEX_BYTES = 8
 MOST_OPERATORS = 100_000

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from codesign_base import InputError
 from parallelism.graph import Mode, OperatorKind
 from parallelism.models.builder import GraphBuilder, legal_splits
 from parallelism.models.shapes import Tensor, check_counts, image_axes, window
-from topoopt_base import InputError
 
 
 def pool(

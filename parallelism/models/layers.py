@@ -1,9 +1,9 @@
 """Operators with weights: dense, convolution, embedding, attention, normalisation."""
 
+from codesign_base import InputError
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.models.builder import INDEX_BYTES, GraphBuilder, legal_splits
 from parallelism.models.shapes import Tensor, check_counts, image_axes, window
-from topoopt_base import InputError
 
 
 def dense(

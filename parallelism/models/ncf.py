@@ -1,11 +1,11 @@
 """Neural collaborative filtering: a matrix-factorisation branch beside an MLP branch."""
 
+from codesign_base import InputError
 from parallelism.graph import ModelGraph
 from parallelism.models.builder import GraphBuilder
 from parallelism.models.elementwise import concat, multiply
 from parallelism.models.layers import dense, embedding
 from parallelism.models.shapes import Tensor, check_counts
-from topoopt_base import InputError
 
 
 def ncf(

@@ -8,6 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from codesign_base import InputError
 from parallelism.graph import ModelGraph
 from parallelism.models.bert import bert, bert_encoder
 from parallelism.models.candle import candle
@@ -15,7 +16,6 @@ from parallelism.models.dlrm import dlrm
 from parallelism.models.ncf import ncf
 from parallelism.models.resnet import resnet50
 from parallelism.models.vgg import vgg16
-from topoopt_base import InputError
 
 _DEDICATED = "TopoOpt, NSDI 2023: dedicated cluster of 128 servers (published simulator settings)"
 _SHARED = "TopoOpt, NSDI 2023: shared cluster, jobs of 16 servers (published simulator settings)"

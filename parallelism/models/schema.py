@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from codesign_base import InputError
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.models import elementwise, layers
 from parallelism.models.builder import GraphBuilder
 from parallelism.models.shapes import LARGEST, Tensor
-from topoopt_base import InputError
 
 Count = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
 CountOrZero = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 # Beyond this no byte or FLOP count is a plausible model, and products could leave float range.
 LARGEST = 10**15

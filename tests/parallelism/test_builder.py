@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_cases import BATCH, FEATURES, FakeCompute, FakeServer, jobs, operator
 
+from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder, part_memory
 from parallelism.graph import Mode, ModelGraph
 from parallelism.strategy import OperatorConfig, Strategy, check_legal
 from parallelism.taskgraph import Phase, TaskKind, traffic_of
-from topoopt_base import InputError
 
 
 def regions(config, output):

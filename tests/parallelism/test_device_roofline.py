@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codesign_base import InputError
 from parallelism.accelerators import ACCELERATORS, Accelerator, get_accelerator
 from parallelism.device import ComputeModel, RooflineModel, Server, default_precision
 from parallelism.graph import Mode, ModelGraph
@@ -11,7 +12,6 @@ from parallelism.models import get_model
 from parallelism.models.builder import GraphBuilder
 from parallelism.models.elementwise import activation
 from parallelism.models.layers import attention, conv2d, dense, embedding
-from topoopt_base import InputError
 
 
 def small_graph() -> ModelGraph:

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import parallelism.model_file as module
+from codesign_base import InputError
 from parallelism.graph import Mode, OperatorKind
 from parallelism.model_file import load_model, model_from_data
-from topoopt_base import InputError
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "model-file.md"
 

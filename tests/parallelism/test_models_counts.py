@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph, OperatorKind
 from parallelism.models import (
     PRESETS,
@@ -22,7 +23,6 @@ from parallelism.models import (
 from parallelism.models.builder import GraphBuilder
 from parallelism.models.elementwise import add, concat, flatten, multiply, pool
 from parallelism.models.layers import attention, conv2d, dense, embedding
-from topoopt_base import InputError
 
 
 def gmac(graph: ModelGraph) -> float:

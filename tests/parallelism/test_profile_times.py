@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InputError
 from parallelism.device import ComputeModel, RooflineModel, Server
 from parallelism.graph import Mode, ModelGraph
 from parallelism.models.builder import GraphBuilder
@@ -17,7 +18,6 @@ from parallelism.models.elementwise import concat
 from parallelism.models.layers import dense, embedding, layer_norm
 from parallelism.profile import ProfileModel, time_at
 from parallelism.profile_file import Measurement, load_profile
-from topoopt_base import InputError
 
 
 def row(name: str, parts: int, forward: float, backward: float) -> dict[str, Any]:

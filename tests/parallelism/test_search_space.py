@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_cases import operator
 
+from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
 from parallelism.search.space import StrategySpace, divisors, legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy, check_legal
-from topoopt_base import InputError
 
 # Primes, odd numbers, powers of two, and the smallest clusters.
 SERVERS = st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 15, 16])

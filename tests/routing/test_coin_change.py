@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InfeasibleError, InputError
 from routing.coin_change import coin_change, coin_change_routes
 from routing.network import Network
 from routing.paths import hop_distances
-from topoopt_base import InfeasibleError, InputError
 
 
 def circulant(n: int, steps: tuple[int, ...]) -> Network:

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from codesign_base import InputError
 from routing.fairness import max_min_rates
-from topoopt_base import InputError
 
 Case = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InfeasibleError, InputError
 from routing import paths
 from routing.network import Network
 from routing.paths import k_shortest_paths, k_shortest_routes
-from topoopt_base import InfeasibleError, InputError
 
 
 def circulant(n: int, steps: tuple[int, ...]) -> Network:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InfeasibleError
 from routing.network import Network
 from routing.paths import ecmp_routes, forwarding_nodes, hop_distances, shortest_routes
 from routing.routes import Routes
-from topoopt_base import InfeasibleError
 
 
 @st.composite

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from codesign_base import InputError
 from topoopt.atomic import open_atomically, write_bytes_atomically, write_text_atomically
-from topoopt_base import InputError
 
 
 def names(directory):

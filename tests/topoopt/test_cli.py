@@ -14,12 +14,12 @@ from small_plans import shared_document
 from typer.testing import CliRunner
 
 import topoopt as to
+from codesign_base import InputError
 from topoopt.cli.app import app, main
 from topoopt.formats.network_json import load_network
 from topoopt.formats.traffic import load_traffic
 from topoopt.interrupts import interrupts_between_steps
 from topoopt.rebuild import rebuild
-from topoopt_base import InputError
 
 SMALL = """
 name: small

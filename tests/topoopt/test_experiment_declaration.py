@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
+from codesign_base import InfeasibleError, InputError
 from topoopt.experiment import Experiment, Table, pivot, run_experiment, run_from_command_line
 from topoopt.experiment.declaration import expand_grid
-from topoopt_base import InfeasibleError, InputError
 
 
 def simple(**changes):

@@ -15,7 +15,7 @@ import pytest
 SCRIPT = """
 import os, time
 from topoopt.experiment import Experiment, run_from_command_line
-from topoopt_base import InfeasibleError
+from codesign_base import InfeasibleError
 
 def case(a: int, b: str, seed: int) -> dict[str, float | str]:
     with open(os.environ["CASE_LOG"], "a") as log:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fabric_oracle import circulant, shortest_routes, star
 
+from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from topoopt.fabric import (
@@ -14,7 +15,6 @@ from topoopt.fabric import (
     score,
     simulate,
 )
-from topoopt_base import InputError
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
 

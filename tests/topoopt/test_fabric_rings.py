@@ -6,10 +6,10 @@ from fabric_oracle import circulant, shortest_routes, star, stream_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from topoopt.fabric import Fabric, default_rings, simulate
-from topoopt_base import InputError
 
 
 @settings(max_examples=60, deadline=None)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codesign_base import InputError
 from topoopt.prices import (
     COMPONENTS,
     PriceTable,
@@ -17,7 +18,6 @@ from topoopt.prices import (
     ideal_switch_cost,
     load_prices,
 )
-from topoopt_base import InputError
 
 G = 1e9 / 8  # bytes/s of one Gbps
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InputError
 from routing.merging import merge_equivalent_links
 from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
 from topoopt.topology.fat_tree import fat_tree_size
 from topoopt.topology.finder import DegreeTooSmallError, PortModel
-from topoopt_base import InputError
 
 
 def test_the_ideal_switch_has_two_links_a_pair() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import Traffic
 from topoopt.topology.finder import DegreeTooSmallError, PortModel, Topology, find_topology
 from topoopt.topology.split import degree_for_allreduce, ports_by_server, ports_by_total
-from topoopt_base import InfeasibleError, InputError
 
 
 def traffic_from(

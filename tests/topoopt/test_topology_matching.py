@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InputError
 from topoopt.topology.matching import fill_ports, match_once, matching_rounds
-from topoopt_base import InputError
 
 
 @st.composite

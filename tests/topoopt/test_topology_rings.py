@@ -7,9 +7,9 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from codesign_base import InputError
 from topoopt.topology.select import artifact_generators, select_permutations
 from topoopt.topology.totient import ring_order, totient_permutations
-from topoopt_base import InputError
 
 
 @given(st.integers(2, 500))

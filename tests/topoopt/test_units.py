@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codesign_base import InputError
 from topoopt.units import (
     format_bandwidth,
     format_bytes,
@@ -18,7 +19,6 @@ from topoopt.units import (
     parse_bytes,
     parse_time,
 )
-from topoopt_base import InputError
 
 PARSERS = [parse_bandwidth, parse_bytes, parse_time]
 magnitudes = st.floats(min_value=1e-3, max_value=1e18)

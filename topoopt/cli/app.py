@@ -4,11 +4,11 @@ import sys
 
 import typer
 
+from codesign_base import InputError
 from topoopt.cli.compare_command import compare_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.plan_command import plan_command
 from topoopt.cli.verify_command import verify_command
-from topoopt_base import InputError
 
 app = typer.Typer(
     name="topoopt",
@@ -42,7 +42,7 @@ def _options(
 
 def main() -> None:
     """Run the command line; wrong input ends in one sentence and exit status 2."""
-    from topoopt_base.collisions import distribution_conflicts
+    from codesign_base.collisions import distribution_conflicts
 
     try:
         app()

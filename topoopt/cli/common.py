@@ -158,7 +158,7 @@ def _first_run_notice() -> "Iterator[Callable[[], None]]":
     """
     from threading import Timer
 
-    from topoopt_base.jit import compiled_cache_is_warm
+    from codesign_base.jit import compiled_cache_is_warm
 
     if compiled_cache_is_warm():
         yield lambda: None
@@ -216,7 +216,7 @@ def check_outputs(*paths: Path | None) -> None:
         If a directory does not exist or may not be written, a path is a directory, or two
         outputs are the same file.
     """
-    from topoopt_base import InputError
+    from codesign_base import InputError
 
     given = [path for path in paths if path is not None]
     for path in given:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
+from codesign_base import InputError
 from topoopt.cli import common
-from topoopt_base import InputError
 
 
 def verify_command(

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from codesign_base import InfeasibleError
 from topoopt.atomic import write_text_atomically
 from topoopt.experiment.declaration import Experiment, Row, Value
-from topoopt_base import InfeasibleError
 
 SCHEMA = "topoopt-experiment-case/1"
 

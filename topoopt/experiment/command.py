@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+from codesign_base import InputError
 from topoopt.experiment.cases import UnusableCaseError, case_path, load_case
 from topoopt.experiment.declaration import Experiment, describe
 from topoopt.experiment.manifest import topoopt_version
 from topoopt.experiment.run import run_experiment
-from topoopt_base import InputError
 
 INTERRUPTED = 130
 

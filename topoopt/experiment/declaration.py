@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 if TYPE_CHECKING:
     from topoopt.experiment.tables import Table

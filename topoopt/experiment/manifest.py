@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from topoopt.atomic import write_text_atomically
 from topoopt.experiment.declaration import Experiment, Row
-from topoopt_base.jit import PACKAGES, installation_root, sources_hash
 
 SCHEMA = "topoopt-experiment-manifest/1"
 

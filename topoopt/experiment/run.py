@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from codesign_base import InputError
 from topoopt.atomic import write_text_atomically
 from topoopt.experiment.cases import Outcome, UnusableCaseError, case_path, load_case, save_case
 from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, Row, describe
@@ -11,7 +12,6 @@ from topoopt.experiment.manifest import code_hash, now, topoopt_version, write_m
 from topoopt.experiment.progress import Progress, SilentProgress, progress_on_stderr
 from topoopt.experiment.tables import Table, list_rows, to_csv, to_markdown
 from topoopt.experiment.workers import compute_in_parallel, compute_serially
-from topoopt_base import InputError
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from codesign_base import InputError
 from topoopt.experiment.declaration import Experiment, Row, Value
 from topoopt.units import format_number
-from topoopt_base import InputError
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from codesign_base import InputError
 from topoopt.experiment.cases import Outcome, compute_case
 from topoopt.experiment.declaration import Experiment, Row
-from topoopt_base import InputError
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess

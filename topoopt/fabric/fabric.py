@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
 from topoopt.fabric.rings import Rings, default_rings, ring_loads, ring_pairs
-from topoopt_base import InputError
 
 Group = tuple[int, ...]
 

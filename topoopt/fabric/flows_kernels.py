@@ -11,8 +11,8 @@ rate, so that neither is searched over all slots.
 
 import numpy as np
 
+from codesign_base.jit import kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts, refill
-from topoopt_base.jit import kernel
 
 # Rows of the tables. (Tuples of arrays would cost reference counting in every kernel.)
 COPIES, RATE, SERVICE, SINCE, DUE = 0, 1, 2, 3, 4  # slot: members; bytes/s of each, -1 before

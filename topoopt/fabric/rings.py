@@ -4,9 +4,9 @@ from math import gcd
 
 import numpy as np
 
+from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
-from topoopt_base import InputError
 
 Rings = tuple[tuple[int, ...], ...]
 

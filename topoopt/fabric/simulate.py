@@ -5,10 +5,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.timeline import Timeline
-from topoopt_base import InputError
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.jit import kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.flows_kernels import (
     BLOCK,
@@ -19,7 +20,6 @@ from topoopt.fabric.flows_kernels import (
     solve,
     take_ended,
 )
-from topoopt_base.jit import kernel
 
 # Events whose times differ by less than this fraction are one instant.
 INSTANT = 1e-12

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
 from routing.network import Network
 from topoopt.atomic import write_text_atomically
-from topoopt_base import InputError
 
 if TYPE_CHECKING:
     from topoopt.formats.network_schema import NetworkFile

@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from topoopt.atomic import write_bytes_atomically
-from topoopt_base import InputError
 
 _SCHEMA = 1
 # Kinds of numbers (numpy's letters) and dimensions.

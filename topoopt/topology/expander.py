@@ -3,8 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base import InputError
 from topoopt.topology.wiring import DegreeTooSmallError, PortModel, is_strongly_connected
-from topoopt_base import InputError
 
 IntArray = npt.NDArray[np.int64]
 

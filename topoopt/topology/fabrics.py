@@ -4,13 +4,13 @@ from math import isfinite
 
 import numpy as np
 
+from codesign_base import InputError
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
 from topoopt.topology.expander import random_regular_cables
 from topoopt.topology.fat_tree import fat_tree_network
 from topoopt.topology.wiring import PortModel, Wiring, port_model
-from topoopt_base import InputError
 
 
 def ideal_switch(hosts: int, bandwidth: float, latency: float) -> tuple[Network, Routes]:

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base import InputError
 from routing.network import IntArray, Network
-from topoopt_base import InputError
 
 
 @dataclass(frozen=True, slots=True)

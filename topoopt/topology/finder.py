@@ -11,6 +11,7 @@ from math import isfinite
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import Network
 from topoopt.topology.matching import checked_demand
@@ -30,7 +31,6 @@ from topoopt.topology.wiring import (
     is_strongly_connected,
     port_model,
 )
-from topoopt_base import InputError
 
 __all__ = ["DegreeTooSmallError", "PortModel", "Ring", "Topology", "find_topology"]
 

@@ -6,7 +6,7 @@ Source: TopoOpt (NSDI 2023, arXiv 2202.00433), section 4, the model-parallel sub
 import numpy as np
 import numpy.typing as npt
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]

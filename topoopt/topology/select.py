@@ -8,8 +8,8 @@ is O(d n^(1/d)).
 import math
 from collections.abc import Sequence
 
+from codesign_base import InputError
 from topoopt.topology.totient import totient_permutations
-from topoopt_base import InputError
 
 
 def select_permutations(

@@ -8,7 +8,7 @@ regular orderings (Euler's totient) instead of n!.
 import math
 from collections.abc import Callable, Sequence
 
-from topoopt_base import InputError
+from codesign_base import InputError
 
 
 def totient_permutations(n: int, primes_only: bool = False) -> tuple[int, ...]:

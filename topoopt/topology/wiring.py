@@ -5,10 +5,10 @@ from enum import StrEnum
 
 import numpy as np
 
+from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray, Network
 from topoopt.topology.matching import FloatArray, fill_ports, halve, match_once
 from topoopt.topology.totient import ring_order
-from topoopt_base import InfeasibleError, InputError
 
 
 class PortModel(StrEnum):

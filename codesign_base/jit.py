@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-PACKAGES = ("topoopt_base", "routing", "parallelism", "topoopt")
+PACKAGES = ("codesign_base", "routing", "parallelism", "topoopt")
 
 
 def installation_root() -> Path:

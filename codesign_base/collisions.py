@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 DISTRIBUTION = "topoopt"
-IMPORT_NAMES = ("parallelism", "routing", "topoopt", "topoopt_base")
+IMPORT_NAMES = ("parallelism", "routing", "topoopt", "codesign_base")
 
 
 def distribution_conflicts(

@@ -4,6 +4,6 @@ This package imports nothing of the project. ``routing`` and ``parallelism`` mus
 each other, so the two things that both need live below them.
 """
 
-from topoopt_base.errors import InfeasibleError, InputError
+from codesign_base.errors import InfeasibleError, InputError
 
 __all__ = ["InfeasibleError", "InputError"]
