@@ -6,7 +6,6 @@ from typing import Literal
 from codesign_base import InputError
 
 Precision = Literal["fp32", "tf32", "bf16", "fp16"]
-PRECISIONS: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from collections import Counter
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy, check_legal
 from parallelism.taskgraph import traffic_of
@@ -26,6 +25,7 @@ from topoopt.rewire import Rewirer
 from topoopt.scoring import Scorer
 from topoopt.search_types import Settings
 from topoopt.solve import FABRIC_MODEL
+from topoopt.starts import USUAL, start_pair, starting_strategies
 
 
 def check_strategy(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -56,7 +56,7 @@ def _check_part_times(records: list[OperatorPlan], strategy: Strategy, rebuilt: 
         require_same(f"update_s of {record.operator}", record.update_s, time.update)
 
 
-def _named(plan: Plan, rebuilt: Rebuilt) -> tuple[StrategySpace, dict[str, Strategy]]:
+def _named(plan: Plan, rebuilt: Rebuilt) -> dict[str, Strategy]:
     builder = rebuilt.builder
     space = StrategySpace(
         builder.graph,
@@ -64,14 +64,16 @@ def _named(plan: Plan, rebuilt: Rebuilt) -> tuple[StrategySpace, dict[str, Strat
         plan.global_batch,
         sample_only=plan.search.faithful == "artifact",
     )
-    return space, named_strategies(space)
+    limit = rebuilt.server.accelerator.memory_bytes
+    # A baseline may start from what a faithful search does not.
+    return starting_strategies(space, builder, limit, faithful=False)
 
 
 def _check_origin(origin: str, strategy: Strategy, plan: Plan, rebuilt: Rebuilt) -> None:
     """A strategy that is said to be a named one, or the plan's, is that one."""
     if origin == "search":
         return
-    known = _named(plan, rebuilt)[1] | {"plan": rebuilt.strategy}
+    known = _named(plan, rebuilt) | {"plan": rebuilt.strategy}
     if origin not in known:
         raise InputError(f"strategy_origin is {origin!r}; expected search, {', '.join(known)}")
     if _placed(strategy) != _placed(known[origin]):
@@ -206,20 +208,22 @@ def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
 
 def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
     """The starting strategies take the stated times on topologies of their own."""
-    space, named = _named(plan, rebuilt)
+    named = _named(plan, rebuilt)
     limit = rebuilt.server.accelerator.memory_bytes
     settings = Settings(plan.search.faithful, plan.search.chains)
     rewirer = Rewirer(rebuilt.builder, rebuilt.cluster, limit, settings, plan.seed)
     for name, stored in plan.named_strategies_s.items():
         if name not in named:
             raise InputError(f"named_strategies_s has {name!r}, which this job does not have")
-        strategy = space.intern(named[name])
+        strategy = named[name]
         fits = bool(rebuilt.builder.memory(strategy).max() <= limit)
         if fits != (stored is not None):
             raise InputError(f"named_strategies_s: {name} {'fits' if fits else 'does not fit'}")
         if not fits:
             continue
-        pair = rewirer.wire(strategy, name)
+        pair = start_pair(rewirer, strategy, name)
+        if pair is not None and name not in USUAL:
+            pair = rewirer.exactly(pair)
         if pair is None:
             raise InputError(f"named_strategies_s: {name} cannot be wired")
         require_same(f"named_strategies_s of {name}", stored, pair.time, SIMULATED)

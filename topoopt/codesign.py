@@ -11,10 +11,8 @@ from typing import NoReturn
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from parallelism.builder import TaskGraphBuilder, part_memory
-from parallelism.graph import Mode
+from parallelism.builder import TaskGraphBuilder
 from parallelism.search.mcmc import Chain
-from parallelism.search.named import least_memory, named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.job import Cluster
@@ -29,6 +27,7 @@ from topoopt.search_types import (
     Settings,
     search_tolerance,
 )
+from topoopt.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
 from topoopt.topology.finder import PortModel
 
 # A round that improves the best time by less than this share counts as converged.
@@ -117,31 +116,21 @@ class AlternatingSearch:
         InfeasibleError
             If none fits in memory.
         """
-        usual = ("data-parallel", "hybrid")
         rewirer = self._rewirer()
         scorer = Scorer(self.builder, no_network(self.cluster.servers), self.memory_limit)
-        named = named_strategies(self.space)
-        if self.settings.faithful is not None:
-            # The published search knows these two only.
-            named = {name: s for name, s in named.items() if name in usual}
-        if not any(scorer.fits(strategy) for strategy in named.values()):
-            named["least-memory"] = self._least_memory()
+        named = starting_strategies(
+            self.space, self.builder, self.memory_limit, self.settings.faithful is not None
+        )
         pairs: list[Pair] = []
         times: dict[str, float] = {}
         best = float("inf")
         interrupted = False
         try:
-            for done, (name, plain) in enumerate(named.items()):
-                strategy = self.space.intern(plain)
+            for done, (name, strategy) in enumerate(named.items()):
                 if not scorer.fits(strategy):
                     times[name] = float("inf")
                 else:
-                    # The usual two are always simulated, because plans are compared with them.
-                    limit = float("inf") if name in usual else 1.2 * best
-                    pair = rewirer.wire(strategy, name, limit=limit, exact=name in usual)
-                    if name in usual and rewirer.tolerance:
-                        # Candidates were ranked inexactly; never fall behind the paper's wiring.
-                        pair = self._not_behind_formula(rewirer, pair)
+                    pair = start_pair(rewirer, strategy, name, 1.2 * best)
                     if pair is not None:
                         pairs.append(pair)
                         best = min(best, pair.time)
@@ -152,40 +141,17 @@ class AlternatingSearch:
                 raise
             interrupted = True
         if not pairs:
-            self._refuse(named["least-memory"])
+            self._refuse(named[LEAST_MEMORY])
         pairs.sort(key=lambda pair: pair.time)
         # Only those that chains may start from, and the usual two, need exact times.
         kept = [
-            pair if pair.origin in usual else rewirer.exactly(pair)
+            pair if pair.origin in USUAL else rewirer.exactly(pair)
             for place, pair in enumerate(pairs)
-            if place < self.settings.chains or pair.origin in usual
+            if place < self.settings.chains or pair.origin in USUAL
         ]
         kept.sort(key=lambda pair: pair.time)
         times |= {pair.origin: pair.time for pair in kept}
         return kept, times, interrupted
-
-    def _not_behind_formula(self, rewirer: Rewirer, pair: Pair | None) -> Pair | None:
-        """Return the pair, or that with the formula's wiring where it is faster exactly."""
-        if pair is None:
-            return None
-        # Batched completions are off by far less than this.
-        near = pair.time * (1.0 + search_tolerance(self.cluster.servers))
-        plain = rewirer.wire(pair.strategy, pair.origin, formula_only=True, limit=near, exact=False)
-        if plain is None or plain.wired_like(pair):
-            return pair
-        return min(pair, rewirer.exactly(plain), key=lambda p: p.time)
-
-    def _least_memory(self) -> Strategy:
-        """Return the strategy that is tried where no usual one fits."""
-        graph, builder = self.builder.graph, self.builder
-
-        def memory(index: int, sample: int, parameter: int, mode: Mode) -> float:
-            return part_memory(
-                graph, graph.operators[index], builder.batch, sample, parameter, mode,
-                builder.server.gpus, builder.optimizer_states,
-            )  # fmt: skip
-
-        return least_memory(self.space, memory)
 
     def _refuse(self, strategy: Strategy) -> NoReturn:
         least = float(self.builder.memory(strategy).max())

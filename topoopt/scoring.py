@@ -117,8 +117,6 @@ class Scorer:
 
     Attributes
     ----------
-    simulated, bounded : int
-        Scores that were simulated, and proposals that a bound ruled out before.
     work : float
         What all of that cost, in units of one re-solved flow (about 0.13 microseconds), counted
         from the work done and not from a clock, so that budgets in it are reproducible.
@@ -128,8 +126,6 @@ class Scorer:
     fabric: Fabric
     memory_limit: float
     tolerance: float = 0.0
-    simulated: int = 0
-    bounded: int = 0
     work: float = 0.0
 
     def fits(self, strategy: Strategy) -> bool:
@@ -159,7 +155,6 @@ class Scorer:
             self.work += _BOUND_WORK * tasks.tasks
             bound = busiest(self.fabric, tasks)
             if bound > limit:
-                self.bounded += 1
                 return bound
         return self.simulate(tasks, limit)
 
@@ -177,7 +172,6 @@ class Scorer:
         float
             Seconds.
         """
-        self.simulated += 1
         played = run(self.fabric, tasks, self.tolerance, limit=limit)
         self.work += _TASK_WORK * tasks.tasks + played.resolved
         return float(played.finish.max(initial=0.0))

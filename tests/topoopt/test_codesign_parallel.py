@@ -3,11 +3,17 @@
 import os
 import time
 
+import numpy as np
 import pytest
 
 import topoopt as to
+from parallelism.search.mcmc import Acceptance, Chain
+from parallelism.search.named import hybrid
+from parallelism.search.space import StrategySpace
 from topoopt import codesign
 from topoopt.codesign import AlternatingSearch
+from topoopt.rewire import Rewirer
+from topoopt.scoring import Scorer
 from topoopt.search_types import Budget, Settings
 
 
@@ -82,6 +88,7 @@ def test_beyond_exact_scoring_a_plan_is_still_no_worse_than_the_hybrid():
         plan = to.co_optimize(job, cluster, steps=0, baselines=())
         assert plan.iteration_time_s <= score_named(job, cluster, "hybrid")
         assert plan.iteration_time_s <= score_named(job, cluster, "data-parallel")
+        assert to.verify_plan(plan).ok
 
 
 def test_tables_too_big_for_any_server_are_sharded():
@@ -97,14 +104,49 @@ def test_tables_too_big_for_any_server_are_sharded():
 
 
 def test_what_only_the_least_memory_strategy_can_hold_is_planned():
-    # Dense layers of 65 GB a piece: 16 tensor shards do not suffice, 32 do.
+    # Ten layers of 131072 x 131072: 16 tensor shards of weights and gradients do not fit.
     model = to.models.dlrm(
         tables=1, rows=1000, dim=64, bottom_width=64, bottom_layers=1, top_width=131_072,
-        top_layers=9, batch_per_gpu=1,
+        top_layers=11, batch_per_gpu=1,
     )  # fmt: skip
     plan = to.co_optimize(to.Job(model), to.Cluster(32, 2, "100Gbps"), steps=5, baselines=())
-    assert plan.named_strategies_s["data-parallel"] is None
+    fitting = [name for name, time in plan.named_strategies_s.items() if time is not None]
+    assert fitting == ["least-memory"]
+    assert plan.memory_per_gpu_bytes <= 80e9
     assert to.verify_plan(plan).ok
+
+
+def test_ruling_proposals_out_by_bounds_changes_no_chain():
+    """A chain that scores every proposal in full walks the same way."""
+    model = to.models.dlrm(
+        tables=6, rows=20_000, dim=32, bottom_width=64, bottom_layers=1, top_width=128,
+        top_layers=2, batch_per_gpu=16,
+    )  # fmt: skip
+    builder = to.Job(model).builder(8)
+    space = StrategySpace(model, 8, builder.batch)
+    ruled_out = 0
+    for seed in range(6):
+        start = space.intern(hybrid(space))
+        rewirer = Rewirer(builder, to.Cluster(8, 3, "25Gbps"), 80e9, Settings(), seed)
+        pair = rewirer.wire(start, "hybrid")
+        full = Scorer(builder, pair.fabric, 80e9)
+        quick = Scorer(builder, pair.fabric, 80e9)
+
+        def whole(strategy, limit, full=full):
+            nonlocal ruled_out
+            time = full(strategy)
+            ruled_out += time > limit
+            return time
+
+        ends = []
+        for score in (quick, whole):
+            rng = np.random.default_rng(seed)
+            chain = Chain.start(start, pair.time)
+            for step in range(80):
+                chain.step(space, score, rng, step / 80, Acceptance())
+            ends.append((chain.time, chain.strategy, chain.best_time, chain.best))
+        assert ends[0] == ends[1]
+    assert ruled_out > 100
 
 
 def test_a_faithful_search_is_one_chain_that_goes_on():

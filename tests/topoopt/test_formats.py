@@ -305,3 +305,18 @@ def test_a_truncated_or_missing_network(tmp_path):
     path.write_bytes(b"\xff\xfe")
     with pytest.raises(to.InputError, match="not UTF-8"):
         load_network(path)
+
+
+def test_an_encrypted_archive_is_named(tmp_path):
+    path = tmp_path / "t.npz"
+    np.savez(path, **GOOD)
+    data = bytearray(path.read_bytes())
+    # Set the encryption bit of every local and central header.
+    for mark, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = data.find(mark)
+        while at >= 0:
+            data[at + flags] |= 1
+            at = data.find(mark, at + 4)
+    path.write_bytes(bytes(data))
+    with pytest.raises(InputError, match="not a whole .npz archive"):
+        load_traffic(path)

@@ -99,7 +99,7 @@ def _arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: np.asarray(archive[name]) for name in archive.files}
     except (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError, MemoryError,
-            NotImplementedError, zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
+            RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
         reason = " ".join(str(error).split())
         raise InputError(f"not a whole .npz archive ({reason}); write it again") from None
     if set(arrays) != _FIELDS:

@@ -10,7 +10,6 @@ from codesign_base import InputError
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 # Equal demands are told apart by a fixed pseudo-random factor, so that the best matching is
 # unique whatever the solver's internal order, and ties do not all fall on neighbours.
