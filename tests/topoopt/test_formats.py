@@ -318,5 +318,5 @@ def test_an_encrypted_archive_is_named(tmp_path):
             data[at + flags] |= 1
             at = data.find(mark, at + 4)
     path.write_bytes(bytes(data))
-    with pytest.raises(InputError, match="not a whole .npz archive"):
+    with pytest.raises(to.InputError, match=r"not a whole \.npz archive"):
         load_traffic(path)
