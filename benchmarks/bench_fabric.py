@@ -17,7 +17,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric import Fabric, default_rings, score, simulate
-from topoopt.fabric.simulate import run
+from topoopt.fabric.fluid import run_fluid
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
 BANDWIDTH, LATENCY = 12.5e9, 1e-6
@@ -130,7 +130,7 @@ def test_score(benchmark, size: str, paths: int, scattered: bool, tolerance: flo
     fabric, tasks = iteration(size, paths, scattered)
     exact = score(fabric, tasks)
     found = benchmark(score, fabric, tasks, completion_tolerance=tolerance)
-    work = run(fabric, tasks, tolerance)
+    work = run_fluid(fabric, tasks, tolerance)
     benchmark.extra_info.update(
         scores_per_second=1 / benchmark.stats["mean"],
         tasks=tasks.tasks,
@@ -144,7 +144,7 @@ def test_score(benchmark, size: str, paths: int, scattered: bool, tolerance: flo
 @pytest.mark.parametrize("resolve_all", [False, True], ids=["incremental", "full"])
 def test_incremental_rates(benchmark, resolve_all: bool) -> None:  # type: ignore[no-untyped-def]
     fabric, tasks = iteration("128", 1, True)
-    benchmark.pedantic(run, (fabric, tasks), {"resolve_all": resolve_all}, warmup_rounds=1)
+    benchmark.pedantic(run_fluid, (fabric, tasks), {"resolve_all": resolve_all}, warmup_rounds=1)
 
 
 def test_against_the_oracle(benchmark) -> None:  # type: ignore[no-untyped-def]

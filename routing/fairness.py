@@ -8,7 +8,11 @@ from routing.network import FloatArray
 
 
 def max_min_rates(
-    offsets: npt.ArrayLike, links: npt.ArrayLike, weights: npt.ArrayLike, capacity: npt.ArrayLike
+    offsets: npt.ArrayLike,
+    links: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    capacity: npt.ArrayLike,
+    caps: npt.ArrayLike | None = None,
 ) -> FloatArray:
     """Return the max-min fair rate of every flow.
 
@@ -26,11 +30,13 @@ def max_min_rates(
         Share of the flow's rate on each link, positive.
     capacity : array_like of float, shape (links,)
         Bytes per second, not negative.
+    caps : array_like of float, shape (flows,), optional
+        Bytes per second that each flow does not exceed; infinity for none.
 
     Returns
     -------
     float64 array, shape (flows,)
-        Bytes per second; infinity for a flow without links.
+        Bytes per second; its cap (or infinity) for a flow without links.
 
     Raises
     ------
@@ -70,7 +76,15 @@ def max_min_rates(
     if not np.all((room >= 0) & np.isfinite(room)):
         raise InputError("every capacity must be finite and not negative, in bytes per second")
 
+    limits = np.full(bounds.size - 1, np.inf)
+    if caps is not None:
+        limits = np.array(caps, dtype=np.float64)
+        if limits.shape != (bounds.size - 1,):
+            raise InputError(f"caps has shape {limits.shape}; give one for each flow")
+        if not np.all(limits > 0):
+            raise InputError("every cap must be positive, in bytes per second")
+
     from routing.fairness_kernels import max_min
 
-    rates: FloatArray = max_min(bounds[:-1], bounds[1:], entries, parts, room)
+    rates: FloatArray = max_min(bounds[:-1], bounds[1:], entries, parts, room, limits)
     return rates

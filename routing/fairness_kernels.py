@@ -48,12 +48,35 @@ def _sift_down(share: Floats, link: SmallInts, size: int, place: int) -> None:
 
 
 @kernel
+def _sort_by_cap(places: Ints, begin: int, count: int, chosen: SmallInts, cap: Floats) -> None:
+    """Sort a part of ``places`` by the caps of the flows chosen there (Shell's sort)."""
+    gap = 1
+    while gap < count // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(begin + gap, begin + count):
+            place = places[i]
+            key = cap[chosen[place]]
+            at = i
+            while at >= begin + gap:
+                other = places[at - gap]
+                held = cap[chosen[other]]
+                if held < key or (held == key and other < place):
+                    break
+                places[at] = other
+                at -= gap
+            places[at] = place
+        gap //= 3
+
+
+@kernel
 def refill(
     chosen: SmallInts,
     count: int,
     begin: Ints,
     end: Ints,
     copies: Floats,
+    cap: Floats,
     rate: Floats,
     links: SmallInts,
     weights: Floats,
@@ -79,6 +102,8 @@ def refill(
         Entries ``begin[f] .. end[f]`` of ``links`` and ``weights`` belong to flow f.
     copies : float64 array, shape (flows,)
         Number of identical flows that f stands for; each gets the rate.
+    cap : float64 array, shape (flows,)
+        Rate that a flow does not exceed (infinity: none), as if it had a link of its own.
     rate : float64 array, shape (flows,)
         In: rates held (negative: none yet). Out: new rates of the chosen flows.
     links, weights
@@ -91,15 +116,20 @@ def refill(
     near : int32 array, shape (2, entries of the chosen flows, or more)
     amounts : float64 array, of the same length
     given : float64 array, shape (chosen flows, or more)
-    first : int64 array, shape (chosen flows + 1, or more)
+    first : int64 array, shape (2 chosen flows + 1, or more)
     """
     weight, heap_share = real[WEIGHT], real[SHARE]
     open_, stop, heap_link = whole[OPEN], whole[STOP], whole[NAME]
     link_of, crossing = near[LINK], near[CROSSING]
     touched = 0
     place = 0
+    capped = int(np.int64(0))
+    after_all = count + 1  # where ``first`` lists the capped flows
     for i in range(count):
         flow = np.uint64(chosen[i])
+        if cap[flow] < np.inf:
+            first[after_all + capped] = i
+            capped += 1
         many = copies[flow]
         held = max(rate[flow], 0.0)
         first[i] = place
@@ -118,6 +148,7 @@ def refill(
             amounts[place] = amount
             place += 1
     first[count] = place
+    _sort_by_cap(first, after_all, capped, chosen, cap)
     place = 0
     for t in range(touched):
         link = np.uint64(heap_link[t])
@@ -136,6 +167,8 @@ def refill(
     level = 0.0
     left = count
     size = touched
+    tried = int(np.int64(0))
+    lowest_cap = cap[chosen[first[after_all]]] if capped > 0 else np.inf
     while left > 0:
         link = np.uint64(heap_link[0])
         if open_[link] > 0:
@@ -143,6 +176,22 @@ def refill(
             if share > heap_share[0]:
                 heap_share[0] = share
                 _sift_down(heap_share, heap_link, size, top)
+                continue
+            if lowest_cap <= share:
+                found = np.uint64(first[after_all + tried])
+                if given[found] < 0.0:
+                    level = max(level, lowest_cap)
+                    given[found] = lowest_cap
+                    left -= 1
+                    after = found + np.uint64(1)
+                    for entry in range(np.uint64(first[found]), np.uint64(first[after])):
+                        other = np.uint64(link_of[entry])
+                        amount = amounts[entry]
+                        spare[other] -= amount * lowest_cap
+                        weight[other] -= amount
+                        open_[other] -= 1
+                tried += 1
+                lowest_cap = cap[chosen[first[after_all + tried]]] if tried < capped else np.inf
                 continue
             level = max(level, share)
             place = stop[link]
@@ -170,15 +219,17 @@ def refill(
 
 
 @kernel
-def max_min(begin: Ints, end: Ints, links: SmallInts, weights: Floats, capacity: Floats) -> Floats:
-    """Allocate to all flows at once; flows without links get infinity."""
+def max_min(
+    begin: Ints, end: Ints, links: SmallInts, weights: Floats, capacity: Floats, cap: Floats
+) -> Floats:
+    """Allocate to all flows at once; flows without links get their cap (or infinity)."""
     flows = begin.size
     rate = np.full(flows, -1.0)
     chosen = np.empty(flows, dtype=np.int32)
     count = 0
     for flow in range(flows):
         if begin[flow] == end[flow]:
-            rate[flow] = np.inf
+            rate[flow] = cap[flow]
         else:
             chosen[count] = flow
             count += 1
@@ -188,6 +239,7 @@ def max_min(begin: Ints, end: Ints, links: SmallInts, weights: Floats, capacity:
         begin,
         end,
         np.ones(flows),
+        cap,
         rate,
         links,
         weights,
@@ -197,6 +249,6 @@ def max_min(begin: Ints, end: Ints, links: SmallInts, weights: Floats, capacity:
         np.empty((2, links.size), dtype=np.int32),
         np.empty(links.size),
         np.empty(flows),
-        np.empty(flows + 1, dtype=np.int64),
+        np.empty(2 * flows + 1, dtype=np.int64),
     )
     return rate

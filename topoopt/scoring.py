@@ -15,7 +15,8 @@ from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import link_bytes, run
+from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.tasks import link_bytes
 from topoopt.topology.finder import Topology
 
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
@@ -172,7 +173,7 @@ class Scorer:
         float
             Seconds.
         """
-        played = run(self.fabric, tasks, self.tolerance, limit=limit)
+        played = run_fluid(self.fabric, tasks, self.tolerance, limit=limit)
         self.work += _TASK_WORK * tasks.tasks + played.resolved
         return float(played.finish.max(initial=0.0))
 

@@ -11,13 +11,18 @@ import numpy as np
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
-from topoopt.fabric import Fabric
+from topoopt.fabric import IDEAL, Fabric, Transport
 
 INSTANT = 1e-12
 
 
-def fill(rows: list[dict[int, float]], capacity: list[float]) -> list[float]:
-    """Raise all rates together; freeze the flows of each link that fills up."""
+def fill(
+    rows: list[dict[int, float]], capacity: list[float], caps: list[float] | None = None
+) -> list[float]:
+    """Raise all rates together; freeze the flows of each link that fills up, and at their caps."""
+    if caps is not None:  # a cap is a link of the flow's own
+        rows = [{**row, len(capacity) + f: 1.0} for f, row in enumerate(rows)]
+        capacity = [*capacity, *caps]
     rates = [0.0] * len(rows)
     rising = {f for f, row in enumerate(rows) if row}
     spare = dict(enumerate(capacity))
@@ -27,6 +32,8 @@ def fill(rows: list[dict[int, float]], capacity: list[float]) -> list[float]:
             for link, weight in rows[f].items():
                 load[link] = load.get(link, 0.0) + weight
         step = min(spare[link] / weight for link, weight in load.items())
+        if step == float("inf"):
+            return [float("inf") if f in rising else rate for f, rate in enumerate(rates)]
         full = {link for link, w in load.items() if spare[link] / w <= step * (1 + 1e-12)}
         for f in rising:
             rates[f] += step
@@ -75,7 +82,12 @@ def routes_along(network: Network, paths: Mapping[tuple[int, int], list[list[int
 
 
 def circulant(
-    hosts: int, steps: tuple[int, ...], capacity: float = 1.0, latency: float = 0.0, paths: int = 1
+    hosts: int,
+    steps: tuple[int, ...],
+    capacity: float = 1.0,
+    latency: float = 0.0,
+    paths: int = 1,
+    transport: Transport = IDEAL,
 ) -> Fabric:
     """Return hosts joined by the steps +p; those that are one cycle are rings of all hosts."""
     cables = [(i, (i + p) % hosts) for i in range(hosts) for p in steps]
@@ -83,29 +95,53 @@ def circulant(
     network = Network.from_links("circulant", hosts, 0, source, target, capacity, latency)
     rings = tuple(tuple(i * p % hosts for i in range(hosts)) for p in steps if gcd(p, hosts) == 1)
     group = tuple(range(hosts))
-    return Fabric("circulant", network, shortest_routes(network, paths), {group: rings})
+    return Fabric(
+        "circulant", network, shortest_routes(network, paths), {group: rings}, transport=transport
+    )
 
 
-def star(hosts: int, capacity: float = 1.0, latency: float = 0.0) -> Fabric:
+def star(
+    hosts: int, capacity: float = 1.0, latency: float = 0.0, transport: Transport = IDEAL
+) -> Fabric:
     """Return hosts around one switch."""
     up = list(range(hosts)) + [hosts] * hosts
     down = [hosts] * hosts + list(range(hosts))
     network = Network.from_links("star", hosts, 1, up, down, capacity, latency)
-    return Fabric("star", network, shortest_routes(network), {})
+    return Fabric("star", network, shortest_routes(network), {}, transport=transport)
+
+
+def message_lag(fabric: Fabric, routes: Routes, source: int, target: int) -> float:
+    """Return what a lone message takes beyond its bytes: set-up, propagation, store-and-forward."""
+    way = fabric.transport
+    pair = source * routes.hosts + target
+    links, _ = routes.row(source, target)
+    slowest = min(
+        fabric.network.capacity[link] / fabric.network.multiplicity[link] for link in links
+    )
+    return float(
+        routes.latency[pair] * (2 if way.handshake else 1)
+        + (routes.hops[pair] - 1) * way.segment_bytes / slowest
+    )
+
+
+def wire(fabric: Fabric, size: float) -> float:
+    """Return the whole packets that a message takes."""
+    segment = fabric.transport.segment_bytes
+    return size if segment == 0 else -(-size // segment) * segment
 
 
 def stream_row(fabric: Fabric, group: tuple[int, ...]) -> tuple[dict[int, float], float, int]:
-    """Return the coupled stream of a group, its round latency and its rings."""
+    """Return the coupled stream of a group, the lag of a round and its rings."""
     row: dict[int, float] = {}
     latency = 0.0
     orders = fabric.rings_of(group)
+    routes = fabric.edge_routes
     for order in orders:
         for source, target in zip(order, order[1:] + order[:1], strict=True):
-            links, weights = fabric.routes.row(source, target)
+            links, weights = routes.row(source, target)
             for link, weight in zip(links.tolist(), weights.tolist(), strict=True):
                 row[link] = row.get(link, 0.0) + weight
-            pair = source * fabric.routes.hosts + target
-            latency = max(latency, float(fabric.routes.latency[pair]))
+            latency = max(latency, message_lag(fabric, routes, source, target))
     return row, latency, len(orders)
 
 
@@ -117,6 +153,7 @@ class Played:
     finish: list[float]
     binding: list[int]
     link_bytes: list[float]
+    must_carry: list[float]
     most_used: float
 
 
@@ -126,20 +163,27 @@ def play(fabric: Fabric, tasks: TaskGraph) -> Played:
     capacity = fabric.network.capacity.tolist()
     row: list[dict[int, float]] = [{} for _ in range(n)]
     volume, lag, delay = [0.0] * n, [0.0] * n, tasks.delay.tolist()
+    cap = [float("inf")] * n
     for t in range(n):
         size, first, second = float(tasks.size[t]), int(tasks.first[t]), int(tasks.second[t])
         volume[t] = size
         if tasks.kind[t] == TaskKind.TRANSFER:
             links, weights = fabric.routes.row(first, second)
             row[t] = dict(zip(links.tolist(), weights.tolist(), strict=True))
-            lag[t] = float(fabric.routes.latency[first * fabric.routes.hosts + second])
+            lag[t] = message_lag(fabric, fabric.routes, first, second)
+            volume[t] = wire(fabric, size)
         elif tasks.kind[t] == TaskKind.ALLREDUCE:
             g = len(tasks.groups[first])
             volume[t] = 0.0
             if g > 1:
                 row[t], latency, rings = stream_row(fabric, tasks.groups[first])
-                volume[t] = 2 * (g - 1) / g * size / rings
-                lag[t] = 2 * (g - 1) * latency
+                message = wire(fabric, size / (g * rings))
+                volume[t] = 2 * (g - 1) * message
+                if size == 0:
+                    lag[t] = 2 * (g - 1) * latency
+                else:
+                    alone = min(capacity[link] / weight for link, weight in row[t].items())
+                    cap[t] = message / (message / alone + latency)
     waiting = tasks.predecessors.tolist()
     start, ready, finish = [0.0] * n, [0.0] * n, [float("inf")] * n
     binding = [-1] * n
@@ -181,7 +225,7 @@ def play(fabric: Fabric, tasks: TaskGraph) -> Played:
         if upcoming > now * (1 + INSTANT) and stale:
             stale = False
             active = sorted(left)
-            rates = fill([row[t] for t in active], capacity)
+            rates = fill([row[t] for t in active], capacity, [cap[t] for t in active])
             rate = dict(zip(active, rates, strict=True))
             end = {t: now + left[t] / rate[t] for t in active}
             for link, room in enumerate(capacity):
@@ -221,4 +265,7 @@ def play(fabric: Fabric, tasks: TaskGraph) -> Played:
                 if waiting[after] == 0:
                     binding[after] = t
                     fresh.append(after)
-    return Played(start, finish, binding, carried, most_used)
+    must = [
+        sum(volume[t] * row[t].get(link, 0.0) for t in range(n)) for link in range(len(capacity))
+    ]
+    return Played(start, finish, binding, carried, must, most_used)

@@ -54,7 +54,9 @@ def test_an_interrupt_in_any_chain_keeps_the_best_pair(monkeypatch, threaded):
     result = search().run(Budget(steps=400), interrupt)
     assert result.interrupted and not result.converged
     assert 0 < result.steps < 400
-    assert result.best.time <= min(report.best for report in seen if report.stage == "start")
+    # Above 32 servers the search reports times with batched completions, within about 0.1 %.
+    started = min(report.best for report in seen if report.stage == "start")
+    assert result.best.time <= started * (1 + 1e-3)
 
 
 def test_a_time_budget_discards_the_round_that_it_cuts_short(monkeypatch):

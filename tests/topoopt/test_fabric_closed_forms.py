@@ -8,6 +8,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from topoopt.fabric import (
+    IDEAL,
     Fabric,
     compute_on_critical_path,
     critical_path,
@@ -54,7 +55,9 @@ def test_parking_lot() -> None:
     tasks = TaskGraph.from_lists(
         4, [(T, 0, 3, 3.0, 0.0), (T, 0, 1, 1.0, 0.0), (T, 1, 2, 1.0, 0.0), (T, 2, 3, 1.0, 0.0)], []
     )
-    timeline = simulate(Fabric("line", network, shortest_routes(network), {}), tasks)
+    timeline = simulate(
+        Fabric("line", network, shortest_routes(network), {}, transport=IDEAL), tasks
+    )
     np.testing.assert_allclose(timeline.finish, [4.0, 2.0, 2.0, 2.0])
     assert timeline.link_bytes.tolist() == [4.0, 4.0, 4.0]
 

@@ -1,23 +1,32 @@
 """The fabric: how long one training iteration takes over a network, flow by flow."""
 
 from topoopt.fabric.fabric import Fabric, GroupStreams
+from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.rings import default_rings
-from topoopt.fabric.simulate import link_bytes, score, simulate
+from topoopt.fabric.simulate import MODELS, score, simulate
+from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import (
     Timeline,
     compute_on_critical_path,
     critical_path,
     exposed_communication,
 )
+from topoopt.fabric.transport import IDEAL, PACKETS, Transport
 
 __all__ = [
+    "IDEAL",
+    "MODELS",
+    "PACKETS",
     "Fabric",
     "GroupStreams",
+    "Jitter",
     "Timeline",
+    "Transport",
     "compute_on_critical_path",
     "critical_path",
     "default_rings",
     "exposed_communication",
+    "jittered",
     "link_bytes",
     "score",
     "simulate",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
 from topoopt.fabric.rings import Rings, default_rings, ring_loads, ring_pairs
+from topoopt.fabric.transport import PACKETS, Transport
 
 Group = tuple[int, ...]
 
@@ -26,15 +28,29 @@ class GroupStreams(NamedTuple):
     weights : float64 array
         Ring edges on each (route fractions summed).
     round_latency : float
-        Seconds: largest route latency among the ring edges.
+        Seconds that a round takes beyond its bytes: the largest `Transport.message_lag` among
+        the ring edges.
     rings : int
         Number of rings R. Each ring edge carries 2 (g - 1) / g * S / R bytes.
+    rate : float
+        Bytes/s of each ring edge when nothing else is on the network.
     """
 
     links: IntArray
     weights: FloatArray
     round_latency: float
     rings: int
+    rate: float
+
+
+class GroupRow(NamedTuple):
+    """Where a group's stream stands in the shared table, and its numbers (see `GroupStreams`)."""
+
+    begin: int
+    end: int
+    round_latency: float
+    rings: int
+    rate: float
 
 
 class _Table:
@@ -48,7 +64,7 @@ class _Table:
         self.links: npt.NDArray[np.int32] = routes.links.astype(np.int32)
         self.weights: FloatArray = routes.weights.copy()
         self.used = routes.links.size
-        self.groups: dict[Group, tuple[int, int, float, int]] = {}
+        self.groups: dict[Group, GroupRow] = {}
         self.lock = Lock()
 
     def append(self, links: IntArray, weights: FloatArray) -> tuple[int, int]:
@@ -82,6 +98,8 @@ class Fabric:
     ring_routes : Routes, optional
         Routes of ring edges, where AllReduces are routed otherwise than transfers (along their
         rings, rather than over several paths).
+    transport : Transport
+        Packets, set-up and windows of every message.
 
     Raises
     ------
@@ -94,6 +112,7 @@ class Fabric:
     routes: Routes
     rings: Mapping[Group, Rings] = field(default_factory=dict)
     ring_routes: Routes | None = None
+    transport: Transport = PACKETS
     _table: _Table = field(init=False, repr=False)
     _routed: npt.NDArray[np.bool_] = field(init=False, repr=False)
 
@@ -138,19 +157,36 @@ class Fabric:
         given = self.rings.get(group)
         return given if given else default_rings(self.network, self.edge_routes, group)
 
-    def group_row(self, group: Group) -> tuple[int, int, float, int]:
-        """Return (begin, end, round latency, rings) of a group's stream in the shared table.
+    @cached_property
+    def message_lags(self) -> FloatArray:
+        """Seconds that a transfer of each ordered pair takes beyond its bytes."""
+        return self._lags(self.routes)
+
+    @cached_property
+    def _edge_lags(self) -> FloatArray:
+        return self.message_lags if self.ring_routes is None else self._lags(self.ring_routes)
+
+    def _lags(self, routes: Routes) -> FloatArray:
+        pace = np.append(self.network.capacity / self.network.multiplicity, np.inf)
+        # The row after the last ends at this extra entry, and rows without links stay infinite.
+        entries = pace[np.append(routes.links, self.network.links)]
+        slowest = np.minimum.reduceat(entries, routes.offsets[:-1])
+        slowest[routes.offsets[:-1] == routes.offsets[1:]] = np.inf
+        return self.transport.message_lag(routes.latency, routes.hops, slowest)
+
+    def group_row(self, group: Group) -> GroupRow:
+        """Return the place of a group's stream in the shared table, and its numbers.
 
         The first call for a group works it out, later ones look it up.
         """
         table = self._table
         row = table.groups.get(group)
         if row is None:
-            links, weights, latency, rings = self._streams(group)
+            links, weights, latency, rings, rate = self._streams(group)
             with table.lock:
                 row = table.groups.get(group)
                 if row is None:
-                    row = (*table.append(links, weights), latency, rings)
+                    row = GroupRow(*table.append(links, weights), latency, rings, rate)
                     table.groups[group] = row
         return row
 
@@ -171,10 +207,10 @@ class Fabric:
         InputError
             If the group is not sorted hosts of this fabric, or a ring edge has no route.
         """
-        begin, end, latency, rings = self.group_row(group)
+        begin, end, latency, rings, rate = self.group_row(group)
         table = self._table
         links = table.links[begin:end].astype(np.int64)
-        return GroupStreams(links, table.weights[begin:end].copy(), latency, rings)
+        return GroupStreams(links, table.weights[begin:end].copy(), latency, rings, rate)
 
     def _streams(self, group: Group) -> GroupStreams:
         members = list(group)
@@ -188,5 +224,6 @@ class Fabric:
         loads = ring_loads(self.edge_routes, self.network.links, orders).sum(axis=0)
         links = np.flatnonzero(loads)
         pairs = ring_pairs(orders, self.network.hosts)
-        latency = float(self.edge_routes.latency[pairs].max())
-        return GroupStreams(links, loads[links], latency, orders.shape[0])
+        latency = float(self._edge_lags[pairs].max())
+        rate = float((self.network.capacity[links] / loads[links]).min())
+        return GroupStreams(links, loads[links], latency, orders.shape[0], rate)

@@ -15,8 +15,9 @@ from codesign_base.jit import kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts, refill
 
 # Rows of the tables. (Tuples of arrays would cost reference counting in every kernel.)
-COPIES, RATE, SERVICE, SINCE, DUE = 0, 1, 2, 3, 4  # slot: members; bytes/s of each, -1 before
-# the first solve; bytes each had at SINCE (s); when its first member has all its bytes (s)
+COPIES, RATE, SERVICE, SINCE, DUE, CAP = 0, 1, 2, 3, 4, 5  # slot: members; bytes/s of each, -1
+# before the first solve; bytes each had at SINCE (s); when its first member has all its bytes
+# (s); bytes/s that no member exceeds
 BEGIN, END, ROW, HEAD = 0, 1, 2, 3  # index: entries of the slot's links, row, first member
 MARK, JOINED = 0, 1  # member: service at which it leaves; when it joined (s)
 EARLIEST, LARGEST = 0, 1  # block: least DUE, largest RATE
@@ -75,6 +76,7 @@ def join(
     begin: int,
     end: int,
     size: float,
+    cap: float,
     now: float,
     slot: Floats,
     index: Ints,
@@ -104,6 +106,7 @@ def join(
         slot[SERVICE, s] = 0.0
         slot[SINCE, s] = now
         slot[DUE, s] = np.inf
+        slot[CAP, s] = cap
         index[BEGIN, s] = begin
         index[END, s] = end
         index[ROW, s] = row
@@ -316,8 +319,8 @@ def solve(
             for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
                 link[SPARE, np.uint64(links[entry])] -= weights[entry] * held
     refill(
-        chosen, found, index[BEGIN], index[END], slot[COPIES], slot[RATE], links, weights,
-        link[SPARE], real, whole, near, amounts, given, first,
+        chosen, found, index[BEGIN], index[END], slot[COPIES], slot[CAP], slot[RATE], links,
+        weights, link[SPARE], real, whole, near, amounts, given, first,
     )  # fmt: skip
     stale = int(np.int64(-1))
     for i in range(found):

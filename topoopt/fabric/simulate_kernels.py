@@ -20,54 +20,12 @@ from topoopt.fabric.flows_kernels import (
     solve,
     take_ended,
 )
+from topoopt.fabric.heap_kernels import pop, push
 
 # Events whose times differ by less than this fraction are one instant.
 INSTANT = 1e-12
 
 Flags = npt.NDArray[np.bool_]
-
-
-@kernel
-def _push(times: Floats, names: Ints, size: Ints, time: float, name: int) -> None:
-    """Add an event to the binary heap ordered by (time, task) of ``size[0]`` events."""
-    place = size[0]
-    size[0] += 1
-    while place > 0:
-        parent = (place - 1) >> 1
-        if times[parent] < time or (times[parent] == time and names[parent] < name):
-            break
-        times[place] = times[parent]
-        names[place] = names[parent]
-        place = parent
-    times[place] = time
-    names[place] = name
-
-
-@kernel
-def _pop(times: Floats, names: Ints, heap: Ints) -> None:
-    """Remove the first event of the heap."""
-    heap[0] -= 1
-    size = heap[0]
-    time = times[size]
-    name = names[size]
-    place = 0
-    while True:
-        child = 2 * place + 1
-        if child >= size:
-            break
-        right = child + 1
-        if right < size and (
-            times[right] < times[child]
-            or (times[right] == times[child] and names[right] < names[child])
-        ):
-            child = right
-        if times[child] > time or (times[child] == time and names[child] > name):
-            break
-        times[place] = times[child]
-        names[place] = names[child]
-        place = child
-    times[place] = time
-    names[place] = name
 
 
 @kernel
@@ -99,6 +57,7 @@ def play(
     volume: Floats,
     delay: Floats,
     lag: Floats,
+    cap: Floats,
     begin: Ints,
     end: Ints,
     successor_offsets: Ints,
@@ -114,6 +73,7 @@ def play(
     tolerance: float,
     horizon: float,
     full: bool,
+    arrival_order: bool,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:
     """Play all tasks; see `topoopt.fabric.simulate.simulate` for the meaning.
 
@@ -125,6 +85,8 @@ def play(
         Device, or row of links (below ``rows``).
     volume, delay, lag : float64 arrays, shape (tasks,)
         Seconds on the device, or bytes; seconds before and after the bytes.
+    cap : float64 array, shape (tasks,)
+        Bytes/s that the task does not exceed; the same for all tasks of a row.
     begin, end : int64 arrays, shape (tasks,)
         Entries of the row in ``links`` and ``weights``.
     slots, entries : int
@@ -134,6 +96,9 @@ def play(
         Give up when the clock passes this many seconds.
     full : bool
         Re-solve all rates every time (for tests).
+    arrival_order : bool
+        Tasks of a device that become ready at one time run in the order in which that was found
+        out, rather than by their numbers.
 
     Returns
     -------
@@ -162,7 +127,7 @@ def play(
     idle = np.empty(devices, dtype=np.int64)
     is_idle = np.zeros(devices, dtype=np.bool_)
     room = (slots + BLOCK - 1) // BLOCK * BLOCK
-    slot = np.empty((5, room))
+    slot = np.empty((6, room))
     for s in range(room):
         slot[DUE, s] = np.inf
         slot[RATE, s] = -1.0
@@ -182,7 +147,7 @@ def play(
     near = np.empty((2, entries), dtype=np.int32)
     amounts = np.empty(entries)
     given = np.empty(slots)
-    first = np.empty(slots + 1, dtype=np.int64)
+    first = np.empty(2 * slots + 2, dtype=np.int64)
     count = np.zeros(5, dtype=np.int64)
     lowest = np.inf
     solve_at = np.inf
@@ -214,7 +179,7 @@ def play(
                     if volume[task] == 0.0:
                         drained[task] = True
                         late += lag[task]
-                    _push(times, names, events, late, task)
+                    push(times, names, events, late, task)
                 else:
                     starting[starts] = task
                     starts += 1
@@ -224,7 +189,7 @@ def play(
             if front[device] < 0:
                 front[device] = task
                 back[device] = task
-            elif ready[tail] < now or tail < task:
+            elif arrival_order or ready[tail] < now or tail < task:
                 following[tail] = task
                 back[device] = task
             else:
@@ -246,8 +211,8 @@ def play(
         for i in range(starts):
             task = starting[i]
             join(
-                task, resource[task], begin[task], end[task], volume[task], now, slot, index,
-                slot_of_row, block, member, behind, link, news, count, links, weights,
+                task, resource[task], begin[task], end[task], volume[task], cap[task], now, slot,
+                index, slot_of_row, block, member, behind, link, news, count, links, weights,
             )  # fmt: skip
         starts = int(np.int64(0))
         # 2. Devices that fell idle, and have work, begin it.
@@ -260,7 +225,7 @@ def play(
             start[task] = now
             if ready[task] < now:
                 binding[task] = before[device]
-            _push(times, names, events, now + volume[task], task)
+            push(times, names, events, now + volume[task], task)
         idles = 0
         # 3. Rates, unless more happens at this very instant.
         upcoming = times[0] if events[0] > 0 else np.inf
@@ -294,13 +259,13 @@ def play(
                 task = ended[i]
                 drained[task] = True
                 last = max(last, ended_at[i])
-                _push(times, names, events, ended_at[i] + lag[task], task)
+                push(times, names, events, ended_at[i] + lag[task], task)
             solve_at = min(solve_at, now + 0.5 * (last - now))
         size = int(np.int64(0))
         while events[0] > 0 and times[0] <= limit:
             batch[size] = names[0]
             size += 1
-            _pop(times, names, events)
+            pop(times, names, events)
         _sort(batch, size)
         for i in range(size):
             task = batch[i]
@@ -325,6 +290,7 @@ def play(
                     binding[after] = task
                     fresh[freshly] = after
                     freshly += 1
-        _sort(fresh, freshly)
+        if not arrival_order:
+            _sort(fresh, freshly)
     work = np.array([instants, count[SOLVES], count[RESOLVED], gave_up])
     return start, finish, binding, done, work

@@ -1,0 +1,86 @@
+"""How far a simulated time depends on chance: copies with perturbed delays."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.taskgraph import FloatArray, TaskGraph
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.simulate import score
+
+AMPLITUDE = 0.02
+"""Delays are moved by up to this fraction."""
+
+
+@dataclass(frozen=True, eq=False)
+class Jitter:
+    """Iteration times of copies with perturbed delays.
+
+    Parameters
+    ----------
+    times : float64 array, shape (copies,)
+        Seconds.
+    """
+
+    times: FloatArray
+
+    @property
+    def mean(self) -> float:
+        """Mean iteration time in seconds."""
+        return float(self.times.mean())
+
+    @property
+    def spread(self) -> float:
+        """Slowest minus fastest copy, in seconds."""
+        return float(self.times.max() - self.times.min())
+
+
+def jittered(
+    fabric: Fabric, tasks: TaskGraph, copies: int, *, model: str = "train", seed: int = 0
+) -> Jitter:
+    """Simulate copies of an iteration, each with all delays scaled by a factor of its own.
+
+    Where many transfers contend, a small change of delays changes which packets queue behind
+    which, and by some percent the result: then the mean says more than one run.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    copies : int
+    model : {"fluid", "train"}
+    seed : int
+        Of the factors, uniform within 2 % of 1, and of the paths that each copy draws.
+
+    Returns
+    -------
+    Jitter
+
+    Raises
+    ------
+    InputError
+        If there is no copy, or as in `simulate`.
+    """
+    if copies < 1:
+        raise InputError(f"jitter is {copies} copies; give at least 1")
+    rng = np.random.default_rng(seed)
+    factors = rng.uniform(1.0 - AMPLITUDE, 1.0 + AMPLITUDE, copies)
+    times = [
+        score(_slowed(fabric, float(factor)), tasks, model=model, seed=seed + number)
+        for number, factor in enumerate(factors)
+    ]
+    return Jitter(np.array(times))
+
+
+def _slowed(fabric: Fabric, factor: float) -> Fabric:
+    """Return the fabric with all delays scaled."""
+    edges = fabric.ring_routes
+    return Fabric(
+        fabric.name,
+        replace(fabric.network, latency=fabric.network.latency * factor),
+        replace(fabric.routes, latency=fabric.routes.latency * factor),
+        fabric.rings,
+        None if edges is None else replace(edges, latency=edges.latency * factor),
+        fabric.transport,
+    )

@@ -1,0 +1,85 @@
+"""What a task graph asks of a fabric: whether it fits, and the bytes on each link."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from topoopt.fabric.fabric import Fabric
+
+
+def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
+    """Return the tasks as the fabric plays them, after checking that they fit it.
+
+    Raises
+    ------
+    InputError
+        If there are too few hosts, a size is out of range, or a transfer has no route.
+    """
+    hosts = fabric.network.hosts
+    if tasks.servers > hosts:
+        raise InputError(
+            f"the task graph uses {tasks.servers} servers, fabric {fabric.name!r} has {hosts}; "
+            "give a fabric with as many servers"
+        )
+    if not (_in_range(tasks.size) and _in_range(tasks.delay)):
+        raise InputError("task graph: a size or delay is negative or not finite; mend that task")
+    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    pairs = tasks.first[moves] * hosts + tasks.second[moves]
+    unrouted = np.flatnonzero(~fabric._routed[pairs])
+    if unrouted.size:
+        source, target = divmod(int(pairs[unrouted[0]]), hosts)
+        raise InputError(
+            f"fabric {fabric.name!r} has no route {source}->{target}, which task "
+            f"{moves[unrouted[0]]} needs; route that pair"
+        )
+    return _htsim_tasks(fabric, tasks) if fabric.transport.htsim else tasks
+
+
+def _htsim_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
+    """Return the tasks with the artefacts of htsim (see `Transport.htsim`).
+
+    An AllReduce over one server takes no time. Where there are rings, that is without switches,
+    the ring AllReduce takes a server's place in the group for the server. Sizes are held modulo
+    4 GiB.
+    """
+    groups = tasks.groups
+    if fabric.network.switches == 0:
+        groups = tuple(g if len(g) < 2 else tuple(range(len(g))) for g in groups)
+    reduces = tasks.kind == TaskKind.ALLREDUCE
+    alone = np.array([len(g) < 2 for g in groups] + [False])[np.where(reduces, tasks.first, -1)]
+    sends = reduces | (tasks.kind == TaskKind.TRANSFER)
+    return replace(
+        tasks,
+        groups=groups,
+        delay=np.where(alone, 0.0, tasks.delay),
+        size=np.where(sends, np.mod(tasks.size, 2.0**32), tasks.size),
+    )
+
+
+def _in_range(values: FloatArray) -> bool:
+    return values.size == 0 or bool(values.min() >= 0.0 and np.isfinite(values.max()))
+
+
+def link_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+    """Return the bytes that each link carries in one iteration, shape (links,)."""
+    hosts = fabric.network.hosts
+    moves = tasks.kind == TaskKind.TRANSFER
+    pairs = tasks.first[moves] * hosts + tasks.second[moves]
+    demand = np.bincount(pairs, weights=tasks.size[moves], minlength=hosts * hosts)
+    total = fabric.routes.link_bytes(fabric.network, demand.astype(np.float64))
+    reduces = tasks.kind == TaskKind.ALLREDUCE
+    reduced = np.bincount(
+        tasks.first[reduces], weights=tasks.size[reduces], minlength=len(tasks.groups)
+    )
+    for group, amount in zip(tasks.groups, reduced.tolist(), strict=True):
+        if len(group) > 1 and amount > 0:
+            streams = fabric.group_streams(group)
+            sent = _ring_edge_bytes(len(group), amount, streams.rings)
+            total[streams.links] += streams.weights * sent
+    return total
+
+
+def _ring_edge_bytes(size: int, amount: float, rings: int) -> float:
+    return 2.0 * (size - 1) / size * amount / rings

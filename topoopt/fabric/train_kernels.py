@@ -1,0 +1,339 @@
+"""The compiled event loop of the packet-train model.
+
+Events are named by numbers, which order those of one time: messages' set-up packets first, then
+tasks, rings and trains.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+from routing.fairness_kernels import Floats, Ints, SmallInts
+from topoopt.fabric.draw_kernels import mixed
+from topoopt.fabric.heap_kernels import pop, push
+from topoopt.fabric.train_queue_kernels import (
+    ALPHA,
+    AT,
+    BASE,
+    DUE,
+    END,
+    EVENTS,
+    FLYING,
+    HOP,
+    HOPS,
+    LEFT,
+    MARKED,
+    MOMENTS,
+    NEXT,
+    OF,
+    OWNER,
+    RING,
+    ROOM,
+    ROUNDS,
+    SEEN,
+    SIZE,
+    TASK,
+    WAITING,
+    WINDOW,
+    acknowledge,
+    begin_message,
+    fill_window,
+    forward,
+    longer,
+    more_trains,
+    set_up,
+)  # fmt: skip
+
+Flags = npt.NDArray[np.bool_]
+
+DRAWS = 1048576  # hashes of one message and of the next do not overlap within so many rounds
+
+
+@kernel
+def play_trains(
+    compute: Flags,
+    resource: Ints,
+    volume: Floats,
+    delay: Floats,
+    lag: Floats,
+    first_message: Ints,
+    first_ring: Ints,
+    successor_offsets: Ints,
+    successors: Ints,
+    predecessors: Ints,
+    devices: int,
+    row_begin: Ints,
+    row_end: Ints,
+    table: Ints,
+    rings: Ints,
+    links: SmallInts,
+    weights: Floats,
+    link_source: Ints,
+    link_target: Ints,
+    link: Floats,
+    hosts: int,
+    longest: int,
+    packet: float,
+    window: int,
+    longest_train: int,
+    arrival_order: bool,
+    acknowledged: bool,
+    handshake: bool,
+    cold: bool,
+    seed: int,
+    horizon: float,
+) -> tuple[Floats, Floats, Ints, int, Ints]:
+    """Play all tasks; see `topoopt.fabric.trains.simulate_trains` for the meaning.
+
+    Parameters
+    ----------
+    compute : bool array, shape (tasks,)
+        Compute task, or network task.
+    resource : int64 array, shape (tasks,)
+        Device of a compute task.
+    volume : float64 array, shape (tasks,)
+        Seconds on the device; for network tasks, zero if they send nothing.
+    delay, lag : float64 arrays, shape (tasks,)
+        Seconds before and after the bytes; ``lag`` only where nothing is sent.
+    first_message : int64 array, shape (tasks,)
+        Message of a transfer; -1 otherwise.
+    first_ring : int64 array, shape (tasks + 1,)
+        Boundaries of each task's rings.
+    row_begin, row_end : int64 arrays, shape (messages,)
+        Entries of each message's row in ``links`` and ``weights``.
+    table : int64 array, shape (messages, COLUMNS)
+    rings : int64 array, shape (rings, 5)
+    link : float64 array, shape (4, links)
+    longest : int
+        Hops of the longest path that may be drawn.
+    packet : float
+        Bytes.
+    window, longest_train : int
+        Packets.
+    arrival_order : bool
+        Tasks of a device that become ready at one time run in the order in which that was found
+        out, rather than by their numbers.
+    acknowledged, handshake, cold : bool
+        Acknowledgements take the way back; messages are announced; every round draws a new path
+        and begins with the first window.
+    horizon : float
+        Give up when the clock passes this many seconds.
+
+    Returns
+    -------
+    start, finish, binding : arrays, shape (tasks,)
+        ``finish`` is infinite for tasks that never ran.
+    done : int
+        Number of tasks that ran.
+    work : int64 array, shape (3,)
+        Events, 1 if it gave up, and a message without a path (-1: none).
+    """
+    tasks = compute.size
+    messages = table.shape[0]
+    base = messages
+    first_train = base + tasks + rings.shape[0]
+    moment = np.zeros((messages, MOMENTS))
+    paths = np.empty((messages, longest), dtype=np.int32)
+    waiting = predecessors.copy()
+    ready = np.empty(tasks)
+    start = np.empty(tasks)
+    finish = np.full(tasks, np.inf)
+    binding = np.full(tasks, -1, dtype=np.int64)
+    begun = np.zeros(tasks, dtype=np.bool_)
+    open_rings = np.zeros(tasks, dtype=np.int64)
+    ring_end = np.zeros(rings.shape[0])
+    trains = np.empty((256, 5), dtype=np.int64)
+    for train in range(256):
+        trains[train, NEXT] = train + 1
+    tails = np.empty(256)
+    room = first_train + 256
+    times = np.empty(room)
+    names = np.empty(room, dtype=np.int64)
+    state = np.zeros(3, dtype=np.int64)
+    state[ROOM] = 256
+    running = np.full(devices, -1, dtype=np.int64)
+    before = np.full(devices, -1, dtype=np.int64)
+    front = np.full(devices, -1, dtype=np.int64)
+    back = np.full(devices, -1, dtype=np.int64)
+    following = np.full(tasks, -1, dtype=np.int64)
+    fresh = np.empty(tasks, dtype=np.int64)
+    freshly = int(np.int64(0))
+    idle = np.empty(devices + 1, dtype=np.int64)
+    idles = int(np.int64(0))
+    turn = np.empty(rings.shape[0] + 1, dtype=np.int64)  # rings whose next round begins now
+    turns = int(np.int64(0))
+    events = 0
+    gave_up = 0
+    lost = int(np.int64(-1))
+    done = 0
+    now = 0.0
+    for task in range(tasks):
+        if waiting[task] == 0:
+            fresh[freshly] = task
+            freshly += 1
+    while True:
+        for i in range(freshly):
+            task = fresh[i]
+            ready[task] = now
+            start[task] = now
+            if not compute[task]:
+                late = now + delay[task]
+                if volume[task] == 0.0:
+                    begun[task] = True
+                    late += lag[task]
+                push(times, names, state, late, base + task)
+                continue
+            device = resource[task]
+            if front[device] < 0:
+                front[device] = task
+                back[device] = task
+            else:
+                tail = back[device]
+                if arrival_order or ready[tail] < now or tail < task:
+                    following[tail] = task
+                    back[device] = task
+                else:
+                    after = front[device]
+                    ahead = int(np.int64(-1))
+                    while ready[after] < now or after < task:
+                        ahead = after
+                        after = following[after]
+                    following[task] = after
+                    if ahead < 0:
+                        front[device] = task
+                    else:
+                        following[ahead] = task
+            if running[device] < 0:
+                running[device] = 1
+                idle[idles] = device
+                idles += 1
+        freshly = int(np.int64(0))
+        for i in range(idles):
+            device = idle[i]
+            task = front[device]
+            front[device] = following[task]
+            running[device] = 1
+            start[task] = now
+            if ready[task] < now:
+                binding[task] = before[device]
+            push(times, names, state, now + volume[task], base + task)
+        idles = int(np.int64(0))
+        for i in range(turns):
+            ring = turn[i]
+            rings[ring, WAITING] = rings[ring, SIZE]
+            rings[ring, ROUNDS] -= 1
+            ring_end[ring] = now
+            for message in range(rings[ring, BASE], rings[ring, BASE] + rings[ring, SIZE]):
+                draw = mixed(
+                    np.uint64(seed + message * DRAWS + (rings[ring, ROUNDS] if cold else 0))
+                )
+                if not begin_message(
+                    message, now, draw, cold, acknowledged, handshake, row_begin, row_end,
+                    links, weights, link_source, link_target, hosts, table, moment, paths,
+                    link, times, names, state,
+                ):  # fmt: skip
+                    lost = message
+        turns = int(np.int64(0))
+        if state[EVENTS] == 0 or lost >= 0:
+            break
+        if times[0] > horizon:
+            gave_up = 1
+            break
+        now = times[0]
+        code = names[0]
+        pop(times, names, state)
+        events += 1
+        if code < base:
+            message = code
+            if table[message, HOP] < table[message, HOPS]:
+                set_up(message, now, table, moment, paths, link, times, names, state)
+                continue
+            if cold or moment[message, WINDOW] == 0.0:
+                moment[message, WINDOW] = window
+                moment[message, ALPHA] = -1.0
+                moment[message, SEEN] = 0.0
+                moment[message, MARKED] = 0.0
+                moment[message, DUE] = window
+            over = False
+            opens = True
+        elif code >= first_train:
+            train = code - first_train
+            message = trains[train, OF]
+            opens = trains[train, AT] == table[message, HOPS]
+            if opens:
+                acknowledge(train, table, moment, trains, state)
+                over = table[message, LEFT] == 0 and table[message, FLYING] == 0
+            else:
+                over = forward(
+                    train, now, packet, first_train, table, moment, paths, link, trains, tails,
+                    times, names, state,
+                )  # fmt: skip
+        if code < base or code >= first_train:
+            if opens and table[message, LEFT] > 0:
+                while state[ROOM] < table[message, LEFT] // (longest_train // 2 + 1) + 2:
+                    trains = more_trains(trains, state)
+                    tails = longer(tails, trains.shape[0])
+                    times = longer(times, first_train + trains.shape[0])
+                    names = longer(names, first_train + trains.shape[0])
+                over = fill_window(
+                    message, now, packet, longest_train, first_train, table, moment, paths, link,
+                    trains, tails, times, names, state,
+                )  # fmt: skip
+            if over:
+                end = max(moment[message, END], now)
+                ring = table[message, RING]
+                if ring < 0:
+                    push(times, names, state, end, base + table[message, TASK])
+                else:
+                    rings[ring, WAITING] -= 1
+                    ring_end[ring] = max(ring_end[ring], end)
+                    if rings[ring, WAITING] == 0:
+                        push(times, names, state, ring_end[ring], base + tasks + ring)
+            continue
+        if code >= base + tasks:
+            ring = code - base - tasks
+            if rings[ring, ROUNDS] > 0:
+                turn[0] = ring
+                turns = int(np.int64(1))
+                continue
+            task = rings[ring, OWNER]
+            open_rings[task] -= 1
+            if open_rings[task] > 0:
+                continue
+        else:
+            task = code - base
+            if not compute[task] and not begun[task]:
+                begun[task] = True
+                message = first_message[task]
+                if message >= 0:
+                    if not begin_message(
+                        message, now, mixed(np.uint64(seed + message * DRAWS)), True, acknowledged,
+                        handshake, row_begin, row_end, links, weights, link_source, link_target,
+                        hosts, table, moment, paths, link, times, names, state,
+                    ):  # fmt: skip
+                        lost = message
+                else:
+                    for ring in range(first_ring[task], first_ring[task + 1]):
+                        turn[turns] = ring
+                        turns += 1
+                    open_rings[task] = turns
+                continue
+        finish[task] = now
+        done += 1
+        if compute[task]:
+            device = resource[task]
+            before[device] = task
+            running[device] = -1
+            if front[device] >= 0:
+                running[device] = 1
+                idle[0] = device
+                idles = int(np.int64(1))
+        for entry in range(successor_offsets[task], successor_offsets[task + 1]):
+            after = successors[entry]
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                binding[after] = task
+                fresh[freshly] = after
+                freshly += 1
+    work = np.array([events, gave_up, lost])
+    return start, finish, binding, done, work

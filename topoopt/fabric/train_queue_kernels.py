@@ -1,0 +1,255 @@
+"""Packet trains on their way: windows, queues and set-up packets.
+
+Links are first-in first-out servers that remember when they are free. A *message* (a transfer,
+or one member's part of one round of a ring) announces itself with a set-up packet, then sends
+what its window allows as *trains* of packets; each train that arrives opens the window, as DCTCP
+does with the marks that the train met.
+"""
+
+import numpy as np
+
+from codesign_base.jit import kernel
+from routing.fairness_kernels import Floats, Ints, SmallInts
+from topoopt.fabric.draw_kernels import draw_path, mixed
+from topoopt.fabric.heap_kernels import push
+
+# Columns of the table of messages: task; row of routes; ring, -1 for transfers; packets in all,
+# not yet sent, and under way; hops of the path, and those that the set-up packet has behind it.
+TASK, PAIR, RING, PACKETS, LEFT, FLYING, HOPS, HOP, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7, 8
+# Columns of its moments: latest arrival (s); time of an acknowledgement (s); window (packets);
+# share of marks, DCTCP's alpha, negative in slow start; packets arrived and marked since the
+# window was last reduced, and how many make the next reduction due.
+END, ACK, WINDOW, ALPHA, SEEN, MARKED, DUE, MOMENTS = 0, 1, 2, 3, 4, 5, 6, 7
+# Columns of the table of trains: message; hops behind it; packets; whether marked; next free row.
+OF, AT, LENGTH, MARK, NEXT = 0, 1, 2, 3, 4
+# Columns of the table of rings: task, first message, messages, rounds left, messages under way.
+OWNER, BASE, SIZE, ROUNDS, WAITING = 0, 1, 2, 3, 4
+# Rows of links: bytes/s, seconds, when it is free, backlog in seconds above which it marks.
+RATE, DELAY, FREE, MARKS = 0, 1, 2, 3
+# Entries of the state of the loop: events in the state, first free row of trains, free rows.
+EVENTS, SPARE, ROOM = 0, 1, 2
+GAIN = 1.0 / 16.0  # DCTCP's g
+
+
+@kernel
+def fill_window(
+    message: int,
+    now: float,
+    packet: float,
+    longest: int,
+    first_train: int,
+    table: Ints,
+    moment: Floats,
+    paths: SmallInts,
+    link: Floats,
+    trains: Ints,
+    tails: Floats,
+    times: Floats,
+    names: Ints,
+    state: Ints,
+) -> bool:
+    """Send what the window allows; return whether all has been sent and arrives at END.
+
+    Less than half of the longest train waits for more to go with it, unless it is all.
+    """
+    over = False
+    while table[message, LEFT] > 0:
+        room = np.int64(moment[message, WINDOW]) - table[message, FLYING]
+        if table[message, FLYING] == 0:
+            room = max(room, 1)
+        elif room < min(longest // 2 + 1, table[message, LEFT]):
+            break
+        length = min(room, table[message, LEFT])
+        if length > longest:
+            length = longest
+        table[message, LEFT] -= length
+        table[message, FLYING] += length
+        train = state[SPARE]
+        state[SPARE] = trains[train, NEXT]
+        state[ROOM] -= 1
+        trains[train, OF] = message
+        trains[train, AT] = 0
+        trains[train, LENGTH] = length
+        trains[train, MARK] = 0
+        tails[train] = now
+        over = forward(
+            train, now, packet, first_train, table, moment, paths, link, trains, tails, times,
+            names, state,
+        )  # fmt: skip
+    return over
+
+
+@kernel
+def forward(
+    train: int,
+    now: float,
+    packet: float,
+    first_train: int,
+    table: Ints,
+    moment: Floats,
+    paths: SmallInts,
+    link: Floats,
+    trains: Ints,
+    tails: Floats,
+    times: Floats,
+    names: Ints,
+    state: Ints,
+) -> bool:
+    """Put a train on its next link; return whether its message has all arrived at END."""
+    message = trains[train, OF]
+    length = trains[train, LENGTH]
+    hop = trains[train, AT]
+    name = paths[message, hop]
+    rate = link[RATE, name]
+    if link[FREE, name] - now > link[MARKS, name]:
+        trains[train, MARK] = 1
+    start = max(now, link[FREE, name])
+    link[FREE, name] = start + length * packet / rate
+    head = start + packet / rate + link[DELAY, name]
+    # A train that a slower link has stretched cannot leave before its last packet is here.
+    tail = max(link[FREE, name], tails[train] + packet / rate) + link[DELAY, name]
+    trains[train, AT] = hop + 1
+    if hop + 1 < table[message, HOPS]:
+        tails[train] = tail
+        push(times, names, state, head, first_train + train)
+        return False
+    moment[message, END] = max(moment[message, END], tail)
+    if table[message, LEFT] == 0:
+        table[message, FLYING] -= length
+        release(train, trains, state)
+        return bool(table[message, FLYING] == 0)
+    # Its acknowledgements come one by one; the middle one stands for all.
+    middle = 0.5 * (head + tail) + moment[message, ACK]
+    push(times, names, state, middle, first_train + train)
+    return False
+
+
+@kernel
+def release(train: int, trains: Ints, state: Ints) -> None:
+    """Give the row of a train back."""
+    trains[train, NEXT] = state[SPARE]
+    state[SPARE] = train
+    state[ROOM] += 1
+
+
+@kernel
+def acknowledge(train: int, table: Ints, moment: Floats, trains: Ints, state: Ints) -> None:
+    """Open or reduce the window of DCTCP for a train that has arrived."""
+    message = trains[train, OF]
+    length = trains[train, LENGTH]
+    release(train, trains, state)
+    table[message, FLYING] -= length
+    moment[message, SEEN] += length
+    if trains[train, MARK] == 1:
+        moment[message, MARKED] += length
+        moment[message, ALPHA] = max(moment[message, ALPHA], 0.0)
+    if moment[message, ALPHA] < 0.0:
+        moment[message, WINDOW] += length
+    else:
+        moment[message, WINDOW] += length / moment[message, WINDOW]
+    if moment[message, SEEN] < moment[message, DUE]:
+        return
+    if moment[message, ALPHA] >= 0.0:
+        share = moment[message, MARKED] / moment[message, SEEN]
+        alpha = moment[message, ALPHA] * (1.0 - GAIN) + GAIN * share
+        moment[message, ALPHA] = alpha
+        moment[message, WINDOW] = max(1.0, moment[message, WINDOW] * (1.0 - 0.5 * alpha))
+    moment[message, SEEN] = 0.0
+    moment[message, MARKED] = 0.0
+    moment[message, DUE] = moment[message, WINDOW]
+
+
+@kernel
+def more_trains(trains: Ints, state: Ints) -> Ints:
+    """Return a table of twice as many rows, the new ones free."""
+    rows = trains.shape[0]
+    larger = np.empty((2 * rows, trains.shape[1]), dtype=np.int64)
+    larger[:rows] = trains
+    for train in range(rows, 2 * rows):
+        larger[train, NEXT] = train + 1
+    larger[2 * rows - 1, NEXT] = state[SPARE]
+    state[SPARE] = rows
+    state[ROOM] += rows
+    return larger
+
+
+@kernel
+def longer(values: Floats, size: int) -> Floats:
+    """Return a copy with room for more."""
+    copy = np.empty(size, dtype=values.dtype)
+    copy[: values.size] = values
+    return copy
+
+
+@kernel
+def set_up(
+    message: int,
+    now: float,
+    table: Ints,
+    moment: Floats,
+    paths: SmallInts,
+    link: Floats,
+    times: Floats,
+    names: Ints,
+    state: Ints,
+) -> None:
+    """Let the set-up packet, which has no length, wait its turn at its next link."""
+    hop = table[message, HOP]
+    name = paths[message, hop]
+    arrival = max(now, link[FREE, name]) + link[DELAY, name]
+    table[message, HOP] = hop + 1
+    push(times, names, state, arrival, message)
+
+
+@kernel
+def begin_message(
+    message: int,
+    now: float,
+    draw: np.uint64,
+    redraw: bool,
+    acknowledged: bool,
+    handshake: bool,
+    row_begin: Ints,
+    row_end: Ints,
+    links: SmallInts,
+    weights: Floats,
+    link_source: Ints,
+    link_target: Ints,
+    hosts: int,
+    table: Ints,
+    moment: Floats,
+    paths: SmallInts,
+    link: Floats,
+    times: Floats,
+    names: Ints,
+    state: Ints,
+) -> bool:
+    """Announce a message, on a new path or the one it has; False if no path was found."""
+    if table[message, HOPS] == 0 or redraw:
+        pair = table[message, PAIR]
+        hops = int(np.int64(-1))
+        word = mixed(draw)
+        for _ in range(64):
+            hops = draw_path(
+                pair // hosts, pair % hosts, row_begin[message], row_end[message], word,
+                links, weights, link_source, link_target, paths[message],
+            )  # fmt: skip
+            if hops > 0:
+                break
+            word = mixed(word)
+        if hops <= 0:
+            return False
+        table[message, HOPS] = hops
+        moment[message, ACK] = 0.0
+        if acknowledged:
+            for hop in range(hops):
+                moment[message, ACK] += link[DELAY, paths[message, hop]]
+    moment[message, END] = now
+    table[message, LEFT] = table[message, PACKETS]
+    table[message, HOP] = 0
+    if handshake:
+        set_up(message, now, table, moment, paths, link, times, names, state)
+    else:
+        table[message, HOP] = table[message, HOPS]
+        push(times, names, state, now, message)
+    return True

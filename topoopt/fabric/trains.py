@@ -1,0 +1,217 @@
+"""Play a task graph over a fabric as trains of packets on first-in first-out links."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InputError
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from topoopt.fabric.fabric import Fabric
+
+_SEED_LIMIT = 2**31
+
+
+class TrainRun(NamedTuple):
+    """What the kernel returns: times and bindings, and the number of events."""
+
+    start: FloatArray
+    finish: FloatArray
+    binding: IntArray
+    events: int
+
+
+class _Messages(NamedTuple):
+    """All messages of a task graph; see `train_kernels.play_trains`."""
+
+    task: IntArray
+    pair: IntArray
+    ring: IntArray
+    packets: IntArray
+    row_begin: IntArray
+    row_end: IntArray
+
+
+def run_trains(
+    fabric: Fabric, tasks: TaskGraph, *, seed: int = 0, limit: float = float("inf")
+) -> TrainRun:
+    """Simulate one iteration packet train by packet train.
+
+    Every link is a first-in first-out server that sends at its capacity. A transfer, and each
+    member's part of each round of a ring AllReduce, is a message over one path, drawn among the
+    pair's routes with their shares. It is announced by a set-up packet that waits in the same
+    queues, then sends its first window as two trains; when a train has arrived, the next of
+    twice its length goes out, or of half of it if a queue with a long backlog marked it. Hosts
+    behind a switch do not mark in their own queue. A round begins when all messages of the one
+    before it have arrived.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        With its real links: not one whose links were merged.
+    tasks : TaskGraph
+    seed : int
+        Of the draws of paths.
+    limit : float
+        Give up when the makespan is known to exceed this many seconds.
+
+    Returns
+    -------
+    TrainRun
+        Tasks that the limit cut off finish at infinity.
+
+    Raises
+    ------
+    InputError
+        If the task graph does not fit the fabric, a size is out of range, a pair has no path,
+        or tasks wait for each other in a cycle.
+
+    References
+    ----------
+    The windows follow DCTCP (SIGCOMM 2010) in slow start, the packet sizes TopoOpt's simulator
+    (NSDI 2023, section 5); trains in place of packets are ours.
+    """
+    from topoopt.fabric.tasks import checked_tasks
+    from topoopt.fabric.train_kernels import play_trains
+    from topoopt.fabric.train_queue_kernels import COLUMNS, PACKETS, PAIR, RING, TASK
+
+    transport, network = fabric.transport, fabric.network
+    if transport.segment_bytes == 0:
+        raise InputError(
+            f"fabric {fabric.name!r}: a transport without packets has no packet trains; set "
+            "segment_bytes"
+        )
+    if not 0 <= seed < _SEED_LIMIT:
+        raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
+    tasks = checked_tasks(fabric, tasks)
+    compute = tasks.kind == TaskKind.COMPUTE
+    messages, rings, lag = _messages(fabric, tasks)
+    sends = np.zeros(tasks.tasks, dtype=np.bool_)
+    sends[messages.task] = True
+    volume = np.where(compute, tasks.size, sends.astype(np.float64))
+    first_message = np.full(tasks.tasks, -1, dtype=np.int64)
+    single = np.flatnonzero(messages.ring < 0)
+    first_message[messages.task[single]] = single
+    owners = rings[:, 0]
+    first_ring = np.searchsorted(owners, np.arange(tasks.tasks + 1)).astype(np.int64)
+    table = np.zeros((messages.task.size, COLUMNS), dtype=np.int64)
+    table[:, TASK] = messages.task
+    table[:, PAIR] = messages.pair
+    table[:, RING] = messages.ring
+    table[:, PACKETS] = messages.packets
+    link = np.zeros((4, network.links))
+    link[0] = network.capacity
+    link[1] = network.latency
+    link[3] = transport.marking_backlog * transport.segment_bytes / network.capacity
+    if network.switches:
+        link[3, network.source < network.hosts] = np.inf
+    routes = (fabric.routes,) if fabric.ring_routes is None else (fabric.routes, fabric.ring_routes)
+    longest = max(float(r.hops.max(initial=0.0)) for r in routes)
+    start, finish, binding, done, work = play_trains(
+        compute,
+        tasks.first.copy(),
+        volume,
+        tasks.delay.copy(),
+        lag,
+        first_message,
+        first_ring,
+        tasks.successor_offsets.copy(),
+        tasks.successors.copy(),
+        tasks.predecessors.copy(),
+        tasks.devices,
+        messages.row_begin,
+        messages.row_end,
+        table,
+        rings,
+        np.concatenate([r.links for r in routes]).astype(np.int32),
+        np.concatenate([r.weights for r in routes]),
+        network.source.copy(),
+        network.target.copy(),
+        link,
+        network.hosts,
+        min(network.nodes, 4 + 2 * int(np.ceil(longest))),
+        transport.segment_bytes,
+        transport.initial_window,
+        transport.train,
+        transport.htsim,
+        not transport.htsim,
+        transport.handshake,
+        transport.htsim,
+        seed,
+        limit * (1.0 + 1e-9),
+    )
+    events, gave_up, lost = work.tolist()
+    if lost >= 0:
+        source, target = divmod(int(messages.pair[lost]), network.hosts)
+        raise InputError(
+            f"fabric {fabric.name!r}: no path along its links leads from host {source} to "
+            f"{target}; give routes whose links were not merged"
+        )
+    if done < tasks.tasks and not gave_up:
+        raise InputError(
+            f"task graph: {tasks.tasks - done} of {tasks.tasks} tasks never ran, because tasks "
+            "wait for each other in a cycle; remove a dependency"
+        )
+    return TrainRun(start, finish, binding, events)
+
+
+def _messages(
+    fabric: Fabric, tasks: TaskGraph
+) -> tuple[_Messages, npt.NDArray[np.int64], FloatArray]:
+    """Return all messages, the rings that they belong to, and the lag of what sends nothing."""
+    transport, hosts = fabric.transport, fabric.network.hosts
+    lag = np.zeros(tasks.tasks)
+    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    lag[moves] = fabric.message_lags[tasks.first[moves] * hosts + tasks.second[moves]]
+    moves = moves[tasks.size[moves] > 0]
+    pairs = [tasks.first[moves] * hosts + tasks.second[moves]]
+    owners, numbers = [moves], [np.full(moves.size, -1, dtype=np.int64)]
+    bytes_ = [tasks.size[moves]]
+    rings: list[tuple[int, int, int, int, int]] = []
+    place = moves.size
+    known: dict[int, IntArray] = {}
+    for task in np.flatnonzero(tasks.kind == TaskKind.ALLREDUCE).tolist():
+        group = int(tasks.first[task])
+        members = tasks.groups[group]
+        if len(members) < 2:
+            continue
+        row = fabric.group_row(members)
+        size = tasks.size[task : task + 1]
+        rounds, message = transport.rounds(size, np.array([len(members)]), np.array([row.rings]))
+        if tasks.size[task] == 0:
+            lag[task] = float(rounds[0]) * row.round_latency
+            continue
+        if group not in known:
+            orders = np.array(fabric.rings_of(members), dtype=np.int64)
+            known[group] = orders * hosts + np.roll(orders, -1, axis=1)
+        edges = known[group]
+        for _ in range(edges.shape[0]):
+            rings.append((task, place, len(members), int(rounds[0]), 0))
+            place += len(members)
+        pairs.append(edges.ravel())
+        owners.append(np.full(edges.size, task, dtype=np.int64))
+        numbers.append(np.repeat(np.arange(len(rings) - edges.shape[0], len(rings)), len(members)))
+        bytes_.append(np.full(edges.size, float(message[0])))
+    pair = np.concatenate(pairs).astype(np.int64)
+    ring = np.concatenate(numbers).astype(np.int64)
+    wire = transport.wire_bytes(np.concatenate(bytes_)) / transport.segment_bytes
+    row_begin = fabric.routes.offsets[pair]
+    row_end = fabric.routes.offsets[pair + 1]
+    if fabric.ring_routes is not None:
+        edge = ring >= 0
+        shift = fabric.routes.links.size
+        row_begin[edge] = fabric.ring_routes.offsets[pair[edge]] + shift
+        row_end[edge] = fabric.ring_routes.offsets[pair[edge] + 1] + shift
+    table = np.array(rings, dtype=np.int64).reshape(-1, 5)
+    return (
+        _Messages(
+            np.concatenate(owners).astype(np.int64),
+            pair,
+            ring,
+            np.maximum(np.rint(wire), 1.0).astype(np.int64),
+            row_begin,
+            row_end,
+        ),
+        table,
+        lag,
+    )

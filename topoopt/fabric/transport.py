@@ -1,0 +1,129 @@
+"""How bytes travel: packets, connection set-up, windows; and the artefacts of htsim."""
+
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.taskgraph import FloatArray, IntArray
+
+_MTU = 9000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Transport:
+    """The transport of the packet simulator that TopoOpt's results come from, by default.
+
+    Parameters
+    ----------
+    segment_bytes : float
+        Payload of a packet; every message is sent in whole packets. 0: no packets.
+    handshake : bool
+        Whether a message is announced first, which takes one way more of latency: a flow of S
+        bytes over h hops of delay d and rate b alone takes 2 h d + W / b + (h - 1) P / b
+        seconds, for packets of P bytes and W = P ceil(S / P).
+    initial_window : int
+        Packets that a flow sends before it hears from its receiver (packet trains only).
+    marking_backlog : int
+        Packets in a queue above which it marks what joins it (packet trains only).
+    train : int
+        Most packets that are simulated as one (packet trains only).
+    htsim : bool
+        Repeat the artefacts of that simulator, to compare with its numbers: in the
+        methods below, in sizes, groups and single servers, and in rounds that each begin with a
+        new connection.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    """
+
+    segment_bytes: float = 8936.0
+    handshake: bool = True
+    initial_window: int = 100
+    marking_backlog: int = 50
+    train: int = 32
+    htsim: bool = False
+
+    def __post_init__(self) -> None:
+        if not (self.segment_bytes >= 0 and isfinite(self.segment_bytes)):
+            raise InputError(f"segment_bytes is {self.segment_bytes}; give zero or more bytes")
+        for name in ("initial_window", "marking_backlog", "train"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; give at least 1 packet")
+
+    def wire_bytes(self, size: FloatArray) -> FloatArray:
+        """Return the bytes that messages take on a link: whole packets.
+
+        Parameters
+        ----------
+        size : float64 array
+            Bytes of each message.
+
+        Returns
+        -------
+        float64 array, of the same shape
+            htsim counts ceil((S - 1) / P) packets, and sends at least one.
+        """
+        if self.segment_bytes == 0:
+            return size
+        if self.htsim:
+            packets = np.maximum(np.ceil((size - 1.0) / self.segment_bytes), 1.0)
+        else:
+            # A chunk of 2 P bytes may come out of a division one bit above 2 P.
+            packets = np.ceil(size / self.segment_bytes * (1.0 - 1e-12))
+        return packets * self.segment_bytes
+
+    def rounds(
+        self, size: FloatArray, members: IntArray, rings: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return how ring AllReduces are cut into rounds.
+
+        Parameters
+        ----------
+        size : float64 array, shape (collectives,)
+            Bytes of each reduced buffer.
+        members, rings : int64 arrays, of the same shape
+            Servers of its group (two or more), and rings that share the buffer.
+
+        Returns
+        -------
+        rounds, message : float64 arrays, of the same shape
+            Rounds of each ring, and bytes that each member sends to the next in one round:
+            2 (g - 1) rounds of S / (g R). htsim sends less than 9000 g bytes in a single
+            round of floor(2 (g - 1) S / g) / (g R), and stops after the first round up to
+            18000 (g - 1) bytes.
+        """
+        count = members.astype(np.float64)
+        rounds = 2.0 * (count - 1.0)
+        message = size / (count * rings)
+        if self.htsim:
+            small = size < _MTU * count
+            message = np.where(small, np.floor(rounds * size / count) / (count * rings), message)
+            rounds = np.where(small | (size <= _MTU * rounds), 1.0, rounds)
+        return rounds, message
+
+    def message_lag(self, latency: FloatArray, hops: FloatArray, rate: FloatArray) -> FloatArray:
+        """Return the seconds that a lone message takes beyond its bytes at the slowest link.
+
+        Parameters
+        ----------
+        latency, hops, rate : float64 arrays, of one shape
+            Of each route: seconds one way, links crossed, bytes/s of its slowest cable.
+
+        Returns
+        -------
+        float64 array
+            Set-up, propagation, and the store-and-forward of one packet at each hop but one.
+        """
+        ways = 2.0 if self.handshake else 1.0
+        return ways * latency + np.maximum(hops - 1.0, 0.0) * self.segment_bytes / rate
+
+
+PACKETS = Transport()
+"""Packets, set-up and windows as in the packet simulator of TopoOpt."""
+
+IDEAL = Transport(segment_bytes=0.0, handshake=False)
+"""No packets and no set-up: bytes flow like a fluid, and arrive one latency later."""
