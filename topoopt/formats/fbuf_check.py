@@ -168,11 +168,12 @@ def _check_places(file: FbufFile, device: IntArray) -> None:
     """Check that devices in use are what their tasks need, on nodes that exist."""
     kind, ids = file.task_type, file.task_id
     network = np.isin(file.device_type, _NETWORK)[device] & (device >= 0)
-    at = _first(np.isin(kind, _COMPUTES) & network)
+    processor = np.isin(file.device_type, (FbufDevice.GPU, FbufDevice.CPU))[device]
+    at = _first(np.isin(kind, _COMPUTES) & (device >= 0) & ~processor)
     if at >= 0:
         raise InputError(
-            f"task {ids[at]} computes on network device {file.task_device[at]}; "
-            "name a compute device"
+            f"task {ids[at]} computes on device {file.task_device[at]} of type "
+            f"{file.device_type[device[at]]}; name a GPU (type 0) or CPU (type 1)"
         )
     nodes = np.uint64(file.nodes + file.switches)
     ends = np.maximum(file.device_property // nodes, file.device_property % nodes)[device]

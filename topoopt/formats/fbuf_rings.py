@@ -6,8 +6,9 @@ next one. So a ring over a group of g of N nodes always steps by the same distan
 its jumps, and the group is {o, o + N/g, o + 2 N/g, ...}.
 """
 
+import itertools
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from codesign_base import InputError
 from routing.network import Network
@@ -49,8 +50,8 @@ def ring_orders(sets: Mapping[int, tuple[Group, ...]], members: Group, nodes: in
         order = tuple((group[0] + k * step) % nodes for k in range(len(group)))
         if tuple(sorted(order)) != group:
             raise InputError(
-                f"the ring with jumps {list(jumps)} does not visit each node of AllReduce group "
-                f"{shown(group)} once; mend the ring set"
+                f"the ring with jumps {shown(tuple(jumps))} does not visit each node of AllReduce "
+                f"group {shown(group)} once; mend the ring set"
             )
         orders.append(order)
     return tuple(orders)
@@ -72,7 +73,7 @@ def ring_steps(group: Group, orders: Rings, nodes: int) -> tuple[int, ...]:
         If the group is not at equal distances around all nodes, or a ring steps unevenly.
     """
     stride = nodes // len(group)
-    if nodes % len(group) or any(b - a != stride for a, b in zip(group, group[1:], strict=False)):
+    if nodes % len(group) or any(b - a != stride for a, b in itertools.pairwise(group)):
         raise InputError(
             f"a .fbuf file cannot express AllReduce group {shown(group)}: only groups of every "
             f"k-th of the {nodes} servers fit the format; place its replicas at equal distances"
@@ -110,8 +111,8 @@ def jump_lists(
     -------
     dict of int to tuple of tuple of int
         Group size to the jumps of each ring: the fewest links, and among these the smallest
-        jumps, that lead from every member of every group of the size to its next member; where
-        possible, from every server.
+        jumps, that lead from every member of every group of the size to its next member, and
+        where possible from the servers 0 .. size - 1 as well.
 
     Raises
     ------
@@ -138,12 +139,11 @@ def jump_lists(
     sets = {}
     for size in sorted(found):
         group, steps = found[size]
-        everywhere = range(nodes)
         # The released simulator starts a group's flows at servers 0 .. size - 1.
-        starts = (everywhere, sorted(members[size] | set(range(size))), sorted(members[size]))
+        choices = (sorted(members[size] | set(range(size))), sorted(members[size]))
         lists = []
         for step in steps:
-            jumps = next(filter(None, (_jumps(links, at, step) for at in starts)), None)
+            jumps = next(filter(None, (_jumps(links, at, step) for at in choices)), None)
             if jumps is None:
                 raise InputError(
                     f"a .fbuf file cannot express the ring of step {step} of AllReduce group "
@@ -155,10 +155,9 @@ def jump_lists(
     return sets
 
 
-def _jumps(links: list[set[int]], begin: Iterable[int], step: int) -> tuple[int, ...] | None:
+def _jumps(links: list[set[int]], members: list[int], step: int) -> tuple[int, ...] | None:
     """Return the fewest jumps that sum to a step and exist from all of these servers at once."""
     nodes = len(links)
-    members = list(begin)
     back: dict[int, int] = {0: 0}
     queue = deque([0])
     while queue and step not in back:

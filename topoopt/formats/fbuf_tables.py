@@ -47,28 +47,34 @@ class Buffer:
 
     def u32(self, places: IntArray) -> IntArray:
         """Return the unsigned 32-bit words at places that are known to lie in the file."""
-        return self._u4[places >> 2].astype(np.int64)
+        found: IntArray = self._u4[places >> 2].astype(np.int64)
+        return found
 
     def i32(self, places: IntArray) -> IntArray:
         """Return signed 32-bit words."""
-        return self._i4[places >> 2].astype(np.int64)
+        found: IntArray = self._i4[places >> 2].astype(np.int64)
+        return found
 
     def u64(self, places: IntArray) -> WordArray:
         """Return unsigned 64-bit words."""
-        return self._u8[places >> 3].astype(np.uint64)
+        found: WordArray = self._u8[places >> 3].astype(np.uint64)
+        return found
 
     def f32(self, places: IntArray) -> npt.NDArray[np.float64]:
         """Return 32-bit floats, widened."""
         with np.errstate(invalid="ignore"):  # a NaN is found, and named, later
-            return self._f4[places >> 2].astype(np.float64)
+            found: npt.NDArray[np.float64] = self._f4[places >> 2].astype(np.float64)
+        return found
 
     def i16(self, places: IntArray) -> IntArray:
         """Return signed 16-bit words."""
-        return self._i2[places >> 1].astype(np.int64)
+        found: IntArray = self._i2[places >> 1].astype(np.int64)
+        return found
 
     def u16(self, places: IntArray) -> IntArray:
         """Return unsigned 16-bit words."""
-        return self._u2[places >> 1].astype(np.int64)
+        found: IntArray = self._u2[places >> 1].astype(np.int64)
+        return found
 
     def require(self, good: npt.NDArray[np.bool_], what: str, index: bool = True) -> None:
         """Raise `InputError` naming the first entry that is not good."""

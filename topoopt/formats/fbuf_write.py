@@ -191,7 +191,7 @@ def _check_widths(file: FbufFile) -> None:
         ("a bandwidth in bytes/ms", fastest / MILLISECONDS, float(np.finfo(np.float32).max)),
         ("gpus_per_node", file.gpus_per_node, 2**32 - 1),
         ("a number of cables", file.conn_cables.max(initial=0), 2**32 - 1),
-        ("a jump", np.abs(file.jumps).max(initial=0), 2**31 - 1),
+        ("a jump", np.maximum(file.jumps, ~file.jumps).max(initial=0), 2**31 - 1),
     ):
         if value > limit:
             raise InputError(f"{what} is {value}; a .fbuf file holds at most {limit}")
@@ -230,9 +230,7 @@ def _finish(layout: _Layout, places: IntArray, table: npt.NDArray[Any]) -> None:
         layout.put(int(places[0]), table.tobytes())
 
 
-def _put_small(
-    layout: _Layout, file: FbufFile, root_at: IntArray, root: npt.NDArray[Any]
-) -> None:
+def _put_small(layout: _Layout, file: FbufFile, root_at: IntArray, root: npt.NDArray[Any]) -> None:
     """Lay out connections, operators and devices."""
     places, conn = _listed(layout, root_at, root, "conn", "connection", file.conn_source.size)
     conn["source"], conn["target"] = file.conn_source, file.conn_target
@@ -249,9 +247,7 @@ def _put_small(
     _finish(layout, places, devices)
 
 
-def _put_routes(
-    layout: _Layout, file: FbufFile, root_at: IntArray, root: npt.NDArray[Any]
-) -> None:
+def _put_routes(layout: _Layout, file: FbufFile, root_at: IntArray, root: npt.NDArray[Any]) -> None:
     places, routes = _listed(layout, root_at, root, "routes", "route", file.route_source.size)
     routes["source"], routes["target"] = file.route_source, file.route_target
     # Lists of tables are lists of distances, so their room is needed before their content.
@@ -267,9 +263,7 @@ def _put_routes(
     _finish(layout, path_at, paths)
 
 
-def _put_rings(
-    layout: _Layout, file: FbufFile, root_at: IntArray, root: npt.NDArray[Any]
-) -> None:
+def _put_rings(layout: _Layout, file: FbufFile, root_at: IntArray, root: npt.NDArray[Any]) -> None:
     if not file.ring_size.size:
         return  # as in the published files, whose readers ask whether there are any
     places, sets = _listed(layout, root_at, root, "rings", "rings", file.ring_size.size)
@@ -297,9 +291,7 @@ def _put_nested(layout: _Layout, begin: int, offsets: IntArray, targets: IntArra
     layout.put(begin, words.tobytes())
 
 
-def _put_tasks(
-    layout: _Layout, file: FbufFile, root_at: IntArray, root: npt.NDArray[Any]
-) -> None:
+def _put_tasks(layout: _Layout, file: FbufFile, root_at: IntArray, root: npt.NDArray[Any]) -> None:
     places, tasks = _listed(layout, root_at, root, "tasks", "task", file.tasks)
     tasks["type"], tasks["id"], tasks["device"] = file.task_type, file.task_id, file.task_device
     tasks["runtime"] = file.task_runtime * MILLISECONDS

@@ -121,7 +121,9 @@ def task_graph_of(file: FbufFile) -> FbufTasks:
     crosses[moves] = (network & (ends[0] != ends[1]))[device[moves]]
     place = np.where(network, ends[0], file.device_node.astype(np.int64))
 
-    used = np.unique(device[(moves & ~crosses) | (kind < FbufTask.COMM) | (kind == FbufTask.UPDATE)])
+    used = np.unique(
+        device[(moves & ~crosses) | (kind < FbufTask.COMM) | (kind == FbufTask.UPDATE)]
+    )
     processor = ((file.device_type == FbufDevice.GPU) | (file.device_type == FbufDevice.CPU))[used]
     # Every processor counts, also one without work; in order of nodes.
     processors = np.flatnonzero(
@@ -243,7 +245,7 @@ def network_of(file: FbufFile, latency: float = 1e-6, name: str = "task-graph fi
         switches=file.switches,
         source=np.array([a for a, _ in ends], dtype=np.int64),
         target=np.array([b for _, b in ends], dtype=np.int64),
-        capacity=multiplicity * file.net_bandwidth,
+        capacity=multiplicity.astype(np.float64) * file.net_bandwidth,
         latency=np.full(len(ends), latency),
         multiplicity=multiplicity,
     )
@@ -261,24 +263,31 @@ def routes_of(file: FbufFile, network: Network) -> Routes:
     Returns
     -------
     Routes
-        Chances of each pair scaled to sum to 1; pairs without a path have none.
+        Chances of each pair scaled to sum to 1.
 
     Raises
     ------
     InputError
-        If a path uses a link that does not exist, or a pair has two routes.
+        If a pair has no route or two, or a path uses a link that does not exist.
     """
     hosts = network.hosts
-    # Paths of routes between hosts, as steps from node to node.
-    route = np.repeat(np.arange(file.route_source.size), np.diff(file.route_offsets))
-    between = (file.route_source[route] < hosts) & (file.route_target[route] < hosts)
-    between &= file.route_source[route] != file.route_target[route]
-    pair_of_path = file.route_source[route] * hosts + file.route_target[route]
-    pairs, repeats = np.unique(pair_of_path[np.unique(route, return_index=True)[1]],
-                               return_counts=True)  # fmt: skip
-    if np.any(repeats > 1):
-        a, b = divmod(int(pairs[np.argmax(repeats)]), hosts)
+    crosses = (file.route_source < hosts) & (file.route_target < hosts)
+    crosses &= file.route_source != file.route_target
+    counts = np.diff(file.route_offsets)
+    routed = np.sort((file.route_source * hosts + file.route_target)[crosses & (counts > 0)])
+    twice = np.flatnonzero(routed[1:] == routed[:-1])
+    if twice.size:
+        a, b = divmod(int(routed[twice[0]]), hosts)
         raise InputError(f"the pair {a}->{b} has two routes; keep one")
+    # A table of all pairs must not grow beyond what the file gives paths for.
+    if routed.size < hosts * (hosts - 1):
+        raise InputError(
+            f"{routed.size} of the {hosts * (hosts - 1)} ordered pairs of nodes have paths; "
+            "give every pair its route"
+        )
+    route = np.repeat(np.arange(file.route_source.size), counts)
+    between = crosses[route]
+    pair_of_path = file.route_source[route] * hosts + file.route_target[route]
     paths = np.flatnonzero(between)
     steps = np.diff(file.hop_offsets)[paths] - 1
     at = spread(file.hop_offsets[:-1][paths], steps)
@@ -293,14 +302,16 @@ def routes_of(file: FbufFile, network: Network) -> Routes:
     if np.any(total[pair_of_path[paths]] <= 0.0):
         pair = pair_of_path[paths][np.argmin(total[pair_of_path[paths]])]
         a, b = divmod(int(pair), hosts)
-        raise InputError(f"the paths of the pair {a}->{b} have no chance; give shares that sum to 1")
+        raise InputError(
+            f"the paths of the pair {a}->{b} have no chance; give shares that sum to 1"
+        )
     share = file.path_chance[paths] / total[pair_of_path[paths]]
     # A link in several paths of a pair carries the sum of their shares.
     row = np.repeat(pair_of_path[paths], steps)
     entries, inverse = np.unique(row * network.links + links, return_inverse=True)
-    weights = np.bincount(inverse, np.repeat(share, steps), minlength=entries.size)
-    used = weights > 0.0
-    entries, weights = entries[used], np.minimum(weights[used], 1.0).astype(np.float64)
+    summed = _summed(inverse, np.repeat(share, steps), entries.size)
+    used = summed > 0.0
+    entries, weights = entries[used], np.minimum(summed[used], 1.0)
     rows = entries // network.links
     latency = np.zeros(hosts * hosts)
     slowest = np.bincount(
