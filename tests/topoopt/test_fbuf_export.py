@@ -166,16 +166,16 @@ def test_jumps_lead_from_member_to_member_over_fewest_links(data):
     ]
 
 
-def test_a_missing_link_elsewhere_leaves_the_group_its_ring():
-    whole = circulant(4, [2])
-    extra = Network.from_links(
-        "n", 4, 0, [*whole.source, 0, 2, 1], [*whole.target, 1, 3, 2], RATE, 1e-6
-    )
-    assert jump_lists(extra, {(0, 2): ((0, 2),)}) == {2: ((2,),)}
-    ends = [(0, 1), (1, 2), (2, 3), (3, 0)]
-    partial = Network.from_links("n", 4, 0, *zip(*ends, (1, 3), (3, 1), strict=True), RATE, 1e-6)
-    # 0 and 2 reach each other in two jumps of one, 1 and 3 also directly.
-    assert jump_lists(partial, {(1, 3): ((1, 3),)}) == {2: ((1, 1),)}
+def test_jumps_exist_where_the_released_simulator_starts_them_if_they_can():
+    """It takes places in the group for servers, so its flows begin at 0 .. size - 1."""
+    ring = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    chords = [(1, 3), (3, 1)]
+    group = {(1, 3): ((1, 3),)}
+    chorded = Network.from_links("n", 4, 0, *zip(*ring, *chords, strict=True), RATE, 1e-6)
+    # Server 0 has no chord; two jumps of one lead on from 1, 3 and 0.
+    assert jump_lists(chorded, group) == {2: ((1, 1),)}
+    alone = Network.from_links("n", 4, 0, *zip(*chords, strict=True), RATE, 1e-6)
+    assert jump_lists(alone, group) == {2: ((2,),)}
 
 
 @pytest.mark.parametrize(
