@@ -18,12 +18,13 @@ from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.formats.fbuf_export import Updates, fbuf_of
+from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
 from topoopt.formats.fbuf_paths import pair_paths
 from topoopt.formats.fbuf_plan import plan_fbuf, plan_network
 from topoopt.formats.fbuf_read import parse_fbuf
 from topoopt.formats.fbuf_rings import jump_lists, ring_orders
 from topoopt.formats.fbuf_write import write_fbuf
-from topoopt.formats.taskgraph_fbuf import network_of, rings_of, routes_of, task_graph_of
+from topoopt.formats.taskgraph_fbuf import task_graph_of
 from topoopt.rebuild import rebuild
 from topoopt.topology.totient import ring_order
 

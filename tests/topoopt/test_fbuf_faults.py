@@ -10,9 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InputError
+from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
 from topoopt.formats.fbuf_read import parse_fbuf, read_fbuf
 from topoopt.formats.fbuf_write import write_fbuf
-from topoopt.formats.taskgraph_fbuf import network_of, rings_of, routes_of, task_graph_of
+from topoopt.formats.taskgraph_fbuf import task_graph_of
 
 SMALL = oracle_write(small_document())
 OURS = write_fbuf(parse_fbuf(SMALL))
@@ -92,7 +93,20 @@ def append(where, row):
     return lambda document: document[where].append(row)
 
 
+def through_a_switch(task):
+    """Return a fault in which a task runs on a device from switch 2 to node 1."""
+
+    def apply(document):
+        header(2, 1)(document)
+        change("devices", 2, 3, 2 * 3 + 1)(document)
+        change("tasks", task, 2, 103)(document)
+
+    return apply
+
+
 FAULTS = {
+    "transfer from a switch": (through_a_switch(1), "task 2 sends from or to switch 2"),
+    "barrier on a switch": (through_a_switch(4), "task [25] sends from or to switch 2"),
     "cycle": (change("tasks", 3, 5, [1]), "4 tasks wait for each other in a cycle"),
     "own follower": (change("tasks", 0, 5, [1]), "cycle"),
     "unknown follower": (change("tasks", 0, 5, [2, 99]), "followed by task 99, which does not"),

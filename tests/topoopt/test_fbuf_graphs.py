@@ -6,8 +6,9 @@ from fbuf_oracle import data_directory, oracle_read, oracle_write, small_documen
 
 from codesign_base import InputError
 from parallelism.taskgraph import Phase, TaskKind
+from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
 from topoopt.formats.fbuf_read import parse_fbuf, read_fbuf
-from topoopt.formats.taskgraph_fbuf import network_of, rings_of, routes_of, task_graph_of
+from topoopt.formats.taskgraph_fbuf import task_graph_of
 
 DATA = data_directory()
 published = pytest.mark.skipif(DATA is None, reason="the published task graphs are not here")

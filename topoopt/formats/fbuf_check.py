@@ -8,7 +8,6 @@ from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask, IntArray, 
 
 MAX_NODES = 1_000_000
 _NETWORK = (FbufDevice.NETWORK, FbufDevice.NOMINAL_NETWORK)
-_TRANSFERS = (FbufTask.COMM, FbufTask.NOMINAL_COMM)
 _COMPUTES = (FbufTask.FORWARD, FbufTask.BACKWARD, FbufTask.UPDATE)
 
 
@@ -177,7 +176,8 @@ def _check_places(file: FbufFile, device: IntArray) -> None:
         )
     nodes = np.uint64(file.nodes + file.switches)
     ends = np.maximum(file.device_property // nodes, file.device_property % nodes)[device]
-    at = _first(np.isin(kind, _TRANSFERS) & network & (ends >= np.uint64(file.nodes)))
+    used = network & (kind != FbufTask.ALLREDUCE)
+    at = _first(used & (ends >= np.uint64(file.nodes)))
     if at >= 0:
         raise InputError(
             f"task {ids[at]} sends from or to switch {ends[at]}; only nodes 0..{file.nodes - 1} "
