@@ -18,6 +18,8 @@ from routing.network import Network
 from topoopt.atomic import write_text_atomically
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from topoopt.formats.network_schema import NetworkFile
 
 _BYTES_PER_GBIT = 1e9 / 8
@@ -30,6 +32,19 @@ def save_network(network: Network, path: str | Path) -> None:
     ----------
     network : Network
     path : str or Path
+    """
+    import networkx as nx
+
+    document = nx.node_link_data(network_graph(network), edges="edges")
+    write_text_atomically(Path(path), json.dumps(document) + "\n")
+
+
+def network_graph(network: Network) -> "nx.DiGraph[int]":
+    """Return a network as a networkx graph, with the attributes that files have.
+
+    Parameters
+    ----------
+    network : Network
     """
     import networkx as nx
 
@@ -46,8 +61,7 @@ def save_network(network: Network, path: str | Path) -> None:
             latency_ns=float(network.latency[link]) * 1e9,
             cables=int(network.multiplicity[link]),
         )
-    document = nx.node_link_data(graph, edges="edges")
-    write_text_atomically(Path(path), json.dumps(document) + "\n")
+    return graph
 
 
 def load_network(path: str | Path) -> Network:
@@ -72,8 +86,27 @@ def load_network(path: str | Path) -> Network:
         raise InputError(f"{where} holds a {type(document).__name__}, not a network")
     if "links" in document and "edges" not in document:
         document["edges"] = document.pop("links")
+    return network_of_document(document, where, Path(path).stem)
+
+
+def network_of_document(document: dict[str, Any], where: str, name: str) -> Network:
+    """Return the network of a node-link document.
+
+    Parameters
+    ----------
+    document : dict
+    where : str
+        The file, for the message.
+    name : str
+        Of the network, if the document has none.
+
+    Raises
+    ------
+    InputError
+        If the document misses a field or has one that is not known.
+    """
     try:
-        return _network(_checked(document), Path(path).stem)
+        return _network(_checked(document), name)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
 
@@ -120,7 +153,7 @@ def _network(file: "NetworkFile", name: str) -> Network:
         capacity, latency, cables = merged.get(pair, (0.0, 0.0, 0))
         merged[pair] = (
             capacity + edge.capacity_gbps * _BYTES_PER_GBIT,
-            max(latency, edge.latency_ns * 1e-9),
+            max(latency, edge.latency_ns / 1e9),
             cables + edge.cables,
         )
     pairs = sorted(merged)

@@ -1,0 +1,195 @@
+"""From a task-graph file to the task graph that the fabric plays."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from topoopt.formats.fbuf_check import dependencies, find
+from topoopt.formats.fbuf_file import (
+    FbufDevice,
+    FbufFile,
+    FbufTask,
+    IntArray,
+    WordArray,
+    starts,
+)
+
+Group = tuple[int, ...]
+_PHASES = {
+    FbufTask.FORWARD: Phase.FORWARD,
+    FbufTask.BACKWARD: Phase.BACKWARD,
+    FbufTask.UPDATE: Phase.UPDATE,
+    FbufTask.COMM: Phase.ACTIVATION,
+    FbufTask.NOMINAL_COMM: Phase.ACTIVATION,
+    FbufTask.BARRIER: Phase.SYNCHRONISE,
+    FbufTask.ALLREDUCE: Phase.SYNCHRONISE,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class FbufTasks:
+    """A task graph and where its parts stand in the file.
+
+    Parameters
+    ----------
+    graph : TaskGraph
+        Tasks by ascending id. ``operator`` is -1, because the format does not say which operator
+        a task belongs to.
+    index : int64 array, shape (tasks,)
+        Place in the file of each task.
+    task_id : uint64 array, shape (tasks,)
+    device_id : uint64 array, shape (devices,)
+        The file's id of each device of the graph.
+    compute_devices : int
+        The first devices of the graph are processors; the ones after serve transfers inside a
+        node.
+    stored_groups : tuple of tuple of int
+        Distinct groups, members in the order in which the file lists them.
+    stored_group : int64 array, shape (tasks,)
+        Index into ``stored_groups`` of each AllReduce, -1 for other tasks.
+    """
+
+    graph: TaskGraph
+    index: IntArray
+    task_id: WordArray
+    device_id: WordArray
+    compute_devices: int
+    stored_groups: tuple[Group, ...]
+    stored_group: IntArray
+
+    def label(self, task: int) -> str:
+        """Return what a trace calls a task."""
+        graph = self.graph
+        kind, first = TaskKind(graph.kind[task]), int(graph.first[task])
+        if kind is TaskKind.TRANSFER:
+            return f"transfer {first}->{graph.second[task]}"
+        if kind is TaskKind.COMPUTE:
+            if first >= self.compute_devices:
+                return f"transfer inside server {graph.server_of_device[first]}"
+            phase = Phase(graph.phase[task]).name.lower()
+            return f"{phase} on server {graph.server_of_device[first]}"
+        if self.stored_group[task] < 0:
+            return "barrier"
+        return f"AllReduce of {len(graph.groups[first])} servers"
+
+
+def task_graph_of(file: FbufFile) -> FbufTasks:
+    """Return the task graph of a file.
+
+    Forward, backward and update tasks compute on their device. Communication on a network device
+    is a transfer from its source to its destination node. Communication on any other device, or
+    from a node to itself, stays inside the node: it occupies that device for its stored runtime,
+    one task at a time, and no link. An AllReduce waits for its stored runtime (the reduction
+    inside each server) and then reduces its bytes over its group; over one node it takes that
+    runtime only. Nothing can wait for an AllReduce, because the file keeps its group where other
+    tasks keep their followers. A barrier takes its stored runtime (zero) and no resource.
+
+    Parameters
+    ----------
+    file : FbufFile
+
+    Returns
+    -------
+    FbufTasks
+
+    Raises
+    ------
+    InputError
+        If a task names one that does not exist, or cannot run where it is placed.
+    """
+    index = np.argsort(file.task_id, kind="stable").astype(np.int64)
+    rank = np.empty_like(index)
+    rank[index] = np.arange(index.size)
+    kind = file.task_type[index]
+    device = find(file.device_id, file.task_device[index])
+    nodes = file.nodes + file.switches
+
+    moves = (kind == FbufTask.COMM) | (kind == FbufTask.NOMINAL_COMM)
+    network = np.isin(file.device_type, (FbufDevice.NETWORK, FbufDevice.NOMINAL_NETWORK))
+    ends = np.divmod(file.device_property.astype(np.int64), nodes)
+    crosses = np.zeros(index.size, dtype=bool)
+    crosses[moves] = (network & (ends[0] != ends[1]))[device[moves]]
+    place = np.where(network, ends[0], file.device_node.astype(np.int64))
+
+    used = np.unique(
+        device[(moves & ~crosses) | (kind < FbufTask.COMM) | (kind == FbufTask.UPDATE)]
+    )
+    processor = ((file.device_type == FbufDevice.GPU) | (file.device_type == FbufDevice.CPU))[used]
+    # Every processor counts, also one without work; in order of nodes.
+    processors = np.flatnonzero(
+        ((file.device_type == FbufDevice.GPU) | (file.device_type == FbufDevice.CPU))
+        & (file.device_node < np.uint64(file.nodes))
+    )
+    processors = processors[np.lexsort((file.device_property[processors], place[processors]))]
+    devices = np.concatenate((processors, used[~processor]))
+    number = np.full(file.device_id.size, -1, dtype=np.int64)
+    number[devices] = np.arange(devices.size)
+
+    reduces = (kind == FbufTask.ALLREDUCE) | (kind == FbufTask.BARRIER)
+    stored_groups, stored_group, groups, group_of = _groups(file, index, device, place)
+    computes = ~crosses & ~reduces
+    first = np.where(reduces, group_of, -1)
+    first[computes] = number[device[computes]]
+    first[crosses] = ends[0][device[crosses]]
+    second = np.full(index.size, -1, dtype=np.int64)
+    second[crosses] = ends[1][device[crosses]]
+    runtime = file.task_runtime[index]
+    size = file.task_bytes[index].astype(np.float64)
+    size[computes] = runtime[computes]
+    size[kind == FbufTask.BARRIER] = 0.0
+
+    before, after = dependencies(file)
+    before, after = rank[before], rank[after]
+    order = np.argsort(before, kind="stable")
+    offsets = starts(np.bincount(before, minlength=index.size))
+    phase = np.array([_PHASES[FbufTask(t)] for t in range(7)], dtype=np.int64)[kind]
+    # Transfers that lead to a backward task bring gradients back.
+    returns = np.zeros(index.size, dtype=bool)
+    returns[before[phase[after] == Phase.BACKWARD]] = True
+    phase[moves & returns] = Phase.GRADIENT
+    zeros = np.zeros(index.size, dtype=np.int64)
+    return FbufTasks(
+        graph=TaskGraph(
+            servers=file.nodes,
+            devices=int(devices.size),
+            kind=np.where(reduces, TaskKind.ALLREDUCE, crosses * TaskKind.TRANSFER),
+            first=first,
+            second=second,
+            size=size,
+            delay=np.where(reduces, runtime, 0.0),
+            operator=zeros - 1,
+            phase=phase,
+            part=zeros,
+            successor_offsets=offsets,
+            successors=after[order],
+            predecessors=np.bincount(after, minlength=index.size).astype(np.int64),
+            groups=groups,
+            server_of_device=place[devices],
+        ),
+        index=index,
+        task_id=file.task_id[index],
+        device_id=file.device_id[devices],
+        compute_devices=int(processors.size),
+        stored_groups=stored_groups,
+        stored_group=stored_group,
+    )
+
+
+def _groups(
+    file: FbufFile, index: IntArray, device: IntArray, place: IntArray
+) -> tuple[tuple[Group, ...], IntArray, tuple[Group, ...], IntArray]:
+    """Return distinct stored groups and each task's, then distinct sorted ones and each task's."""
+    stored: dict[Group, int] = {}
+    groups: dict[Group, int] = {}
+    which = np.full(index.size, -1, dtype=np.int64)
+    sorted_which = np.full(index.size, -1, dtype=np.int64)
+    kind = file.task_type[index]
+    for task in np.flatnonzero(kind == FbufTask.ALLREDUCE).tolist():
+        members = tuple(file.nexts(index[task]).tolist())
+        which[task] = stored.setdefault(members, len(stored))
+        sorted_which[task] = groups.setdefault(tuple(sorted(members)), len(groups))
+    for task in np.flatnonzero(kind == FbufTask.BARRIER).tolist():
+        node = int(place[device[task]]) if device[task] >= 0 else 0
+        sorted_which[task] = groups.setdefault((node,), len(groups))
+    return tuple(stored), which, tuple(groups), sorted_which
