@@ -1,9 +1,12 @@
 """Drawing the paths of messages, with hashes for random numbers."""
 
 import numpy as np
+import numpy.typing as npt
 
 from codesign_base.jit import kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
+
+Words = npt.NDArray[np.uint64]
 
 
 @kernel

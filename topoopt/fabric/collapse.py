@@ -1,0 +1,214 @@
+"""Collapse what is symmetric: tasks, links and devices that must behave alike, as one of each.
+
+A partition is *equitable* if all members of a class see the same numbers of members of every
+other class: flows of the same sizes and dependencies over links of the same classes with the
+same weights, links under the same flows, devices with the same tasks in the same order. On an
+equitable partition max-min fair rates, and so all times, are equal within a class; simulating
+one member of each gives them exactly.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.taskgraph import IntArray
+from topoopt.fabric.orders import Orders
+
+Words = npt.NDArray[np.uint64]
+
+MOST_CELLS = 4_000_000
+"""Classes of tasks times classes of links above which there is too little to gain."""
+
+
+@dataclass(frozen=True, eq=False)
+class Quotient:
+    """A collapsed task graph.
+
+    Parameters
+    ----------
+    orders : Orders
+        One task, link and device of each class.
+    class_of_task : int64 array, shape (tasks,)
+        Classes are numbered by their first member.
+    link_classes, device_classes : int
+        Number of classes.
+    """
+
+    orders: Orders
+    class_of_task: IntArray
+    link_classes: int
+    device_classes: int
+
+
+def collapse(orders: Orders) -> Quotient | None:
+    """Return the coarsest equitable partition's quotient, or None where little would be gained.
+
+    Parameters
+    ----------
+    orders : Orders
+
+    Returns
+    -------
+    Quotient or None
+        None if more than half of the links, or of the tasks, are in classes of their own kind,
+        or if dependencies form a cycle.
+
+    Notes
+    -----
+    Colour refinement with 64-bit hashes; two different neighbourhoods get one colour with a
+    probability below 1e-6 for a million tasks. Tasks of one device are told apart by their
+    order, because that breaks ties.
+
+    References
+    ----------
+    M. Grohe, K. Kersting, M. Mladenov, E. Selman, "Dimension reduction via colour refinement"
+    (ESA 2014): the quotient of an equitable partition preserves linear programs, of which
+    max-min fairness is a sequence.
+    """
+    from topoopt.fabric.symmetry_kernels import refine_links, refine_tasks, topological_order
+
+    network = ~orders.compute
+    task_colour = _first_colours(orders)
+    link_colour = _mixed(orders.capacity.view(np.uint64).copy())
+    device_colour = np.zeros(orders.devices, dtype=np.uint64)
+    # Shares of a flow that differ by rounding alone count as equal.
+    weight_words = np.rint(orders.weights * 2.0**40).astype(np.uint64)
+    used = np.zeros(orders.capacity.size, dtype=np.bool_)
+    counts = (0, 0, 0)
+    order: IntArray | None = None
+    while True:
+        refine_links(
+            orders.compute, orders.begin, orders.end, orders.links, weight_words, task_colour,
+            link_colour,
+        )  # fmt: skip
+        link_classes = np.unique(link_colour).size
+        if 2 * link_classes > used.size:
+            return None
+        if order is None:
+            order, known = topological_order(
+                orders.successor_offsets, orders.successors, orders.predecessors
+            )
+            if known < orders.compute.size:
+                return None
+        refine_tasks(
+            orders.compute, orders.resource, orders.begin, orders.end, orders.successor_offsets,
+            orders.successors, order, orders.links, weight_words, task_colour, link_colour,
+            device_colour,
+        )  # fmt: skip
+        task_classes = np.unique(task_colour).size
+        found = (task_classes, link_classes, np.unique(device_colour).size)
+        if 2 * task_classes > network.size or task_classes * link_classes > MOST_CELLS:
+            return None
+        if found == counts:
+            return _quotient(orders, task_colour, link_colour, device_colour)
+        counts = found
+
+
+def _first_colours(orders: Orders) -> Words:
+    """Colour tasks by what they are, and by their place on their device."""
+    place = np.zeros(orders.compute.size, dtype=np.int64)
+    computing = np.flatnonzero(orders.compute)
+    by_device = computing[np.argsort(orders.resource[computing], kind="stable")]
+    device = orders.resource[by_device]
+    first = np.searchsorted(device, device)
+    place[by_device] = 1 + np.arange(by_device.size) - first
+    colour = _mixed(place.view(np.uint64))
+    for field in (orders.volume, orders.delay, orders.lag, orders.cap):
+        colour = _mixed(colour ^ np.ascontiguousarray(field).view(np.uint64))
+    return colour
+
+
+def _mixed(words: Words) -> Words:
+    """Hash word by word, as `draw_kernels.mixed` does."""
+    word = words + np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(word ^ (word >> np.uint64(31)), dtype=np.uint64)
+
+
+def _numbered(colour: Words) -> tuple[IntArray, IntArray]:
+    """Number classes by their first member; return each member's class, and first members."""
+    _, first, which = np.unique(colour, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(first.size)
+    return rank[which], np.sort(first).astype(np.int64)
+
+
+def _quotient(
+    orders: Orders, task_colour: Words, link_colour: Words, device_colour: Words
+) -> Quotient:
+    from topoopt.fabric.symmetry_kernels import quotient_rows
+
+    class_of_task, first_task = _numbered(task_colour)
+    class_of_link, first_link = _numbered(link_colour)
+    class_of_device, first_device = _numbered(device_colour)
+    classes = first_task.size
+    dense = quotient_rows(
+        orders.compute, orders.begin, orders.end, orders.links, orders.weights, class_of_task,
+        class_of_link, first_link, classes,
+    )  # fmt: skip
+    row, links = np.nonzero(dense)
+    offsets = np.searchsorted(row, np.arange(classes + 1)).astype(np.int64)
+    compute = orders.compute[first_task]
+    device = orders.resource[first_task]
+    resource = np.where(compute, class_of_device[np.where(compute, device, 0)], np.arange(classes))
+    counts = np.diff(orders.successor_offsets)[first_task]
+    source = np.repeat(np.arange(classes), counts)
+    begins = orders.successor_offsets[first_task]
+    entries = np.arange(source.size) + np.repeat(begins - np.cumsum(counts) + counts, counts)
+    edges = np.unique(source * classes + class_of_task[orders.successors[entries]])
+    before, after = edges // classes, edges % classes
+    quotient = Orders(
+        compute=compute,
+        resource=resource.astype(np.int64),
+        volume=orders.volume[first_task],
+        delay=orders.delay[first_task],
+        lag=orders.lag[first_task],
+        cap=orders.cap[first_task],
+        begin=offsets[:-1].copy(),
+        end=offsets[1:].copy(),
+        successor_offsets=np.searchsorted(before, np.arange(classes + 1)).astype(np.int64),
+        successors=after.astype(np.int64),
+        predecessors=np.bincount(after, minlength=classes).astype(np.int64),
+        devices=first_device.size,
+        rows=classes,
+        slots=classes,
+        entries=links.size,
+        links=links.astype(np.int32),
+        weights=dense[row, links],
+        capacity=orders.capacity[first_link],
+    )
+    return Quotient(quotient, class_of_task, first_link.size, first_device.size)
+
+
+def expand_binding(orders: Orders, quotient: Quotient, binding: IntArray) -> IntArray:
+    """Return the bindings of all tasks from those of their classes.
+
+    Parameters
+    ----------
+    orders : Orders
+        Before collapsing.
+    quotient : Quotient
+    binding : int64 array, shape (classes,)
+        Class that fixed the start of each class; -1: none.
+
+    Returns
+    -------
+    int64 array, shape (tasks,)
+        The predecessor of that class with the lowest id, or the task of that class that ran
+        just before on the same device.
+    """
+    from topoopt.fabric.symmetry_kernels import expand_bindings
+
+    of = quotient.class_of_task
+    expanded = expand_bindings(orders.successor_offsets, orders.successors, of, binding)
+    late = np.flatnonzero((expanded < 0) & (binding[of] >= 0))
+    computing = np.flatnonzero(orders.compute)
+    classes = binding.size
+    # A class has at most one task on each device.
+    keys = orders.resource[computing] * classes + of[computing]
+    sorted_keys = np.argsort(keys)
+    wanted = orders.resource[late] * classes + binding[of[late]]
+    expanded[late] = computing[sorted_keys[np.searchsorted(keys[sorted_keys], wanted)]]
+    return np.asarray(expanded, dtype=np.int64)

@@ -1,0 +1,177 @@
+"""A task graph over a fabric as arrays: rows of links, bytes, latencies and caps."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.tasks import checked_tasks
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+@dataclass(frozen=True, eq=False)
+class Orders:
+    """A task graph in the terms of the fluid kernel; see `simulate_kernels.play`.
+
+    Parameters
+    ----------
+    compute : bool array, shape (tasks,)
+    resource, begin, end : int64 arrays, shape (tasks,)
+    volume, delay, lag, cap : float64 arrays, shape (tasks,)
+    successor_offsets, successors, predecessors : int64 arrays
+    devices, rows, slots, entries : int
+    links : int32 array
+    weights, capacity : float64 arrays
+    """
+
+    compute: npt.NDArray[np.bool_]
+    resource: IntArray
+    volume: FloatArray
+    delay: FloatArray
+    lag: FloatArray
+    cap: FloatArray
+    begin: IntArray
+    end: IntArray
+    successor_offsets: IntArray
+    successors: IntArray
+    predecessors: IntArray
+    devices: int
+    rows: int
+    slots: int
+    entries: int
+    links: npt.NDArray[np.int32]
+    weights: FloatArray
+    capacity: FloatArray
+
+
+def orders_of(fabric: Fabric, tasks: TaskGraph) -> Orders:
+    """Resolve servers, groups and sizes to rows of links, bytes and latencies.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    Orders
+
+    Raises
+    ------
+    InputError
+        As `simulate`.
+    """
+    hosts = fabric.network.hosts
+    tasks = checked_tasks(fabric, tasks)
+    compute = tasks.kind == TaskKind.COMPUTE
+    resource = tasks.first.copy()
+    volume = tasks.size.copy()
+    lag = np.zeros(tasks.tasks)
+    cap = np.full(tasks.tasks, np.inf)
+    begin = np.zeros(tasks.tasks, dtype=np.int64)
+    end = np.zeros(tasks.tasks, dtype=np.int64)
+    slots = entries = 0
+
+    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    if moves.size:
+        pairs = tasks.first[moves] * hosts + tasks.second[moves]
+        resource[moves] = pairs
+        lag[moves] = fabric.message_lags[pairs]
+        begin[moves] = fabric.routes.offsets[pairs]
+        end[moves] = fabric.routes.offsets[pairs + 1]
+        sent = tasks.size[moves]
+        volume[moves] = np.where(sent > 0, fabric.transport.wire_bytes(sent), 0.0)
+        slots = int(moves.size)
+        entries = int((end[moves] - begin[moves]).sum())
+
+    reduces = np.flatnonzero(tasks.kind == TaskKind.ALLREDUCE)
+    rows = hosts * hosts
+    if reduces.size:
+        streams = _streams(fabric, tasks, reduces)
+        # Streams of one group with one cap share their rate, and so a row.
+        _, which, row = np.unique(
+            np.stack((tasks.first[reduces], streams.cap.view(np.int64))),
+            axis=1,
+            return_index=True,
+            return_inverse=True,
+        )
+        resource[reduces] = rows + row
+        rows += which.size
+        begin[reduces] = streams.begin
+        end[reduces] = streams.end
+        lag[reduces] = streams.lag
+        cap[reduces] = streams.cap
+        volume[reduces] = streams.volume
+        slots += which.size
+        entries += int((streams.end - streams.begin)[which].sum())
+    return Orders(
+        compute=compute,
+        resource=resource,
+        volume=volume,
+        delay=_plain(tasks.delay),
+        lag=lag,
+        cap=cap,
+        begin=begin,
+        end=end,
+        successor_offsets=_plain(tasks.successor_offsets),
+        successors=_plain(tasks.successors),
+        predecessors=_plain(tasks.predecessors),
+        devices=tasks.devices,
+        rows=rows,
+        slots=slots,
+        entries=entries,
+        links=fabric._table.links,
+        weights=fabric._table.weights,
+        capacity=fabric._table.capacity,
+    )
+
+
+class _Streams(NamedTuple):
+    """AllReduces in the terms of the kernel."""
+
+    volume: FloatArray
+    lag: FloatArray
+    cap: FloatArray
+    begin: IntArray
+    end: IntArray
+
+
+def _streams(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Streams:
+    """Turn ring AllReduces into coupled streams.
+
+    The rate of a stream is capped so that each round takes its bytes at the rate that an empty
+    network gives, and the round's lag. One member needs no network.
+    """
+    index = tasks.first[reduces]
+    table = np.zeros((len(tasks.groups), 6))
+    for group in np.unique(index).tolist():
+        members = tasks.groups[group]
+        if len(members) > 1:
+            table[group] = (len(members), *fabric.group_row(members))
+    members, begin, end, lag, rings, rate = table[index].T
+    alone = members == 0.0
+    counts = np.where(alone, 2, members).astype(np.int64)
+    parts = np.where(alone, 1, rings).astype(np.int64)
+    size = tasks.size[reduces]
+    rounds, message = fabric.transport.rounds(size, counts, parts)
+    wire = fabric.transport.wire_bytes(message)
+    idle = alone | (size == 0.0)
+    busy = np.where(idle, 1.0, wire)
+    least = busy / np.where(alone, 1.0, rate) + np.where(idle, 0.0, lag)
+    return _Streams(
+        volume=np.where(idle, 0.0, rounds * wire),
+        lag=np.where(idle, np.where(alone, 0.0, rounds * lag), 0.0),
+        # Without a lag the cap is what the links allow anyway.
+        cap=np.where(idle | (lag == 0.0), np.inf, busy / least),
+        begin=begin.astype(np.int64),
+        end=end.astype(np.int64),
+    )
+
+
+def _plain(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+    """Return the array, or a copy if the kernel would have to be compiled anew for it."""
+    return array if array.flags.c_contiguous and array.flags.writeable else array.copy()

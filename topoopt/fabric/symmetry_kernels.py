@@ -1,0 +1,151 @@
+"""Compiled parts of collapsing: colour refinement, the quotient's rows, expanding its bindings."""
+
+import numpy as np
+
+from codesign_base.jit import kernel
+from routing.fairness_kernels import Floats, Ints, SmallInts
+from topoopt.fabric.draw_kernels import Words, mixed
+from topoopt.fabric.simulate_kernels import Flags
+
+# Salts that keep what a colour stands for apart.
+_PREDECESSOR, _SUCCESSOR, _TASK, _LINK, _DEVICE = 1, 2, 3, 4, 5
+
+
+@kernel
+def _salted(colour: np.uint64, salt: int) -> np.uint64:
+    return mixed(colour ^ (np.uint64(salt) << np.uint64(56)))
+
+
+@kernel
+def topological_order(
+    successor_offsets: Ints, successors: Ints, predecessors: Ints
+) -> tuple[Ints, int]:
+    """Return tasks in an order that dependencies allow, and how many have a place in it."""
+    tasks = predecessors.size
+    waiting = predecessors.copy()
+    order = np.empty(tasks, dtype=np.int64)
+    known = 0
+    for task in range(tasks):
+        if waiting[task] == 0:
+            order[known] = task
+            known += 1
+    place = 0
+    while place < known:
+        task = order[place]
+        place += 1
+        for entry in range(successor_offsets[task], successor_offsets[task + 1]):
+            after = successors[entry]
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                order[known] = after
+                known += 1
+    return order, known
+
+
+@kernel
+def refine_links(
+    compute: Flags,
+    begin: Ints,
+    end: Ints,
+    links: SmallInts,
+    weight_words: Words,
+    task_colour: Words,
+    link_colour: Words,
+) -> None:
+    """Refine the colours of links by those of the flows over them, with their weights."""
+    total = np.zeros(link_colour.size, dtype=np.uint64)
+    for task in range(compute.size):
+        if not compute[task]:
+            base = _salted(task_colour[task], _TASK)
+            for entry in range(begin[task], end[task]):
+                total[links[entry]] += mixed(base ^ weight_words[entry])
+    for link in range(link_colour.size):
+        link_colour[link] = mixed(link_colour[link] + mixed(total[link]))
+
+
+@kernel
+def refine_tasks(
+    compute: Flags,
+    resource: Ints,
+    begin: Ints,
+    end: Ints,
+    successor_offsets: Ints,
+    successors: Ints,
+    order: Ints,
+    links: SmallInts,
+    weight_words: Words,
+    task_colour: Words,
+    link_colour: Words,
+    device_colour: Words,
+) -> None:
+    """Refine the colours of tasks and devices once: by links, devices, and all dependencies."""
+    tasks = compute.size
+    for task in range(tasks):
+        if not compute[task]:
+            total = np.uint64(0)
+            for entry in range(begin[task], end[task]):
+                total += mixed(_salted(link_colour[links[entry]], _LINK) ^ weight_words[entry])
+            task_colour[task] = mixed(task_colour[task] + mixed(total))
+    # One sweep each way carries colours along whole chains of dependencies.
+    told = np.zeros(tasks, dtype=np.uint64)
+    for place in range(tasks):
+        task = order[place]
+        colour = mixed(task_colour[task] + mixed(told[task]))
+        task_colour[task] = colour
+        word = _salted(colour, _PREDECESSOR)
+        for entry in range(successor_offsets[task], successor_offsets[task + 1]):
+            told[successors[entry]] += word
+    for place in range(tasks - 1, -1, -1):
+        task = order[place]
+        total = np.uint64(0)
+        for entry in range(successor_offsets[task], successor_offsets[task + 1]):
+            total += _salted(task_colour[successors[entry]], _SUCCESSOR)
+        task_colour[task] = mixed(task_colour[task] + mixed(total))
+    gathered = np.zeros(device_colour.size, dtype=np.uint64)
+    for task in range(tasks):
+        if compute[task]:
+            gathered[resource[task]] += _salted(task_colour[task], _DEVICE)
+    for device in range(device_colour.size):
+        device_colour[device] = mixed(device_colour[device] + mixed(gathered[device]))
+    for task in range(tasks):
+        if compute[task]:
+            task_colour[task] = mixed(task_colour[task] + device_colour[resource[task]])
+
+
+@kernel
+def quotient_rows(
+    compute: Flags,
+    begin: Ints,
+    end: Ints,
+    links: SmallInts,
+    weights: Floats,
+    class_of_task: Ints,
+    class_of_link: Ints,
+    first_link: Ints,
+    classes: int,
+) -> Floats:
+    """Return what each class of tasks puts on one link of each class, shape (tasks, links)."""
+    rows = np.zeros((classes, first_link.size))
+    for task in range(compute.size):
+        if not compute[task]:
+            for entry in range(begin[task], end[task]):
+                link = links[entry]
+                of = class_of_link[link]
+                if first_link[of] == link:
+                    rows[class_of_task[task], of] += weights[entry]
+    return rows
+
+
+@kernel
+def expand_bindings(
+    successor_offsets: Ints, successors: Ints, class_of_task: Ints, class_binding: Ints
+) -> Ints:
+    """Return, for each task, its first predecessor in the class that binds its class; or -1."""
+    tasks = class_of_task.size
+    binding = np.full(tasks, -1, dtype=np.int64)
+    for task in range(tasks):
+        for entry in range(successor_offsets[task], successor_offsets[task + 1]):
+            after = successors[entry]
+            if binding[after] < 0 and class_binding[class_of_task[after]] == class_of_task[task]:
+                binding[after] = task
+    return binding
