@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from parallelism.taskgraph import IntArray
+from parallelism.taskgraph import FloatArray, IntArray
 from topoopt.fabric.orders import Orders
 
 Words = npt.NDArray[np.uint64]
@@ -70,10 +70,9 @@ def collapse(orders: Orders) -> Quotient | None:
 
     network = ~orders.compute
     task_colour = _first_colours(orders)
-    link_colour = _mixed(orders.capacity.view(np.uint64).copy())
+    link_colour = _mixed(_words(orders.capacity))
     device_colour = np.zeros(orders.devices, dtype=np.uint64)
-    # Shares of a flow that differ by rounding alone count as equal.
-    weight_words = np.rint(orders.weights * 2.0**40).astype(np.uint64)
+    weight_words = _words(orders.weights)
     used = np.zeros(orders.capacity.size, dtype=np.bool_)
     counts = (0, 0, 0)
     order: IntArray | None = None
@@ -115,8 +114,14 @@ def _first_colours(orders: Orders) -> Words:
     place[by_device] = 1 + np.arange(by_device.size) - first
     colour = _mixed(place.view(np.uint64))
     for field in (orders.volume, orders.delay, orders.lag, orders.cap):
-        colour = _mixed(colour ^ np.ascontiguousarray(field).view(np.uint64))
+        colour = _mixed(colour ^ _words(field))
     return colour
+
+
+def _words(values: FloatArray) -> Words:
+    """Return the bits of numbers, less the last twelve: equal but for rounding counts as equal."""
+    bits = np.ascontiguousarray(values).view(np.uint64)
+    return np.asarray((bits + np.uint64(1 << 11)) >> np.uint64(12), dtype=np.uint64)
 
 
 def _mixed(words: Words) -> Words:
