@@ -16,6 +16,8 @@ from parallelism.taskgraph import traffic_of
 from topoopt.arithmetic import SIMULATED, require_same
 from topoopt.baselines import baseline_fabric
 from topoopt.bounds import space_bound, strategy_bound
+from topoopt.confirm import COPIES, TRAIN_MODEL
+from topoopt.fabric.jitter import jittered
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path, exposed_communication
 from topoopt.plan import OperatorPlan, Plan
@@ -170,6 +172,36 @@ def check_times(plan: Plan, rebuilt: Rebuilt) -> None:
     useful = traffic.allreduce_sent() + traffic.transfer_sent()
     tax = float(timeline.link_bytes.sum() / useful) if useful else 1.0
     require_same("bandwidth_tax", plan.bandwidth_tax, tax)
+
+
+def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Packet trains take the stated time, and none of the compared pairs takes less."""
+    record = plan.confirmation
+    if record is None:
+        return
+    for name, stored, expected in (
+        ("model", record.model, TRAIN_MODEL),
+        ("copies", record.copies, COPIES),
+    ):
+        if stored != expected:
+            raise InputError(f"confirmation.{name} is {stored!r}; this version has {expected!r}")
+    tasks = rebuilt.builder.build(rebuilt.strategy)
+    again = jittered(rebuilt.fabric, tasks, COPIES, model="train", seed=plan.seed)
+    require_same("confirmation.iteration_time_s", record.iteration_time_s, again.mean, SIMULATED)
+    spread = record.iteration_time_spread_s
+    # A difference of two times of which each may be rounded.
+    if abs(spread - again.spread) > SIMULATED * again.mean:
+        raise InputError(
+            f"confirmation.iteration_time_spread_s is {spread!r} in the plan, recomputed "
+            f"{again.spread!r}"
+        )
+    means = [candidate.mean_time_s for candidate in record.candidates]
+    if not means or min(means) < record.iteration_time_s * (1.0 - SIMULATED):
+        raise InputError("confirmation: a candidate is faster than the plan, or none is listed")
+    own = (plan.strategy_origin, plan.iteration_time_s, record.iteration_time_s)
+    listed = [(c.origin, c.fluid_time_s, c.mean_time_s) for c in record.candidates]
+    if own not in listed:
+        raise InputError("confirmation: the plan itself is not among the candidates")
 
 
 def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:

@@ -15,6 +15,7 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.search.mcmc import Chain
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
+from topoopt.confirm import finalists
 from topoopt.job import Cluster
 from topoopt.rewire import Rewirer, no_network
 from topoopt.scoring import Scorer
@@ -185,7 +186,7 @@ class AlternatingSearch:
         """
         deadline = clock.monotonic() + budget.seconds
         pairs, times, interrupted = self.start(progress)
-        result = SearchResult(pairs[0], times, interrupted=interrupted)
+        result = SearchResult(pairs[0], times, finalists(pairs), interrupted=interrupted)
         if interrupted:
             return result
         faithful = self.settings.faithful is not None
@@ -216,6 +217,7 @@ class AlternatingSearch:
             result.work += sum(r.work for r in rounds)
             current = [r.pair for r in rounds]
             result.best = min([result.best, *current], key=lambda pair: pair.time)
+            result.others = finalists([result.best, *result.others, *current])
             if interrupted:
                 result.interrupted = True
                 break

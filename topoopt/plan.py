@@ -13,7 +13,7 @@ from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
 from topoopt.atomic import write_text_atomically
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 # Upper limits keep every whole number within 64 bits.
@@ -144,6 +144,29 @@ class Baseline:
 
 
 @checked(frozen=True, config=_STRICT)
+class CandidateRecord:
+    """One of the pairs that were compared in the truer model."""
+
+    origin: str
+    fluid_time_s: Seconds
+    mean_time_s: Seconds
+
+
+@checked(frozen=True, config=_STRICT)
+class ConfirmationRecord:
+    """What the packet-train model says of the best pairs found; the plan is its choice.
+
+    Times are means over copies with perturbed delays; the spread is slowest minus fastest.
+    """
+
+    model: str
+    copies: Whole
+    iteration_time_s: Seconds
+    iteration_time_spread_s: Seconds
+    candidates: list[CandidateRecord]
+
+
+@checked(frozen=True, config=_STRICT)
 class Plan:
     """A co-designed plan: strategy, topology and routes, how good it is, and how it was found.
 
@@ -194,6 +217,7 @@ class Plan:
     prices: dict[str, Any]
     search: SearchRecord
     fabric_model: str
+    confirmation: ConfirmationRecord | None
     seed: Annotated[int, Field(ge=0)]
     version: str
     schema_version: int = SCHEMA_VERSION
@@ -312,7 +336,9 @@ __all__ = [
     "SCHEMA_VERSION",
     "Baseline",
     "BoundRecord",
+    "CandidateRecord",
     "ClusterRecord",
+    "ConfirmationRecord",
     "Link",
     "ModelOperator",
     "ModelRecord",

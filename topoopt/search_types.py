@@ -130,6 +130,8 @@ class SearchResult:
     named : dict
         Iteration time of each named strategy on a topology of its own, seconds; infinity
         where it does not fit in memory.
+    others : list of Pair
+        The best few pairs met, fastest first, ``best`` among them.
     steps : int
         Proposals made.
     work : float
@@ -142,6 +144,7 @@ class SearchResult:
 
     best: Pair
     named: dict[str, float] = field(default_factory=dict)
+    others: list[Pair] = field(default_factory=list)
     steps: int = 0
     work: float = 0.0
     interrupted: bool = False

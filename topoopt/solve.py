@@ -19,6 +19,7 @@ from parallelism.taskgraph import traffic_of
 from topoopt.baselines import BASELINES, PLAN_BASELINES, baseline_fabric, best_on
 from topoopt.bounds import Bound, space_bound, strategy_bound
 from topoopt.codesign import AlternatingSearch
+from topoopt.confirm import COPIES, TRAIN_MODEL, Confirmed, check_confirm, confirm_pairs
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.interrupts import interrupts_between_steps
@@ -26,7 +27,9 @@ from topoopt.job import Cluster, Job
 from topoopt.plan import (
     Baseline,
     BoundRecord,
+    CandidateRecord,
     ClusterRecord,
+    ConfirmationRecord,
     Link,
     ModelOperator,
     ModelRecord,
@@ -40,7 +43,7 @@ from topoopt.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.rewire import Rewirer
 from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
 
-FABRIC_MODEL = "fluid-1"
+FABRIC_MODEL = "fluid-2"
 
 # Share of the main search's steps and work that each baseline's search may use.
 _BASELINE_SHARE = 0.1
@@ -57,6 +60,7 @@ def co_optimize(
     faithful: str | None = None,
     baselines: Iterable[str] = PLAN_BASELINES,
     prices: PriceTable | None = None,
+    confirm: str | None = None,
     progress: ProgressCallback | None = None,
 ) -> Plan:
     """Co-optimize parallelization strategy, topology and routing of a training job.
@@ -86,6 +90,10 @@ def co_optimize(
         Fabrics to compare with; see `topoopt.baselines.BASELINES`.
     prices : PriceTable, optional
         Component prices; the default table otherwise.
+    confirm : {None, "train"}
+        Simulate the best few pairs found with packet trains as well, and plan the one with the
+        lowest mean there. Times, bounds and baselines of the plan stay those of the fluid model;
+        what the trains say is recorded beside them.
     progress : callable, optional
         Called with a `Progress` after every step.
 
@@ -112,6 +120,7 @@ def co_optimize(
         raise InputError(f"seconds is {seconds}; give a positive number")
     if seed < 0:
         raise InputError(f"seed is {seed}; give zero or more")
+    check_confirm(confirm)
     settings = Settings(faithful, chains)
     table = default_prices() if prices is None else prices
     compute = job.compute_model()
@@ -128,9 +137,30 @@ def co_optimize(
     search = AlternatingSearch(builder, cluster, memory_limit, settings, seed)
     with interrupts_between_steps(progress) as report:
         result = search.run(budget, report)
+        confirmed = _confirm(search, result, seed, report) if confirm else None
         compared, interrupted = _baselines(search, result, names, table, seed, report)
     result.interrupted = result.interrupted or interrupted
-    return _assemble(job, cluster, builder, compute, search, result, compared, table, seed)
+    return _assemble(
+        job, cluster, builder, compute, search, result, confirmed, compared, table, seed
+    )
+
+
+def _confirm(
+    search: AlternatingSearch,
+    result: SearchResult,
+    seed: int,
+    progress: ProgressCallback | None,
+) -> Confirmed | None:
+    """Let the train model choose among the best pairs; nothing if it is interrupted."""
+    if search.cluster.servers == 1:
+        return None
+    try:
+        confirmed = confirm_pairs(search.builder, result.others, seed, progress)
+    except KeyboardInterrupt:
+        result.interrupted = True
+        return None
+    result.best = confirmed.pair
+    return confirmed
 
 
 def _baselines(
@@ -246,6 +276,21 @@ def _bound_record(bound: Bound) -> BoundRecord:
     )
 
 
+def _confirmation_record(confirmed: Confirmed | None) -> ConfirmationRecord | None:
+    if confirmed is None:
+        return None
+    return ConfirmationRecord(
+        model=TRAIN_MODEL,
+        copies=COPIES,
+        iteration_time_s=confirmed.jitter.mean,
+        iteration_time_spread_s=confirmed.jitter.spread,
+        candidates=[
+            CandidateRecord(origin=origin, fluid_time_s=fluid, mean_time_s=mean)
+            for origin, fluid, mean in confirmed.candidates
+        ],
+    )
+
+
 def _assemble(
     job: Job,
     cluster: Cluster,
@@ -253,6 +298,7 @@ def _assemble(
     compute: ComputeModel,
     search: AlternatingSearch,
     result: SearchResult,
+    confirmed: Confirmed | None,
     compared: dict[str, Baseline],
     prices: PriceTable,
     seed: int,
@@ -346,6 +392,7 @@ def _assemble(
             converged=result.converged,
         ),
         fabric_model=FABRIC_MODEL,
+        confirmation=_confirmation_record(confirmed),
         seed=seed,
         version=installed_version("topoopt"),
     )

@@ -76,7 +76,15 @@ def _times(plan: Plan) -> list[str]:
             ),
         ),
     ]
-    return table_lines(rows, left=(0, 2))
+    lines = table_lines(rows, left=(0, 2))
+    record = plan.confirmation
+    if record is not None:
+        lines.append(
+            f"packet trains: {format_time(record.iteration_time_s)}, mean of {record.copies} "
+            f"copies with moved delays (spread {format_time(record.iteration_time_spread_s)}); "
+            f"the fastest of {len(record.candidates)} candidates"
+        )
+    return lines
 
 
 def _share(part: float, whole: float) -> str:

@@ -9,6 +9,7 @@ from topoopt.checks import (
     check_baselines,
     check_bounds,
     check_compute,
+    check_confirmation,
     check_costs,
     check_ports,
     check_rings,
@@ -26,6 +27,7 @@ _STAGES: tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...] = (
     (("ports", check_ports), ("rings", check_rings), ("routes", check_routes)),
     (
         ("times", check_times),
+        ("confirmation", check_confirmation),
         ("bounds", check_bounds),
         ("costs", check_costs),
         ("starts", check_starts),

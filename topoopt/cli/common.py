@@ -196,9 +196,11 @@ def _line(report: "Progress") -> str:
 
     best = format_time(report.best) if report.best < float("inf") else "none fits yet"
     total = f" of at most {report.total}" if 0 < report.total < _UNLIMITED else ""
-    stage = {"start": "starting strategies", "search": "search"}.get(
-        report.stage, f"comparing with {report.stage}"
-    )
+    stage = {
+        "start": "starting strategies",
+        "search": "search",
+        "packet trains": "confirming with packet trains",
+    }.get(report.stage, f"comparing with {report.stage}")
     return f"{stage}: step {report.done}{total}, best {best}"
 
 

@@ -35,6 +35,10 @@ def plan_command(
         typer.Option(help="paper or artifact: switch back everything that departs from it."),
     ] = None,
     prices: common.Prices = None,
+    confirm: Annotated[
+        str | None,
+        typer.Option(help="train: choose among the best plans by simulating packet trains."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the whole plan (JSON).")
     ] = None,
@@ -65,6 +69,7 @@ def plan_command(
             chains=chains,
             faithful=faithful,
             prices=table,
+            confirm=confirm,
             progress=progress,
         )
     if output is not None:

@@ -1,0 +1,117 @@
+"""Re-rank the best pairs of a search with a truer fabric model."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from topoopt.fabric.jitter import Jitter, jittered
+from topoopt.search_types import Pair, Progress, ProgressCallback
+
+CONFIRMING = ("train",)
+TRAIN_MODEL = "train-1"
+COPIES = 3
+"""Simulations of each candidate, with perturbed delays; their mean counts."""
+FINALISTS = 5
+"""Best pairs that a search keeps for confirmation."""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The pair that the truer model likes best.
+
+    Parameters
+    ----------
+    pair : Pair
+    jitter : Jitter
+        Its times in that model.
+    candidates : tuple of (str, float, float)
+        Origin, time in the fluid model and mean time in the truer one, seconds, of every pair
+        that was compared, fastest in the fluid model first.
+    """
+
+    pair: Pair
+    jitter: Jitter
+    candidates: tuple[tuple[str, float, float], ...]
+
+
+def check_confirm(confirm: str | None) -> None:
+    """Refuse a model that cannot confirm.
+
+    Raises
+    ------
+    InputError
+        If it is not known.
+    """
+    if confirm is not None and confirm not in CONFIRMING:
+        raise InputError(f"confirm is {confirm!r}; choose {', '.join(CONFIRMING)}")
+
+
+def finalists(pairs: Iterable[Pair]) -> list[Pair]:
+    """Return the fastest distinct pairs, at most `FINALISTS`.
+
+    Parameters
+    ----------
+    pairs : iterable of Pair
+        Pairs of equal strategy and equal time are taken for one.
+
+    Returns
+    -------
+    list of Pair
+        Fastest first.
+    """
+    kept: list[Pair] = []
+    for pair in sorted(pairs, key=lambda p: p.time):
+        if all(p.time != pair.time or p.strategy != pair.strategy for p in kept):
+            kept.append(pair)
+    return kept[:FINALISTS]
+
+
+def train_times(builder: TaskGraphBuilder, pair: Pair, seed: int) -> Jitter:
+    """Return the times of a pair in the packet-train model, of `COPIES` copies.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pair : Pair
+    seed : int
+
+    Returns
+    -------
+    Jitter
+    """
+    return jittered(pair.fabric, builder.build(pair.strategy), COPIES, model="train", seed=seed)
+
+
+def confirm_pairs(
+    builder: TaskGraphBuilder,
+    pairs: list[Pair],
+    seed: int,
+    progress: ProgressCallback | None = None,
+) -> Confirmed:
+    """Simulate each pair with packet trains and return the one with the lowest mean.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pairs : list of Pair
+        At least one, fastest first; ties go to the earlier.
+    seed : int
+    progress : callable, optional
+
+    Returns
+    -------
+    Confirmed
+    """
+    results: list[Jitter] = []
+    for pair in pairs:
+        results.append(train_times(builder, pair, seed))
+        if progress:
+            best = min(result.mean for result in results)
+            progress(Progress("packet trains", len(results), len(pairs), best))
+    winner = min(range(len(pairs)), key=lambda i: results[i].mean)
+    return Confirmed(
+        pairs[winner],
+        results[winner],
+        tuple((p.origin, p.time, r.mean) for p, r in zip(pairs, results, strict=True)),
+    )
