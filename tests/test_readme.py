@@ -189,6 +189,8 @@ SECTIONS = {
     "ModelRecord": "## `model`",
     "ModelOperator": "## `model`",
     "SearchRecord": "## `search`",
+    "ConfirmationRecord": "## `confirmation`",
+    "CandidateRecord": "## `confirmation.candidates`",
 }
 
 

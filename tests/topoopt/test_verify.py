@@ -35,8 +35,8 @@ def test_plans_are_accepted_by_every_check(plan):
     verdict = verify_plan(plan())
     assert verdict.ok and not verdict.failures and not verdict.skipped
     assert verdict.checks == (
-        "structure", "strategy", "compute", "ports", "rings", "routes", "times", "bounds",
-        "costs", "starts", "baselines",
+        "structure", "strategy", "compute", "ports", "rings", "routes", "times", "confirmation",
+        "bounds", "costs", "starts", "baselines",
     )  # fmt: skip
 
 
@@ -462,7 +462,7 @@ def test_later_checks_are_skipped_and_named():
     document = shared_document()
     document["model"]["operators"][0]["kind"] = "magic"
     verdict = verify_plan(parse_plan(json.dumps(document)))
-    assert verdict.checks == ("structure",) and len(verdict.skipped) == 10
+    assert verdict.checks == ("structure",) and len(verdict.skipped) == 11
 
 
 def leaves(node, path=()):
