@@ -48,7 +48,9 @@ def test_the_plan_is_the_candidate_with_the_lowest_mean(found):
     means = [train_times(builder, pair, 1).mean for pair in result.others]
     assert confirmed.jitter.mean == min(means)
     assert confirmed.pair is result.others[means.index(min(means))]
-    listed = [(pair.origin, pair.time, mean) for pair, mean in zip(result.others, means)]
+    listed = [
+        (pair.origin, pair.time, mean) for pair, mean in zip(result.others, means, strict=True)
+    ]
     assert list(confirmed.candidates) == listed
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
-from topoopt.fabric.rings import Rings, default_rings, ring_loads, ring_pairs
+from topoopt.fabric.rings import Rings, default_rings, pair_loads, ring_pairs
 from topoopt.fabric.transport import PACKETS, Transport
 
 Group = tuple[int, ...]
@@ -157,6 +157,29 @@ class Fabric:
         given = self.rings.get(group)
         return given if given else default_rings(self.network, self.edge_routes, group)
 
+    def ring_edges(self, group: Group) -> IntArray:
+        """Return the pairs that a group's rings send over.
+
+        Parameters
+        ----------
+        group : tuple of int
+            Sorted distinct hosts, at least two.
+
+        Returns
+        -------
+        int64 array, shape (rings, group size)
+            Rows of `Routes`. Where there are no switches, htsim takes a member's place in the
+            group for the host, and goes on by the ring's step from there.
+        """
+        orders = np.array(self.rings_of(group), dtype=np.int64)
+        hosts = self.network.hosts
+        if not self.transport.htsim or self.network.switches or len(group) == hosts:
+            return ring_pairs(orders, hosts)
+        places = np.arange(len(group))
+        steps = (orders[:, 1] - orders[:, 0]) % hosts
+        edges: IntArray = places * hosts + (places + steps[:, None]) % hosts
+        return edges
+
     @cached_property
     def message_lags(self) -> FloatArray:
         """Seconds that a transfer of each ordered pair takes beyond its bytes."""
@@ -220,10 +243,9 @@ class Fabric:
             raise InputError(
                 f"AllReduce group {group} names hosts outside 0..{self.network.hosts - 1}"
             )
-        orders = np.array(self.rings_of(group), dtype=np.int64)
-        loads = ring_loads(self.edge_routes, self.network.links, orders).sum(axis=0)
+        pairs = self.ring_edges(group)
+        loads = pair_loads(self.edge_routes, self.network.links, pairs).sum(axis=0)
         links = np.flatnonzero(loads)
-        pairs = ring_pairs(orders, self.network.hosts)
         latency = float(self._edge_lags[pairs].max())
         rate = float((self.network.capacity[links] / loads[links]).min())
-        return GroupStreams(links, loads[links], latency, orders.shape[0], rate)
+        return GroupStreams(links, loads[links], latency, pairs.shape[0], rate)

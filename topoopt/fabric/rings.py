@@ -45,7 +45,29 @@ def ring_loads(routes: Routes, links: int, orders: IntArray) -> FloatArray:
     InputError
         If two consecutive members have no route.
     """
-    pairs = ring_pairs(orders, routes.hosts)
+    return pair_loads(routes, links, ring_pairs(orders, routes.hosts))
+
+
+def pair_loads(routes: Routes, links: int, pairs: IntArray) -> FloatArray:
+    """Return the sum of route weights on each link, for sets of pairs.
+
+    Parameters
+    ----------
+    routes : Routes
+    links : int
+        Number of links of the network.
+    pairs : int64 array, shape (sets, pairs of each)
+        Rows of `Routes`.
+
+    Returns
+    -------
+    float64 array, shape (sets, links)
+
+    Raises
+    ------
+    InputError
+        If a pair has no route.
+    """
     flat = pairs.ravel()
     begin = routes.offsets[flat]
     counts = routes.offsets[flat + 1] - begin
@@ -54,13 +76,13 @@ def ring_loads(routes: Routes, links: int, orders: IntArray) -> FloatArray:
         raise InputError(f"a ring uses {source}->{target}, which has no route; route that pair")
     ends = np.cumsum(counts)
     entries = np.arange(ends[-1]) + np.repeat(begin - ends + counts, counts)
-    ring = np.repeat(np.repeat(np.arange(orders.shape[0]), orders.shape[1]), counts)
+    of = np.repeat(np.repeat(np.arange(pairs.shape[0]), pairs.shape[1]), counts)
     loads = np.bincount(
-        ring * links + routes.links[entries],
+        of * links + routes.links[entries],
         weights=routes.weights[entries],
-        minlength=orders.shape[0] * links,
+        minlength=pairs.shape[0] * links,
     )
-    return loads.astype(np.float64).reshape(orders.shape[0], links)
+    return loads.astype(np.float64).reshape(pairs.shape[0], links)
 
 
 def _circulant_orders(members: IntArray, cost: FloatArray) -> IntArray:

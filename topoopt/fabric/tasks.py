@@ -34,25 +34,21 @@ def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
             f"fabric {fabric.name!r} has no route {source}->{target}, which task "
             f"{moves[unrouted[0]]} needs; route that pair"
         )
-    return _htsim_tasks(fabric, tasks) if fabric.transport.htsim else tasks
+    return _htsim_tasks(tasks) if fabric.transport.htsim else tasks
 
 
-def _htsim_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
+def _htsim_tasks(tasks: TaskGraph) -> TaskGraph:
     """Return the tasks with the artefacts of htsim (see `Transport.htsim`).
 
-    An AllReduce over one server takes no time. Where there are rings, that is without switches,
-    the ring AllReduce takes a server's place in the group for the server. Sizes are held modulo
-    4 GiB.
+    An AllReduce over one server takes no time, and sizes are held modulo 4 GiB.
     """
-    groups = tasks.groups
-    if fabric.network.switches == 0:
-        groups = tuple(g if len(g) < 2 else tuple(range(len(g))) for g in groups)
     reduces = tasks.kind == TaskKind.ALLREDUCE
-    alone = np.array([len(g) < 2 for g in groups] + [False])[np.where(reduces, tasks.first, -1)]
+    alone = np.array([len(g) < 2 for g in tasks.groups] + [False])[
+        np.where(reduces, tasks.first, -1)
+    ]
     sends = reduces | (tasks.kind == TaskKind.TRANSFER)
     return replace(
         tasks,
-        groups=groups,
         delay=np.where(alone, 0.0, tasks.delay),
         size=np.where(sends, np.mod(tasks.size, 2.0**32), tasks.size),
     )

@@ -182,8 +182,7 @@ def _messages(
             lag[task] = float(rounds[0]) * row.round_latency
             continue
         if group not in known:
-            orders = np.array(fabric.rings_of(members), dtype=np.int64)
-            known[group] = orders * hosts + np.roll(orders, -1, axis=1)
+            known[group] = fabric.ring_edges(members)
         edges = known[group]
         for _ in range(edges.shape[0]):
             rings.append((task, place, len(members), int(rounds[0]), 0))
