@@ -136,9 +136,7 @@ def pattern(
     return tuple(load), multiple, latency
 
 
-def _reduced_in_network(
-    network: MultiDimNetwork, group: Group, load: list[float]
-) -> list[float]:
+def _reduced_in_network(network: MultiDimNetwork, group: Group, load: list[float]) -> list[float]:
     used = [d for d, g in enumerate(group.sizes) if g > 1]
     before = 1
     found = list(load)

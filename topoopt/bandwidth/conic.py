@@ -123,9 +123,9 @@ def solve_conic(form: Form, scale: Floats, tolerance: float = 1e-9) -> ConicSolu
         coefficients = form.part_coefficients * size / node_size[:, None]
         a[at : at + parts, first : first + nodes] = coefficients
         a[mine, first + form.part_node] -= 1.0
-        a[np.ix_(mine, inverse_at[used])] += form.part_load[:, used] / scale[used] / node_size[
-            :, None
-        ]
+        a[np.ix_(mine, inverse_at[used])] += (
+            form.part_load[:, used] / scale[used] / node_size[:, None]
+        )
         b[mine] = -form.part_constant / node_size
         at += parts
     limit_size = 1.0

@@ -145,9 +145,7 @@ def parse_constraints(
                 bound = (bound / GBYTE) - money * fixed_cost
             if relation == ">=":
                 row, bound = -row, -bound
-            name = text.strip() if len(relations) == 1 else (
-                f"{left.text} {relation} {right.text}"
-            )
+            name = text.strip() if len(relations) == 1 else (f"{left.text} {relation} {right.text}")
             names.append(name)
             rows.append(row + 0.0)
             bounds.append(bound + 0.0)
@@ -216,8 +214,10 @@ def _sides(text: str, dimensions: int) -> tuple[list[_Side], list[str]]:
             if pending or not expected:
                 raise InputError(f"constraint {text!r} cannot be read at {word!r}; {_MEND}")
             united = match["unit"] is not None
-            factor = parse_bandwidth(word, "constraint", allow_zero=True) if united else float(
-                match["number"]
+            factor = (
+                parse_bandwidth(word, "constraint", allow_zero=True)
+                if united
+                else float(match["number"])
             )
             pending, expected = True, False
         elif kind == "times":
@@ -247,7 +247,6 @@ def _add_variable(
         index = int(word[1:])
         if index >= dimensions:
             raise InputError(
-                f"constraint {text!r} names {word}, but the dimensions are b0 to "
-                f"b{dimensions - 1}"
+                f"constraint {text!r} names {word}, but the dimensions are b0 to b{dimensions - 1}"
             )
         side.row[index] += factor

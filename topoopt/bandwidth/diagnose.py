@@ -187,8 +187,10 @@ def _fastest(problem: Problem, rows: list[int]) -> float:
         for dimension in range(problem.dimensions):
             if _grows(unlimited, dimension):
                 unlimited = _without_dimension(unlimited, dimension)
-        return solve(unlimited).time if np.any(unlimited.loaded) else unlimited.time.time(
-            np.ones(problem.dimensions)
+        return (
+            solve(unlimited).time
+            if np.any(unlimited.loaded)
+            else unlimited.time.time(np.ones(problem.dimensions))
         )
 
 

@@ -76,8 +76,7 @@ class MultiDimNetwork:
             whole(size, f"network: size of dimension {d}", 2)
             if not 0 <= self.latencies[d] < float("inf"):
                 raise InputError(
-                    f"network: latency of dimension {d} is {self.latencies[d]} s; "
-                    "give zero or more"
+                    f"network: latency of dimension {d} is {self.latencies[d]} s; give zero or more"
                 )
             if self.reducing[d] and self.blocks[d] != Block.SWITCH:
                 raise InputError(

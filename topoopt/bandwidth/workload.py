@@ -71,7 +71,10 @@ class Workload:
     notes : tuple of str
         Assumptions behind the numbers, one sentence each.
     tensor : int or None
-        NPUs of a tensor-parallel group that the sizes were worked out for, where known.
+        NPUs of a tensor-parallel group that the sizes were worked out for, where known; the
+        other phases run over the rest of the cluster.
+    everywhere : tuple of str
+        Names or patterns of layers whose collectives all run over the whole cluster.
 
     Raises
     ------
@@ -83,6 +86,7 @@ class Workload:
     layers: tuple[Layer, ...]
     notes: tuple[str, ...] = field(default=())
     tensor: int | None = None
+    everywhere: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
         if not self.layers:
@@ -139,9 +143,7 @@ def load_workload(path: str | Path) -> Workload:
 
 def parse_workload(text: str, where: str, name: str) -> Workload:
     """Read the content of a workload file; see `load_workload`."""
-    rows = [
-        (at, line.split()) for at, line in enumerate(text.splitlines(), 1) if line.strip()
-    ]
+    rows = [(at, line.split()) for at, line in enumerate(text.splitlines(), 1) if line.strip()]
     stated = None
     if rows and (rows[0][1][0] in POLICIES or len(rows[0][1]) != _COLUMNS):
         at, words = rows.pop(0)
