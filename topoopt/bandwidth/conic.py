@@ -7,10 +7,9 @@ everything else is linear, so that the program has few more cones than dimension
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from topoopt.bandwidth.form import Form, form_nodes
-from topoopt.bandwidth.time_model import Floats
+from topoopt.bandwidth.time_model import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +49,32 @@ class ConicSolution:
         return self.status in ("Solved", "AlmostSolved", "InsufficientProgress")
 
 
+@dataclass(frozen=True, eq=False)
+class _Copy:
+    """Where the nodes and inverses of one copy of the time model lie in the program.
+
+    Parameters
+    ----------
+    inverse : int64 array, shape (x,)
+        Column of each inverse, -1 where there is none.
+    unit : float64 array, shape (x,)
+        What the inverses are counted in.
+    first : int
+        Column of the first node.
+    size : float64 array, shape (nodes,)
+        What the nodes are counted in.
+    load_rows, part_rows : int64 arrays
+        Rows of the loads (in the order of ``numpy.nonzero``) and of the parts.
+    """
+
+    inverse: Ints
+    unit: Floats
+    first: int
+    size: Floats
+    load_rows: Ints
+    part_rows: Ints
+
+
 def solve_conic(form: Form, scale: Floats, tolerance: float = 1e-9) -> ConicSolution:
     """Solve the form once.
 
@@ -65,159 +90,166 @@ def solve_conic(form: Form, scale: Floats, tolerance: float = 1e-9) -> ConicSolu
     -------
     ConicSolution
     """
-    import clarabel
-    from scipy.sparse import csc_matrix
-
-    n, nodes, count = len(scale), len(form.weights), len(form.loads)
-    used = np.flatnonzero((form.loads > 0).any(axis=0) | (form.part_load > 0).any(axis=0)
-                          | (form.inverse > 0))  # fmt: skip
-    cones = len(used)
-    inverse_at = np.full(n, -1)
-    inverse_at[used] = n + np.arange(cones)
-    twice = form.perspective and form.limit_weights is not None
-    first = n + cones
-    second = first + nodes  # the second copy: inverses t^2 / y, then nodes
-    y_used = used[used < n - 1] if twice else used[:0]
-    width = second + (len(y_used) + nodes if twice else 0)
-
-    size = form_nodes(form, scale)
-    size = np.where(size > 0, size, 1.0)
-    goal = abs(form.linear @ scale) + form.inverse @ (1 / scale) + form.weights @ size
-    goal = goal if goal > 0 else 1.0
-
+    n, nodes, parts = len(scale), len(form.weights), len(form.part_node)
+    load_row, load_dim = np.nonzero(form.loads)
+    used = np.flatnonzero(form.loads.any(axis=0) | form.part_load.any(axis=0) | (form.inverse > 0))
+    again = used[used < n - 1] if form.perspective and form.limit_weights is not None else used[:0]
+    free = np.setdiff1d(np.arange(n), used)  # the cones keep the others positive
+    order = np.concatenate([np.flatnonzero(form.equality), np.flatnonzero(~form.equality)])
+    copies = _lay_out(form, scale, used, again, len(order) + len(free), len(load_row))
+    one = copies[0]
+    at = len(order) + len(free) + len(copies) * (len(load_row) + parts)
+    rows = at + (form.limit_weights is not None)
+    width = copies[-1].first + nodes
+    a = np.zeros((rows + 3 * (len(used) + len(again)), width))
+    b = np.zeros(len(a))
     q = np.zeros(width)
-    q[:n] = form.linear * scale / goal
-    q[inverse_at[used]] = form.inverse[used] / scale[used] / goal
-    q[first : first + nodes] = form.weights * size / goal
 
-    # Linear constraints: equalities first, then inequalities.
+    goal = float(abs(form.linear @ scale) + form.inverse @ (1 / scale) + form.weights @ one.size)
+    goal = goal if goal > 0 else 1.0
+    q[:n] = form.linear * scale / goal
+    q[one.inverse[used]] = form.inverse[used] / scale[used] / goal
+    q[one.first : one.first + nodes] = form.weights * one.size / goal
+
     scaled = form.matrix * scale
     row_size = np.maximum(np.abs(scaled).max(axis=1, initial=0.0), np.abs(form.bound))
     row_size = np.where(row_size > 0, row_size, 1.0)
-    order = np.concatenate([np.flatnonzero(form.equality), np.flatnonzero(~form.equality)])
-    equal = int(form.equality.sum())
-    free = np.setdiff1d(np.arange(n), used)  # the cones keep the others positive
-
-    load_row, load_dim = np.nonzero(form.loads)
-    parts = len(form.part_node)
-    limited = form.limit_weights is not None
-    linear = len(order) + len(free)
-    rows = linear + len(load_row) + parts + int(limited)
-    if twice:
-        rows += len(load_row) + parts
-    soc = 3 * (cones + len(y_used))
-    a = np.zeros((rows + soc, width))
-    b = np.zeros(rows + soc)
     a[: len(order), :n] = scaled[order] / row_size[order, None]
     b[: len(order)] = form.bound[order] / row_size[order]
     a[len(order) + np.arange(len(free)), free] = -1.0
-    at = linear
-    own = at + np.arange(len(load_row))
-    a[own, first + load_row] = -1.0
-    loads = form.loads[load_row, load_dim]
-    a[own, inverse_at[load_dim]] = loads / scale[load_dim] / size[load_row]
-    at += len(load_row)
-    mine = at + np.arange(parts)
+
+    for copy in copies:
+        _put_nodes(a, form, copy, load_row, load_dim)
     if parts:
-        node_size = size[form.part_node]
-        coefficients = form.part_coefficients * size / node_size[:, None]
-        a[at : at + parts, first : first + nodes] = coefficients
-        a[mine, first + form.part_node] -= 1.0
-        a[np.ix_(mine, inverse_at[used])] += (
-            form.part_load[:, used] / scale[used] / node_size[:, None]
-        )
-        b[mine] = -form.part_constant / node_size
-        at += parts
+        u = one.inverse[used]
+        part_size = one.size[form.part_node]
+        a[np.ix_(one.part_rows, u)] += form.part_load[:, used] / scale[used] / part_size[:, None]
+        b[one.part_rows] = -form.part_constant / part_size
     limit_size = 1.0
-    second_size = size
-    if twice:
-        t = scale[-1]
-        places = second + np.arange(len(y_used))
-        inverse2 = np.full(n, -1)
-        inverse2[y_used] = places
-        nodes2 = second + len(y_used)
-        # Counted in t**2 / y for the inverses and in t times seconds for the nodes.
-        second_size = _limit_sizes(form, scale)
-        own2 = at + np.arange(len(load_row))
-        a[own2, nodes2 + load_row] = -1.0
-        a[own2, inverse2[load_dim]] = loads * t * t / scale[load_dim] / second_size[load_row]
-        at += len(load_row)
-        if parts:
-            mine2 = at + np.arange(parts)
-            node_size = second_size[form.part_node]
-            a[at : at + parts, nodes2 : nodes2 + nodes] = (
-                form.part_coefficients * second_size / node_size[:, None]
+    if form.limit_weights is not None:
+        last = copies[-1]
+        t = scale[-1] if form.perspective else 1.0
+        limit_size = max(abs(form.limit) * t, float(form.limit_weights @ last.size), 1e-300)
+        a[at, last.first : last.first + nodes] = form.limit_weights * last.size / limit_size
+        if form.perspective:
+            a[at, n - 1] = -form.limit * t / limit_size
+            constants = form.time_constants * t / last.size[form.part_node]
+            a[last.part_rows, n - 1] = constants
+        else:
+            b[at] = form.limit / limit_size
+
+    # (u + x, u - x, 2) in the second-order cone says u x >= 1, and with 2 t that u x >= t^2.
+    top = rows + 3 * np.arange(len(used) + len(again))
+    x = np.concatenate([used, again])
+    u = np.concatenate([one.inverse[used], copies[-1].inverse[again]])
+    a[top, u] = a[top, x] = a[top + 1, u] = -1.0
+    a[top + 1, x] = 1.0
+    b[top[: len(used)] + 2] = 2.0
+    a[top[len(used) :] + 2, n - 1] = -2.0
+
+    equal = int(form.equality.sum())
+    status, values, z, iterations = _run(q, a, b, equal, rows - equal, tolerance)
+    z = z * goal
+    duals = np.zeros(len(order))
+    duals[order] = z[: len(order)] / row_size[order]
+    load_duals = np.zeros((2, *form.loads.shape))
+    part_duals = np.zeros((2, parts))
+    for which, copy in enumerate(copies):
+        load_duals[which, load_row, load_dim] = z[copy.load_rows] / copy.size[load_row]
+        part_duals[which] = z[copy.part_rows] / copy.size[form.part_node]
+    return ConicSolution(
+        status=status,
+        x=values[:n] * scale,
+        load_duals=load_duals[0],
+        part_duals=part_duals[0],
+        duals=duals,
+        limit_dual=float(z[at] / limit_size) if form.limit_weights is not None else 0.0,
+        limit_load_duals=load_duals[1],
+        limit_part_duals=part_duals[1],
+        iterations=iterations,
+    )
+
+
+def _lay_out(
+    form: Form, scale: Floats, used: Ints, again: Ints, begin: int, loads: int
+) -> list[_Copy]:
+    """Place the nodes, and their second copy if a deadline of time x cost needs one.
+
+    The second copy bounds ``t T(y / t)``: its inverses are ``t^2 / y``.
+    """
+    n, nodes, parts = len(scale), len(form.weights), len(form.part_node)
+    size = form_nodes(form, scale)
+    copies = []
+    column, row = n, begin
+    for which, dims in enumerate((used, again)):
+        if which and not len(again):
+            break
+        unit: Floats = 1.0 / scale
+        if which:
+            unit = scale[-1] ** 2 / scale
+            size = _limit_sizes(form, scale)
+        inverse = np.full(n, -1)
+        inverse[dims] = column + np.arange(len(dims))
+        first = column + len(dims)
+        copies.append(
+            _Copy(
+                inverse,
+                unit,
+                first,
+                np.where(size > 0, size, 1.0),
+                row + np.arange(loads),
+                row + loads + np.arange(parts),
             )
-            a[mine2, nodes2 + form.part_node] -= 1.0
-            a[mine2, n - 1] = form.time_constants * t / node_size
-            at += parts
-        limit_size = max(abs(form.limit) * t, float(form.limit_weights @ second_size), 1e-300)
-        a[at, nodes2 : nodes2 + nodes] = form.limit_weights * second_size / limit_size
-        a[at, n - 1] = -form.limit * t / limit_size
-        at += 1
-    elif form.limit_weights is not None:
-        limit_size = max(abs(form.limit), float(form.limit_weights @ size), 1e-300)
-        a[at, first : first + nodes] = form.limit_weights * size / limit_size
-        b[at] = form.limit / limit_size
-        at += 1
-    # (u + x, u - x, 2) in the second-order cone says u x >= 1.
-    top = rows + 3 * np.arange(cones)
-    u = inverse_at[used]
-    a[top, u] = a[top, used] = -1.0
-    a[top + 1, u] = -1.0
-    a[top + 1, used] = 1.0
-    b[top + 2] = 2.0
-    if twice:
-        top = rows + 3 * (cones + np.arange(len(y_used)))
-        a[top, places] = a[top, y_used] = -1.0
-        a[top + 1, places] = -1.0
-        a[top + 1, y_used] = 1.0
-        a[top + 2, n - 1] = -2.0
+        )
+        column, row = first + nodes, row + loads + parts
+    return copies
+
+
+def _put_nodes(a: Floats, form: Form, copy: _Copy, load_row: Ints, load_dim: Ints) -> None:
+    """Write ``e >= load u`` and ``e >= coefficients . e`` of one copy."""
+    loads = form.loads[load_row, load_dim] * copy.unit[load_dim] / copy.size[load_row]
+    a[copy.load_rows, copy.inverse[load_dim]] = loads
+    a[copy.load_rows, copy.first + load_row] = -1.0
+    if len(form.part_node):
+        last = copy.first + len(copy.size)
+        own = copy.size[form.part_node]
+        a[copy.part_rows, copy.first : last] = form.part_coefficients * copy.size / own[:, None]
+        a[copy.part_rows, copy.first + form.part_node] -= 1.0
+
+
+def _run(
+    q: Floats, a: Floats, b: Floats, equal: int, unequal: int, tolerance: float
+) -> tuple[str, Floats, Floats, int]:
+    """Minimise ``q . v`` where ``b - a v`` is zero, then not negative, then in cones of 3."""
+    import clarabel  # type: ignore[import-untyped]
+    from scipy.sparse import csc_matrix
 
     column, row = np.nonzero(a.T)
-    pointers = np.zeros(width + 1, dtype=np.int64)
-    np.cumsum(np.bincount(column, minlength=width), out=pointers[1:])
+    pointers = np.zeros(len(q) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(column, minlength=len(q)), out=pointers[1:])
     matrix = csc_matrix((a[row, column], row, pointers), shape=a.shape)
-    nothing = csc_matrix((width, width))
-    kinds: list[object] = []
-    if equal:
-        kinds.append(clarabel.ZeroConeT(equal))
-    if rows > equal:
-        kinds.append(clarabel.NonnegativeConeT(rows - equal))
-    kinds += [clarabel.SecondOrderConeT(3)] * (cones + len(y_used))
+    kinds: list[object] = [clarabel.ZeroConeT(equal)] if equal else []
+    if unequal:
+        kinds.append(clarabel.NonnegativeConeT(unequal))
+    kinds += [clarabel.SecondOrderConeT(3)] * ((len(b) - equal - unequal) // 3)
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.max_threads = 1
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
     settings.presolve_enable = False
+    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+    nothing = csc_matrix((len(q), len(q)))
     found = clarabel.DefaultSolver(nothing, q, matrix, b, kinds, settings).solve()
-    values, z = np.array(found.x), np.array(found.z) * goal
-
-    duals = np.zeros(len(order))
-    duals[order] = z[: len(order)] / row_size[order]
-    load_duals = np.zeros_like(form.loads)
-    load_duals[load_row, load_dim] = z[own] / size[load_row]
-    part_duals = z[mine] / size[form.part_node] if parts else np.zeros(0)
-    limit_loads, limit_parts = np.zeros_like(form.loads), np.zeros(parts)
-    if twice:
-        limit_loads[load_row, load_dim] = z[own2] / second_size[load_row]
-        if parts:
-            limit_parts = z[mine2] / second_size[form.part_node]
-    limit_dual = float(z[at - 1] / limit_size) if limited else 0.0
-    return ConicSolution(
-        str(found.status), values[:n] * scale, load_duals, part_duals, duals, limit_dual,
-        limit_loads, limit_parts, int(found.iterations),
-    )  # fmt: skip
+    return str(found.status), np.array(found.x), np.array(found.z), int(found.iterations)
 
 
 def _limit_sizes(form: Form, scale: Floats) -> Floats:
     """Return the nodes of ``t T(y / t)`` at a point, to count the second copy in."""
     t = scale[-1]
-    values: npt.NDArray[np.float64] = np.zeros(len(form.weights))
+    values: Floats = np.zeros(len(form.weights))
     count = len(form.loads)
     if count:
         values[:count] = np.max(form.loads[:, :-1] * t * t / scale[:-1], axis=1)
     for r, node in enumerate(form.part_node):
         part = form.time_constants[r] * t + float(form.part_coefficients[r] @ values)
         values[node] = max(values[node], part)
-    return np.where(values > 0, values, 1.0)
+    return values

@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from topoopt.bandwidth.constraints import Constraints
 from topoopt.bandwidth.problem import Objective, Problem
 from topoopt.bandwidth.time_model import Floats
 from topoopt.units import format_time
 
-DEADLINE = -1
+_UNLIMITED = 1e6
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,14 @@ def explain(problem: Problem) -> None:
 
 
 def _explain_deadline(problem: Problem, everything: list[int]) -> None:
-    fastest = _fastest(problem, everything)
     deadline = problem.deadline
-    if deadline is None or fastest <= deadline:
+    if deadline is None:
         return
-    chosen = _filter(everything, lambda rows: _fastest(problem, rows) > deadline)
+    fastest = _fastest(problem, everything)
+    if fastest <= deadline:
+        return
+    late: float = deadline
+    chosen = _filter(everything, lambda rows: _fastest(problem, rows) > late)
     if not chosen:
         raise InfeasibleError(
             f"the deadline of {format_time(deadline)} is shorter than the iteration without "
@@ -110,7 +114,7 @@ def _least(problem: Problem, rows: list[int], only: int | None = None) -> _Least
 
     limits = problem.constraints.keep(rows)
     n = problem.dimensions
-    unit, size = _units(problem, limits.matrix, limits.bound)
+    unit, size = _units(limits.matrix, limits.bound)
     matrix = np.hstack([limits.matrix * unit / size[:, None], np.zeros((len(rows), 1))])
     bound = limits.bound / size
     loaded = np.flatnonzero(problem.loaded) if only is None else np.array([only])
@@ -129,11 +133,11 @@ def _least(problem: Problem, rows: list[int], only: int | None = None) -> _Least
     )  # fmt: skip
     if answer.status != 0:
         return _Least(False, 0.0)
-    level = -float(answer.fun)
+    level = -float(answer.fun or 0.0)
     return _Least(True, level if level > 1e-9 else 0.0)
 
 
-def _units(problem: Problem, matrix: Floats, bound: Floats) -> tuple[float, Floats]:
+def _units(matrix: Floats, bound: Floats) -> tuple[float, Floats]:
     rows = np.abs(matrix).max(axis=1, initial=0.0)
     rows = np.where(rows > 0, rows, 1.0)
     unit = float(np.max(np.abs(bound) / rows, initial=0.0)) or 1e9
@@ -164,47 +168,26 @@ def _unlimited(problem: Problem) -> int | None:
             A_eq=matrix[equal], b_eq=np.zeros(int(equal.sum())),
             bounds=[(0, 1)] * problem.dimensions, method="highs",
         )  # fmt: skip
-        if answer.status == 0 and answer.fun < -1e-9:
+        if answer.status == 0 and float(answer.fun or 0.0) < -1e-9:
             return int(dimension)
     return None
 
 
 def _fastest(problem: Problem, rows: list[int]) -> float:
-    """Return the shortest iteration under some constraints."""
+    """Return the shortest iteration under some constraints.
+
+    Where nothing limits a bandwidth it may be a million times what the constraints speak of.
+    """
     from topoopt.bandwidth.solver import solve
 
-    fewer = replace(
-        problem,
-        constraints=problem.constraints.keep(rows),
-        objective=Objective.TIME,
-        deadline=None,
+    limits = problem.constraints.keep(rows)
+    unit, _ = _units(problem.constraints.matrix, problem.constraints.bound)
+    n = problem.dimensions
+    capped = Constraints(
+        (*limits.names, *("cap",) * n),
+        np.vstack([limits.matrix, np.eye(n)]),
+        np.append(limits.bound, np.full(n, _UNLIMITED * unit)),
+        np.append(limits.equality, np.zeros(n, dtype=np.bool_)),
+        np.append(limits.in_dollars, np.zeros(n, dtype=np.bool_)),
     )
-    try:
-        return solve(fewer).time
-    except InputError:
-        # Nothing limits a bandwidth: everything on it can be as fast as compute.
-        unlimited = fewer
-        for dimension in range(problem.dimensions):
-            if _grows(unlimited, dimension):
-                unlimited = _without_dimension(unlimited, dimension)
-        return (
-            solve(unlimited).time
-            if np.any(unlimited.loaded)
-            else unlimited.time.time(np.ones(problem.dimensions))
-        )
-
-
-def _grows(problem: Problem, dimension: int) -> bool:
-    return bool(problem.loaded[dimension]) and _unlimited_one(problem, dimension)
-
-
-def _unlimited_one(problem: Problem, dimension: int) -> bool:
-    loads = np.zeros_like(problem.time.loads)
-    loads[:, dimension] = problem.time.loads[:, dimension]
-    return _unlimited(replace(problem, time=replace(problem.time, loads=loads))) is not None
-
-
-def _without_dimension(problem: Problem, dimension: int) -> Problem:
-    loads = problem.time.loads.copy()
-    loads[:, dimension] = 0.0
-    return replace(problem, time=replace(problem.time, loads=loads))
+    return solve(replace(problem, constraints=capped, objective=Objective.TIME, deadline=None)).time

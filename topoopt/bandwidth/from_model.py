@@ -103,10 +103,8 @@ def _choose(op: Operator, tensor: int, sliced: bool) -> Mode | None:
     """Return how an operator is split, or None if every NPU of the group does all of it."""
     if tensor == 1:
         return None
-    if sliced:
-        wanted = (Mode.REDUCTION, Mode.CHANNEL, Mode.OUTPUT)
-    else:
-        wanted = (Mode.HEADS, Mode.OUTPUT)
+    whole_input = (Mode.HEADS, Mode.OUTPUT)
+    wanted = (Mode.REDUCTION, Mode.CHANNEL, Mode.OUTPUT) if sliced else whole_input
     for mode in wanted:
         found = op.split(mode)
         if found is not None and found.extent % tensor == 0:

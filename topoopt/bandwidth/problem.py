@@ -51,7 +51,7 @@ class Problem:
     @property
     def loaded(self) -> npt.NDArray[np.bool_]:
         """Whether each dimension carries traffic, shape (dimensions,)."""
-        carrying: npt.NDArray[np.bool_] = (self.time.loads > 0).any(axis=0)
+        carrying: npt.NDArray[np.bool_] = np.any(self.time.loads > 0, axis=0)
         return carrying
 
     def cost_of(self, bandwidth: Floats) -> float:
@@ -110,9 +110,9 @@ def _bounded(problem: Problem) -> npt.NDArray[np.bool_]:
     """
     limits = problem.constraints
     rows = np.vstack([limits.matrix, -limits.matrix[limits.equality]])
-    bounded = ~problem.loaded
+    bounded: npt.NDArray[np.bool_] = ~problem.loaded
     if problem.objective != Objective.TIME:
-        bounded = bounded | (problem.cost > 0)
+        bounded |= problem.cost > 0
     while not np.all(bounded):
         closed = np.all((rows >= 0) | bounded, axis=1)
         found = bounded | np.any(rows[closed] > 0, axis=0)

@@ -1,6 +1,6 @@
 """Solve, certify, break ties by cost: the answer to one problem."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -159,7 +159,7 @@ def _optimise(problem: Problem, start: Floats | None) -> _Answer:
 def _without_dust(problem: Problem, bandwidth: Floats) -> Floats:
     """Set the solver's rounding on dimensions without traffic to zero."""
     dust = (bandwidth < 1e-8 * bandwidth.max()) & ~problem.loaded
-    return np.where(dust, 0.0, bandwidth) if np.any(dust) else bandwidth
+    return np.where(dust, 0.0, bandwidth)
 
 
 def relative_gap(primal: float, dual: float) -> float:
@@ -181,14 +181,14 @@ def first_guess(problem: Problem) -> Floats:
         share = share / np.sqrt(problem.cost / problem.cost.max())
     share = np.maximum(share, 1e-3 * share.max())
     limits = problem.constraints
-    top = 0.0
-    for row, bound, money in zip(limits.matrix, limits.bound, limits.in_dollars, strict=True):
-        if bound > 0 and np.all(row >= 0) and np.any(row > 0):
-            size = bound / float(row @ share)
-            top = size if top == 0.0 else min(top, size) if not money else top
-    if top == 0.0:
-        top = float(np.abs(limits.bound[~limits.in_dollars]).max(initial=0.0)) or 1e11
-    return share * top
+    tops = [
+        float(bound) / float(row @ share)
+        for row, bound in zip(limits.matrix, limits.bound, strict=True)
+        if bound > 0 and np.all(row >= 0)
+    ]
+    widest = float(np.max(np.abs(limits.bound[~limits.in_dollars]), initial=0.0))
+    guess: Floats = share * (min(tops) if tops else widest or 1e11)
+    return guess
 
 
 def repair(problem: Problem, bandwidth: Floats) -> Floats:
@@ -238,8 +238,3 @@ def _break_ties(problem: Problem, bandwidth: Floats, bound: Certificate) -> Floa
     if problem.time.time(chosen) > problem.time.time(bandwidth) * (1.0 + 1e-9):
         return None
     return chosen
-
-
-def with_objective(problem: Problem, objective: Objective) -> Problem:
-    """Return the same problem with another objective."""
-    return replace(problem, objective=objective)

@@ -7,11 +7,12 @@ nodes do not grow. Minimising the cost over them is a smaller problem of the sam
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from topoopt.bandwidth.certificate import Certificate
 from topoopt.bandwidth.constraints import Constraints
 from topoopt.bandwidth.problem import Objective, Problem
-from topoopt.bandwidth.time_model import Floats, TimeModel
+from topoopt.bandwidth.time_model import Floats, Ints, TimeModel
 
 _NEGLIGIBLE = 1e-6  # share of the iteration time below which a marginal load counts as none
 _SLACK = 1.0 + 1e-10
@@ -19,7 +20,7 @@ _SLACK = 1.0 + 1e-10
 
 def tied_problem(
     problem: Problem, bandwidth: Floats, bound: Certificate
-) -> tuple[Problem, Floats] | None:
+) -> tuple[Problem, Ints] | None:
     """Return the problem of the cheapest among equals, and the free dimensions.
 
     Parameters
@@ -70,7 +71,7 @@ def tied_problem(
 
 
 def _hidden_nodes(
-    time: TimeModel, bandwidth: Floats, values: Floats, tight: Floats, free: Floats
+    time: TimeModel, bandwidth: Floats, values: Floats, tight: npt.NDArray[np.bool_], free: Ints
 ) -> TimeModel:
     """Say how far the nodes of no marginal weight may grow.
 
@@ -88,7 +89,7 @@ def _hidden_nodes(
         least = float(np.max(others[0] / others[1], initial=0.0))
         rows += [(place[k], 0.0, {index: 1.0}), (place[k], least, {})]
     top: list[tuple[float, dict[int, float]]] = []
-    for r, node in enumerate(int(n) for n in time.part_node):
+    for r, node in enumerate(time.part_node.tolist()):
         known, inner = float(time.part_constant[r]), {}
         for j in np.flatnonzero(time.part_coefficients[r]):
             factor = float(time.part_coefficients[r, j])
@@ -104,22 +105,21 @@ def _hidden_nodes(
             if node not in place:
                 place[node] = 2 * len(loads) + sum(1 for k in place if k >= count)
             rows.append((place[node], known, inner))
-    # A collective whose weight is in the objective itself is never hidden.
-    nodes = len(loads) + len(place)
-    if top:
-        rows += [(nodes, constant, inner) for constant, inner in top]
-        nodes += 1
+    if not top:
+        # A weight in the objective itself makes a node tight, so nothing hidden is bounded.
+        loads, rows = [], []
+    nodes = len(loads) + len(place) + 1 if top else 0
+    rows += [(nodes - 1, constant, inner) for constant, inner in top]
     weights = np.zeros(nodes)
-    if top:
-        weights[-1] = 1.0
+    weights[-1:] = 1.0
     coefficients = np.zeros((len(rows), nodes))
-    for r, (_, _, inner) in enumerate(rows):
-        for j, factor in inner.items():
-            coefficients[r, j] = factor
+    for at, (_, _, factors) in enumerate(rows):
+        for node, factor in factors.items():
+            coefficients[at, node] = factor
     return TimeModel(
         0.0,
         weights,
-        time.loads[np.ix_(loads, free)].reshape(len(loads), len(free)),
+        time.loads[loads][:, free].reshape(len(loads), len(free)),
         np.array([node for node, _, _ in rows], dtype=np.int64),
         np.array([constant for _, constant, _ in rows]),
         coefficients,
