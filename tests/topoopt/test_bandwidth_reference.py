@@ -110,11 +110,7 @@ def test_reference_optimum_from_folded_numbers():
     gathered = 16 * 50331648.0  # an AllGather's shards, at half an AllReduce's load each
     first = (3 / 4, 3 / 16, 0.0, 0.0)
     rest = (0.0, 1 / 2, 3 / 8, 31 / 256)
-    time = (
-        compute(0.684448242)
-        + comm(first, 2 * 8 * tensor + 2 * gathered)
-        + comm(rest, 2 * data)
-    )
+    time = compute(0.684448242) + comm(first, 2 * 8 * tensor + 2 * gathered) + comm(rest, 2 * data)
     cost = cost_coefficients(network, default_cost())
     limits = parse_constraints(["sum(b) == 500"], 4, cost)
     model = compile_time(time, 4)
