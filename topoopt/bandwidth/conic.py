@@ -92,9 +92,10 @@ def solve_conic(form: Form, scale: Floats, tolerance: float = 1e-9) -> ConicSolu
     """
     n, nodes, parts = len(scale), len(form.weights), len(form.part_node)
     load_row, load_dim = np.nonzero(form.loads)
-    used = np.flatnonzero(form.loads.any(axis=0) | form.part_load.any(axis=0) | (form.inverse > 0))
+    inverted = form.loads.any(axis=0) | form.part_load.any(axis=0) | (form.inverse > 0)
+    used = np.flatnonzero(inverted)
     again = used[used < n - 1] if form.perspective and form.limit_weights is not None else used[:0]
-    free = np.setdiff1d(np.arange(n), used)  # the cones keep the others positive
+    free = np.flatnonzero(~inverted)  # the cones keep the others positive
     order = np.concatenate([np.flatnonzero(form.equality), np.flatnonzero(~form.equality)])
     copies = _lay_out(form, scale, used, again, len(order) + len(free), len(load_row))
     one = copies[0]
