@@ -79,7 +79,8 @@ def prove(form: Form, found: ConicSolution) -> Certificate:
             factor = (root / height) ** 2
             duals, q = duals * factor, q * factor
             bound = max(bound, _closed_form(form, constant, mu, q, duals))
-    return Certificate(bound, duals, limit, mu, total)
+    # Times, costs and their products are never negative beyond their constant.
+    return Certificate(max(bound, form.constant), duals, limit, mu, total)
 
 
 def _closed_form(form: Form, constant: float, mu: Floats, q: Floats, duals: Floats) -> float:
@@ -148,15 +149,22 @@ def _prove_limited(
         form, limit * form.limit_weights, found.limit_load_duals, found.limit_part_duals
     )
     second = np.einsum("kd,kd->d", loads, form.loads)[:-1]
-    q = form.linear + duals @ form.matrix
-    q[-1] += float(parts @ form.time_constants) - limit * form.limit
+    own = float(parts @ form.time_constants) - limit * form.limit
     t = found.x[-1]
-    if np.any(q[:-1] < 0):
-        return Certificate(-np.inf, duals, limit, mu, total)
     norm = np.sqrt(mu[:-1] + second * t * t)
     safe = np.where(norm > 0, norm, 1.0)
-    root = 2.0 * np.sqrt(q[:-1])
-    slope = q[-1] + float(np.sum(root * second * t / safe))
+    for _ in range(4):
+        q = form.linear + duals @ form.matrix
+        duals, q = _lift(form, duals, q + np.append(np.zeros(len(q) - 1), np.inf))
+        q = form.linear + duals @ form.matrix
+        root = 2.0 * np.sqrt(np.maximum(q[:-1], 0.0))
+        slope = q[-1] + own + float(np.sum(root * second * t / safe))
+        if slope >= 0:
+            break
+        # Multipliers that raise the slope at t, if some can.
+        duals, _ = _lift(form, duals, np.append(q[:-1], slope))
+    if slope < 0 or np.any(q[:-1] < 0):
+        return Certificate(form.constant, duals, limit, mu, total)
     bound = constant - float(duals @ form.bound) + float(np.sum(root * mu[:-1] / safe))
-    bound = bound + 2.0 * float(np.sqrt(mu[-1] * slope)) if slope >= 0 else -np.inf
-    return Certificate(bound, duals, limit, mu, total)
+    bound += 2.0 * float(np.sqrt(mu[-1] * slope))
+    return Certificate(max(bound, form.constant), duals, limit, mu, total)

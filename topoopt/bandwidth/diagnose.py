@@ -66,6 +66,11 @@ def explain(problem: Problem) -> None:
         )
     if problem.deadline is not None:
         _explain_deadline(problem, everything)
+    if problem.objective == Objective.TIME_COST and problem.fixed_cost == 0 and _free(problem):
+        raise InputError(
+            "time*cost has no optimum, because the constraints allow bandwidths that cost "
+            "nothing; give every dimension a price, or --npu-cost"
+        )
 
 
 def _explain_deadline(problem: Problem, everything: list[int]) -> None:
@@ -171,6 +176,25 @@ def _unlimited(problem: Problem) -> int | None:
         if answer.status == 0 and float(answer.fun or 0.0) < -1e-9:
             return int(dimension)
     return None
+
+
+def _free(problem: Problem) -> bool:
+    """Say whether some bandwidths that satisfy the constraints cost nothing."""
+    from scipy.optimize import linprog
+
+    limits = problem.constraints
+    unit, size = _units(limits.matrix, limits.bound)
+    matrix, bound, equal = (
+        limits.matrix * unit / size[:, None],
+        limits.bound / size,
+        limits.equality,
+    )
+    answer = linprog(
+        problem.cost / max(float(problem.cost.max()), 1e-300),
+        A_ub=matrix[~equal], b_ub=bound[~equal], A_eq=matrix[equal], b_eq=bound[equal],
+        method="highs",
+    )  # fmt: skip
+    return answer.status == 0 and float(answer.fun or 0.0) <= 1e-9
 
 
 def _fastest(problem: Problem, rows: list[int]) -> float:

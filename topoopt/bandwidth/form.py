@@ -137,7 +137,8 @@ def to_form(form: Form, problem: Problem, bandwidth: Floats) -> Floats:
     """Return the x of bandwidths."""
     if not form.perspective:
         return bandwidth
-    t = 1.0 / problem.cost_of(bandwidth)
+    # Free bandwidth has no cost to count in.
+    t = 1.0 / max(problem.cost_of(bandwidth), 1e-9 * float(problem.cost.max(initial=1e-300)))
     return np.append(bandwidth * t, t)
 
 

@@ -1,6 +1,6 @@
 """Solve, certify, break ties by cost: the answer to one problem."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from topoopt.bandwidth.problem import Objective, Problem, check_problem
 from topoopt.bandwidth.time_model import Floats
 
 GAP = 1e-7
-_ATTEMPTS = 4
+_ATTEMPTS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,24 +136,51 @@ def _optimise(problem: Problem, start: Floats | None) -> _Answer:
     best: Floats | None = None
     bound: Certificate | None = None
     value, gap, tolerance, solves = np.inf, np.inf, 1e-9, 0
-    loaded = form.loads.any(axis=0)
     while solves < _ATTEMPTS:
         found = solve_conic(form, to_form(form, problem, point), tolerance)
         solves += 1
-        if not found.solved or np.any(found.x[loaded] <= 0):
+        if "Infeasible" in found.status or not np.all(np.isfinite(found.x)):
             break
         certificate = prove(form, found)
         if bound is None or certificate.bound > bound.bound:
             bound = certificate
-        bandwidth = repair(problem, _without_dust(problem, from_form(form, found.x)))
-        if problem.value(bandwidth) < value:
+        x = np.maximum(found.x, 1e-12 * to_form(form, problem, point))
+        bandwidth = repair(problem, _without_dust(problem, from_form(form, x)))
+        if problem.deadline is not None:
+            bandwidth = _in_time(problem, bandwidth)
+        if _feasible(problem, bandwidth) and problem.value(bandwidth) < value:
             best, value = bandwidth, problem.value(bandwidth)
         gap = relative_gap(value, bound.bound)
         if gap <= GAP / 2:
             break
-        point = np.maximum(bandwidth, 1e-6 * bandwidth.max())
+        if bandwidth.max() > 0:
+            point = np.maximum(bandwidth, 1e-9 * bandwidth.max())
         tolerance = 1e-11
     return _Answer(best, bound, gap, solves)
+
+
+def _feasible(problem: Problem, bandwidth: Floats) -> bool:
+    if np.any(bandwidth < 0) or problem.constraints.violation(bandwidth) > 1e-8:
+        return False
+    return problem.deadline is None or problem.time.time(bandwidth) <= problem.deadline * (1 + 1e-9)
+
+
+def _in_time(problem: Problem, bandwidth: Floats) -> Floats:
+    """Mix bandwidths that miss the deadline by rounding with the fastest ones."""
+    deadline = problem.deadline
+    late = problem.time.time(bandwidth)
+    if deadline is None or not deadline < late < 1.1 * deadline:
+        return bandwidth
+    fastest = _optimise(replace(problem, objective=Objective.TIME, deadline=None), bandwidth)
+    if fastest.bandwidth is None or problem.time.time(fastest.bandwidth) > deadline:
+        return bandwidth
+    low, high = 0.0, 1.0
+    for _ in range(60):  # the time is convex in the share
+        share = 0.5 * (low + high)
+        mixed = bandwidth + share * (fastest.bandwidth - bandwidth)
+        low, high = (low, share) if problem.time.time(mixed) <= deadline else (share, high)
+    made: Floats = bandwidth + high * (fastest.bandwidth - bandwidth)
+    return made
 
 
 def _without_dust(problem: Problem, bandwidth: Floats) -> Floats:
@@ -164,6 +191,8 @@ def _without_dust(problem: Problem, bandwidth: Floats) -> Floats:
 
 def relative_gap(primal: float, dual: float) -> float:
     """Return the gap relative to the primal value."""
+    if primal == dual:
+        return 0.0
     if not np.isfinite(primal) or not np.isfinite(dual):
         return float("inf")
     return (primal - dual) / max(abs(primal), 1e-300)

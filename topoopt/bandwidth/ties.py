@@ -14,7 +14,7 @@ from topoopt.bandwidth.constraints import Constraints
 from topoopt.bandwidth.problem import Objective, Problem
 from topoopt.bandwidth.time_model import Floats, Ints, TimeModel
 
-_NEGLIGIBLE = 1e-6  # share of the iteration time below which a marginal load counts as none
+_NEGLIGIBLE = 1e-6  # share of all communication below which a marginal load counts as none
 _SLACK = 1.0 + 1e-10
 
 
@@ -38,9 +38,10 @@ def tied_problem(
         The problem over the free dimensions; None if the constraints leave no choice.
     """
     time, limits = problem.time, problem.constraints
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(bound.loads > 0, bound.loads / bandwidth, 0.0) / max(bound.bound, 1e-300)
-    free = np.flatnonzero(share < _NEGLIGIBLE)
+    share = np.zeros(problem.dimensions)
+    on = bound.loads > 0
+    share[on] = bound.loads[on] / bandwidth[on]
+    free = np.flatnonzero(share <= _NEGLIGIBLE * share.sum())
     if not len(free):
         return None
     touched = np.flatnonzero(np.any(limits.matrix[:, free] != 0, axis=1))
@@ -49,7 +50,7 @@ def tied_problem(
         return None
     values = time.node_values(bandwidth)
     weight = bound.node_weights * values
-    tight = weight > _NEGLIGIBLE * max(bound.bound, 1e-300)
+    tight = weight > _NEGLIGIBLE * weight.max(initial=0.0)
     count = len(time.loads)
     lower = np.zeros(len(free))
     if np.any(tight[:count]):
