@@ -69,7 +69,7 @@ def prove(form: Form, found: ConicSolution) -> Certificate:
     if form.limit_weights is not None and form.perspective:
         return _prove_limited(form, found, duals, limit, mu, constant, total)
     q = form.linear + duals @ form.matrix
-    duals, q = _lift(form, duals, q)
+    duals, q = _lift(form, duals, q, found.x)
     bound = _closed_form(form, constant, mu, q, duals)
     if not np.any(form.linear):
         # Without a linear objective the multipliers may be scaled: take the best factor.
@@ -112,8 +112,8 @@ def _make_feasible(
     return total, loads, parts
 
 
-def _lift(form: Form, duals: Floats, q: Floats) -> tuple[Floats, Floats]:
-    """Raise multipliers by as little as makes q >= 0, where one row can do it."""
+def _lift(form: Form, duals: Floats, q: Floats, x: Floats) -> tuple[Floats, Floats]:
+    """Raise multipliers by as little as makes q >= 0, if they can."""
     if np.all(q >= 0):
         return duals, q
     low = q < 0
@@ -127,7 +127,40 @@ def _lift(form: Form, duals: Floats, q: Floats) -> tuple[Floats, Floats]:
                     raised = duals.copy()
                     raised[r] += sign * step
                     return raised, lifted
-    return duals, q
+    return _lift_together(form, duals, q, x)
+
+
+def _lift_together(form: Form, duals: Floats, q: Floats, x: Floats) -> tuple[Floats, Floats]:
+    """Change several multipliers at once: a linear program, hardly ever needed.
+
+    Counted in what is missing, at the solution's sizes; nothing may fall by more than a
+    thousand times that.
+    """
+    from scipy.optimize import linprog
+
+    finite = np.isfinite(q) & (x > 0)
+    missing = -(q * x)[finite]
+    unit = float(missing.max(initial=0.0))
+    if unit <= 0:
+        return duals, q
+    matrix = form.matrix[:, finite] * x[finite]
+    rows = np.abs(matrix).max(axis=1, initial=0.0)
+    rows = np.where(rows > 0, rows, 1.0)
+    matrix = matrix / rows[:, None]
+    room = np.where(form.equality, 1e3, np.minimum(duals * rows / unit, 1e3))
+    n = len(duals)
+    answer = linprog(
+        np.ones(2 * n),
+        A_ub=-np.hstack([matrix.T, -matrix.T]),
+        b_ub=-(np.maximum(missing / unit, -1e3) + 1e-4),
+        bounds=[(0.0, None)] * n + [(0.0, float(most)) for most in room],
+        method="highs",
+    )
+    if answer.status != 0 or answer.x is None:
+        return duals, q
+    raised = duals + (answer.x[:n] - answer.x[n:]) * unit / rows
+    raised = np.where(form.equality, raised, np.maximum(raised, 0.0))
+    return raised, q + (raised - duals) @ form.matrix
 
 
 def _prove_limited(
@@ -155,14 +188,14 @@ def _prove_limited(
     safe = np.where(norm > 0, norm, 1.0)
     for _ in range(4):
         q = form.linear + duals @ form.matrix
-        duals, q = _lift(form, duals, q + np.append(np.zeros(len(q) - 1), np.inf))
+        duals, _ = _lift(form, duals, np.append(q[:-1], np.inf), found.x)
         q = form.linear + duals @ form.matrix
         root = 2.0 * np.sqrt(np.maximum(q[:-1], 0.0))
         slope = q[-1] + own + float(np.sum(root * second * t / safe))
         if slope >= 0:
             break
         # Multipliers that raise the slope at t, if some can.
-        duals, _ = _lift(form, duals, np.append(q[:-1], slope))
+        duals, _ = _lift(form, duals, np.append(q[:-1], slope), found.x)
     if slope < 0 or np.any(q[:-1] < 0):
         return Certificate(form.constant, duals, limit, mu, total)
     bound = constant - float(duals @ form.bound) + float(np.sum(root * mu[:-1] / safe))

@@ -84,7 +84,8 @@ def check_problem(problem: Problem) -> None:
             "give one with --deadline"
         )
     limits = problem.constraints
-    if not np.all(_bounded(problem)):
+    unpriced = problem.objective == Objective.TIME_COST and problem.fixed_cost == 0
+    if not np.all(_bounded(problem)) or (unpriced and np.any(problem.cost <= 0)):
         from topoopt.bandwidth.diagnose import explain
 
         explain(problem)

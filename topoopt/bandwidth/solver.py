@@ -136,6 +136,8 @@ def _optimise(problem: Problem, start: Floats | None) -> _Answer:
     best: Floats | None = None
     bound: Certificate | None = None
     value, gap, tolerance, solves = np.inf, np.inf, 1e-9, 0
+    size = float(point.max())
+    fastest: Floats | None = None
     while solves < _ATTEMPTS:
         found = solve_conic(form, to_form(form, problem, point), tolerance)
         solves += 1
@@ -145,9 +147,12 @@ def _optimise(problem: Problem, start: Floats | None) -> _Answer:
         if bound is None or certificate.bound > bound.bound:
             bound = certificate
         x = np.maximum(found.x, 1e-12 * to_form(form, problem, point))
-        bandwidth = repair(problem, _without_dust(problem, from_form(form, x)))
-        if problem.deadline is not None:
-            bandwidth = _in_time(problem, bandwidth)
+        bandwidth = repair(problem, _without_dust(problem, from_form(form, x), size))
+        if _late(problem, bandwidth):
+            if fastest is None:
+                asked = replace(problem, objective=Objective.TIME, deadline=None)
+                fastest = _optimise(asked, bandwidth).bandwidth
+            bandwidth = _in_time(problem, bandwidth, fastest)
         if _feasible(problem, bandwidth) and problem.value(bandwidth) < value:
             best, value = bandwidth, problem.value(bandwidth)
         gap = relative_gap(value, bound.bound)
@@ -165,27 +170,30 @@ def _feasible(problem: Problem, bandwidth: Floats) -> bool:
     return problem.deadline is None or problem.time.time(bandwidth) <= problem.deadline * (1 + 1e-9)
 
 
-def _in_time(problem: Problem, bandwidth: Floats) -> Floats:
+def _late(problem: Problem, bandwidth: Floats) -> bool:
+    """Say whether bandwidths miss the deadline by what may be rounding."""
+    if problem.deadline is None:
+        return False
+    return problem.deadline < problem.time.time(bandwidth) < 1.1 * problem.deadline
+
+
+def _in_time(problem: Problem, bandwidth: Floats, fastest: Floats | None) -> Floats:
     """Mix bandwidths that miss the deadline by rounding with the fastest ones."""
     deadline = problem.deadline
-    late = problem.time.time(bandwidth)
-    if deadline is None or not deadline < late < 1.1 * deadline:
-        return bandwidth
-    fastest = _optimise(replace(problem, objective=Objective.TIME, deadline=None), bandwidth)
-    if fastest.bandwidth is None or problem.time.time(fastest.bandwidth) > deadline:
+    if deadline is None or fastest is None or problem.time.time(fastest) > deadline:
         return bandwidth
     low, high = 0.0, 1.0
     for _ in range(60):  # the time is convex in the share
         share = 0.5 * (low + high)
-        mixed = bandwidth + share * (fastest.bandwidth - bandwidth)
+        mixed = bandwidth + share * (fastest - bandwidth)
         low, high = (low, share) if problem.time.time(mixed) <= deadline else (share, high)
-    made: Floats = bandwidth + high * (fastest.bandwidth - bandwidth)
+    made: Floats = bandwidth + high * (fastest - bandwidth)
     return made
 
 
-def _without_dust(problem: Problem, bandwidth: Floats) -> Floats:
+def _without_dust(problem: Problem, bandwidth: Floats, size: float) -> Floats:
     """Set the solver's rounding on dimensions without traffic to zero."""
-    dust = (bandwidth < 1e-8 * bandwidth.max()) & ~problem.loaded
+    dust = (bandwidth < max(1e-8 * bandwidth.max(), 1e-9 * size)) & ~problem.loaded
     return np.where(dust, 0.0, bandwidth)
 
 
