@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from codesign_base import InputError
-from topoopt.bandwidth.communicator import Group, hybrid_communicator, load_communicator
+from topoopt.bandwidth.communicator import (
+    Communicator,
+    Group,
+    hybrid_communicator,
+    load_communicator,
+)
 from topoopt.bandwidth.constraints import budget_constraint, parse_constraints
 from topoopt.bandwidth.cost import cost_coefficients, default_cost, load_cost
 from topoopt.bandwidth.loops import check_layers
@@ -67,6 +72,8 @@ def test_extensions_of_the_network_file(tmp_path):
         ("RI(1)", "size of dimension 0 is 1"),
         ("RI(-4)", "is no dimension"),
         ("RI(4)_", "is no dimension"),
+        ("_".join(["RI(1000000)"] * 3), "more than 1e12 NPUs"),
+        ("_".join(["RI(2)"] * 65), "65 dimensions"),
     ],
 )
 def test_bad_notation(text, message):
@@ -295,3 +302,10 @@ def test_networks_built_by_hand():
         MultiDimNetwork((), (), ())
     with pytest.raises(InputError, match="latency of dimension 0 is -1"):
         MultiDimNetwork((Block.RING,), (4,), ("InterPod",), (-1.0,))
+
+
+def test_layer_names_are_not_only_patterns():
+    groups = hybrid_communicator(FOUR, 1).groups
+    made = Communicator(groups, (("table[0]", hybrid_communicator(FOUR, 4).groups),))
+    assert made.of("table[0]") != groups and made.of("table0") != groups
+    assert made.of("table1") == groups

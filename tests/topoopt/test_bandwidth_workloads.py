@@ -13,6 +13,7 @@ from topoopt.bandwidth.builtin import NAMES, TRANSFORMERS, builtin_workload
 from topoopt.bandwidth.collectives import Collective
 from topoopt.bandwidth.from_model import model_workload
 from topoopt.bandwidth.network import parse_network
+from topoopt.bandwidth.report import allocation_document, allocation_summary
 from topoopt.bandwidth.several import Together
 from topoopt.bandwidth.workload import Layer, Phase, Workload
 
@@ -179,3 +180,13 @@ def test_several_workloads_share_a_network():
     assert max(relative(worst, worst.bandwidth)) == pytest.approx(worst.solution.primal)
     assert sum(relative(joint, joint.bandwidth)) <= sum(relative(worst, worst.bandwidth)) + 1e-7
     assert max(relative(worst, worst.bandwidth)) <= max(relative(joint, joint.bandwidth)) + 1e-7
+
+
+def test_a_workload_of_nothing():
+    idle = Workload("idle", (Layer("a", Phase(0.0), Phase(0.0), Phase(0.0)),), (), 1)
+    document = allocation_document(allocate_bandwidth(NETWORK, idle, budget="500GB/s"))
+    assert document["iteration_time_s"] == 0.0
+    assert document["speedup_over_equal_bandwidth"] == 1.0
+    assert "idle" in allocation_summary(allocate_bandwidth(NETWORK, idle, budget="<= 500GB/s"))
+    with pytest.raises(InputError, match="takes no time"):
+        allocate_bandwidth(NETWORK, [idle, idle], budget="500GB/s")

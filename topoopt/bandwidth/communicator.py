@@ -49,9 +49,14 @@ class Communicator:
     def of(self, layer: str) -> tuple[Group, Group, Group]:
         """Return the groups of a layer's three phases."""
         for pattern, groups in self.layers:
-            if fnmatchcase(layer, pattern):
+            if matches(layer, pattern):
                 return groups
         return self.groups
+
+
+def matches(layer: str, pattern: str) -> bool:
+    """Say whether a layer has this name, or one of this shell pattern."""
+    return layer == pattern or fnmatchcase(layer, pattern)
 
 
 def make_group(

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from codesign_base import InputError
 from topoopt.bandwidth.collectives import Collective, PartialGroups, pattern
-from topoopt.bandwidth.communicator import PHASES, Communicator, Group
+from topoopt.bandwidth.communicator import PHASES, Communicator, Group, matches
 from topoopt.bandwidth.expressions import Expr, comm, compute, maximum, total
 from topoopt.bandwidth.network import MultiDimNetwork
 from topoopt.bandwidth.workload import Phase, Workload
@@ -136,10 +136,8 @@ def check_layers(workload: Workload, communicator: Communicator) -> None:
     InputError
         Naming the pattern.
     """
-    from fnmatch import fnmatchcase
-
     for name, _ in communicator.layers:
-        if not any(fnmatchcase(layer.name, name) for layer in workload.layers):
+        if not any(matches(layer.name, name) for layer in workload.layers):
             raise InputError(
                 f"communicator: no layer of workload {workload.name!r} is called {name!r}; "
                 "correct or remove it"

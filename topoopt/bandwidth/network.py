@@ -20,6 +20,8 @@ class Block(StrEnum):
 
 SHORT = {"RI": Block.RING, "FC": Block.FULLY_CONNECTED, "SW": Block.SWITCH}
 LEVELS = ("InterChiplet", "InterPackage", "InterNode", "InterPod")
+_MOST_DIMENSIONS = 64
+_MOST_NPUS = 10**12
 _DIMENSION = re.compile(r"\s*([A-Za-z]+)\s*\(\s*([0-9]{1,15})\s*\)\s*")
 
 
@@ -60,6 +62,8 @@ class MultiDimNetwork:
 
     def __post_init__(self) -> None:
         count = len(self.blocks)
+        if count > _MOST_DIMENSIONS:
+            raise InputError(f"network: it has {count} dimensions; give at most 64")
         if count == 0:
             raise InputError("network: it has no dimension; give at least one, such as SW(32)")
         if not self.latencies:
@@ -83,6 +87,9 @@ class MultiDimNetwork:
                     f"network: dimension {d} is a {self.blocks[d]}; only a Switch reduces in "
                     "the network"
                 )
+
+        if self.npus > _MOST_NPUS:
+            raise InputError("network: it has more than 1e12 NPUs; give fewer members")
 
     @property
     def dimensions(self) -> int:

@@ -35,7 +35,7 @@ def allocation_document(answer: Allocation) -> dict[str, Any]:
         "cost_usd": solution.cost,
         "equal_bandwidth_time_s": first.equal_iteration,
         "equal_bandwidth_cost_usd": answer.equal_cost,
-        "speedup_over_equal_bandwidth": first.equal_iteration / first.iteration,
+        "speedup_over_equal_bandwidth": _speedup(first),
         "perf_per_cost_over_equal_bandwidth": _per_cost(answer, first),
         "primal_objective": solution.primal,
         "dual_bound": solution.dual,
@@ -61,8 +61,12 @@ def allocation_document(answer: Allocation) -> dict[str, Any]:
     }
 
 
+def _speedup(times: WorkloadTimes) -> float:
+    return times.equal_iteration / times.iteration if times.iteration > 0 else 1.0
+
+
 def _per_cost(answer: Allocation, times: WorkloadTimes) -> float | None:
-    if answer.solution.cost == 0:
+    if answer.solution.cost == 0 or times.iteration == 0:
         return None
     equal = times.equal_iteration * answer.equal_cost
     return equal / (times.iteration * answer.solution.cost)
@@ -135,7 +139,7 @@ def _workload_lines(answer: Allocation, times: WorkloadTimes) -> list[str]:
                 dollars(float(answer.problem.cost[d]) * rate),
             )
         )
-    faster = times.equal_iteration / times.iteration
+    faster = _speedup(times)
     latency = f" + latency {format_time(times.latency)}" if times.latency > 0 else ""
     exposed = format_time(sum(times.exposed))
     return [

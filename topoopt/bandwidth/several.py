@@ -55,9 +55,9 @@ def combine(
             raise InputError(f"workload weight {factor}; give a positive number")
     if reference is not None:
         at = np.asarray(reference, dtype=np.float64).tolist()
-        factors = [
-            factor / expression.evaluate(at)
-            for factor, expression in zip(factors, expressions, strict=True)
-        ]
+        times = [expression.evaluate(at) for expression in expressions]
+        if min(times) == 0.0:
+            raise InputError("a workload takes no time at all, so that none is relative to it")
+        factors = [factor / time for factor, time in zip(factors, times, strict=True)]
     scaled = [factor * e for factor, e in zip(factors, expressions, strict=True)]
     return total(scaled) if together == Together.SUM else maximum(*scaled)
