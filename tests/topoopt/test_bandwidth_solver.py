@@ -254,6 +254,10 @@ def test_a_start_elsewhere_gives_the_same_optimum():
         found = solve(problem)
         start = np.random.default_rng(seed).uniform(1, 300, problem.dimensions) * G
         assert solve(problem, start).primal == pytest.approx(found.primal, rel=2e-7)
+    nowhere = np.zeros(problem.dimensions)
+    assert solve(problem, nowhere).primal == pytest.approx(found.primal, rel=2e-7)
+    with pytest.raises(InputError, match="start has shape"):
+        solve(problem, np.ones(problem.dimensions + 1))
 
 
 def test_frontier_trades_time_for_cost():

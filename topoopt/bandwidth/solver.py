@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from codesign_base import InfeasibleError
+from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.certificate import Certificate, prove
 from topoopt.bandwidth.conic import solve_conic
 from topoopt.bandwidth.form import from_form, make_form, to_form
@@ -86,6 +86,11 @@ def solve(problem: Problem, start: Floats | None = None) -> Solution:
     carry no marginal load; there the cheapest bandwidths are taken. Thread-safe.
     """
     check_problem(problem)
+    if start is not None and start.shape != (problem.dimensions,):
+        raise InputError(
+            f"start has shape {start.shape} for {problem.dimensions} dimensions; "
+            "give one bandwidth each"
+        )
     answer = _optimise(problem, start)
     bandwidth, bound, solves = answer.bandwidth, answer.bound, answer.solves
     if bandwidth is None or bound is None or answer.gap > GAP:
@@ -132,7 +137,10 @@ class _Answer:
 
 def _optimise(problem: Problem, start: Floats | None) -> _Answer:
     form = make_form(problem)
-    point = first_guess(problem) if start is None else np.maximum(start, 1e-9 * start.max())
+    if start is None or not 0 < start.max(initial=0.0) < np.inf:
+        point = first_guess(problem)
+    else:
+        point = np.maximum(start, 1e-9 * start.max())
     best: Floats | None = None
     bound: Certificate | None = None
     value, gap, tolerance, solves = np.inf, np.inf, 1e-9, 0
