@@ -50,7 +50,7 @@ def test_no_multipliers_prove_too_much(seed, objective, limited, noise):
         array = np.asarray(values, dtype=np.float64)
         size = np.abs(array).max(initial=0.0)
         return array * np.exp(noise * rng.normal(size=array.shape)) + (
-            noise * size * rng.normal(size=array.shape) * (rng.random() < 0.5)
+            noise * size * rng.normal(size=array.shape) * (noise > 1e-6 and rng.random() < 0.5)
         )
 
     other = replace(
