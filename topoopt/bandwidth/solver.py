@@ -13,6 +13,7 @@ from topoopt.bandwidth.time_model import Floats
 
 GAP = 1e-7
 _ATTEMPTS = 6
+_ON_TIME = 1 + 1e-8  # a deadline that equals the fastest time is met by this only
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +176,7 @@ def _optimise(problem: Problem, start: Floats | None) -> _Answer:
 def _feasible(problem: Problem, bandwidth: Floats) -> bool:
     if np.any(bandwidth < 0) or problem.constraints.violation(bandwidth) > 1e-8:
         return False
-    return problem.deadline is None or problem.time.time(bandwidth) <= problem.deadline * (1 + 1e-9)
+    return problem.deadline is None or problem.time.time(bandwidth) <= problem.deadline * _ON_TIME
 
 
 def _late(problem: Problem, bandwidth: Floats) -> bool:
@@ -188,8 +189,11 @@ def _late(problem: Problem, bandwidth: Floats) -> bool:
 def _in_time(problem: Problem, bandwidth: Floats, fastest: Floats | None) -> Floats:
     """Mix bandwidths that miss the deadline by rounding with the fastest ones."""
     deadline = problem.deadline
-    if deadline is None or fastest is None or problem.time.time(fastest) > deadline:
+    if deadline is None or fastest is None:
         return bandwidth
+    if problem.time.time(fastest) > deadline:
+        # There is no room to mix; the fastest may be on time but for rounding.
+        return fastest
     low, high = 0.0, 1.0
     for _ in range(60):  # the time is convex in the share
         share = 0.5 * (low + high)
