@@ -1,0 +1,77 @@
+"""Milliseconds of one bandwidth problem: building it, solving it, and both in a sweep.
+
+Run by hand: ``python -m pytest benchmarks/bench_bandwidth.py --benchmark-columns=min,mean,ops``.
+Targets: PerfOpt or PerfPerCost at most 5 ms with 4 dimensions and 20 ms with 10.
+"""
+
+import numpy as np
+import pytest
+
+from topoopt.bandwidth.builtin import builtin_workload
+from topoopt.bandwidth.communicator import Communicator, Group, hybrid_communicator
+from topoopt.bandwidth.constraints import parse_constraints
+from topoopt.bandwidth.cost import cost_coefficients, default_cost
+from topoopt.bandwidth.loops import Loop, iteration_time
+from topoopt.bandwidth.network import MultiDimNetwork, parse_network
+from topoopt.bandwidth.problem import Objective, Problem
+from topoopt.bandwidth.solver import solve
+from topoopt.bandwidth.time_model import compile_time
+
+NETWORKS = {
+    4: parse_network("RI(4)_FC(8)_RI(4)_SW(32)"),
+    10: MultiDimNetwork(
+        parse_network("_".join(["RI(2)"] * 5 + ["FC(4)"] * 3 + ["SW(2)"] * 2)).blocks,
+        (2,) * 5 + (4,) * 3 + (2,) * 2,
+        ("InterChiplet",) * 5 + ("InterPackage",) * 3 + ("InterPod",) * 2,
+    ),
+}
+JOB = builtin_workload("gpt-3")
+
+
+def build(network, objective, loop):
+    cost = cost_coefficients(network, default_cost())
+    time = iteration_time(network, JOB, hybrid_communicator(network, 16), loop)
+    limits = parse_constraints(["sum(b) == 500"], network.dimensions, cost)
+    return Problem(compile_time(time, network.dimensions), cost, 0.0, limits, Objective(objective))
+
+
+@pytest.mark.parametrize("loop", list(Loop))
+@pytest.mark.parametrize("objective", ["time", "time*cost"])
+@pytest.mark.parametrize("dimensions", NETWORKS)
+def test_solve(benchmark, dimensions, objective, loop):
+    benchmark.group = f"solve, {dimensions} dimensions"
+    problem = build(NETWORKS[dimensions], objective, loop)
+    assert benchmark(solve, problem).gap <= 1e-7
+
+
+@pytest.mark.parametrize("loop", list(Loop))
+@pytest.mark.parametrize("dimensions", NETWORKS)
+def test_build(benchmark, dimensions, loop):
+    benchmark.group = "build from 194 layers"
+    assert benchmark(build, NETWORKS[dimensions], "time", loop).dimensions == dimensions
+
+
+@pytest.mark.parametrize("objective", ["time", "time*cost"])
+def test_sweep_of_groups(benchmark, objective):
+    benchmark.group = "100 problems: groups of all kinds, built and solved"
+    network = NETWORKS[4]
+    rng = np.random.default_rng(0)
+
+    def group():
+        sizes = [int(rng.choice([1, n // 2, n])) for n in network.sizes]
+        return Group(tuple(sizes), (1, 1, 1, 1))
+
+    whole = Group(network.sizes, (1, 1, 1, 1))
+    communicators = [Communicator((group(), group(), whole)) for _ in range(100)]
+    cost = cost_coefficients(network, default_cost())
+    limits = parse_constraints(["sum(b) == 500"], 4, cost)
+
+    def sweep():
+        start, worst = None, 0.0
+        for communicator in communicators:
+            time = compile_time(iteration_time(network, JOB, communicator), 4)
+            found = solve(Problem(time, cost, 0.0, limits, Objective(objective)), start)
+            worst = max(worst, found.gap)
+        return worst
+
+    assert benchmark(sweep) <= 1e-7

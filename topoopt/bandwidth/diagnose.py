@@ -1,0 +1,217 @@
+"""Why a problem has no answer: the constraints that conflict, or what nothing limits.
+
+Only runs after the solver failed. The conflict is irreducible: without any one of the named
+constraints the others could be met (deletion filter).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codesign_base import InfeasibleError, InputError
+from topoopt.bandwidth.constraints import Constraints
+from topoopt.bandwidth.problem import Objective, Problem
+from topoopt.bandwidth.time_model import Floats
+from topoopt.units import format_time
+
+_UNLIMITED = 1e6
+
+
+@dataclass(frozen=True)
+class _Least:
+    """The largest bandwidth that every loaded dimension can have at once, as an LP says."""
+
+    feasible: bool
+    bandwidth: float
+
+
+def explain(problem: Problem) -> None:
+    """Raise the error that says why a problem has no answer, if that is so.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Raises
+    ------
+    InfeasibleError
+        If constraints conflict: names a smallest set of them.
+    InputError
+        If nothing limits a bandwidth that pays.
+
+    Notes
+    -----
+    J. W. Chinneck and E. W. Dravnieks, ORSA Journal on Computing 3(2), 1991 (deletion filter).
+    """
+    everything = list(range(len(problem.constraints.names)))
+    state = _least(problem, everything)
+    if not state.feasible:
+        chosen = _filter(everything, lambda rows: not _least(problem, rows).feasible)
+        raise InfeasibleError(f"no bandwidths satisfy {_names(problem, chosen)}; {_mend(chosen)}")
+    if state.bandwidth <= 0:
+        chosen = _filter(everything, lambda rows: _least(problem, rows).bandwidth <= 0)
+        dimension = _starved(problem, chosen)
+        leave = "leaves" if len(chosen) == 1 else "leave"
+        raise InfeasibleError(
+            f"{_names(problem, chosen)} {leave} no bandwidth for dimension {dimension}, which "
+            f"carries traffic; {_mend(chosen)}"
+        )
+    unlimited = _unlimited(problem)
+    pays = problem.objective == Objective.TIME
+    if unlimited is not None and (pays or problem.cost[unlimited] == 0):
+        raise InputError(
+            f"no constraint limits b{unlimited}, so that unlimited bandwidth would be optimal; "
+            "give a --budget"
+        )
+    if problem.deadline is not None:
+        _explain_deadline(problem, everything)
+    if problem.objective == Objective.TIME_COST and problem.fixed_cost == 0 and _free(problem):
+        raise InputError(
+            "time*cost has no optimum, because the constraints allow bandwidths that cost "
+            "nothing; give every dimension a price, or --npu-cost"
+        )
+
+
+def _explain_deadline(problem: Problem, everything: list[int]) -> None:
+    deadline = problem.deadline
+    if deadline is None:
+        return
+    fastest = _fastest(problem, everything)
+    if fastest <= deadline:
+        return
+    late: float = deadline
+    chosen = _filter(everything, lambda rows: _fastest(problem, rows) > late)
+    if not chosen:
+        raise InfeasibleError(
+            f"the deadline of {format_time(deadline)} is shorter than the iteration without "
+            f"communication, {format_time(fastest)}; give a longer one"
+        )
+    raise InfeasibleError(
+        f"the deadline of {format_time(deadline)} cannot be met under "
+        f"{_names(problem, chosen)}: the fastest iteration takes "
+        f"{format_time(_fastest(problem, chosen))}; relax one of them"
+    )
+
+
+def _filter(rows: list[int], fails: Callable[[list[int]], bool]) -> list[int]:
+    """Return a smallest part of rows that still fails: drop what is not needed for it."""
+    chosen = list(rows)
+    for row in rows:
+        fewer = [r for r in chosen if r != row]
+        if fails(fewer):
+            chosen = fewer
+    return chosen
+
+
+def _names(problem: Problem, rows: list[int]) -> str:
+    quoted = [f"'{problem.constraints.names[r]}'" for r in rows]
+    return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " and " + quoted[-1]
+
+
+def _mend(rows: list[int]) -> str:
+    return "relax it" if len(rows) == 1 else "relax one of them"
+
+
+def _least(problem: Problem, rows: list[int], only: int | None = None) -> _Least:
+    """Maximise the smallest loaded bandwidth (or one bandwidth) under some constraints."""
+    from scipy.optimize import linprog
+
+    limits = problem.constraints.keep(rows)
+    n = problem.dimensions
+    unit, size = _units(limits.matrix, limits.bound)
+    matrix = np.hstack([limits.matrix * unit / size[:, None], np.zeros((len(rows), 1))])
+    bound = limits.bound / size
+    loaded = np.flatnonzero(problem.loaded) if only is None else np.array([only])
+    floor = np.zeros((len(loaded), n + 1))
+    floor[np.arange(len(loaded)), loaded] = -1.0
+    floor[:, -1] = 1.0
+    equal = limits.equality
+    goal = np.zeros(n + 1)
+    goal[-1] = -1.0
+    answer = linprog(
+        goal,
+        A_ub=np.vstack([matrix[~equal], floor]),
+        b_ub=np.append(bound[~equal], np.zeros(len(loaded))),
+        A_eq=matrix[equal], b_eq=bound[equal],
+        bounds=[(0, None)] * n + [(None, 1e6)], method="highs",
+    )  # fmt: skip
+    if answer.status != 0:
+        return _Least(False, 0.0)
+    level = -float(answer.fun or 0.0)
+    return _Least(True, level if level > 1e-9 else 0.0)
+
+
+def _units(matrix: Floats, bound: Floats) -> tuple[float, Floats]:
+    rows = np.abs(matrix).max(axis=1, initial=0.0)
+    rows = np.where(rows > 0, rows, 1.0)
+    unit = float(np.max(np.abs(bound) / rows, initial=0.0)) or 1e9
+    return unit, rows * unit
+
+
+def _starved(problem: Problem, rows: list[int]) -> int:
+    for dimension in np.flatnonzero(problem.loaded):
+        if _least(problem, rows, int(dimension)).bandwidth <= 0:
+            return int(dimension)
+    return int(np.flatnonzero(problem.loaded)[0])
+
+
+def _unlimited(problem: Problem) -> int | None:
+    """Return a loaded dimension that can grow for ever while none needs to shrink."""
+    from scipy.optimize import linprog
+
+    limits = problem.constraints
+    size = np.abs(limits.matrix).max(axis=1, initial=0.0)
+    matrix = limits.matrix / np.where(size > 0, size, 1.0)[:, None]
+    equal = limits.equality
+    for dimension in np.flatnonzero(problem.loaded):
+        goal = np.zeros(problem.dimensions)
+        goal[dimension] = -1.0
+        answer = linprog(
+            goal,
+            A_ub=matrix[~equal], b_ub=np.zeros(int((~equal).sum())),
+            A_eq=matrix[equal], b_eq=np.zeros(int(equal.sum())),
+            bounds=[(0, 1)] * problem.dimensions, method="highs",
+        )  # fmt: skip
+        if answer.status == 0 and float(answer.fun or 0.0) < -1e-9:
+            return int(dimension)
+    return None
+
+
+def _free(problem: Problem) -> bool:
+    """Say whether some bandwidths that satisfy the constraints cost nothing."""
+    from scipy.optimize import linprog
+
+    limits = problem.constraints
+    unit, size = _units(limits.matrix, limits.bound)
+    matrix, bound, equal = (
+        limits.matrix * unit / size[:, None],
+        limits.bound / size,
+        limits.equality,
+    )
+    answer = linprog(
+        problem.cost / max(float(problem.cost.max()), 1e-300),
+        A_ub=matrix[~equal], b_ub=bound[~equal], A_eq=matrix[equal], b_eq=bound[equal],
+        method="highs",
+    )  # fmt: skip
+    return answer.status == 0 and float(answer.fun or 0.0) <= 1e-9
+
+
+def _fastest(problem: Problem, rows: list[int]) -> float:
+    """Return the shortest iteration under some constraints.
+
+    Where nothing limits a bandwidth it may be a million times what the constraints speak of.
+    """
+    from topoopt.bandwidth.solver import solve
+
+    limits = problem.constraints.keep(rows)
+    unit, _ = _units(problem.constraints.matrix, problem.constraints.bound)
+    n = problem.dimensions
+    capped = Constraints(
+        (*limits.names, *("cap",) * n),
+        np.vstack([limits.matrix, np.eye(n)]),
+        np.append(limits.bound, np.full(n, _UNLIMITED * unit)),
+        np.append(limits.equality, np.zeros(n, dtype=np.bool_)),
+        np.append(limits.in_dollars, np.zeros(n, dtype=np.bool_)),
+    )
+    return solve(replace(problem, constraints=capped, objective=Objective.TIME, deadline=None)).time

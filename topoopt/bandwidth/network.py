@@ -1,0 +1,209 @@
+"""Multi-dimensional networks: a stack of rings, full meshes and switches."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from math import prod
+from pathlib import Path
+
+from codesign_base import InputError
+from topoopt.bandwidth.reading import check_fields, read_yaml, whole
+
+
+class Block(StrEnum):
+    """What joins the members of one dimension."""
+
+    RING = "Ring"
+    FULLY_CONNECTED = "FullyConnected"
+    SWITCH = "Switch"
+
+
+SHORT = {"RI": Block.RING, "FC": Block.FULLY_CONNECTED, "SW": Block.SWITCH}
+LEVELS = ("InterChiplet", "InterPackage", "InterNode", "InterPod")
+_MOST_DIMENSIONS = 64
+_MOST_NPUS = 10**12
+_DIMENSION = re.compile(r"\s*([A-Za-z]+)\s*\(\s*([0-9]{1,15})\s*\)\s*")
+
+
+@dataclass(frozen=True)
+class MultiDimNetwork:
+    """A cluster whose NPUs are numbered by one coordinate a dimension.
+
+    Parameters
+    ----------
+    blocks : tuple of Block
+        From the innermost dimension (chiplets) to the outermost (pods).
+    sizes : tuple of int
+        Members of each dimension, at least 2; their product is the number of NPUs.
+    levels : tuple of str
+        Cost level of each dimension, a key of the cost model.
+    latencies : tuple of float, optional
+        Seconds of one communication step on each dimension; none by default.
+    reducing : tuple of bool, optional
+        Whether the dimension's switches reduce in the network; False by default.
+
+    Raises
+    ------
+    InputError
+        If the tuples differ in length, a size is below 2, a latency is negative, or a
+        dimension that reduces in the network is no switch.
+
+    Examples
+    --------
+    >>> parse_network("RI(4)_FC(8)_RI(4)_SW(32)").npus
+    4096
+    """
+
+    blocks: tuple[Block, ...]
+    sizes: tuple[int, ...]
+    levels: tuple[str, ...]
+    latencies: tuple[float, ...] = ()
+    reducing: tuple[bool, ...] = ()
+
+    def __post_init__(self) -> None:
+        count = len(self.blocks)
+        if count > _MOST_DIMENSIONS:
+            raise InputError(f"network: it has {count} dimensions; give at most 64")
+        if count == 0:
+            raise InputError("network: it has no dimension; give at least one, such as SW(32)")
+        if not self.latencies:
+            object.__setattr__(self, "latencies", (0.0,) * count)
+        if not self.reducing:
+            object.__setattr__(self, "reducing", (False,) * count)
+        for name in ("sizes", "levels", "latencies", "reducing"):
+            if len(getattr(self, name)) != count:
+                raise InputError(
+                    f"network: {len(getattr(self, name))} {name} for {count} dimensions; "
+                    "give one each"
+                )
+        for d, size in enumerate(self.sizes):
+            whole(size, f"network: size of dimension {d}", 2)
+            if not 0 <= self.latencies[d] < float("inf"):
+                raise InputError(
+                    f"network: latency of dimension {d} is {self.latencies[d]} s; give zero or more"
+                )
+            if self.reducing[d] and self.blocks[d] != Block.SWITCH:
+                raise InputError(
+                    f"network: dimension {d} is a {self.blocks[d]}; only a Switch reduces in "
+                    "the network"
+                )
+
+        if self.npus > _MOST_NPUS:
+            raise InputError("network: it has more than 1e12 NPUs; give fewer members")
+
+    @property
+    def dimensions(self) -> int:
+        """Number of dimensions."""
+        return len(self.blocks)
+
+    @property
+    def npus(self) -> int:
+        """Number of NPUs."""
+        return prod(self.sizes)
+
+    @property
+    def notation(self) -> str:
+        """The compact notation, ``RI(4)_FC(8)_RI(4)_SW(32)``."""
+        short = {block: letters for letters, block in SHORT.items()}
+        return "_".join(f"{short[b]}({n})" for b, n in zip(self.blocks, self.sizes, strict=True))
+
+
+def default_levels(dimensions: int) -> tuple[str, ...]:
+    """Return the cost levels of a network that names none, outermost always ``InterPod``.
+
+    Dimensions beyond four are further levels inside the chiplet level.
+    """
+    inner = (LEVELS[0],) * max(0, dimensions - len(LEVELS))
+    return inner + LEVELS[max(0, len(LEVELS) - dimensions) :]
+
+
+def parse_network(text: str) -> MultiDimNetwork:
+    """Read the compact notation.
+
+    Parameters
+    ----------
+    text : str
+        ``RI(4)_FC(8)_RI(4)_SW(32)``: Ring, FullyConnected or Switch with its members, from
+        the innermost dimension to the outermost.
+
+    Returns
+    -------
+    MultiDimNetwork
+        With the cost levels of `default_levels`.
+
+    Raises
+    ------
+    InputError
+        If the text is not of this form or a size is below 2.
+    """
+    blocks: list[Block] = []
+    sizes: list[int] = []
+    for part in text.split("_"):
+        match = _DIMENSION.fullmatch(part)
+        if match is None or match[1].upper() not in SHORT:
+            raise InputError(
+                f"network {text!r}: {part!r} is no dimension; write RI(n), FC(n) or SW(n) "
+                "joined by _, such as RI(4)_FC(8)_SW(32)"
+            )
+        blocks.append(SHORT[match[1].upper()])
+        sizes.append(int(match[2]))
+    return MultiDimNetwork(tuple(blocks), tuple(sizes), default_levels(len(blocks)))
+
+
+def load_network(path: str | Path) -> MultiDimNetwork:
+    """Read a network file in LIBRA's YAML form.
+
+    Parameters
+    ----------
+    path : str or Path
+        Fields ``Topology`` (names of `Block`), ``NpusCount`` and ``CostDimension``; our own
+        optional fields are ``LatencyNs`` (of one step) and ``InNetworkReduction``, a list each.
+
+    Returns
+    -------
+    MultiDimNetwork
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or a field is missing, unknown or out of range.
+    """
+    where = f"network file {str(path)!r}"
+    data = read_yaml(path, "network file")
+    optional = ("CostDimension", "LatencyNs", "InNetworkReduction")
+    check_fields(data, where, ("Topology", "NpusCount"), optional)
+    for field, value in data.items():
+        if not isinstance(value, list):
+            raise InputError(f"{where}: {field} is {value!r}; give a list, one entry a dimension")
+    blocks = []
+    for name in data["Topology"]:
+        if name not in list(Block):
+            raise InputError(f"{where}: Topology has {name!r}; known: {', '.join(Block)}")
+        blocks.append(Block(name))
+    levels = data.get("CostDimension", list(default_levels(len(blocks))))
+    for level in levels:
+        if not isinstance(level, str):
+            raise InputError(f"{where}: CostDimension has {level!r}; give names")
+    latencies = []
+    for value in data.get("LatencyNs", []):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{where}: LatencyNs has {value!r}; give numbers of nanoseconds")
+        latencies.append(float(value) * 1e-9)
+    reducing = data.get("InNetworkReduction", [])
+    for value in reducing:
+        if not isinstance(value, bool):
+            raise InputError(f"{where}: InNetworkReduction has {value!r}; give true or false")
+    try:
+        return MultiDimNetwork(
+            tuple(blocks), tuple(data["NpusCount"]), tuple(levels), tuple(latencies),
+            tuple(reducing),
+        )  # fmt: skip
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def read_network(text: str) -> MultiDimNetwork:
+    """Read the compact notation, or a file where the text names one (``.yml``, ``.yaml``, /)."""
+    if text.lower().endswith((".yml", ".yaml")) or "/" in text:
+        return load_network(text)
+    return parse_network(text)
