@@ -1,0 +1,363 @@
+"""Epochs of barrier-synchronised ring AllReduces on a Clos fabric, under max-min fair rates."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InfeasibleError, InputError
+from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
+from routing.clos.flows import Flows
+from routing.clos.jobs import RingJob, flows_of
+
+NIC_RATE = 100e9 / 8
+"""Bytes per second of a NIC of 100 Gbps, as in the paper's experiments."""
+
+Pacing = Literal["flow", "job"]
+
+
+class Stop(IntEnum):
+    """Why `Simulation.run` returned."""
+
+    TIME = 0
+    """The given time is reached."""
+    STARTED = 1
+    """A job has just begun an AllReduce."""
+    LEFT = 2
+    """A job has just ended its last epoch."""
+    FINISHED = 3
+    """All jobs have ended."""
+
+
+@dataclass(frozen=True, eq=False)
+class EpochTimes:
+    """What a simulation measured.
+
+    Parameters
+    ----------
+    floor : float64 array, shape (jobs,)
+        Seconds of each job's AllReduce in an empty network.
+    start, end : tuple of float64 array, one a job, shape (epochs of the job,)
+        When each AllReduce began and ended, in seconds.
+    flow_times : tuple of float64 array, one a job, shape (epochs, steps, flows)
+        Seconds of each flow of each step; empty if not recorded.
+    instants, completions, rate_changes : int
+        How much was simulated.
+    """
+
+    floor: FloatArray
+    start: tuple[FloatArray, ...]
+    end: tuple[FloatArray, ...]
+    flow_times: tuple[FloatArray, ...] = ()
+    instants: int = 0
+    completions: int = 0
+    rate_changes: int = 0
+
+    @property
+    def allreduce_time(self) -> tuple[FloatArray, ...]:
+        """Seconds of every AllReduce, one array a job."""
+        return tuple(end - start for start, end in zip(self.start, self.end, strict=True))
+
+    @property
+    def slowdown(self) -> tuple[FloatArray, ...]:
+        """AllReduce times over the floor, one array a job."""
+        return tuple(t / f for t, f in zip(self.allreduce_time, self.floor, strict=True))
+
+    @property
+    def all_slowdowns(self) -> FloatArray:
+        """Slowdowns of all jobs and epochs, none left out."""
+        return np.concatenate([np.zeros(0), *self.slowdown])
+
+    @property
+    def mean_slowdown(self) -> float:
+        """Mean over all jobs and epochs."""
+        return float(self.all_slowdowns.mean())
+
+    @property
+    def p99_slowdown(self) -> float:
+        """The slowdown that 99 % of all epochs do not exceed."""
+        return float(np.quantile(self.all_slowdowns, 0.99, method="inverted_cdf"))
+
+    @property
+    def worst_slowdown(self) -> float:
+        """Largest of all epochs."""
+        return float(self.all_slowdowns.max())
+
+
+class Simulation:
+    """Rings that send over the routes they are given, until they have done their epochs.
+
+    Flows of one instant share links max-min fairly; a flow is held back by its NICs too. Links
+    that are full of capacity for all of their flows never hold back and cost nothing.
+
+    Parameters
+    ----------
+    clos : Clos
+        Links and their capacities in NIC rates.
+    jobs : sequence of RingJob
+    epochs : int or sequence of int
+        AllReduces of each job, at least 1.
+    nic_rate : float
+        Bytes per second of a NIC.
+    record_flows : bool
+        Keep the completion time of every flow.
+    """
+
+    def __init__(
+        self,
+        clos: Clos,
+        jobs: Sequence[RingJob],
+        epochs: int | Sequence[int],
+        nic_rate: float = NIC_RATE,
+        record_flows: bool = False,
+    ) -> None:
+        if not jobs:
+            raise InputError("there are no jobs to simulate; give at least one")
+        if not (np.isfinite(nic_rate) and nic_rate > 0):
+            raise InputError(f"nic_rate is {nic_rate}; give a positive number of bytes/s")
+        count = [epochs] * len(jobs) if isinstance(epochs, int) else list(epochs)
+        if len(count) != len(jobs) or min(count) < 1:
+            raise InputError(f"epochs is {epochs}; give one or more for each of {len(jobs)} jobs")
+        from routing.clos import simulate_kernels as k
+
+        self.jobs = tuple(jobs)
+        self.clos = clos
+        self.flows: Flows = flows_of(clos, jobs)
+        self.nic_rate = nic_rate
+        self._clock = np.zeros(1)
+        rings = np.array([job.rings for job in jobs])
+        last = np.cumsum(rings)
+        flows = self.flows.count
+        self._job = np.zeros((8, len(jobs)), dtype=np.int64)
+        self._job[k.STEPS] = [job.steps for job in jobs]
+        self._job[k.EPOCHS] = count
+        self._job[k.RING_0], self._job[k.RING_1] = last - rings, last
+        sizes = [n * job.steps * job.flows for n, job in zip(count, jobs, strict=True)]
+        self._job[k.FCT_0] = np.cumsum([0, *sizes])[:-1]
+        self._times = np.array(
+            [[job.start_time for job in jobs], [job.compute_time for job in jobs]], dtype=np.float64
+        )
+        size = np.repeat([job.replicas for job in jobs], rings)
+        self._ring = np.zeros((5, int(rings.sum())), dtype=np.int64)
+        self._ring[k.OWNER] = np.repeat(np.arange(len(jobs)), rings)
+        self._ring[k.FLOW_1] = np.cumsum(size)
+        self._ring[k.FLOW_0] = self._ring[k.FLOW_1] - size
+        self._flow = np.zeros((7, flows))
+        self._flow[k.SIZE] = self.flows.bytes_
+        self._flow[k.CAP] = nic_rate
+        self._mark = np.zeros((3, flows), dtype=np.int64)
+        self._mark[k.PLACE] = -1
+        self._mark[k.RING] = np.repeat(np.arange(self._ring.shape[1]), size)
+        nics = clos.tors * clos.nics_per_tor
+        names = 2 * clos.tors * clos.spines + 2 * nics
+        self._links = np.full((flows, k.SLOTS), -1, dtype=np.int32)
+        self._link = np.full((2, names), np.inf)
+        self._begin = np.zeros(names + 1, dtype=np.int64)
+        self._members = np.zeros(k.SLOTS * flows, dtype=np.int32)
+        self._heap = np.zeros(flows, dtype=np.int64)
+        self._heaped = np.zeros(1, dtype=np.int64)
+        self._starts = np.full((len(jobs), max(count)), np.nan)
+        self._ends = np.full((len(jobs), max(count)), np.nan)
+        self._fct = np.full(sum(sizes) if record_flows else 0, np.nan)
+        self._work = np.zeros(3, dtype=np.int64)
+        self._renew = False
+
+    @property
+    def time(self) -> float:
+        """Seconds simulated."""
+        return float(self._clock[0])
+
+    @property
+    def present(self) -> BoolArray:
+        """Jobs that have arrived and not left, shape (jobs,)."""
+        from routing.clos import simulate_kernels as k
+
+        arrived = ~np.isnan(self._starts[:, 0])
+        here: BoolArray = arrived & (self._job[k.PHASE] != k.GONE)
+        return here
+
+    @property
+    def in_flight(self) -> BoolArray:
+        """Flows that are sending now, shape (flows,)."""
+        from routing.clos import simulate_kernels as k
+
+        sending: BoolArray = self._mark[k.PLACE] >= 0
+        return sending
+
+    @property
+    def unfinished(self) -> BoolArray:
+        """Flows of rings whose AllReduce is not over: sending or waiting at a barrier."""
+        from routing.clos import simulate_kernels as k
+
+        owner = self._ring[k.OWNER]
+        sending = self._job[k.PHASE][owner] == k.SENDING
+        busy: BoolArray = sending & (self._ring[k.STEP] < self._job[k.STEPS][owner])
+        return busy[self._mark[k.RING]]
+
+    def next_arrival(self) -> float:
+        """Return the next time after now at which a job arrives; infinity if there is none."""
+        starts = [job.start_time for job in self.jobs if job.start_time > self.time]
+        return min(starts, default=float("inf"))
+
+    def set_routes(self, clos: Clos, spine: npt.ArrayLike, present: npt.ArrayLike) -> None:
+        """Send from now on over these spines; what was sent stays sent.
+
+        Parameters
+        ----------
+        clos : Clos
+            The fabric as it is now; of the same size.
+        spine : array_like of int, shape (flows,)
+            -1 for flows within a ToR, and for those of jobs that are not there.
+        present : array_like of bool, shape (jobs,)
+            Jobs that are there; others may not send before they are given routes.
+
+        Raises
+        ------
+        InputError
+            If a flow of a present job has no spine.
+        """
+        from routing.clos import simulate_kernels as k
+
+        here = np.asarray(present, dtype=bool)[self.flows.job]
+        chosen = np.asarray(spine, dtype=np.int64)
+        missing = here & self.flows.crosses & ((chosen < 0) | (chosen >= clos.spines))
+        if missing.any():
+            flow = int(np.flatnonzero(missing)[0])
+            raise InputError(f"flow {flow} has no spine; give one of 0..{clos.spines - 1}")
+        wanted = self._wanted(clos, chosen)
+        self._link[k.ROOM] = np.inf
+        fabric = 2 * clos.tors * clos.spines
+        self._link[k.ROOM, :fabric] = clos.capacity * self.nic_rate
+        self._link[k.ROOM, fabric:] = self.nic_rate
+        self.clos = clos
+        k.relink(self.time, wanted, here, self._flow, self._mark, self._links, self._link,
+                 self._begin, self._members)  # fmt: skip
+        self._renew = True
+
+    def _wanted(self, clos: Clos, spine: IntArray) -> npt.NDArray[np.int32]:
+        """Return the links of each flow: NIC out, up, down, NIC in."""
+        flows = self.flows
+        assert flows.source_nic is not None and flows.target_nic is not None
+        fabric = clos.tors * clos.spines
+        wanted = np.full((flows.count, 4), -1, dtype=np.int32)
+        over = flows.crosses & (spine >= 0)
+        wanted[:, 0] = 2 * fabric + flows.source_nic
+        wanted[over, 1] = (flows.source_tor * clos.spines + spine)[over]
+        wanted[over, 2] = (fabric + flows.target_tor * clos.spines + spine)[over]
+        wanted[:, 3] = 2 * fabric + clos.tors * clos.nics_per_tor + flows.target_nic
+        return wanted
+
+    def run(self, until: float = float("inf"), *, pause_at_starts: bool = False) -> Stop:
+        """Play on until a time, or until a job leaves or all have ended.
+
+        Parameters
+        ----------
+        until : float
+            Seconds; events at this very time are played.
+        pause_at_starts : bool
+            Stop also when a job has just begun an AllReduce, before it has sent anything.
+
+        Returns
+        -------
+        Stop
+
+        Raises
+        ------
+        InfeasibleError
+            If flows are left that can never end (their link has no capacity).
+        """
+        from routing.clos import simulate_kernels as k
+
+        reason = k.advance(
+            self._clock, until, self._renew, pause_at_starts, self._job, self._times, self._ring,
+            self._flow, self._mark, self._links, self._link, self._begin, self._members,
+            self._heap, self._heaped, self._starts, self._ends, self._fct, self._work,
+        )  # fmt: skip
+        self._renew = False
+        if reason == k.STUCK:
+            dead = int(self._heap[0])
+            raise InfeasibleError(
+                f"flow {dead} from ToR {self.flows.source_tor[dead]} to ToR "
+                f"{self.flows.target_tor[dead]} never ends: its link has no capacity; route it "
+                "over a live spine"
+            )
+        return Stop(reason)
+
+    def result(self) -> EpochTimes:
+        """Return what was measured so far; epochs not ended are left out."""
+        from routing.clos import simulate_kernels as k
+
+        done = self._job[k.EPOCH]
+        flow_times: tuple[FloatArray, ...] = ()
+        if self._fct.size:
+            flow_times = tuple(
+                self._fct[first : first + n * job.steps * job.flows].reshape(
+                    n, job.steps, job.flows
+                )[:ended]
+                for job, first, n, ended in zip(
+                    self.jobs, self._job[k.FCT_0], self._job[k.EPOCHS], done, strict=True
+                )
+            )
+        return EpochTimes(
+            np.array([job.floor(self.nic_rate) for job in self.jobs]),
+            tuple(row[:n].copy() for row, n in zip(self._starts, done, strict=True)),
+            tuple(row[:n].copy() for row, n in zip(self._ends, done, strict=True)),
+            flow_times,
+            *(int(value) for value in self._work),
+        )
+
+
+def simulate(
+    clos: Clos,
+    jobs: Sequence[RingJob],
+    spine: npt.ArrayLike,
+    epochs: int | Sequence[int] = 10,
+    *,
+    nic_rate: float = NIC_RATE,
+    pacing: Pacing = "flow",
+    record_flows: bool = False,
+) -> EpochTimes:
+    """Simulate jobs whose routes stay as they are.
+
+    Parameters
+    ----------
+    clos : Clos
+    jobs : sequence of RingJob
+    spine : array_like of int, shape (flows,)
+        For the flows of `routing.clos.jobs.flows_of`; -1 within a ToR.
+    epochs : int or sequence of int
+        AllReduces of each job.
+    nic_rate : float
+        Bytes per second of a NIC.
+    pacing : {"flow", "job"}
+        ``"flow"``: every flow takes its max-min fair rate, as transports do. ``"job"``: each
+        job sends all of its flows at one common speed, and the speeds are max-min fair among
+        jobs: what the metric of `routing.clos.metric` assumes.
+    record_flows : bool
+        Keep the completion time of every flow (``"flow"`` only).
+
+    Returns
+    -------
+    EpochTimes
+
+    Raises
+    ------
+    InputError
+        If a flow has no spine, or a value is out of range.
+    InfeasibleError
+        If a flow's link has no capacity.
+    """
+    if pacing == "job":
+        from routing.clos.paced import simulate_paced
+
+        return simulate_paced(clos, jobs, spine, epochs, nic_rate)
+    if pacing != "flow":
+        raise InputError(f"pacing is {pacing!r}; choose flow or job")
+    simulation = Simulation(clos, jobs, epochs, nic_rate, record_flows)
+    simulation.set_routes(clos, spine, np.ones(len(jobs), dtype=bool))
+    while simulation.run() != Stop.FINISHED:
+        pass
+    return simulation.result()

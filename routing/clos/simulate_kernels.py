@@ -1,0 +1,443 @@
+"""The compiled event loop of barrier-synchronised rings under max-min fair rates.
+
+Rates are kept by relaxation instead of re-solved: every link that can be a bottleneck has a
+*level*, the rate at which it holds back the flows that nothing else holds back more. When
+flows come or go, the levels of their links are computed again, then those of the links that
+the changes reach, until nothing changes. A fixed point of this is the max-min allocation,
+which is unique; an event costs what it changes, not the size of the fabric.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+SmallInts = npt.NDArray[np.int32]
+
+# Rows of the tables.
+PHASE, EPOCH, LEFT, STEPS, EPOCHS, RING_0, RING_1, FCT_0 = 0, 1, 2, 3, 4, 5, 6, 7  # of jobs
+NEXT, COMPUTE = 0, 1  # of jobs: time of its next AllReduce; seconds of computing
+OWNER, STEP, OPEN, FLOW_0, FLOW_1 = 0, 1, 2, 3, 4  # of rings; OPEN: flows of the step not ended
+REST, SINCE, RATE, SIZE, CAP, BEGAN, DUE = 0, 1, 2, 3, 4, 5, 6  # of flows
+PLACE, RING, TOUCHED = 0, 1, 2  # of flows: place in the heap or -1; ring; in the news
+ROOM, LEVEL = 0, 1  # of links
+# Phases of a job.
+WAITING, SENDING, GONE = 0, 1, 2
+# Why the event loop stopped.
+REACHED, STARTED, LEFT_NOW, FINISHED, STUCK = 0, 1, 2, 3, 4
+
+SLOTS = 4  # links of a flow: NIC out, up, down, NIC in; -1 where none can be a bottleneck
+SAME = 1e-12  # two levels or instants that differ by less, relatively, are one
+
+
+@kernel
+def _settle(heap: Ints, place: int, flow: Floats, mark: Ints, size: int) -> None:
+    """Move one entry of the heap of completion times to where it belongs."""
+    name = heap[place]
+    due = flow[DUE, name]
+    while place > 0:
+        parent = (place - 1) >> 1
+        if flow[DUE, heap[parent]] <= due:
+            break
+        heap[place] = heap[parent]
+        mark[PLACE, heap[place]] = place
+        place = parent
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and flow[DUE, heap[child + 1]] < flow[DUE, heap[child]]:
+            child += 1
+        if flow[DUE, heap[child]] >= due:
+            break
+        heap[place] = heap[child]
+        mark[PLACE, heap[place]] = place
+        place = child
+    heap[place] = name
+    mark[PLACE, name] = place
+
+
+@kernel
+def _limit(f: int, without: int, flow: Floats, links: SmallInts, link: Floats) -> float:
+    """Return the rate that everything but one link allows a flow."""
+    allowed = flow[CAP, f]
+    for slot in range(SLOTS):
+        other = links[f, slot]
+        if other >= 0 and other != without and link[LEVEL, other] < allowed:
+            allowed = link[LEVEL, other]
+    return float(allowed)
+
+
+@kernel
+def _level(
+    name: int,
+    flow: Floats,
+    mark: Ints,
+    links: SmallInts,
+    link: Floats,
+    begin: Ints,
+    members: SmallInts,
+    limits: Floats,
+) -> float:
+    """Return a link's level given those of all other links; infinite if it is not full."""
+    count = 0
+    for entry in range(begin[name], begin[name + 1]):
+        f = members[entry]
+        if mark[PLACE, f] >= 0:
+            limits[count] = _limit(f, name, flow, links, link)
+            count += 1
+    room = link[ROOM, name]
+    while count > 0:
+        level = room / count
+        # Flows that others hold below the level leave their share to the rest.
+        kept = 0
+        for i in range(count):
+            if limits[i] <= level:
+                room -= limits[i]
+            else:
+                limits[kept] = limits[i]
+                kept += 1
+        if kept == count:
+            return float(level)
+        count = kept
+    return float(np.inf)
+
+
+@kernel
+def _relax(
+    queue: Ints,
+    queued: npt.NDArray[np.bool_],
+    count: int,
+    news: Ints,
+    fresh: int,
+    flow: Floats,
+    mark: Ints,
+    links: SmallInts,
+    link: Floats,
+    begin: Ints,
+    members: SmallInts,
+    limits: Floats,
+) -> int:
+    """Bring all levels to their fixed point; return how many flows may have new rates."""
+    head = 0
+    size = queue.size
+    while count > 0:
+        name = queue[head]
+        head += 1
+        if head == size:
+            head = 0
+        count -= 1
+        queued[name] = False
+        old = link[LEVEL, name]
+        new = _level(name, flow, mark, links, link, begin, members, limits)
+        # Infinity is within any fraction of infinity, so compare with the finite one.
+        if new == old or abs(new - old) <= SAME * min(new, old):
+            continue
+        link[LEVEL, name] = new
+        for entry in range(begin[name], begin[name + 1]):
+            f = members[entry]
+            if mark[PLACE, f] < 0:
+                continue
+            if mark[TOUCHED, f] == 0:
+                mark[TOUCHED, f] = 1
+                news[fresh] = f
+                fresh += 1
+            before = min(old, flow[CAP, f])
+            after = min(new, flow[CAP, f])
+            if before == after:
+                continue
+            least = min(before, after)
+            for slot in range(SLOTS):
+                other = links[f, slot]
+                if other < 0 or other == name or queued[other]:
+                    continue
+                if least < link[LEVEL, other]:
+                    tail = head + count
+                    if tail >= size:
+                        tail -= size
+                    queue[tail] = other
+                    queued[other] = True
+                    count += 1
+    return fresh
+
+
+@kernel
+def fill_rates(
+    caps: Floats, links: SmallInts, room: Floats, begin: Ints, members: SmallInts
+) -> Floats:
+    """Return the max-min rates of all flows at once, by the relaxation; for the tests."""
+    flows = caps.size
+    flow = np.zeros((7, flows))
+    mark = np.zeros((3, flows), dtype=np.int64)
+    flow[CAP] = caps
+    names = room.size
+    link = np.empty((2, names))
+    link[ROOM] = room
+    link[LEVEL] = np.inf
+    queue = np.empty(names + 1, dtype=np.int64)
+    queued = np.zeros(names, dtype=np.bool_)
+    for name in range(names):
+        queue[name] = name
+        queued[name] = True
+    news = np.empty(flows, dtype=np.int64)
+    limits = np.empty(flows + 1)
+    _relax(queue, queued, names, news, 0, flow, mark, links, link, begin, members, limits)
+    rates = np.empty(flows)
+    for f in range(flows):
+        rates[f] = _limit(f, -1, flow, links, link)
+    return rates
+
+
+@kernel
+def relink(
+    now: float,
+    wanted: SmallInts,
+    present: npt.NDArray[np.bool_],
+    flow: Floats,
+    mark: Ints,
+    links: SmallInts,
+    link: Floats,
+    begin: Ints,
+    members: SmallInts,
+) -> None:
+    """Put the present flows on their links; what was sent so far stays sent.
+
+    Links that all their flows together cannot fill are left out: they never bind.
+
+    Parameters
+    ----------
+    now : float
+    wanted : int32 array, shape (flows, SLOTS)
+        Links of each flow; -1: none.
+    present : bool array, shape (flows,)
+        Whether the flow's job is there.
+    flow, mark, links, link, begin, members
+        The tables; ``links``, ``begin``, ``members`` and the levels are written.
+    """
+    flows = wanted.shape[0]
+    names = link.shape[1]
+    demand = np.zeros(names)
+    for f in range(flows):
+        if mark[PLACE, f] >= 0:
+            flow[REST, f] -= max(flow[RATE, f], 0.0) * (now - flow[SINCE, f])
+            flow[SINCE, f] = now
+        if present[f]:
+            for slot in range(SLOTS):
+                if wanted[f, slot] >= 0:
+                    demand[wanted[f, slot]] += flow[CAP, f]
+    for name in range(names + 1):
+        begin[name] = 0
+    for f in range(flows):
+        for slot in range(SLOTS):
+            name = wanted[f, slot]
+            links[f, slot] = -1
+            if present[f] and name >= 0 and demand[name] > link[ROOM, name] * (1.0 + SAME):
+                links[f, slot] = name
+                begin[name + 1] += 1
+    for name in range(names):
+        begin[name + 1] += begin[name]
+        link[LEVEL, name] = np.inf
+    place = begin.copy()
+    for f in range(flows):
+        for slot in range(SLOTS):
+            name = links[f, slot]
+            if name >= 0:
+                members[place[name]] = f
+                place[name] += 1
+
+
+@kernel
+def advance(
+    clock: Floats,
+    until: float,
+    renew: bool,
+    pause: bool,
+    job: Ints,
+    times: Floats,
+    ring: Ints,
+    flow: Floats,
+    mark: Ints,
+    links: SmallInts,
+    link: Floats,
+    begin: Ints,
+    members: SmallInts,
+    heap: Ints,
+    heaped: Ints,
+    starts: Floats,
+    ends: Floats,
+    fct: Floats,
+    work: Ints,
+) -> int:
+    """Play events up to a time; return why it stopped there.
+
+    Parameters
+    ----------
+    clock : float64 array, shape (1,)
+        Now; moved on.
+    until : float
+        Where to stop at the latest.
+    renew : bool
+        Compute all levels again first (after `relink`).
+    pause : bool
+        Stop also after each instant at which a job began an AllReduce.
+    job, times, ring, flow, mark, links, link, begin, members
+        The tables; see the names of their rows above.
+    heap, heaped : int64 arrays, shapes (flows,) and (1,)
+        Flows in flight by completion time, and how many.
+    starts, ends : float64 arrays, shape (jobs, epochs)
+        Written: when each AllReduce began and ended.
+    fct : float64 array
+        Written: seconds of each flow of each step, if not empty.
+    work : int64 array, shape (3,)
+        Counts added to: instants, flow completions, rate changes.
+    """
+    flows = flow.shape[1]
+    names = link.shape[1]
+    queue = np.empty(names + 1, dtype=np.int64)
+    queued = np.zeros(names, dtype=np.bool_)
+    waiting = 0
+    news = np.empty(flows, dtype=np.int64)
+    fresh = 0
+    limits = np.empty(flows + 1)
+    begun = np.empty(ring.shape[1], dtype=np.int64)
+    now = clock[0]
+    if renew:
+        for name in range(names):
+            if begin[name + 1] > begin[name]:
+                queue[waiting] = name
+                queued[name] = True
+                waiting += 1
+        for i in range(heaped[0]):
+            f = heap[i]
+            mark[TOUCHED, f] = 1
+            news[fresh] = f
+            fresh += 1
+    reason = REACHED
+    while True:
+        # 1. Rates after what the last instant changed.
+        fresh = _relax(
+            queue, queued, waiting, news, fresh,
+            flow, mark, links, link, begin, members, limits,
+        )  # fmt: skip
+        waiting = 0
+        for i in range(fresh):
+            f = news[i]
+            mark[TOUCHED, f] = 0
+            if mark[PLACE, f] < 0:
+                continue
+            rate = _limit(f, -1, flow, links, link)
+            old = flow[RATE, f]
+            if old >= 0.0 and not renew and abs(rate - old) <= SAME * old:
+                continue
+            if old > 0.0:
+                flow[REST, f] -= old * (now - flow[SINCE, f])
+            flow[SINCE, f] = now
+            flow[RATE, f] = rate
+            flow[DUE, f] = now + max(flow[REST, f], 0.0) / rate if rate > 0.0 else np.inf
+            _settle(heap, mark[PLACE, f], flow, mark, heaped[0])
+            work[2] += 1
+        fresh = 0
+        renew = False
+        if reason != REACHED:
+            break
+        # 2. The next instant.
+        instant = flow[DUE, heap[0]] if heaped[0] > 0 else np.inf
+        alive = False
+        for j in range(job.shape[1]):
+            if job[PHASE, j] == WAITING:
+                instant = min(instant, times[NEXT, j])
+            alive = alive or job[PHASE, j] != GONE
+        if not alive:
+            reason = FINISHED
+            break
+        if instant > until:
+            now = max(now, until)
+            break
+        if instant == np.inf:
+            reason = STUCK
+            break
+        now = max(now, instant)
+        work[0] += 1
+        horizon = now * (1.0 + SAME)
+        beginning = 0
+        # 3. Flows that end; rings whose step is over go on, or are done.
+        while heaped[0] > 0 and flow[DUE, heap[0]] <= horizon:
+            f = heap[0]
+            heaped[0] -= 1
+            mark[PLACE, f] = -1
+            if heaped[0] > 0:
+                heap[0] = heap[heaped[0]]
+                mark[PLACE, heap[0]] = 0
+                _settle(heap, 0, flow, mark, heaped[0])
+            work[1] += 1
+            for slot in range(SLOTS):
+                name = links[f, slot]
+                if name >= 0 and not queued[name]:
+                    queue[waiting] = name
+                    queued[name] = True
+                    waiting += 1
+            r = mark[RING, f]
+            j = ring[OWNER, r]
+            if fct.size > 0:
+                first = ring[FLOW_0, job[RING_0, j]]
+                last = ring[FLOW_1, job[RING_1, j] - 1]
+                step = job[EPOCH, j] * job[STEPS, j] + ring[STEP, r]
+                fct[job[FCT_0, j] + step * (last - first) + f - first] = now - flow[BEGAN, f]
+            ring[OPEN, r] -= 1
+            if ring[OPEN, r] > 0:
+                continue
+            ring[STEP, r] += 1
+            if ring[STEP, r] < job[STEPS, j]:
+                begun[beginning] = r
+                beginning += 1
+                continue
+            job[LEFT, j] -= 1
+            if job[LEFT, j] > 0:
+                continue
+            ends[j, job[EPOCH, j]] = now
+            job[EPOCH, j] += 1
+            if job[EPOCH, j] < job[EPOCHS, j]:
+                job[PHASE, j] = WAITING
+                times[NEXT, j] = now + times[COMPUTE, j]
+            else:
+                job[PHASE, j] = GONE
+                reason = LEFT_NOW
+        # 4. Jobs that begin an AllReduce.
+        for j in range(job.shape[1]):
+            if job[PHASE, j] != WAITING or times[NEXT, j] > horizon:
+                continue
+            job[PHASE, j] = SENDING
+            starts[j, job[EPOCH, j]] = now
+            job[LEFT, j] = job[RING_1, j] - job[RING_0, j]
+            for r in range(job[RING_0, j], job[RING_1, j]):
+                ring[STEP, r] = 0
+                begun[beginning] = r
+                beginning += 1
+            if pause and reason == REACHED:
+                reason = STARTED
+        for i in range(beginning):
+            r = begun[i]
+            ring[OPEN, r] = ring[FLOW_1, r] - ring[FLOW_0, r]
+            for f in range(ring[FLOW_0, r], ring[FLOW_1, r]):
+                flow[REST, f] = flow[SIZE, f]
+                flow[BEGAN, f] = now
+                flow[SINCE, f] = now
+                flow[RATE, f] = -1.0
+                flow[DUE, f] = np.inf
+                heap[heaped[0]] = f
+                mark[PLACE, f] = heaped[0]
+                heaped[0] += 1
+                if mark[TOUCHED, f] == 0:
+                    mark[TOUCHED, f] = 1
+                    news[fresh] = f
+                    fresh += 1
+                for slot in range(SLOTS):
+                    name = links[f, slot]
+                    if name >= 0 and not queued[name]:
+                        queue[waiting] = name
+                        queued[name] = True
+                        waiting += 1
+    clock[0] = now
+    return reason
