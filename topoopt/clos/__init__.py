@@ -1,0 +1,1 @@
+"""Training jobs on Clos fabrics: what `routing.clos` does not know, because it knows no models."""
