@@ -180,6 +180,14 @@ class Simulation:
         return here
 
     @property
+    def finished(self) -> BoolArray:
+        """Jobs that have ended their last epoch, shape (jobs,)."""
+        from routing.clos import simulate_kernels as k
+
+        over: BoolArray = self._job[k.PHASE] == k.GONE
+        return over
+
+    @property
     def in_flight(self) -> BoolArray:
         """Flows that are sending now, shape (flows,)."""
         from routing.clos import simulate_kernels as k
@@ -196,11 +204,6 @@ class Simulation:
         sending = self._job[k.PHASE][owner] == k.SENDING
         busy: BoolArray = sending & (self._ring[k.STEP] < self._job[k.STEPS][owner])
         return busy[self._mark[k.RING]]
-
-    def next_arrival(self) -> float:
-        """Return the next time after now at which a job arrives; infinity if there is none."""
-        starts = [job.start_time for job in self.jobs if job.start_time > self.time]
-        return min(starts, default=float("inf"))
 
     def set_routes(self, clos: Clos, spine: npt.ArrayLike, present: npt.ArrayLike) -> None:
         """Send from now on over these spines; what was sent stays sent.

@@ -1,0 +1,314 @@
+"""The control loop: what is seen in the network goes in, changes of routes come out."""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InputError
+from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
+from routing.clos.flows import Flows
+from routing.clos.routers import Assignment, route
+
+_BITS = 21  # of a NIC number in a flow's key
+
+
+@dataclass(frozen=True, eq=False)
+class RouteChanges:
+    """What hosts have to be told after one look at the network.
+
+    Parameters
+    ----------
+    flows : Flows
+        All flows that hold a route now: in flight, or expected to come back.
+    spine : int64 array, shape (flows,)
+        Their spines; -1 within a ToR.
+    changed : int64 array
+        Positions in ``flows`` of those whose spine is new or another than before.
+    moved : int
+        How many of them had a spine before.
+    released : int
+        Flows that lost their route because they were not seen for too long.
+    decided : bool
+        Whether the router was asked; False if traffic and fabric are as before.
+    seconds : float
+        Time that the call took (of the clock, not simulated).
+    """
+
+    flows: Flows
+    spine: IntArray
+    changed: IntArray
+    moved: int
+    released: int
+    decided: bool
+    seconds: float
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to tell."""
+        return bool(self.changed.size)
+
+
+class Controller:
+    """Keeps the routes of persistent flows near the optimum while jobs come, go and links fail.
+
+    Call `observe` whenever flows were looked at, or the fabric changed. With prediction, flows
+    that were seen keep their route and count as load while they are silent (their job computes,
+    or they wait at a barrier): until they have been silent ``patience`` times the longest
+    silence after which a flow of their job ever came back, or ``horizon`` seconds if none did.
+
+    Parameters
+    ----------
+    clos : Clos
+        The fabric as it is now.
+    method : str
+        A router of `routing.clos.routers.METHODS`.
+    predict : bool
+        False: only flows seen in flight count (what the paper's public simulator does).
+    seed : int
+        Of routers that draw random numbers.
+    move_cost : float
+        Seconds that moving one flow costs. A better assignment that moves flows for which there
+        is no need is taken only if, over ``horizon`` seconds, the mean slowdown of the jobs
+        falls by more than that.
+    patience : float
+        See above; at least 1.
+    horizon : float
+        Seconds for which the present traffic is expected to last.
+    keep : bool
+        Give the router the present assignment to start from, so that it changes little.
+    """
+
+    def __init__(
+        self,
+        clos: Clos,
+        method: str = "best",
+        *,
+        predict: bool = True,
+        seed: int = 0,
+        move_cost: float = 0.0,
+        patience: float = 3.0,
+        horizon: float = 600.0,
+        keep: bool = True,
+    ) -> None:
+        for name, value, least in (
+            ("move_cost", move_cost, 0.0),
+            ("patience", patience, 1.0),
+            ("horizon", horizon, 0.0),
+        ):
+            if not (np.isfinite(value) and value >= least):
+                raise InputError(f"{name} is {value}; give a number of at least {least:g}")
+        self.clos = clos
+        self.method = method
+        self.predict = predict
+        self.seed = seed
+        self.move_cost = move_cost
+        self.patience = patience
+        self.horizon = horizon
+        self.keep = keep
+        self.time = float("-inf")
+        self._keys = np.zeros(0, dtype=np.int64)  # ascending, so that flows are found by search
+        self._flows = Flows.of([], [], [], [], [], [])
+        self._spine = np.zeros(0, dtype=np.int64)
+        self._seen = np.zeros(0)
+        self._silence: dict[int, float] = {}
+        self._forgotten = 0
+
+    @property
+    def flows(self) -> Flows:
+        """Flows that hold a route."""
+        return self._flows
+
+    @property
+    def spine(self) -> IntArray:
+        """Spines of `flows`."""
+        return self._spine
+
+    def spines_of(self, flows: Flows) -> IntArray:
+        """Return the spines of given flows, -1 for those without a route.
+
+        Parameters
+        ----------
+        flows : Flows
+            With NICs.
+
+        Returns
+        -------
+        int64 array, shape (flows,)
+        """
+        place, known = self._find(_keys_of(flows))
+        spine = np.full(flows.count, -1, dtype=np.int64)
+        spine[known] = self._spine[place[known]]
+        return spine
+
+    def forget(self, jobs: npt.ArrayLike) -> None:
+        """Drop the routes of jobs that have ended, without waiting for their silence.
+
+        Parameters
+        ----------
+        jobs : array_like of int
+            Job numbers.
+        """
+        before = self._keys.size
+        self._take(~np.isin(self._flows.job, np.asarray(jobs, dtype=np.int64)))
+        self._forgotten += before - self._keys.size
+
+    def observe(self, flows: Flows, time: float, clos: Clos | None = None) -> RouteChanges:
+        """Take note of what is in flight, and decide about routes.
+
+        Parameters
+        ----------
+        flows : Flows
+            Flows in flight, or announced; with NICs, which with the job tell them apart.
+        time : float
+            Seconds of any clock; must not decrease.
+        clos : Clos, optional
+            The fabric, if it has changed.
+
+        Returns
+        -------
+        RouteChanges
+            Empty if the traffic and the fabric are as before.
+
+        Raises
+        ------
+        InputError
+            If flows have no NICs, one stands twice, or time decreases.
+        InfeasibleError
+            If no spine is live for a flow.
+        """
+        began = perf_counter()
+        if time < self.time:
+            raise InputError(f"time is {time} after {self.time}; observe in the order of time")
+        self.time = time
+        renewed = clos is not None and clos is not self.clos
+        if clos is not None:
+            self.clos = clos
+        keys = _keys_of(flows)
+        if keys.size != np.unique(keys).size:
+            raise InputError("a flow of one job stands twice between two NICs; give it once")
+        place, known = self._find(keys)
+        self._note_silence(flows.job[known], place[known], time)
+        before = self._keys.size
+        if self.predict:
+            self._take(~self._overdue(time))
+        else:
+            self._take(np.isin(self._keys, keys))
+        released = before - self._keys.size + self._forgotten
+        self._forgotten = 0
+        added = self._add(flows.subset(~known), keys[~known], time)
+        changed, moved = np.zeros(0, dtype=np.int64), 0
+        decided = bool(self._keys.size and (renewed or released or added))
+        if decided:
+            changed, moved = self._decide()
+        return RouteChanges(
+            self._flows, self._spine, changed, moved, released, decided, perf_counter() - began
+        )
+
+    def _decide(self) -> tuple[IntArray, int]:
+        """Choose new spines; return the flows that changed and how many of them moved."""
+        old = self._spine
+        previous = Assignment(old.copy(), self.method) if self.keep and (old >= 0).any() else None
+        new = self._routed(previous)
+        fresh = self._flows.crosses & (old < 0)
+        held = self._flows.crosses & ~fresh
+        if self.move_cost > 0 and held.any():
+            new = self._worth_it(old, new, held)
+        changed = np.flatnonzero(new != old).astype(np.int64)
+        self._spine = new
+        return changed, int((held & (new != old)).sum())
+
+    def _routed(self, previous: Assignment | None) -> IntArray:
+        found = route(self.clos, self._flows, self.method, seed=self.seed, previous=previous)
+        return found.spine
+
+    def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
+        """Return the new spines, or the old ones where moving costs more than it gains."""
+        from routing.clos.minimal import place_new
+
+        least = place_new(self.clos, self._flows, old)
+        saved = self.horizon * (self._mean_slowdown(least) - self._mean_slowdown(new))
+        extra = int((held & (new != old)).sum()) - int((held & (least != old)).sum())
+        return new if saved > self.move_cost * extra else least
+
+    def _mean_slowdown(self, spine: IntArray) -> float:
+        from routing.clos.metric import evaluate
+
+        speed: FloatArray = evaluate(self.clos, self._flows, Assignment(spine.copy(), "")).speed
+        return float((1.0 / speed).mean())
+
+    def _find(self, keys: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return where keys stand in the table, and whether they do."""
+        place = np.searchsorted(self._keys, keys).astype(np.int64)
+        known = place < self._keys.size
+        known[known] = self._keys[place[known]] == keys[known]
+        return place, known
+
+    def _note_silence(self, jobs: IntArray, place: IntArray, time: float) -> None:
+        silent = time - self._seen[place]
+        self._seen[place] = time
+        for job in np.unique(jobs).tolist():
+            longest = float(silent[jobs == job].max())
+            self._silence[job] = max(self._silence.get(job, 0.0), longest)
+
+    def _overdue(self, time: float) -> BoolArray:
+        silence = np.array([self._silence.get(int(job), 0.0) for job in self._flows.jobs])
+        allowed = np.where(silence > 0, self.patience * silence, self.horizon)
+        late: BoolArray = time - self._seen > allowed[self._flows.job_index]
+        return late
+
+    def _take(self, mask: BoolArray) -> None:
+        """Keep only some of the known flows."""
+        if mask.all():
+            return
+        self._flows = _fresh_weights(self._flows.subset(mask))
+        self._keys, self._spine = self._keys[mask], self._spine[mask]
+        self._seen = self._seen[mask]
+        present = set(self._flows.jobs.tolist())
+        self._silence = {job: gap for job, gap in self._silence.items() if job in present}
+
+    def _add(self, flows: Flows, keys: IntArray, time: float) -> int:
+        """Add unknown flows without spines; return how many."""
+        if keys.size == 0:
+            return 0
+        flows.check_fits(self.clos)
+        joined = np.concatenate((self._keys, keys))
+        order = np.argsort(joined, kind="stable")
+        self._keys = joined[order]
+        spine = np.full(keys.size, -1, dtype=np.int64)
+        self._spine = np.concatenate((self._spine, spine))[order]
+        self._seen = np.concatenate((self._seen, np.full(keys.size, time)))[order]
+        self._flows = _joined(self._flows, flows, order)
+        return int(keys.size)
+
+
+def _keys_of(flows: Flows) -> IntArray:
+    if flows.source_nic is None or flows.target_nic is None:
+        raise InputError("flows have no NICs; the control loop needs source_nic and target_nic")
+    for name, array in (("job", flows.job), ("NIC", flows.source_nic), ("NIC", flows.target_nic)):
+        if array.size and array.max() >= 2**_BITS:
+            raise InputError(f"{name} {array.max()} is too large; number them below {2**_BITS}")
+    keys: IntArray = (flows.job << (2 * _BITS)) | (flows.source_nic << _BITS) | flows.target_nic
+    return keys
+
+
+def _joined(a: Flows, b: Flows, order: IntArray) -> Flows:
+    assert a.source_nic is not None and a.target_nic is not None
+    assert b.source_nic is not None and b.target_nic is not None
+    return Flows.of(
+        np.concatenate((a.source_tor, b.source_tor))[order],
+        np.concatenate((a.target_tor, b.target_tor))[order],
+        np.concatenate((a.job, b.job))[order],
+        np.concatenate((a.bytes_, b.bytes_))[order],
+        np.concatenate((a.source_nic, b.source_nic))[order],
+        np.concatenate((a.target_nic, b.target_nic))[order],
+    )
+
+
+def _fresh_weights(flows: Flows) -> Flows:
+    """Return flows with weights of their own: the job's largest flow may be gone."""
+    return Flows.of(
+        flows.source_tor, flows.target_tor, flows.job, flows.bytes_,
+        flows.source_nic, flows.target_nic,
+    )  # fmt: skip
