@@ -78,6 +78,8 @@ class Controller:
         Seconds for which the present traffic is expected to last.
     keep : bool
         Give the router the present assignment to start from, so that it changes little.
+    time_limit : float, optional
+        Of one decision, for routers that search; see `routing.clos.routers.route`.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class Controller:
         patience: float = 3.0,
         horizon: float = 600.0,
         keep: bool = True,
+        time_limit: float | None = None,
     ) -> None:
         for name, value, least in (
             ("move_cost", move_cost, 0.0),
@@ -107,6 +110,7 @@ class Controller:
         self.patience = patience
         self.horizon = horizon
         self.keep = keep
+        self.time_limit = time_limit
         self.time = float("-inf")
         self._keys = np.zeros(0, dtype=np.int64)  # ascending, so that flows are found by search
         self._flows = Flows.of([], [], [], [], [], [])
@@ -220,7 +224,14 @@ class Controller:
         return changed, int((held & (new != old)).sum())
 
     def _routed(self, previous: Assignment | None) -> IntArray:
-        found = route(self.clos, self._flows, self.method, seed=self.seed, previous=previous)
+        found = route(
+            self.clos,
+            self._flows,
+            self.method,
+            seed=self.seed,
+            previous=previous,
+            time_limit=self.time_limit,
+        )
         return found.spine
 
     def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:

@@ -5,6 +5,7 @@ import sys
 import typer
 
 from codesign_base import InputError
+from topoopt.cli.clos_command import clos_app
 from topoopt.cli.compare_command import compare_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.plan_command import plan_command
@@ -21,6 +22,7 @@ app.command("plan")(plan_command)
 app.command("compare")(compare_command)
 app.command("verify")(verify_command)
 app.command("models")(models_command)
+app.add_typer(clos_app, name="clos")
 
 
 def _version(value: bool) -> None:

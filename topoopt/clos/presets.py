@@ -2,8 +2,11 @@
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from codesign_base import InputError
-from routing.clos.jobs import JobKind
+from routing.clos.fabric import Clos
+from routing.clos.jobs import JobKind, RingJob, random_job_set
 
 
 @dataclass(frozen=True)
@@ -87,3 +90,31 @@ def get_clos_model(name: str) -> ClosModel:
     if name not in CLOS_MODELS:
         raise InputError(f"model {name!r} is unknown; choose one of {', '.join(CLOS_MODELS)}")
     return CLOS_MODELS[name]
+
+
+def draw_jobs(clos: Clos, count: int, replicas: int, seed: int) -> tuple[RingJob, ...]:
+    """Draw jobs of the presets on random ToRs, as in the paper's experiments.
+
+    Parameters
+    ----------
+    clos : Clos
+    count : int
+        Number of jobs.
+    replicas : int
+        Ring size of every job.
+    seed : int
+
+    Returns
+    -------
+    tuple of RingJob
+
+    Raises
+    ------
+    InfeasibleError
+        If so many jobs do not fit.
+    """
+
+
+
+    kinds = [model.kind for model in CLOS_MODELS.values()]
+    return random_job_set(clos, kinds, count, replicas, np.random.default_rng(seed))

@@ -1,0 +1,188 @@
+"""Routers compared on the same jobs: the control loop of each, simulated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codesign_base import InputError
+from routing.clos.control import Controller
+from routing.clos.fabric import Clos
+from routing.clos.flows import Flows
+from routing.clos.jobs import RingJob
+from routing.clos.loop import LoopResult, run_loop
+from routing.clos.routers import METHODS, route
+from routing.clos.simulate import NIC_RATE
+
+
+@dataclass(frozen=True)
+class JobTimes:
+    """What one job's epochs took under one method.
+
+    Parameters
+    ----------
+    name : str
+    flows : int
+        Flows of a step, one an accelerator.
+    start_s : float
+        When it arrives.
+    floor_s : float
+        Its AllReduce in an empty network.
+    allreduce_s : tuple of float
+        Of every epoch.
+    mean_slowdown, p99_slowdown, worst_slowdown : float
+        AllReduce times over the floor.
+    mean_flow_s, p99_flow_s, worst_flow_s : float
+        Completion times of the job's flows, all steps and epochs.
+    """
+
+    name: str
+    flows: int
+    start_s: float
+    floor_s: float
+    allreduce_s: tuple[float, ...]
+    mean_slowdown: float
+    p99_slowdown: float
+    worst_slowdown: float
+    mean_flow_s: float
+    p99_flow_s: float
+    worst_flow_s: float
+
+
+@dataclass(frozen=True)
+class MethodTimes:
+    """What a run came to under one method; no epoch is left out.
+
+    Parameters
+    ----------
+    method : str
+    mean_slowdown, p99_slowdown, worst_slowdown : float
+        Over all jobs and epochs.
+    jobs : tuple of JobTimes
+    controller_time_s : float
+        Time that all decisions of the run took together.
+    slowest_decision_s : float
+    decisions : int
+        How often the router was asked: at arrivals, departures and changes of the fabric.
+    moved_flows : int
+        Flows that changed their spine, over the whole run.
+    """
+
+    method: str
+    mean_slowdown: float
+    p99_slowdown: float
+    worst_slowdown: float
+    jobs: tuple[JobTimes, ...]
+    controller_time_s: float
+    slowest_decision_s: float
+    decisions: int
+    moved_flows: int
+
+
+def run_methods(
+    clos: Clos,
+    jobs: Sequence[RingJob],
+    methods: Sequence[str],
+    epochs: int = 10,
+    *,
+    changes: Sequence[tuple[float, Clos]] = (),
+    seed: int = 0,
+    nic_rate: float = NIC_RATE,
+    predict: bool = True,
+    move_cost: float = 0.0,
+    time_limit: float | None = None,
+) -> tuple[MethodTimes, ...]:
+    """Simulate the same jobs under the control loop of several methods.
+
+    Parameters
+    ----------
+    clos : Clos
+    jobs : sequence of RingJob
+    methods : sequence of str
+        Names of `routing.clos.routers.METHODS`.
+    epochs : int
+        AllReduces of each job.
+    changes : sequence of (float, Clos)
+        Seconds, and the fabric from then on.
+    seed : int
+        Of methods that draw random numbers.
+    nic_rate : float
+        Bytes per second.
+    predict, move_cost, time_limit
+        As `routing.clos.control.Controller`.
+
+    Returns
+    -------
+    tuple of MethodTimes
+        In the order of ``methods``.
+
+    Raises
+    ------
+    InputError
+        If a method is unknown or named twice, or cannot handle the fabric.
+    InfeasibleError
+        If a flow has no live path.
+    """
+    check_methods(methods)
+    results = []
+    for method in methods:
+        _warm_up(method)
+        controller = Controller(
+            clos, method, seed=seed, predict=predict, move_cost=move_cost, time_limit=time_limit
+        )
+        found = run_loop(
+            clos, jobs, controller, epochs, changes=changes, nic_rate=nic_rate, record_flows=True
+        )
+        results.append(_summed(method, jobs, found))
+    return tuple(results)
+
+
+def check_methods(methods: Sequence[str]) -> None:
+    """Raise InputError if a method is unknown or named twice."""
+    for method in methods:
+        if method not in METHODS:
+            raise InputError(f"method {method!r} is unknown; choose among {', '.join(METHODS)}")
+    if not methods or len(set(methods)) < len(methods):
+        raise InputError(f"methods are {', '.join(methods)!r}; name one or more, each once")
+
+
+def _warm_up(method: str) -> None:
+    """Compile and import what a method needs, so that all methods are timed alike."""
+    nics = np.arange(4)
+    flows = Flows.of([0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0], 1.0, nics, nics[::-1])
+    route(Clos.uniform(2, 2), flows, method)
+
+
+def _summed(method: str, jobs: Sequence[RingJob], found: LoopResult) -> MethodTimes:
+    times = found.times
+    rows = []
+    for job, floor, took, slow, flow in zip(
+        jobs, times.floor, times.allreduce_time, times.slowdown, times.flow_times, strict=True
+    ):
+        rows.append(
+            JobTimes(
+                job.name,
+                job.flows,
+                job.start_time,
+                float(floor),
+                tuple(took.tolist()),
+                float(slow.mean()),
+                float(np.quantile(slow, 0.99, method="inverted_cdf")),
+                float(slow.max()),
+                float(flow.mean()),
+                float(np.quantile(flow, 0.99, method="inverted_cdf")),
+                float(flow.max()),
+            )
+        )
+    seconds = found.controller_times
+    return MethodTimes(
+        method,
+        times.mean_slowdown,
+        times.p99_slowdown,
+        times.worst_slowdown,
+        tuple(rows),
+        sum(seconds),
+        max(seconds, default=0.0),
+        len(seconds),
+        found.moved,
+    )
