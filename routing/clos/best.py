@@ -1,0 +1,140 @@
+"""The best router: several starts, then lexicographic local search."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InputError
+from routing.clos.fabric import Clos, IntArray
+from routing.clos.flows import Flows
+from routing.clos.metric import compare
+from routing.clos.paths import Paths, SmallInts, clos_paths
+from routing.clos.placing import color, greedy_sorted, place
+from routing.clos.routers import Assignment, check_connected
+from routing.clos.state import SearchState
+
+# Candidates looked at (1 to 2 ns each): a floor, and so many a flow that may move. The budgets
+# count work, not time, so that results do not depend on the machine.
+FLOOR, PER_FLOW = 40_000, 60
+SMALL = 512  # up to so many flows every start is tried and improved
+KICKS = 400  # restarts from displaced flows, as far as the budget goes
+ALL = 1.0 - 1e-9  # a speed that counts as uncongested
+
+
+def best(
+    clos: Clos,
+    flows: Flows,
+    *,
+    seed: int = 0,
+    previous: Assignment | None = None,
+    changed: npt.ArrayLike | None = None,
+) -> Assignment:
+    """Return the best assignment found from several starts.
+
+    Starts are edge colouring, placement by size and the previous assignment. The best one is
+    improved: the slowest job that can be raised is raised by a min-conflicts search over single
+    moves, whose chains include swaps and Kempe chains, and so on; what is left of the budget
+    displaces a few flows and climbs again.
+
+    Parameters
+    ----------
+    clos : Clos
+        The fabric as it is now.
+    flows : Flows
+        What is sent.
+    seed : int, default 0
+        Of the search.
+    previous : Assignment, optional
+        What holds now: -1 for new flows; flows on failed links are placed anew.
+    changed : array_like of int, optional
+        Flows (beside those without a live spine) that are new. Given, only the previous
+        assignment is improved, and the search is bounded in proportion to their number.
+
+    Returns
+    -------
+    Assignment
+    """
+    flows.check_fits(clos)
+    check_connected(clos, flows)
+    return Assignment(best_spines(clos, flows, seed, previous, changed), "best")
+
+
+def best_spines(
+    clos: Clos,
+    flows: Flows,
+    seed: int,
+    previous: Assignment | None,
+    changed: npt.ArrayLike | None = None,
+) -> IntArray:
+    """Return the spines of `best` for flows that are known to fit the fabric."""
+    if changed is not None and previous is None:
+        raise InputError("changed flows are given without the previous assignment; give both")
+    paths = clos_paths(clos, flows)
+    state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)
+    if previous is not None:
+        kept = _still_live(clos, flows, previous.spine)
+        if changed is not None:
+            kept[np.asarray(changed, dtype=np.int64)] = -1
+            return _rerouted(clos, flows, paths, state, kept).astype(np.int64)
+    small = flows.count <= SMALL
+    budget = FLOOR + PER_FLOW * flows.count
+    ways = [color(clos, flows, paths)]
+    state.set(ways[0])
+    if state.speed.min(initial=1.0) >= ALL and previous is None:
+        return ways[0].astype(np.int64)
+    vectors = [np.sort(state.speed)]
+    uneven = not clos.core_failures_only or flows.weight.min(initial=1.0) < 1.0
+    if small or uneven:
+        ways.append(greedy_sorted(clos, flows, paths))
+    if previous is not None:
+        ways.append(color(clos, flows, paths, kept))
+    for way in ways[1:]:
+        state.set(way)
+        vectors.append(np.sort(state.speed))
+    leader = len(ways) - 1  # of equals the previous assignment, which moves fewest flows
+    for number in range(len(ways) - 1):
+        if compare(vectors[number], vectors[leader]) > 0:
+            leader = number
+    if vectors[leader].min(initial=1.0) >= ALL:
+        return ways[leader].astype(np.int64)
+    rest = [number for number in range(len(ways)) if number != leader] if small else []
+    state.set(ways[leader])
+    state.improve(budget, budget // 4, KICKS)
+    found, vector = state.chosen.copy(), np.sort(state.speed)
+    for number in rest:
+        if vector.min(initial=1.0) >= ALL:
+            break
+        state.set(ways[number])
+        state.improve(budget // 2, budget // 8, KICKS)
+        if compare(np.sort(state.speed), vector) > 0:
+            found, vector = state.chosen.copy(), np.sort(state.speed)
+    return found.astype(np.int64)
+
+
+def _still_live(clos: Clos, flows: Flows, spine: IntArray) -> SmallInts:
+    """Return the spines, -1 where one of the links has failed."""
+    way = np.clip(spine, -1, clos.spines - 1)
+    up = clos.up[flows.source_tor, way] > 0
+    down = clos.down[way, flows.target_tor] > 0
+    kept: SmallInts = np.where((way >= 0) & flows.crosses & up & down, way, -1).astype(np.int32)
+    return kept
+
+
+def _rerouted(
+    clos: Clos, flows: Flows, paths: Paths, state: SearchState, kept: SmallInts
+) -> SmallInts:
+    """Place the flows that have no spine and search in proportion to their number."""
+    new = np.flatnonzero((kept < 0) & flows.crosses)
+    heaviest = new[np.argsort(-flows.weight[new], kind="stable")].astype(np.int32)
+    way = place(paths, flows.weight, heaviest, kept)
+    state.set(way)
+    if state.speed.min(initial=1.0) >= ALL:
+        return way
+    placed = np.sort(state.speed)
+    coloured = color(clos, flows, paths, kept)
+    state.set(coloured)
+    if compare(placed, np.sort(state.speed)) >= 0:
+        state.set(way)
+    if state.speed.min(initial=1.0) < ALL:
+        budget = FLOOR // 4 + PER_FLOW * new.size
+        state.improve(budget, budget // 4)
+    return state.chosen.copy()

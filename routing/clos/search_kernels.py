@@ -1,0 +1,333 @@
+"""Compiled lexicographic local search: raise the slowest job that can be raised, and repeat."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+from routing.clos.chase_kernels import chase, draw, refused, roll_back
+from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, remove
+
+Floats = npt.NDArray[np.float64]
+SmallInts = npt.NDArray[np.int32]
+Words = npt.NDArray[np.uint64]
+
+STEP = 1e-6  # relative rise that is asked for; the filling then gives all that there is
+TIE = 1e-9
+
+
+@kernel
+def climb(
+    budget: int,
+    effort: int,
+    bits: int,
+    base: SmallInts,
+    kind: SmallInts,
+    shift: SmallInts,
+    ways: SmallInts,
+    weight: Floats,
+    job: SmallInts,
+    job_first: SmallInts,
+    job_flow: SmallInts,
+    capacity: Floats,
+    group: SmallInts,
+    room: Floats,
+    thresholds: Floats,
+    asked: Floats,
+    chosen: SmallInts,
+    at: SmallInts,
+    head: SmallInts,
+    after: SmallInts,
+    before: SmallInts,
+    load: Floats,
+    speed: Floats,
+    real: Floats,
+    whole: SmallInts,
+    limit: Floats,
+    tabu: SmallInts,
+    log: SmallInts,
+    random: Words,
+    spent: SmallInts,
+) -> None:
+    """Improve the vector of speeds until no job can be raised or the budget is spent.
+
+    A job at speed v is raised by asking for a little more than v for it and for every faster
+    job, and for what they have for the others; if that fits, the sorted vector has improved.
+
+    Parameters
+    ----------
+    budget, effort : int
+        Candidates to look at in all and for one attempt.
+    speed : float64 array, shape (jobs,)
+        In and out: the speeds under the state.
+    real, whole : work space, shape (2, links + 1) and (3, links + 1)
+        Row 0 of ``whole`` is 0, row 2 is -1, on entry and return.
+    """
+    jobs = speed.size
+    wanted = np.empty(jobs)
+    stuck = np.zeros(jobs, dtype=np.bool_)
+    while spent[0] < budget:
+        pick = -1
+        for number in range(jobs):
+            if stuck[number] or speed[number] >= 1.0 - TIE:
+                continue
+            if pick < 0 or speed[number] < speed[pick] * (1.0 - TIE):
+                pick = number
+            elif speed[number] <= speed[pick] * (1.0 + TIE):
+                size = job_first[number + 1] - job_first[number]
+                if size < job_first[pick + 1] - job_first[pick]:
+                    pick = number
+        if pick < 0:
+            return
+        level = speed[pick]
+        for number in range(jobs):
+            wanted[number] = speed[number]
+            if number == pick or speed[number] > level * (1.0 + TIE):
+                wanted[number] = min(level * (1.0 + STEP), 1.0)
+        spent[0] += weight.size // 8
+        if refused(wanted, weight, job, group, chosen, room, thresholds, asked):
+            stuck[pick] = True
+            continue
+        moves = chase(
+            wanted,
+            effort,
+            bits,
+            base,
+            kind,
+            shift,
+            ways,
+            weight,
+            job,
+            capacity,
+            chosen,
+            at,
+            head,
+            after,
+            before,
+            load,
+            real[0],
+            limit,
+            whole[1],
+            whole[2],
+            tabu,
+            log,
+            random,
+            spent,
+        )
+        if moves < 0:
+            roll_back(
+                -moves - 1,
+                log,
+                bits,
+                base,
+                kind,
+                shift,
+                weight,
+                chosen,
+                at,
+                head,
+                after,
+                before,
+                load,
+            )
+            stuck[pick] = True
+            continue
+        fill_jobs(
+            bits,
+            weight,
+            job,
+            job_first,
+            job_flow,
+            at,
+            head,
+            after,
+            load,
+            capacity,
+            speed,
+            real,
+            whole,
+        )
+        stuck[:] = False
+
+
+@kernel
+def improve(
+    budget: int,
+    effort: int,
+    kicks: int,
+    bits: int,
+    base: SmallInts,
+    kind: SmallInts,
+    shift: SmallInts,
+    ways: SmallInts,
+    weight: Floats,
+    job: SmallInts,
+    job_first: SmallInts,
+    job_flow: SmallInts,
+    capacity: Floats,
+    group: SmallInts,
+    room: Floats,
+    thresholds: Floats,
+    asked: Floats,
+    chosen: SmallInts,
+    at: SmallInts,
+    head: SmallInts,
+    after: SmallInts,
+    before: SmallInts,
+    load: Floats,
+    speed: Floats,
+    real: Floats,
+    whole: SmallInts,
+    limit: Floats,
+    tabu: SmallInts,
+    log: SmallInts,
+    random: Words,
+    spent: SmallInts,
+) -> None:
+    """Climb; then, while the budget lasts, displace a few flows and climb again, keeping the best.
+
+    Parameters are those of `climb`; ``kicks`` bounds the repetitions.
+    """
+    climb(
+        budget,
+        effort,
+        bits,
+        base,
+        kind,
+        shift,
+        ways,
+        weight,
+        job,
+        job_first,
+        job_flow,
+        capacity,
+        group,
+        room,
+        thresholds,
+        asked,
+        chosen,
+        at,
+        head,
+        after,
+        before,
+        load,
+        speed,
+        real,
+        whole,
+        limit,
+        tabu,
+        log,
+        random,
+        spent,
+    )
+    flows = weight.size
+    if kicks == 0 or flows < 2 or speed.min() >= 1.0 - TIE:
+        return
+    kept = chosen.copy()
+    best = np.sort(speed)
+    best_speed = speed.copy()
+    for _ in range(kicks):
+        if spent[0] >= budget or best[0] >= 1.0 - TIE:
+            break
+        for _ in range(1 + draw(random, 1 + flows // 3)):
+            flow = draw(random, flows)
+            if chosen[flow] < 0:
+                continue
+            way = draw(random, ways[kind[flow]])
+            sound = True
+            for slot in range(base.shape[1]):
+                sound = sound and capacity[base[flow, slot] + shift[kind[flow], slot, way]] > 0.0
+            if sound:
+                remove(flow, bits, weight, chosen, at, head, after, before, load)
+                insert(
+                    flow,
+                    way,
+                    bits,
+                    base,
+                    kind,
+                    shift,
+                    weight,
+                    chosen,
+                    at,
+                    head,
+                    after,
+                    before,
+                    load,
+                )
+        spent[0] += flows
+        fill_jobs(
+            bits,
+            weight,
+            job,
+            job_first,
+            job_flow,
+            at,
+            head,
+            after,
+            load,
+            capacity,
+            speed,
+            real,
+            whole,
+        )
+        climb(
+            budget,
+            effort,
+            bits,
+            base,
+            kind,
+            shift,
+            ways,
+            weight,
+            job,
+            job_first,
+            job_flow,
+            capacity,
+            group,
+            room,
+            thresholds,
+            asked,
+            chosen,
+            at,
+            head,
+            after,
+            before,
+            load,
+            speed,
+            real,
+            whole,
+            limit,
+            tabu,
+            log,
+            random,
+            spent,
+        )
+        found = np.sort(speed)
+        if compare_sorted(found, best, TIE) > 0:
+            best = found
+            kept[:] = chosen
+            best_speed[:] = speed
+            continue
+        if compare_sorted(found, best, TIE) == 0:
+            kept[:] = chosen  # walk along equally good assignments
+            best_speed[:] = speed
+            continue
+        for flow in range(flows):
+            if chosen[flow] != kept[flow]:
+                remove(flow, bits, weight, chosen, at, head, after, before, load)
+                insert(
+                    flow,
+                    kept[flow],
+                    bits,
+                    base,
+                    kind,
+                    shift,
+                    weight,
+                    chosen,
+                    at,
+                    head,
+                    after,
+                    before,
+                    load,
+                )
+        speed[:] = best_speed
+    speed[:] = best_speed
