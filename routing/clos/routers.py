@@ -35,20 +35,86 @@ class Assignment:
 Router = Callable[[Clos, Flows, int, "Assignment | None", "float | None"], Assignment]
 
 
+def _ecmp(
+    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
+) -> Assignment:
+    from routing.clos.spreading import hash_ecmp
+
+    return Assignment(hash_ecmp(clos, flows, seed), "ecmp")
+
+
 def _random(
     clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
 ) -> Assignment:
-    """Draw every flow's spine at random among those that are live for it."""
-    rng = np.random.default_rng(seed)
-    live = (clos.up[flows.source_tor] > 0) & (clos.down.T[flows.target_tor] > 0)
-    ways = live.sum(axis=1)
-    pick = (rng.random(flows.count) * ways).astype(np.int64)
-    spine = np.argmax(np.cumsum(live, axis=1) > pick[:, None], axis=1).astype(np.int64)
-    spine[~flows.crosses] = -1
-    return Assignment(spine, "random")
+    from routing.clos.spreading import draw_random
+
+    return Assignment(draw_random(clos, flows, seed), "random")
 
 
-METHODS: dict[str, Router] = {"random": _random}
+def _greedy(
+    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
+) -> Assignment:
+    from routing.clos.paths import clos_paths
+    from routing.clos.placing import greedy
+
+    return Assignment(greedy(clos, flows, clos_paths(clos, flows)).astype(np.int64), "greedy")
+
+
+def _greedy_sorted(
+    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
+) -> Assignment:
+    from routing.clos.paths import clos_paths
+    from routing.clos.placing import greedy_sorted
+
+    way = greedy_sorted(clos, flows, clos_paths(clos, flows))
+    return Assignment(way.astype(np.int64), "greedy-sorted")
+
+
+def _edge_coloring(
+    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
+) -> Assignment:
+    from routing.clos.paths import clos_paths
+    from routing.clos.placing import color
+
+    return Assignment(color(clos, flows, clos_paths(clos, flows)).astype(np.int64), "edge-coloring")
+
+
+def _annealing(
+    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
+) -> Assignment:
+    from routing.clos.paths import clos_paths
+    from routing.clos.spreading import anneal_spines
+
+    way = anneal_spines(clos, flows, clos_paths(clos, flows), seed)
+    return Assignment(way.astype(np.int64), "annealing")
+
+
+def _optimum(
+    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
+) -> Assignment:
+    from routing.clos.optimum import optimum
+
+    return optimum(clos, flows, seed=seed, previous=previous, time_limit=limit)
+
+
+def _best(
+    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
+) -> Assignment:
+    from routing.clos.best import best_spines
+
+    return Assignment(best_spines(clos, flows, seed, previous), "best")
+
+
+METHODS: dict[str, Router] = {
+    "ecmp": _ecmp,
+    "random": _random,
+    "greedy": _greedy,
+    "greedy-sorted": _greedy_sorted,
+    "edge-coloring": _edge_coloring,
+    "annealing": _annealing,
+    "optimum": _optimum,
+    "best": _best,
+}
 
 
 def route(
