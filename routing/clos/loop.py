@@ -88,7 +88,7 @@ def run_loop(
     moved = 0
     while True:
         due = pending[0][0] if pending else float("inf")
-        stop = simulation.run(due, pause_at_starts=True)
+        stop = simulation.run(due, pause=True)
         if stop == Stop.FINISHED:
             break
         renewed = None

@@ -46,9 +46,7 @@ def place_new(clos: Clos, flows: Flows, spine: IntArray) -> IntArray:
         per_down = np.where(down > 0, 1.0 / down, np.inf)
     for flow in missing.tolist():
         a, b, weight = flows.source_tor[flow], flows.target_tor[flow], flows.weight[flow]
-        worst = np.maximum(
-            (load_up[a] + weight) * per_up[a], (load_down[b] + weight) * per_down[b]
-        )
+        worst = np.maximum((load_up[a] + weight) * per_up[a], (load_down[b] + weight) * per_down[b])
         best = int(np.argmin(worst))
         found[flow] = best
         load_up[a, best] += weight

@@ -30,6 +30,8 @@ class Stop(IntEnum):
     """A job has just ended its last epoch."""
     FINISHED = 3
     """All jobs have ended."""
+    STEPPED = 5
+    """A ring of a job that shares links has just ended a step."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +133,7 @@ class Simulation:
         rings = np.array([job.rings for job in jobs])
         last = np.cumsum(rings)
         flows = self.flows.count
-        self._job = np.zeros((8, len(jobs)), dtype=np.int64)
+        self._job = np.zeros((9, len(jobs)), dtype=np.int64)
         self._job[k.STEPS] = [job.steps for job in jobs]
         self._job[k.EPOCHS] = count
         self._job[k.RING_0], self._job[k.RING_1] = last - rings, last
@@ -163,7 +165,11 @@ class Simulation:
         self._ends = np.full((len(jobs), max(count)), np.nan)
         self._fct = np.full(sum(sizes) if record_flows else 0, np.nan)
         self._work = np.zeros(3, dtype=np.int64)
-        self._renew = False
+        # What `advance` looks at first: links and flows that a change of routes concerns.
+        self._queue = np.zeros(names + 1, dtype=np.int64)
+        self._queued = np.zeros(names, dtype=np.bool_)
+        self._news = np.zeros(flows, dtype=np.int64)
+        self._pending = np.zeros(2, dtype=np.int64)
 
     @property
     def time(self) -> float:
@@ -205,6 +211,35 @@ class Simulation:
         busy: BoolArray = sending & (self._ring[k.STEP] < self._job[k.STEPS][owner])
         return busy[self._mark[k.RING]]
 
+    def work_left(self) -> FloatArray:
+        """Return how much of its AllReduce each flow's ring has before it, shape (flows,).
+
+        1 at the begin, 0 after the end and while the job computes; a step is over with its last
+        flow.
+        """
+        from routing.clos import simulate_kernels as k
+
+        return k.work_left(self.time, self._job, self._ring, self._flow, self._mark)
+
+    def exchange(self, movers: IntArray, spine: IntArray) -> None:
+        """Let flows take over each other's spines; no link gets more or fewer flows.
+
+        Parameters
+        ----------
+        movers : int64 array
+            The flows that move.
+        spine : int64 array, shape (flows,)
+            Spines of all flows.
+        """
+        from routing.clos import simulate_kernels as k
+
+        wanted = self._wanted(self.clos, spine, movers)
+        wanted[(self._begin[wanted + 1] == self._begin[wanted]) | (wanted < 0)] = -1
+        k.exchange(
+            movers, wanted, self._mark, self._links, self._begin, self._members,
+            self._queue, self._queued, self._news, self._pending,
+        )  # fmt: skip
+
     def set_routes(self, clos: Clos, spine: npt.ArrayLike, present: npt.ArrayLike) -> None:
         """Send from now on over these spines; what was sent stays sent.
 
@@ -230,38 +265,45 @@ class Simulation:
         if missing.any():
             flow = int(np.flatnonzero(missing)[0])
             raise InputError(f"flow {flow} has no spine; give one of 0..{clos.spines - 1}")
-        wanted = self._wanted(clos, chosen)
+        wanted = self._wanted(clos, chosen, np.arange(self.flows.count))
         self._link[k.ROOM] = np.inf
         fabric = 2 * clos.tors * clos.spines
         self._link[k.ROOM, :fabric] = clos.capacity * self.nic_rate
         self._link[k.ROOM, fabric:] = self.nic_rate
         self.clos = clos
-        k.relink(self.time, wanted, here, self._flow, self._mark, self._links, self._link,
-                 self._begin, self._members)  # fmt: skip
-        self._renew = True
+        k.relink(
+            wanted, here, self._flow, self._mark, self._links, self._link, self._begin,
+            self._members, self._queue, self._queued, self._news, self._pending,
+        )  # fmt: skip
+        binds = (self._links >= 0).any(axis=1)
+        self._job[k.WATCH] = np.bincount(self.flows.job, binds, len(self.jobs)) > 0
 
-    def _wanted(self, clos: Clos, spine: IntArray) -> npt.NDArray[np.int32]:
-        """Return the links of each flow: NIC out, up, down, NIC in."""
+    def _wanted(self, clos: Clos, spine: IntArray, chosen: IntArray) -> npt.NDArray[np.int32]:
+        """Return the links of chosen flows: NIC out, up, down, NIC in."""
         flows = self.flows
         assert flows.source_nic is not None and flows.target_nic is not None
         fabric = clos.tors * clos.spines
-        wanted = np.full((flows.count, 4), -1, dtype=np.int32)
-        over = flows.crosses & (spine >= 0)
-        wanted[:, 0] = 2 * fabric + flows.source_nic
-        wanted[over, 1] = (flows.source_tor * clos.spines + spine)[over]
-        wanted[over, 2] = (fabric + flows.target_tor * clos.spines + spine)[over]
-        wanted[:, 3] = 2 * fabric + clos.tors * clos.nics_per_tor + flows.target_nic
+        at = spine[chosen]
+        over = flows.crosses[chosen] & (at >= 0)
+        up = flows.source_tor[chosen] * clos.spines + at
+        down = fabric + flows.target_tor[chosen] * clos.spines + at
+        wanted = np.empty((chosen.size, 4), dtype=np.int32)
+        wanted[:, 0] = 2 * fabric + flows.source_nic[chosen]
+        wanted[:, 1] = np.where(over, up, -1)
+        wanted[:, 2] = np.where(over, down, -1)
+        wanted[:, 3] = 2 * fabric + clos.tors * clos.nics_per_tor + flows.target_nic[chosen]
         return wanted
 
-    def run(self, until: float = float("inf"), *, pause_at_starts: bool = False) -> Stop:
+    def run(self, until: float = float("inf"), *, pause: bool = False) -> Stop:
         """Play on until a time, or until a job leaves or all have ended.
 
         Parameters
         ----------
         until : float
             Seconds; events at this very time are played.
-        pause_at_starts : bool
-            Stop also when a job has just begun an AllReduce, before it has sent anything.
+        pause : bool
+            Stop also when a job has just begun an AllReduce, before it has sent anything, and
+            when rings of jobs that share links have just ended a step.
 
         Returns
         -------
@@ -275,11 +317,11 @@ class Simulation:
         from routing.clos import simulate_kernels as k
 
         reason = k.advance(
-            self._clock, until, self._renew, pause_at_starts, self._job, self._times, self._ring,
-            self._flow, self._mark, self._links, self._link, self._begin, self._members,
-            self._heap, self._heaped, self._starts, self._ends, self._fct, self._work,
+            self._clock, until, pause, self._job, self._times, self._ring, self._flow,
+            self._mark, self._links, self._link, self._begin, self._members, self._heap,
+            self._heaped, self._queue, self._queued, self._news, self._pending,
+            self._starts, self._ends, self._fct, self._work,
         )  # fmt: skip
-        self._renew = False
         if reason == k.STUCK:
             dead = int(self._heap[0])
             raise InfeasibleError(

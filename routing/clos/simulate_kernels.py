@@ -12,12 +12,13 @@ import numpy.typing as npt
 
 from codesign_base.jit import kernel
 
+Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SmallInts = npt.NDArray[np.int32]
 
 # Rows of the tables.
-PHASE, EPOCH, LEFT, STEPS, EPOCHS, RING_0, RING_1, FCT_0 = 0, 1, 2, 3, 4, 5, 6, 7  # of jobs
+PHASE, EPOCH, LEFT, STEPS, EPOCHS, RING_0, RING_1, FCT_0, WATCH = 0, 1, 2, 3, 4, 5, 6, 7, 8  # jobs
 NEXT, COMPUTE = 0, 1  # of jobs: time of its next AllReduce; seconds of computing
 OWNER, STEP, OPEN, FLOW_0, FLOW_1 = 0, 1, 2, 3, 4  # of rings; OPEN: flows of the step not ended
 REST, SINCE, RATE, SIZE, CAP, BEGAN, DUE = 0, 1, 2, 3, 4, 5, 6  # of flows
@@ -26,7 +27,7 @@ ROOM, LEVEL = 0, 1  # of links
 # Phases of a job.
 WAITING, SENDING, GONE = 0, 1, 2
 # Why the event loop stopped.
-REACHED, STARTED, LEFT_NOW, FINISHED, STUCK = 0, 1, 2, 3, 4
+REACHED, STARTED, LEFT_NOW, FINISHED, STUCK, STEPPED = 0, 1, 2, 3, 4, 5
 
 SLOTS = 4  # links of a flow: NIC out, up, down, NIC in; -1 where none can be a bottleneck
 SAME = 1e-12  # two levels or instants that differ by less, relatively, are one
@@ -108,7 +109,7 @@ def _level(
 @kernel
 def _relax(
     queue: Ints,
-    queued: npt.NDArray[np.bool_],
+    queued: Flags,
     count: int,
     news: Ints,
     fresh: int,
@@ -192,15 +193,18 @@ def fill_rates(
 
 @kernel
 def relink(
-    now: float,
     wanted: SmallInts,
-    present: npt.NDArray[np.bool_],
+    present: Flags,
     flow: Floats,
     mark: Ints,
     links: SmallInts,
     link: Floats,
     begin: Ints,
     members: SmallInts,
+    queue: Ints,
+    queued: Flags,
+    news: Ints,
+    pending: Ints,
 ) -> None:
     """Put the present flows on their links; what was sent so far stays sent.
 
@@ -208,21 +212,26 @@ def relink(
 
     Parameters
     ----------
-    now : float
     wanted : int32 array, shape (flows, SLOTS)
         Links of each flow; -1: none.
     present : bool array, shape (flows,)
         Whether the flow's job is there.
     flow, mark, links, link, begin, members
         The tables; ``links``, ``begin``, ``members`` and the levels are written.
+    queue, queued, news, pending
+        Written: links whose level and flows whose rate `advance` computes first.
     """
     flows = wanted.shape[0]
     names = link.shape[1]
     demand = np.zeros(names)
+    pending[0] = 0
+    pending[1] = 0
     for f in range(flows):
+        mark[TOUCHED, f] = 0
         if mark[PLACE, f] >= 0:
-            flow[REST, f] -= max(flow[RATE, f], 0.0) * (now - flow[SINCE, f])
-            flow[SINCE, f] = now
+            mark[TOUCHED, f] = 1
+            news[pending[1]] = f
+            pending[1] += 1
         if present[f]:
             for slot in range(SLOTS):
                 if wanted[f, slot] >= 0:
@@ -237,6 +246,10 @@ def relink(
                 links[f, slot] = name
                 begin[name + 1] += 1
     for name in range(names):
+        queued[name] = begin[name + 1] > 0
+        if queued[name]:
+            queue[pending[0]] = name
+            pending[0] += 1
         begin[name + 1] += begin[name]
         link[LEVEL, name] = np.inf
     place = begin.copy()
@@ -249,10 +262,62 @@ def relink(
 
 
 @kernel
+def exchange(
+    movers: Ints,
+    wanted: SmallInts,
+    mark: Ints,
+    links: SmallInts,
+    begin: Ints,
+    members: SmallInts,
+    queue: Ints,
+    queued: Flags,
+    news: Ints,
+    pending: Ints,
+) -> None:
+    """Let flows take over each other's links; no link's number of flows changes.
+
+    Parameters
+    ----------
+    movers : int64 array
+        The flows.
+    wanted : int32 array, shape (movers, SLOTS)
+        New links of each, ``-1`` where they never bind.
+    mark, links, begin, members, queue, queued, news, pending
+        As in `relink`.
+    """
+    for f in movers:
+        for slot in range(SLOTS):
+            name = links[f, slot]
+            if name >= 0:
+                for entry in range(begin[name], begin[name + 1]):
+                    if members[entry] == f:
+                        members[entry] = -1
+                        break
+    for i in range(movers.size):
+        f = movers[i]
+        if mark[PLACE, f] >= 0 and mark[TOUCHED, f] == 0:
+            mark[TOUCHED, f] = 1
+            news[pending[1]] = f
+            pending[1] += 1
+        for slot in range(SLOTS):
+            old, name = links[f, slot], wanted[i, slot]
+            links[f, slot] = name
+            if name >= 0:
+                for entry in range(begin[name], begin[name + 1]):
+                    if members[entry] < 0:
+                        members[entry] = f
+                        break
+            for dirty in (old, name):
+                if dirty >= 0 and not queued[dirty]:
+                    queued[dirty] = True
+                    queue[pending[0]] = dirty
+                    pending[0] += 1
+
+
+@kernel
 def advance(
     clock: Floats,
     until: float,
-    renew: bool,
     pause: bool,
     job: Ints,
     times: Floats,
@@ -265,6 +330,10 @@ def advance(
     members: SmallInts,
     heap: Ints,
     heaped: Ints,
+    queue: Ints,
+    queued: Flags,
+    news: Ints,
+    pending: Ints,
     starts: Floats,
     ends: Floats,
     fct: Floats,
@@ -278,14 +347,15 @@ def advance(
         Now; moved on.
     until : float
         Where to stop at the latest.
-    renew : bool
-        Compute all levels again first (after `relink`).
     pause : bool
-        Stop also after each instant at which a job began an AllReduce.
+        Stop also after each instant at which a job began an AllReduce, or a ring of a watched
+        job a step.
     job, times, ring, flow, mark, links, link, begin, members
         The tables; see the names of their rows above.
     heap, heaped : int64 arrays, shapes (flows,) and (1,)
         Flows in flight by completion time, and how many.
+    queue, queued, news, pending
+        Links and flows to begin with, as `relink` and `exchange` leave them; emptied.
     starts, ends : float64 arrays, shape (jobs, epochs)
         Written: when each AllReduce began and ended.
     fct : float64 array
@@ -293,27 +363,13 @@ def advance(
     work : int64 array, shape (3,)
         Counts added to: instants, flow completions, rate changes.
     """
-    flows = flow.shape[1]
-    names = link.shape[1]
-    queue = np.empty(names + 1, dtype=np.int64)
-    queued = np.zeros(names, dtype=np.bool_)
-    waiting = 0
-    news = np.empty(flows, dtype=np.int64)
-    fresh = 0
-    limits = np.empty(flows + 1)
+    waiting = pending[0]
+    fresh = pending[1]
+    pending[0] = 0
+    pending[1] = 0
+    limits = np.empty(flow.shape[1] + 1)
     begun = np.empty(ring.shape[1], dtype=np.int64)
     now = clock[0]
-    if renew:
-        for name in range(names):
-            if begin[name + 1] > begin[name]:
-                queue[waiting] = name
-                queued[name] = True
-                waiting += 1
-        for i in range(heaped[0]):
-            f = heap[i]
-            mark[TOUCHED, f] = 1
-            news[fresh] = f
-            fresh += 1
     reason = REACHED
     while True:
         # 1. Rates after what the last instant changed.
@@ -329,7 +385,7 @@ def advance(
                 continue
             rate = _limit(f, -1, flow, links, link)
             old = flow[RATE, f]
-            if old >= 0.0 and not renew and abs(rate - old) <= SAME * old:
+            if old >= 0.0 and abs(rate - old) <= SAME * old:
                 continue
             if old > 0.0:
                 flow[REST, f] -= old * (now - flow[SINCE, f])
@@ -339,7 +395,6 @@ def advance(
             _settle(heap, mark[PLACE, f], flow, mark, heaped[0])
             work[2] += 1
         fresh = 0
-        renew = False
         if reason != REACHED:
             break
         # 2. The next instant.
@@ -389,6 +444,8 @@ def advance(
             if ring[OPEN, r] > 0:
                 continue
             ring[STEP, r] += 1
+            if pause and job[WATCH, j] > 0 and reason == REACHED:
+                reason = STEPPED
             if ring[STEP, r] < job[STEPS, j]:
                 begun[beginning] = r
                 beginning += 1
@@ -415,7 +472,7 @@ def advance(
                 ring[STEP, r] = 0
                 begun[beginning] = r
                 beginning += 1
-            if pause and reason == REACHED:
+            if pause and reason != LEFT_NOW:
                 reason = STARTED
         for i in range(beginning):
             r = begun[i]
@@ -441,3 +498,23 @@ def advance(
                         waiting += 1
     clock[0] = now
     return reason
+
+
+@kernel
+def work_left(now: float, job: Ints, ring: Ints, flow: Floats, mark: Ints) -> Floats:
+    """Return the share of its AllReduce that each flow's ring has before it."""
+    left = np.zeros(flow.shape[1])
+    for r in range(ring.shape[1]):
+        j = ring[OWNER, r]
+        steps = job[STEPS, j]
+        if job[PHASE, j] != SENDING or ring[STEP, r] >= steps:
+            continue
+        most = 0.0
+        for f in range(ring[FLOW_0, r], ring[FLOW_1, r]):
+            if mark[PLACE, f] >= 0:
+                rest = flow[REST, f] - max(flow[RATE, f], 0.0) * (now - flow[SINCE, f])
+                most = max(most, rest / flow[SIZE, f])
+        share = (steps - ring[STEP, r] - 1 + most) / steps
+        for f in range(ring[FLOW_0, r], ring[FLOW_1, r]):
+            left[f] = share
+    return left

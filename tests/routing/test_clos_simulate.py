@@ -7,6 +7,8 @@ from clos_sim_oracle import capacities, fair_rates, path, play, random_case, ran
 from codesign_base import InfeasibleError, InputError
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of, ring_flow_bytes
+from routing.clos.metric import evaluate
+from routing.clos.routers import Assignment
 from routing.clos.simulate import Simulation, Stop, simulate
 from routing.clos.simulate_kernels import fill_rates
 
@@ -44,7 +46,7 @@ def test_routes_may_change_on_the_way(seed):
     while simulation.run(when) not in (Stop.TIME, Stop.FINISHED):
         pass
     simulation.set_routes(later, other, everyone)
-    while simulation.run(pause_at_starts=True) != Stop.FINISHED:
+    while simulation.run(pause=True) != Stop.FINISHED:
         simulation.set_routes(later, other, everyone)
     found = simulation.result()
     if simulation.time >= when:
@@ -135,12 +137,11 @@ def test_flows_that_wait_at_a_barrier_leave_their_link_to_others():
 
 @pytest.mark.parametrize("seed", range(30))
 def test_paced_jobs_run_at_the_speeds_of_the_metric(seed):
-    metric = pytest.importorskip("routing.clos.metric")
     rng = np.random.default_rng(seed)
     clos, jobs, flows, spine = random_case(rng)
     # All begin together; what each does first, while all send, shows its speed.
     jobs = [RingJob(job.name, job.nics, job.flow_bytes) for job in jobs]
-    speeds = metric.evaluate(clos, flows, spine).speed
+    speeds = evaluate(clos, flows, Assignment(spine, "given")).speed
     found = simulate(clos, jobs, spine, 1, nic_rate=1.0, pacing="job")
     times = np.array([t[0] for t in found.allreduce_time])
     first = times.min()
@@ -150,7 +151,8 @@ def test_paced_jobs_run_at_the_speeds_of_the_metric(seed):
     alone = [simulate(clos, [job], spine[flows.job == j], 2, nic_rate=1.0, pacing="job")
              for j, job in enumerate(jobs)]  # fmt: skip
     for j, result in enumerate(alone):
-        only = metric.evaluate(clos, flows.subset(flows.job == j), spine[flows.job == j]).speed
+        mine = flows.job == j
+        only = evaluate(clos, flows.subset(mine), Assignment(spine[mine], "given")).speed
         np.testing.assert_allclose(1 / result.slowdown[0], only[0], rtol=1e-9)
 
 

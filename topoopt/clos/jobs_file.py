@@ -130,6 +130,7 @@ def _job(
     parameters, tensor, pipeline = spec.parameters, spec.tensor, spec.pipeline
     element, compute = spec.element_bytes, spec.compute_time
     compute_time = None if compute is None else parse_time(compute, "compute_time", allow_zero=True)
+    start_time = parse_time(spec.start_time, "start_time", allow_zero=True)
     if spec.model is not None:
         preset = get_clos_model(spec.model)
         parameters = preset.parameters if parameters is None else parameters
@@ -157,7 +158,7 @@ def _job(
         nics,
         ring_flow_bytes(copy_bytes, group, spec.replicas),
         compute_time,
-        parse_time(spec.start_time, "start_time", allow_zero=True),
+        start_time,
     )
 
 
