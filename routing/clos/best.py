@@ -14,10 +14,16 @@ from routing.clos.state import SearchState
 
 # Candidates looked at (1 to 2 ns each): a floor, and so many a flow that may move. The budgets
 # count work, not time, so that results do not depend on the machine.
-FLOOR, PER_FLOW = 40_000, 60
+FLOOR, PER_FLOW = 40_000, 25
+FLOOR_CHANGE = 4_000  # the floor for a change of some flows
 SMALL = 512  # up to so many flows every start is tried and improved
 KICKS = 400  # restarts from displaced flows, as far as the budget goes
 ALL = 1.0 - 1e-9  # a speed that counts as uncongested
+
+
+def effort_of(flows: int) -> int:
+    """Return after how many candidates without progress an attempt is given up."""
+    return min(300 + flows, 10_000)
 
 
 def best(
@@ -32,8 +38,9 @@ def best(
 
     Starts are edge colouring, placement by size and the previous assignment. The best one is
     improved: the slowest job that can be raised is raised by a min-conflicts search over single
-    moves, whose chains include swaps and Kempe chains, and so on; what is left of the budget
-    displaces a few flows and climbs again.
+    moves, whose chains include swaps and Kempe chains, and so on. Up to 512 flows all starts are
+    improved, and what is left of the budget lets a slow and a faster job change places, or
+    displaces a few flows, and climbs again.
 
     Parameters
     ----------
@@ -77,6 +84,7 @@ def best_spines(
             return _rerouted(clos, flows, paths, state, kept).astype(np.int64)
     small = flows.count <= SMALL
     budget = FLOOR + PER_FLOW * flows.count
+    effort = effort_of(flows.count)
     ways = [color(clos, flows, paths)]
     state.set(ways[0])
     if state.speed.min(initial=1.0) >= ALL and previous is None:
@@ -98,13 +106,13 @@ def best_spines(
         return ways[leader].astype(np.int64)
     rest = [number for number in range(len(ways)) if number != leader] if small else []
     state.set(ways[leader])
-    state.improve(budget, budget // 4, KICKS)
+    state.improve(budget, effort, KICKS if small else 0)
     found, vector = state.chosen.copy(), np.sort(state.speed)
     for number in rest:
         if vector.min(initial=1.0) >= ALL:
             break
         state.set(ways[number])
-        state.improve(budget // 2, budget // 8, KICKS)
+        state.improve(budget // 2, effort, KICKS)
         if compare(np.sort(state.speed), vector) > 0:
             found, vector = state.chosen.copy(), np.sort(state.speed)
     return found.astype(np.int64)
@@ -135,6 +143,5 @@ def _rerouted(
     if compare(placed, np.sort(state.speed)) >= 0:
         state.set(way)
     if state.speed.min(initial=1.0) < ALL:
-        budget = FLOOR // 4 + PER_FLOW * new.size
-        state.improve(budget, budget // 4)
+        state.improve(FLOOR_CHANGE + PER_FLOW * new.size, effort_of(new.size))
     return state.chosen.copy()

@@ -16,6 +16,7 @@ SmallInts = npt.NDArray[np.int32]
 Words = npt.NDArray[np.uint64]
 
 SLACK = 1e-9  # relative overload that counts as none
+PROGRESS = 0.1  # fall of the penalty that counts as progress
 FIXED = 0.25  # penalty of an overfull link, besides its overload (in NIC rates)
 REFUSALS = 4  # how many sizes of flows `refused` counts
 
@@ -140,6 +141,7 @@ def _mark(
 @kernel
 def chase(
     wanted: Floats,
+    effort: int,
     budget: int,
     bits: int,
     base: SmallInts,
@@ -169,8 +171,8 @@ def chase(
     Parameters
     ----------
     wanted : float64 array, shape (jobs,)
-    budget : int
-        Candidates to look at, about.
+    effort, budget : int
+        Candidates to look at without progress and in all, about.
     use, limit : float64 arrays, shape (links + 1,)
         Work space, and the load from which a link is overfull.
     overfull, place : int32 arrays, shape (links + 1,)
@@ -201,7 +203,8 @@ def chase(
     score = 0.0  # penalty now, less that at the start
     lowest = 0.0
     work = weight.size // 4
-    while count > 0 and work < budget and moves < log.shape[1]:
+    since = work
+    while count > 0 and work - since < effort and work < budget and moves < log.shape[1]:
         step += 1
         work += 12
         best = np.inf
@@ -278,7 +281,9 @@ def chase(
             use[at[own]] += share
             count = _mark(at[own], use, limit, overfull, place, count)
         score += best
-        lowest = min(lowest, score)
+        if score < lowest - PROGRESS:
+            lowest = score
+            since = work
     spent[0] += work
     for i in range(count):
         place[overfull[i]] = -1

@@ -13,6 +13,7 @@ Words = npt.NDArray[np.uint64]
 
 STEP = 1e-6  # relative rise that is asked for; the filling then gives all that there is
 TIE = 1e-9
+DISPLACED = 128  # flows up to which a kick may displace flows at random
 
 
 @kernel
@@ -56,7 +57,7 @@ def climb(
     Parameters
     ----------
     budget, effort : int
-        Candidates to look at in all and for one attempt.
+        Candidates to look at in all, and without progress in one attempt.
     speed : float64 array, shape (jobs,)
         In and out: the speeds under the state.
     real, whole : work space, shape (2, links + 1) and (3, links + 1)
@@ -90,6 +91,7 @@ def climb(
         moves = chase(
             wanted,
             effort,
+            budget - spent[0],
             bits,
             base,
             kind,
@@ -147,6 +149,104 @@ def climb(
             whole,
         )
         stuck[:] = False
+
+
+@kernel
+def displace(
+    many: int,
+    bits: int,
+    base: SmallInts,
+    kind: SmallInts,
+    shift: SmallInts,
+    ways: SmallInts,
+    weight: Floats,
+    capacity: Floats,
+    chosen: SmallInts,
+    at: SmallInts,
+    head: SmallInts,
+    after: SmallInts,
+    before: SmallInts,
+    load: Floats,
+    random: Words,
+) -> None:
+    """Move so many flows, drawn at random, to live paths drawn at random."""
+    for _ in range(many):
+        flow = draw(random, weight.size)
+        if chosen[flow] < 0:
+            continue
+        way = draw(random, ways[kind[flow]])
+        sound = True
+        for slot in range(base.shape[1]):
+            sound = sound and capacity[base[flow, slot] + shift[kind[flow], slot, way]] > 0.0
+        if sound:
+            remove(flow, bits, weight, chosen, at, head, after, before, load)
+            insert(
+                flow, way, bits, base, kind, shift, weight, chosen, at, head, after, before, load
+            )
+
+
+@kernel
+def exchange(
+    budget: int,
+    effort: int,
+    bits: int,
+    base: SmallInts,
+    kind: SmallInts,
+    shift: SmallInts,
+    ways: SmallInts,
+    weight: Floats,
+    job: SmallInts,
+    capacity: Floats,
+    group: SmallInts,
+    room: Floats,
+    thresholds: Floats,
+    asked: Floats,
+    chosen: SmallInts,
+    at: SmallInts,
+    head: SmallInts,
+    after: SmallInts,
+    before: SmallInts,
+    load: Floats,
+    speed: Floats,
+    real: Floats,
+    whole: SmallInts,
+    limit: Floats,
+    tabu: SmallInts,
+    log: SmallInts,
+    random: Words,
+    spent: SmallInts,
+) -> bool:
+    """Let a slow job and a faster one, drawn at random, change places; say whether it worked.
+
+    The slow job is asked to exceed its level, the faster one to keep to it. Which jobs are
+    slow is what the climb alone cannot revise.
+    """
+    slow = draw(random, speed.size)
+    fast = draw(random, speed.size)
+    if speed[slow] >= speed[fast] * (1.0 - TIE):
+        slow, fast = fast, slow
+    spent[0] += 20
+    if speed[slow] >= speed[fast] * (1.0 - TIE):
+        return False
+    level = speed[slow]
+    wanted = speed.copy()
+    for number in range(speed.size):
+        if speed[number] > level * (1.0 + TIE):
+            wanted[number] = level * (1.0 + STEP)
+    wanted[slow] = level * (1.0 + STEP)
+    wanted[fast] = level
+    spent[0] += weight.size // 8
+    if refused(wanted, weight, job, group, chosen, room, thresholds, asked):
+        return False
+    moves = chase(
+        wanted, effort, budget - spent[0], bits, base, kind, shift, ways, weight, job, capacity, chosen, at, head,
+        after, before, load, real[0], limit, whole[1], whole[2], tabu, log, random, spent,
+    )  # fmt: skip
+    if moves < 0:
+        roll_back(
+            -moves - 1, log, bits, base, kind, shift, weight, chosen, at, head, after, before, load
+        )
+    return moves >= 0
 
 
 @kernel
@@ -228,31 +328,20 @@ def improve(
     for _ in range(kicks):
         if spent[0] >= budget or best[0] >= 1.0 - TIE:
             break
-        for _ in range(1 + draw(random, 1 + flows // 3)):
-            flow = draw(random, flows)
-            if chosen[flow] < 0:
+        exchanged = False
+        if flows > DISPLACED or draw(random, 2) == 0:
+            exchanged = exchange(
+                budget, effort, bits, base, kind, shift, ways, weight, job, capacity, group, room,
+                thresholds, asked, chosen, at, head, after, before, load, speed, real, whole,
+                limit, tabu, log, random, spent,
+            )  # fmt: skip
+            if not exchanged and flows > DISPLACED:
                 continue
-            way = draw(random, ways[kind[flow]])
-            sound = True
-            for slot in range(base.shape[1]):
-                sound = sound and capacity[base[flow, slot] + shift[kind[flow], slot, way]] > 0.0
-            if sound:
-                remove(flow, bits, weight, chosen, at, head, after, before, load)
-                insert(
-                    flow,
-                    way,
-                    bits,
-                    base,
-                    kind,
-                    shift,
-                    weight,
-                    chosen,
-                    at,
-                    head,
-                    after,
-                    before,
-                    load,
-                )
+        if not exchanged:
+            displace(
+                1 + draw(random, 1 + flows // 3), bits, base, kind, shift, ways, weight, capacity,
+                chosen, at, head, after, before, load, random,
+            )  # fmt: skip
         spent[0] += flows
         fill_jobs(
             bits,
