@@ -22,14 +22,14 @@ REFUSALS = 4  # how many sizes of flows `refused` counts
 
 
 @kernel
-def draw(state: Words, below: int) -> np.int64:
+def draw(state: Words, below: int) -> int:
     """Return a number of ``0 .. below - 1`` (xorshift)."""
     x = state[0]
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
     x ^= x << np.uint64(17)
     state[0] = x
-    return np.int64((x >> np.uint64(11)) % np.uint64(below))
+    return int(np.int64((x >> np.uint64(11)) % np.uint64(below)))
 
 
 @kernel

@@ -229,23 +229,9 @@ def color_edges(
             if alpha < 0 or beta < 0 or not down_live[right_tor[b], alpha]:
                 continue
             if _flip_chain(
-                b,
-                alpha,
-                beta,
-                left,
-                right,
-                left_tor,
-                right_tor,
-                left_at,
-                right_at,
-                left_free,
-                right_free,
-                up_live,
-                down_live,
-                colour_of,
-                chain,
-                whole,
-            ):
+                b, alpha, beta, left, right, left_tor, right_tor, left_at, right_at, left_free,
+                right_free, up_live, down_live, colour_of, chain, whole,
+            ):  # fmt: skip
                 colour = alpha
         colour_of[flow] = colour
         if colour < 0:

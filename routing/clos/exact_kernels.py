@@ -76,35 +76,13 @@ def branch_and_bound(
         if nodes > most_nodes:
             return False
         insert(
-            flow,
-            way[depth],
-            bits,
-            base,
-            kind,
-            shift,
-            weight,
-            chosen,
-            at,
-            head,
-            after,
-            before,
+            flow, way[depth], bits, base, kind, shift, weight, chosen, at, head, after, before,
             load,
-        )
+        )  # fmt: skip
         fill_jobs(
-            bits,
-            weight,
-            job,
-            job_first,
-            job_flow,
-            at,
-            head,
-            after,
-            load,
-            capacity,
-            speed,
-            real,
+            bits, weight, job, job_first, job_flow, at, head, after, load, capacity, speed, real,
             whole,
-        )
+        )  # fmt: skip
         ranked = np.sort(speed)
         if compare_sorted(ranked, best, TIE) <= 0:
             continue

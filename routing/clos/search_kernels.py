@@ -89,65 +89,21 @@ def climb(
             stuck[pick] = True
             continue
         moves = chase(
-            wanted,
-            effort,
-            budget - spent[0],
-            bits,
-            base,
-            kind,
-            shift,
-            ways,
-            weight,
-            job,
-            capacity,
-            chosen,
-            at,
-            head,
-            after,
-            before,
-            load,
-            real[0],
-            limit,
-            whole[1],
-            whole[2],
-            tabu,
-            log,
-            random,
-            spent,
-        )
+            wanted, effort, budget - spent[0], bits, base, kind, shift, ways, weight, job, capacity,
+            chosen, at, head, after, before, load, real[0], limit, whole[1], whole[2], tabu, log,
+            random, spent,
+        )  # fmt: skip
         if moves < 0:
             roll_back(
-                -moves - 1,
-                log,
-                bits,
-                base,
-                kind,
-                shift,
-                weight,
-                chosen,
-                at,
-                head,
-                after,
-                before,
+                -moves - 1, log, bits, base, kind, shift, weight, chosen, at, head, after, before,
                 load,
-            )
+            )  # fmt: skip
             stuck[pick] = True
             continue
         fill_jobs(
-            bits,
-            weight,
-            job,
-            job_first,
-            job_flow,
-            at,
-            head,
-            after,
-            load,
-            capacity,
-            speed,
-            real,
+            bits, weight, job, job_first, job_flow, at, head, after, load, capacity, speed, real,
             whole,
-        )
+        )  # fmt: skip
         stuck[:] = False
 
 
@@ -239,8 +195,9 @@ def exchange(
     if refused(wanted, weight, job, group, chosen, room, thresholds, asked):
         return False
     moves = chase(
-        wanted, effort, budget - spent[0], bits, base, kind, shift, ways, weight, job, capacity, chosen, at, head,
-        after, before, load, real[0], limit, whole[1], whole[2], tabu, log, random, spent,
+        wanted, effort, budget - spent[0], bits, base, kind, shift, ways, weight, job, capacity,
+        chosen, at, head, after, before, load, real[0], limit, whole[1], whole[2], tabu, log,
+        random, spent,
     )  # fmt: skip
     if moves < 0:
         roll_back(
@@ -288,37 +245,10 @@ def improve(
     Parameters are those of `climb`; ``kicks`` bounds the repetitions.
     """
     climb(
-        budget,
-        effort,
-        bits,
-        base,
-        kind,
-        shift,
-        ways,
-        weight,
-        job,
-        job_first,
-        job_flow,
-        capacity,
-        group,
-        room,
-        thresholds,
-        asked,
-        chosen,
-        at,
-        head,
-        after,
-        before,
-        load,
-        speed,
-        real,
-        whole,
-        limit,
-        tabu,
-        log,
-        random,
-        spent,
-    )
+        budget, effort, bits, base, kind, shift, ways, weight, job, job_first, job_flow, capacity,
+        group, room, thresholds, asked, chosen, at, head, after, before, load, speed, real, whole,
+        limit, tabu, log, random, spent,
+    )  # fmt: skip
     flows = weight.size
     if kicks == 0 or flows < 2 or speed.min() >= 1.0 - TIE:
         return
@@ -344,52 +274,14 @@ def improve(
             )  # fmt: skip
         spent[0] += flows
         fill_jobs(
-            bits,
-            weight,
-            job,
-            job_first,
-            job_flow,
-            at,
-            head,
-            after,
-            load,
-            capacity,
-            speed,
-            real,
+            bits, weight, job, job_first, job_flow, at, head, after, load, capacity, speed, real,
             whole,
-        )
+        )  # fmt: skip
         climb(
-            budget,
-            effort,
-            bits,
-            base,
-            kind,
-            shift,
-            ways,
-            weight,
-            job,
-            job_first,
-            job_flow,
-            capacity,
-            group,
-            room,
-            thresholds,
-            asked,
-            chosen,
-            at,
-            head,
-            after,
-            before,
-            load,
-            speed,
-            real,
-            whole,
-            limit,
-            tabu,
-            log,
-            random,
-            spent,
-        )
+            budget, effort, bits, base, kind, shift, ways, weight, job, job_first, job_flow,
+            capacity, group, room, thresholds, asked, chosen, at, head, after, before, load, speed,
+            real, whole, limit, tabu, log, random, spent,
+        )  # fmt: skip
         found = np.sort(speed)
         if compare_sorted(found, best, TIE) > 0:
             best = found
@@ -404,19 +296,8 @@ def improve(
             if chosen[flow] != kept[flow]:
                 remove(flow, bits, weight, chosen, at, head, after, before, load)
                 insert(
-                    flow,
-                    kept[flow],
-                    bits,
-                    base,
-                    kind,
-                    shift,
-                    weight,
-                    chosen,
-                    at,
-                    head,
-                    after,
-                    before,
-                    load,
-                )
+                    flow, kept[flow], bits, base, kind, shift, weight, chosen, at, head, after,
+                    before, load,
+                )  # fmt: skip
         speed[:] = best_speed
     speed[:] = best_speed

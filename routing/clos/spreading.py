@@ -102,10 +102,10 @@ def anneal_spines(
     if moving.size == 0:
         return way
     if flows.target_nic is None or start is not None:
-        unit = np.arange(moving.size, dtype=np.int32)
+        unit: SmallInts = np.arange(moving.size, dtype=np.int32)
     else:
-        _, unit = np.unique(flows.target_nic[moving], return_inverse=True)
-        unit = unit.astype(np.int32)
+        _, number = np.unique(flows.target_nic[moving], return_inverse=True)
+        unit = number.astype(np.int32)
     first = np.empty(int(unit.max()) + 2, dtype=np.int32)
     member = np.empty(moving.size, dtype=np.int32)
     group_jobs(unit, first, member)
