@@ -9,6 +9,8 @@ import numpy.typing as npt
 from codesign_base import InputError
 from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
 from routing.clos.flows import Flows
+from routing.clos.metric import evaluate
+from routing.clos.rings import Rings, find_rings
 from routing.clos.routers import Assignment, route
 
 _BITS = 21  # of a NIC number in a flow's key
@@ -78,6 +80,12 @@ class Controller:
         Seconds for which the present traffic is expected to last.
     keep : bool
         Give the router the present assignment to start from, so that it changes little.
+    by_ring : bool, optional
+        Let the router treat every ring as a job of its own: the fewest rings then suffer where
+        links must be shared, with the same rings at every ToR. By default for ``"best"``.
+    rotate : bool, optional
+        Whether `balance` exchanges routes among rings, so that all of them suffer a little
+        instead of some all the time. By default for ``"best"`` with prediction.
     time_limit : float, optional
         Of one decision, for routers that search; see `routing.clos.routers.route`.
     """
@@ -93,6 +101,8 @@ class Controller:
         patience: float = 3.0,
         horizon: float = 600.0,
         keep: bool = True,
+        by_ring: bool | None = None,
+        rotate: bool | None = None,
         time_limit: float | None = None,
     ) -> None:
         for name, value, least in (
@@ -110,6 +120,8 @@ class Controller:
         self.patience = patience
         self.horizon = horizon
         self.keep = keep
+        self.by_ring = method == "best" if by_ring is None else by_ring
+        self.rotate = (method == "best" and predict) if rotate is None else rotate
         self.time_limit = time_limit
         self.time = float("-inf")
         self._keys = np.zeros(0, dtype=np.int64)  # ascending, so that flows are found by search
@@ -118,6 +130,9 @@ class Controller:
         self._seen = np.zeros(0)
         self._silence: dict[int, float] = {}
         self._forgotten = 0
+        self._rings: Rings | None = None
+        self._ring_speed = np.zeros(0)
+        self._movers = np.zeros(0, dtype=np.int64)
 
     @property
     def flows(self) -> Flows:
@@ -207,8 +222,46 @@ class Controller:
         if decided:
             changed, moved = self._decide()
         return RouteChanges(
-            self._flows, self._spine, changed, moved, released, decided, perf_counter() - began
+            self._flows, self._spine.copy(), changed, moved, released, decided, perf_counter() - began
         )
+
+    def balance(self, left: FloatArray, least: float = 0.02) -> IntArray:
+        """Exchange routes among rings that are alike: those that lag get the fast ones.
+
+        Call it when rings have ended a step. No link's load changes, so that no other job is
+        hurt, and nothing moves while no ring is further than another.
+
+        Parameters
+        ----------
+        left : float64 array, shape (flows,)
+            For every flow of `flows`, how much of its AllReduce its ring has before it: 1 at
+            the begin, 0 if it is over or the job computes.
+        least : float
+            Rings that differ by less do not exchange.
+
+        Returns
+        -------
+        int64 array
+            Positions in `flows` of those that exchanged their spines, ascending.
+        """
+        if not self.rotate or self._ring_speed.min(initial=1.0) >= 1.0:
+            return np.zeros(0, dtype=np.int64)
+        from routing.clos.rotation_kernels import rotate
+
+        rings = self._rings
+        assert rings is not None
+        classes, names, begin, flows = rings.table
+        if self._movers.size < 2 * flows.size:
+            self._movers = np.empty(2 * flows.size, dtype=np.int64)
+        count = rotate(
+            classes, names, begin, flows, left, self._ring_speed, self._spine, least, self._movers
+        )
+        return np.unique(self._movers[:count])
+
+    def places_of(self, flows: Flows) -> IntArray:
+        """Return the positions of given flows in `flows`, -1 for those not known."""
+        place, known = self._find(_keys_of(flows))
+        return np.where(known, place, -1)
 
     def _decide(self) -> tuple[IntArray, int]:
         """Choose new spines; return the flows that changed and how many of them moved."""
@@ -221,18 +274,53 @@ class Controller:
             new = self._worth_it(old, new, held)
         changed = np.flatnonzero(new != old).astype(np.int64)
         self._spine = new
+        if self.rotate:
+            held_now = Assignment(new.copy(), self.method)
+            self._ring_speed = evaluate(self.clos, self._as_rings(), held_now).speed.copy()
         return changed, int((held & (new != old)).sum())
 
     def _routed(self, previous: Assignment | None) -> IntArray:
+        flows, order = self._flows, np.arange(self._flows.count)
+        if self.by_ring:
+            flows, order = self._as_rings(), self._interleaved()
+        if previous is not None:
+            previous = Assignment(previous.spine[order], previous.method)
         found = route(
             self.clos,
-            self._flows,
+            flows.subset(order),
             self.method,
             seed=self.seed,
             previous=previous,
             time_limit=self.time_limit,
         )
-        return found.spine
+        spine = np.empty(flows.count, dtype=np.int64)
+        spine[order] = found.spine
+        return spine
+
+    def _interleaved(self) -> IntArray:
+        """Return the flows ring by ring, the rings of all jobs in turn.
+
+        Routers that colour let the last flows of a ToR share links; so each job gives its part.
+        """
+        rings = self._rings
+        assert rings is not None
+        first = np.full(rings.count, self._flows.count, dtype=np.int64)
+        np.minimum.at(first, rings.ring, np.arange(self._flows.count))
+        job = self._flows.job_index[first]
+        size = np.bincount(job)
+        rank = np.empty(rings.count)
+        by_job = np.lexsort((first, job))
+        begin = np.cumsum(size) - size
+        rank[by_job] = (np.arange(rings.count) - begin[job[by_job]] + 0.5) / size[job[by_job]]
+        return np.lexsort((rings.ring, job[rings.ring], rank[rings.ring]))
+
+    def _as_rings(self) -> Flows:
+        """Return the known flows with their rings for jobs."""
+        if self._rings is None:
+            self._rings = find_rings(self._flows)
+        flows = self._flows
+        return Flows.of(flows.source_tor, flows.target_tor, self._rings.ring, flows.bytes_)
+
 
     def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
         """Return the new spines, or the old ones where moving costs more than it gains."""
@@ -244,8 +332,6 @@ class Controller:
         return new if saved > self.move_cost * extra else least
 
     def _mean_slowdown(self, spine: IntArray) -> float:
-        from routing.clos.metric import evaluate
-
         speed: FloatArray = evaluate(self.clos, self._flows, Assignment(spine.copy(), "")).speed
         return float((1.0 / speed).mean())
 
@@ -274,6 +360,7 @@ class Controller:
         if mask.all():
             return
         self._flows = _fresh_weights(self._flows.subset(mask))
+        self._rings = None
         self._keys, self._spine = self._keys[mask], self._spine[mask]
         self._seen = self._seen[mask]
         present = set(self._flows.jobs.tolist())
@@ -291,6 +378,7 @@ class Controller:
         self._spine = np.concatenate((self._spine, spine))[order]
         self._seen = np.concatenate((self._seen, np.full(keys.size, time)))[order]
         self._flows = _joined(self._flows, flows, order)
+        self._rings = None
         return int(keys.size)
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 
 from codesign_base import InputError
 from routing.clos.control import Controller
-from routing.clos.fabric import Clos
+from routing.clos.fabric import Clos, IntArray
+from routing.clos.flows import Flows
 from routing.clos.jobs import RingJob
 from routing.clos.simulate import NIC_RATE, EpochTimes, Simulation, Stop
 
@@ -21,13 +23,17 @@ class LoopResult:
     times : EpochTimes
         AllReduce times of every job and epoch.
     controller_times : tuple of float
-        Seconds (of the clock) of every decision that was more than a look.
+        Seconds (of the clock) of every decision of the router: at arrivals, departures and
+        changes of the fabric.
+    balance_time : float
+        Seconds (of the clock) spent on exchanging routes at barriers, in all.
     moved : int
-        Flows that changed their spine while they had a live job, over the whole run.
+        Changes of a flow from one spine to another, over the whole run.
     """
 
     times: EpochTimes
     controller_times: tuple[float, ...]
+    balance_time: float
     moved: int
 
 
@@ -84,13 +90,32 @@ def run_loop(
     flows = simulation.flows
     spine = np.full(flows.count, -1, dtype=np.int64)
     left = np.zeros(len(jobs), dtype=bool)
+    order = np.zeros(0, dtype=np.int64)
     seconds: list[float] = []
-    moved = 0
+    balancing = 0.0
+    moved, exchanged = 0, 0
+
+    def balance() -> None:
+        nonlocal balancing, exchanged
+        if not controller.rotate or order.size == 0:
+            return
+        left = simulation.work_left()[order]
+        began = perf_counter()
+        found = controller.balance(left)
+        balancing += perf_counter() - began
+        if found.size:
+            spine[order[found]] = controller.spine[found]
+            simulation.exchange(order[found], spine)
+            exchanged += int(found.size)
+
     while True:
         due = pending[0][0] if pending else float("inf")
         stop = simulation.run(due, pause=True)
         if stop == Stop.FINISHED:
             break
+        if stop == Stop.STEPPED:
+            balance()
+            continue
         renewed = None
         if stop == Stop.TIME:
             renewed = pending.pop(0)[1]
@@ -107,6 +132,17 @@ def run_loop(
             seconds.append(decided.seconds)
         if decided.any or renewed is not None:
             held = controller.spines_of(flows)
-            spine = np.where(held >= 0, held, spine)
+            spine[held >= 0] = held[held >= 0]
             simulation.set_routes(simulation.clos if renewed is None else renewed, spine, present)
-    return LoopResult(simulation.result(), tuple(seconds), moved)
+        order = _order(controller, flows)
+        balance()
+    return LoopResult(simulation.result(), tuple(seconds), balancing, moved + exchanged)
+
+
+def _order(controller: Controller, flows: Flows) -> IntArray:
+    """Return, for each flow that the controller knows, its position in ``flows``."""
+    places = controller.places_of(flows)
+    known = places >= 0
+    order = np.empty(controller.flows.count, dtype=np.int64)
+    order[places[known]] = np.flatnonzero(known)
+    return order

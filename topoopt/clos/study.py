@@ -60,7 +60,7 @@ class MethodTimes:
         Over all jobs and epochs.
     jobs : tuple of JobTimes
     controller_time_s : float
-        Time that all decisions of the run took together.
+        Time that all decisions of the run took together, exchanges at barriers included.
     slowest_decision_s : float
     decisions : int
         How often the router was asked: at arrivals, departures and changes of the fabric.
@@ -181,7 +181,7 @@ def _summed(method: str, jobs: Sequence[RingJob], found: LoopResult) -> MethodTi
         times.p99_slowdown,
         times.worst_slowdown,
         tuple(rows),
-        sum(seconds),
+        sum(seconds) + found.balance_time,
         max(seconds, default=0.0),
         len(seconds),
         found.moved,
