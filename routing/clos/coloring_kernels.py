@@ -31,40 +31,75 @@ def lowest_bit(word: np.uint64) -> int:
 
 
 @kernel
-def split_vertices(end: Ints, live: Flags, tors: int, given: SmallInts, vertex: SmallInts) -> Ints:
+def vertices_needed(end: Ints, live: Flags) -> Ints:
+    """Return, for every ToR, its flows over its live links, rounded up."""
+    tors, colours = live.shape
+    degree = np.zeros(tors, dtype=np.int64)
+    for flow in range(end.size):
+        degree[end[flow]] += 1
+    for tor in range(tors):
+        ways = 0
+        for colour in range(colours):
+            ways += live[tor, colour]
+        # A ToR without live links has no flows to be coloured: callers see to that.
+        degree[tor] = (degree[tor] + ways - 1) // ways if ways > 0 else 0
+    return degree
+
+
+@kernel
+def drop_colours(
+    source: Ints,
+    target: Ints,
+    up_live: Flags,
+    down_live: Flags,
+    need_left: Ints,
+    need_right: Ints,
+    colour_of: SmallInts,
+) -> None:
+    """Take the colour from flows that have it over a dead link or once too often at a ToR."""
+    tors, colours = up_live.shape
+    on_left = np.zeros((tors, colours), dtype=np.int32)
+    on_right = np.zeros((tors, colours), dtype=np.int32)
+    for flow in range(source.size):
+        colour = colour_of[flow]
+        if colour < 0:
+            continue
+        a, b = source[flow], target[flow]
+        sound = up_live[a, colour] and down_live[b, colour]
+        if sound and on_left[a, colour] < need_left[a] and on_right[b, colour] < need_right[b]:
+            on_left[a, colour] += 1
+            on_right[b, colour] += 1
+        else:
+            colour_of[flow] = -1
+
+
+@kernel
+def split_vertices(end: Ints, live: Flags, need: Ints, given: SmallInts, vertex: SmallInts) -> Ints:
     """Give the flows of each ToR to vertices of at most as many flows as it has live links.
 
     Flows that have a colour go to different vertices if they share it. Returns the ToR of each
     vertex.
     """
-    colours = live.shape[1]
-    ways = np.zeros(tors, dtype=np.int64)
-    degree = np.zeros(tors, dtype=np.int64)
-    most = np.zeros(tors, dtype=np.int64)
-    for tor in range(tors):
-        for colour in range(colours):
-            ways[tor] += live[tor, colour]
-    seen = np.zeros((tors, colours), dtype=np.int32)
-    for flow in range(end.size):
-        tor = end[flow]
-        degree[tor] += 1
-        if given[flow] >= 0:
-            vertex[flow] = seen[tor, given[flow]]
-            seen[tor, given[flow]] += 1
-            most[tor] = max(most[tor], seen[tor, given[flow]])
+    tors, colours = live.shape
     first = np.zeros(tors + 1, dtype=np.int64)
     for tor in range(tors):
-        need = (degree[tor] + ways[tor] - 1) // max(ways[tor], 1)
-        first[tor + 1] = first[tor] + max(need, most[tor])
+        first[tor + 1] = first[tor] + need[tor]
     tor_of = np.empty(first[tors], dtype=np.int64)
     for tor in range(tors):
         for place in range(first[tor], first[tor + 1]):
             tor_of[place] = tor
     held = np.zeros(first[tors], dtype=np.int64)
+    seen = np.zeros((tors, colours), dtype=np.int32)
     for flow in range(end.size):
         if given[flow] >= 0:
-            vertex[flow] += first[end[flow]]
+            tor = end[flow]
+            vertex[flow] = first[tor] + seen[tor, given[flow]]
+            seen[tor, given[flow]] += 1
             held[vertex[flow]] += 1
+    ways = np.zeros(tors, dtype=np.int64)
+    for tor in range(tors):
+        for colour in range(colours):
+            ways[tor] += live[tor, colour]
     for flow in range(end.size):
         if given[flow] < 0:
             tor = end[flow]
@@ -179,23 +214,20 @@ def color_edges(
     up_live, down_live : bool arrays, shape (tors, colours)
         Which colours a ToR may use as a source and as a target.
     colour_of : int32 array, shape (flows,)
-        In: -1, or a colour to keep unless a chain changes it. Out: the colours, -1 where dead
-        links (or colours given unevenly) prevented one.
+        In: -1, or a colour to keep unless a chain changes it or a ToR has it too often. Out: the
+        colours, -1 where dead links prevented one.
     """
     flows = source.size
-    tors, colours = up_live.shape
+    colours = up_live.shape[1]
     words = (colours + 63) >> 6
     whole = bool(np.all(up_live)) and bool(np.all(down_live))
-    for flow in range(flows):
-        colour = colour_of[flow]
-        if colour >= 0:
-            sound = up_live[source[flow], colour] and down_live[target[flow], colour]
-            if not sound:
-                colour_of[flow] = -1
+    need_left = vertices_needed(source, up_live)
+    need_right = vertices_needed(target, down_live)
+    drop_colours(source, target, up_live, down_live, need_left, need_right, colour_of)
     left = np.empty(flows, dtype=np.int32)
     right = np.empty(flows, dtype=np.int32)
-    left_tor = split_vertices(source, up_live, tors, colour_of, left)
-    right_tor = split_vertices(target, down_live, tors, colour_of, right)
+    left_tor = split_vertices(source, up_live, need_left, colour_of, left)
+    right_tor = split_vertices(target, down_live, need_right, colour_of, right)
     left_free = free_words(left_tor, up_live, words)
     right_free = free_words(right_tor, down_live, words)
     left_at = np.full((left_tor.size, colours), -1, dtype=np.int32)
