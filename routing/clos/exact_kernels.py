@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.jit import kernel
-from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, remove
+from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, rank, remove
 
 Floats = npt.NDArray[np.float64]
 SmallInts = npt.NDArray[np.int32]
@@ -53,6 +53,7 @@ def branch_and_bound(
         In and out: its sorted speeds.
     """
     depth = 0
+    ranked = np.empty(speed.size)
     nodes = 0
     way = np.full(order.size + 1, -1, dtype=np.int32)
     if order.size == 0:
@@ -83,7 +84,7 @@ def branch_and_bound(
             bits, weight, job, job_first, job_flow, at, head, after, load, capacity, speed, real,
             whole,
         )  # fmt: skip
-        ranked = np.sort(speed)
+        rank(speed, ranked)
         if compare_sorted(ranked, best, TIE) <= 0:
             continue
         if depth + 1 < order.size:

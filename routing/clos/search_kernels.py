@@ -5,7 +5,7 @@ import numpy.typing as npt
 
 from codesign_base.jit import kernel
 from routing.clos.chase_kernels import chase, draw, refused, roll_back
-from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, remove
+from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, rank, remove
 
 Floats = npt.NDArray[np.float64]
 SmallInts = npt.NDArray[np.int32]
@@ -244,53 +244,45 @@ def improve(
 
     Parameters are those of `climb`; ``kicks`` bounds the repetitions.
     """
-    climb(
-        budget, effort, bits, base, kind, shift, ways, weight, job, job_first, job_flow, capacity,
-        group, room, thresholds, asked, chosen, at, head, after, before, load, speed, real, whole,
-        limit, tabu, log, random, spent,
-    )  # fmt: skip
     flows = weight.size
-    if kicks == 0 or flows < 2 or speed.min() >= 1.0 - TIE:
-        return
     kept = chosen.copy()
-    best = np.sort(speed)
     best_speed = speed.copy()
-    for _ in range(kicks):
-        if spent[0] >= budget or best[0] >= 1.0 - TIE:
-            break
-        exchanged = False
-        if flows > DISPLACED or draw(random, 2) == 0:
-            exchanged = exchange(
-                budget, effort, bits, base, kind, shift, ways, weight, job, capacity, group, room,
-                thresholds, asked, chosen, at, head, after, before, load, speed, real, whole,
-                limit, tabu, log, random, spent,
+    best = np.full(speed.size, -1.0)
+    found = np.empty(speed.size)
+    for attempt in range(kicks + 1):
+        if attempt > 0:
+            if spent[0] >= budget or best[0] >= 1.0 - TIE:
+                break
+            exchanged = False
+            if flows > DISPLACED or draw(random, 2) == 0:
+                exchanged = exchange(
+                    budget, effort, bits, base, kind, shift, ways, weight, job, capacity, group,
+                    room, thresholds, asked, chosen, at, head, after, before, load, speed, real,
+                    whole, limit, tabu, log, random, spent,
+                )  # fmt: skip
+                if not exchanged and flows > DISPLACED:
+                    continue
+            if not exchanged:
+                displace(
+                    1 + draw(random, 1 + flows // 3), bits, base, kind, shift, ways, weight,
+                    capacity, chosen, at, head, after, before, load, random,
+                )  # fmt: skip
+            spent[0] += flows
+            fill_jobs(
+                bits, weight, job, job_first, job_flow, at, head, after, load, capacity, speed,
+                real, whole,
             )  # fmt: skip
-            if not exchanged and flows > DISPLACED:
-                continue
-        if not exchanged:
-            displace(
-                1 + draw(random, 1 + flows // 3), bits, base, kind, shift, ways, weight, capacity,
-                chosen, at, head, after, before, load, random,
-            )  # fmt: skip
-        spent[0] += flows
-        fill_jobs(
-            bits, weight, job, job_first, job_flow, at, head, after, load, capacity, speed, real,
-            whole,
-        )  # fmt: skip
         climb(
             budget, effort, bits, base, kind, shift, ways, weight, job, job_first, job_flow,
             capacity, group, room, thresholds, asked, chosen, at, head, after, before, load, speed,
             real, whole, limit, tabu, log, random, spent,
         )  # fmt: skip
-        found = np.sort(speed)
-        if compare_sorted(found, best, TIE) > 0:
-            best = found
-            kept[:] = chosen
+        rank(speed, found)
+        if compare_sorted(found, best, TIE) >= 0:  # walk along equally good assignments
+            best[:] = found
             best_speed[:] = speed
-            continue
-        if compare_sorted(found, best, TIE) == 0:
-            kept[:] = chosen  # walk along equally good assignments
-            best_speed[:] = speed
+            if kicks > 0:
+                kept[:] = chosen
             continue
         for flow in range(flows):
             if chosen[flow] != kept[flow]:
@@ -300,4 +292,3 @@ def improve(
                     before, load,
                 )  # fmt: skip
         speed[:] = best_speed
-    speed[:] = best_speed

@@ -178,6 +178,18 @@ def fill_jobs(
 
 
 @kernel
+def rank(values: Floats, ranked: Floats) -> None:
+    """Write the values in ascending order (insertion: vectors of jobs are short)."""
+    for i in range(values.size):
+        value = values[i]
+        place = i
+        while place > 0 and ranked[place - 1] > value:
+            ranked[place] = ranked[place - 1]
+            place -= 1
+        ranked[place] = value
+
+
+@kernel
 def compare_sorted(left: Floats, right: Floats, tolerance: float) -> int:
     """Return 1, 0 or -1 as the left ascending vector is better, equal or worse."""
     for i in range(left.size):
