@@ -47,7 +47,7 @@ def capacities(clos, nic_rate):
 def play(clos, jobs, spine, epochs, nic_rate, reroute=None):
     """Return start and end times, one list a job, and every flow's times in order of ending.
 
-    ``reroute``: (time, clos, spine) from which on other routes hold.
+    ``reroute``: (time, clos, spine), or a list of such, from which on other routes hold.
     """
     rings = []
     flow = 0
@@ -62,7 +62,8 @@ def play(clos, jobs, spine, epochs, nic_rate, reroute=None):
     flow_times = [[] for _ in range(flow)]
     now = 0.0
     room = capacities(clos, nic_rate)
-    pending = [] if reroute is None else [reroute]
+    pending = [] if reroute is None else reroute if isinstance(reroute, list) else [reroute]
+    pending = sorted(pending, key=lambda change: change[0])
 
     def begin(ring):
         size = jobs[ring["job"]].flow_bytes
@@ -85,8 +86,8 @@ def play(clos, jobs, spine, epochs, nic_rate, reroute=None):
         for (ring, name), rate in zip(sending, rates, strict=True):
             ring["rest"][name] -= rate * (instant - now)
         now = instant
-        if pending and pending[0][0] <= now:
-            _, clos, spine = pending.pop()
+        while pending and pending[0][0] <= now:
+            _, clos, spine = pending.pop(0)
             room = capacities(clos, nic_rate)
         for ring, name in sending:
             job = jobs[ring["job"]]

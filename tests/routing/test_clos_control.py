@@ -12,7 +12,10 @@ from routing.clos.jobs import RingJob, flows_of
 from routing.clos.loop import run_loop
 from routing.clos.metric import evaluate
 from routing.clos.minimal import place_new
+from routing.clos.rings import find_rings
+from routing.clos.rotation_kernels import rotate
 from routing.clos.routers import Assignment
+from routing.clos.simulate import Simulation
 
 CLOS = Clos.uniform(4, 4)
 
@@ -31,8 +34,7 @@ def test_routes_are_told_once():
     first = controller.observe(flows, 0.0)
     assert first.decided and first.any
     assert (first.changed.size, first.moved, first.released) == (8, 0, 0)
-    assert np.array_equal(controller.spines_of(flows)[np.argsort(first.flows.source_nic)],
-                          first.spine[np.argsort(first.flows.source_nic)]) or first.spine.size == 8
+    assert np.array_equal(controller.spines_of(first.flows), first.spine)
     again = controller.observe(flows, 1.0)
     assert not again.decided and not again.any
     some = controller.observe(flows.subset(np.arange(3)), 2.0)
@@ -99,13 +101,13 @@ def test_a_failure_moves_the_flows_that_it_hits():
 
 
 def test_moving_must_pay():
-    # Greedy routes anew; when b leaves, a's flows need not move, so at a price they stay.
+    # Random routes are drawn anew; when a leaves, b's flows need not move: at a price they stay.
     flows = flows_of(CLOS, two_jobs())
     for cost in (0.0, 1e6):
         controller = Controller(CLOS, "random", seed=3, move_cost=cost, keep=False, horizon=1.0)
         controller.observe(flows, 0.0)
-        controller.forget([1])
-        changes = controller.observe(flows.subset(flows.job == 0), 1.0)
+        controller.forget([0])
+        changes = controller.observe(flows.subset(flows.job == 1), 1.0)
         assert (changes.moved > 0) == (cost == 0.0)
 
 
@@ -135,15 +137,82 @@ def test_without_failures_all_jobs_run_as_alone(method):
 def test_a_failure_during_the_run():
     jobs = [RingJob("a", np.array([[0, 4], [1, 5], [2, 6], [3, 7]]), 12.5e9, 0.0)]
     failed = CLOS.with_failed_spines([0])
-    found = run_loop(CLOS, jobs, Controller(CLOS, "best"), 3, changes=[(2.0, failed)])
+
+    def run(epochs, changes, rotate=False):
+        controller = Controller(CLOS, "best", rotate=rotate)
+        return run_loop(CLOS, jobs, controller, epochs, changes=changes).times.slowdown[0]
+
     # One AllReduce in the whole fabric takes 2 s; with three spines two flows share a link.
-    np.testing.assert_allclose(found.times.slowdown[0], [1.0, 2.0, 2.0])
-    repaired = run_loop(
-        CLOS, jobs, Controller(CLOS, "best"), 3, changes=[(6.0, CLOS), (2.0, failed)]
-    )
-    np.testing.assert_allclose(repaired.times.slowdown[0], [1.0, 2.0, 1.0])
-    middle = run_loop(CLOS, jobs, Controller(CLOS, "best"), 1, changes=[(0.5, failed)])
-    np.testing.assert_allclose(middle.times.slowdown[0], [1.75])
+    np.testing.assert_allclose(run(3, [(2.0, failed)]), [1.0, 2.0, 2.0])
+    np.testing.assert_allclose(run(3, [(6.0, CLOS), (2.0, failed)]), [1.0, 2.0, 1.0])
+    np.testing.assert_allclose(run(1, [(0.5, failed)]), [1.75])
+
+
+def test_rotation_spreads_what_a_failure_costs():
+    # Two of four rings share a link. They do so for one of two steps each, then the others; no
+    # schedule can be faster than 4 / 3.
+    jobs = [RingJob("a", np.array([[0, 4], [1, 5], [2, 6], [3, 7]]), 12.5e9, 1.0)]
+    failed = CLOS.with_failed_spines([0])
+    controller = Controller(failed, "best")
+    found = run_loop(failed, jobs, controller, 3)
+    assert found.moved > 0
+    slow = found.times.slowdown[0]
+    assert np.all((slow > 4 / 3) & (slow <= 1.5)), slow
+    static = run_loop(failed, jobs, Controller(failed, "best", rotate=False), 3)
+    np.testing.assert_allclose(static.times.slowdown[0], 2.0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rotation_is_exact_and_changes_no_load(seed):
+    """Every exchange is played by the plain simulator too, at the times at which it happened."""
+    rng = np.random.default_rng(seed)
+    clos = Clos.uniform(4, 6).with_failed_spines(range(int(rng.integers(1, 4))))
+    nics = rng.permutation(4)[:, None] * 6 + np.arange(6)
+    size = int(rng.integers(2, 5))
+    jobs = [
+        RingJob("a", nics[:size, :4].T, 5.0, 1.0, 0.0),
+        RingJob("b", nics[:2, 4:].T, 3.0, 0.5, float(rng.uniform(0, 4))),
+    ]
+    flows = flows_of(clos, jobs)
+    history = []
+
+    class Noted(Controller):
+        def balance(self, left, least=0.02):
+            found = super().balance(left, least)
+            if found.size:
+                self.note()
+            return found
+
+        def observe(self, seen, time, clos=None):
+            found = super().observe(seen, time, clos)
+            self.note()
+            return found
+
+        def note(self):
+            history.append(self.spines_of(flows))
+
+    times = []
+    original = Simulation.exchange
+    set_routes = Simulation.set_routes
+
+    def exchange(self, movers, spine):
+        times.append((self.time, spine.copy()))
+        original(self, movers, spine)
+
+    def noted_routes(self, fabric, spine, present):
+        times.append((self.time, np.array(spine)))
+        set_routes(self, fabric, spine, present)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Simulation, "exchange", exchange)
+        patch.setattr(Simulation, "set_routes", noted_routes)
+        found = run_loop(clos, jobs, Noted(clos, "best"), 2, nic_rate=1.0)
+    loads = [evaluate(clos, flows, Assignment(h, "")).max_load for h in history if h.min() >= 0]
+    assert max(loads) <= 2.0 + 1e-9
+    start, end, _ = play(clos, jobs, times[0][1], 2, 1.0, [(t, clos, s) for t, s in times])
+    for j in range(2):
+        np.testing.assert_allclose(found.times.start[j], start[j], rtol=1e-8)
+        np.testing.assert_allclose(found.times.end[j], end[j], rtol=1e-8)
 
 
 def test_counting_only_what_is_in_flight_costs_time():
@@ -171,6 +240,82 @@ def test_placing_new_flows_moves_no_other(seed):
     assert np.array_equal(found[stays], spine[stays])
     assert np.array_equal(found >= 0, flows.crosses)
     assert evaluate(clos, flows, Assignment(found, "placed")).speed.min() > 0
+
+
+def plain_rotate(classes, left, speed, spine, least):
+    """The rule of the kernel, in plain lists; returns new spines and speeds."""
+    speed, spine = dict(speed), list(spine)
+    for rows in classes:
+        if max(left[r] for r, _ in rows) - min(left[r] for r, _ in rows) < least:
+            continue
+        done = set()
+        fastest = max(speed[r] for r, _ in rows)
+        while True:
+            slow = [(-left[r], speed[r], i) for i, (r, _) in enumerate(rows)
+                    if r not in done and speed[r] != fastest]  # fmt: skip
+            if not slow:
+                break
+            behind, flows = rows[min(slow)[2]]
+            done.add(behind)
+            fast = [(-speed[r], left[r], i) for i, (r, _) in enumerate(rows)
+                    if r not in done and speed[r] > speed[behind]
+                    and left[r] <= left[behind] - least]  # fmt: skip
+            if fast:
+                ahead, others = rows[min(fast)[2]]
+                speed[behind], speed[ahead] = speed[ahead], speed[behind]
+                for f, g in zip(flows, others, strict=True):
+                    spine[f], spine[g] = spine[g], spine[f]
+    return spine, speed
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_rotation_kernel_equals_the_plain_rule(seed):
+    rng = np.random.default_rng(seed)
+    jobs = [RingJob("a", rng.permutation(40)[: 4 * 5].reshape(5, 4), 1.0)] if seed % 3 == 0 else [
+        RingJob("a", np.arange(4)[:, None] + 8 * rng.permutation(5)[:3], 1.0),
+        RingJob("b", np.arange(4, 8)[:, None] + 8 * rng.permutation(5)[:2], 1.0),
+    ]  # fmt: skip
+    flows = flows_of(Clos.uniform(5, 8), jobs)
+    rings = find_rings(flows)
+    left = rng.choice([0.0, 0.25, 0.5, 0.75], size=rings.count)
+    speed = rng.choice([0.5, 0.75, 1.0], size=rings.count)
+    spine = rng.integers(0, 8, flows.count)
+    listed = [[(int(rings.ring[row[0]]), row.tolist()) for row in rows] for rows in rings.alike]
+    expected, speeds = plain_rotate(
+        listed, left, dict(enumerate(speed.tolist())), spine.tolist(), 0.1
+    )
+    table = rings.table
+    movers = np.empty(2 * table[3].size, dtype=np.int64)
+    found = spine.copy()
+    count = rotate(*table, left[rings.ring], speed, found, 0.1, movers)
+    assert found.tolist() == expected
+    assert speed.tolist() == [speeds[r] for r in range(rings.count)]
+    assert set(np.flatnonzero(found != spine)) <= set(movers[:count].tolist())
+    for rows in rings.alike:  # what is exchanged keeps every link's load
+        for column in rows.T:
+            assert sorted(found[column]) == sorted(spine[column])
+            assert len(set(flows.source_tor[column].tolist())) == 1
+            assert len(set(flows.target_tor[column].tolist())) == 1
+
+
+def test_rings_are_found_in_flows():
+    clos = Clos.uniform(4, 4)
+    jobs = two_jobs() + [RingJob("c", np.array([[8, 12], [13, 9]]), 1.0)]
+    flows = flows_of(clos, jobs)
+    rings = find_rings(flows)
+    assert rings.count == 6
+    for job in range(3):
+        for ring in range(2):
+            first = 4 * job + 2 * ring
+            assert rings.ring[first] == rings.ring[first + 1]
+    # The rings of c begin at different ToRs, but pass them in the same order.
+    assert sorted(rows.shape for rows in rings.alike) == [(2, 2)] * 3
+    assert {tuple(sorted(rows.ravel().tolist())) for rows in rings.alike} == {
+        (0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11),
+    }  # fmt: skip
+    part = find_rings(flows.subset([0, 2, 3]))
+    assert part.ring.tolist() in ([0, 1, 1], [1, 0, 0])
+    assert find_rings(flows.subset(flows.job > 9)).count == 0
 
 
 def test_wrong_input_is_named():

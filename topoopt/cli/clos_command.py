@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from codesign_base import InputError
 from topoopt.cli import common
 
 if TYPE_CHECKING:
@@ -79,22 +80,28 @@ def route_command(
         Path | None,
         typer.Option(help="Write the spine of every flow (.json or .csv).", show_default=False),
     ] = None,
+    udp_ports: Annotated[
+        bool, typer.Option("--udp-ports", help="Add UDP source ports for ECMP to the tables.")
+    ] = False,
     as_json: common.AsJson = False,
 ) -> None:
     """Assign every flow a spine, and say how fast each job then is and how far from optimal.
 
     Example: topoopt clos route --tors 64 --spines 32 --jobs jobs.yaml --fail-spines 1
     """
-    from topoopt.clos.routing_report import report_lines, route_jobs, write_tables
+    from topoopt.clos.routing_report import check_tables, report_lines, route_jobs, write_tables
 
+    check_tables(tables)
     clos, loaded = _inputs(
         tors, spines, cables, nics, fail_spines, fail_link, degrade,
         jobs, traffic, random, replicas, seed,
     )  # fmt: skip
     common.check_outputs(tables)
+    if udp_ports and tables is None:
+        raise InputError("--udp-ports adds to the tables; name their file with --tables")
     report = route_jobs(clos, loaded, method, seed=seed, time_limit=time_limit)
     if tables is not None:
-        write_tables(clos, loaded, report, tables)
+        write_tables(clos, loaded, report, tables, ports=udp_ports)
     if as_json:
         common.print_json(asdict(report))
     else:
@@ -183,7 +190,6 @@ def _inputs(
     seed: int,
 ) -> "tuple[Clos, tuple[RingJob, ...]]":
     """Return the fabric and the jobs that the options describe."""
-    from codesign_base import InputError
     from topoopt.clos.fabric_options import make_fabric
 
     if sum(source is not None for source in (jobs, traffic, random)) != 1:

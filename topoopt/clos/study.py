@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +79,20 @@ class MethodTimes:
     decisions: int
     moved_flows: int
 
+VARIANTS: dict[str, dict[str, Any]] = {
+    "best": {"method": "best"},
+    "best-by-job": {"method": "best", "by_ring": False},
+    "best-static": {"method": "best", "rotate": False},
+    "best-by-job-static": {"method": "best", "by_ring": False, "rotate": False},
+    "best-no-prediction": {"method": "best", "predict": False},
+    "colouring-by-ring": {"method": "edge-coloring", "by_ring": True, "rotate": True},
+    "colouring-rotated": {"method": "edge-coloring", "rotate": True},
+    "greedy-rotated": {"method": "greedy", "rotate": True},
+    "greedy-no-prediction": {"method": "greedy", "predict": False},
+}
+"""Options of `routing.clos.control.Controller` for ablations: the metric that the router serves
+(jobs or rings), local search (best against colouring alone), rotation, prediction."""
+
 
 def run_methods(
     clos: Clos,
@@ -126,7 +141,7 @@ def run_methods(
     check_methods(methods)
     results = []
     for method in methods:
-        _warm_up(method)
+        warm_up(method)
         controller = Controller(
             clos, method, seed=seed, predict=predict, move_cost=move_cost, time_limit=time_limit
         )
@@ -135,6 +150,33 @@ def run_methods(
         )
         results.append(_summed(method, jobs, found))
     return tuple(results)
+
+
+def run_variant(
+    clos: Clos, jobs: Sequence[RingJob], name: str, epochs: int = 10, *, nic_rate: float = NIC_RATE
+) -> MethodTimes:
+    """Simulate jobs under one variant of the control loop.
+
+    Parameters
+    ----------
+    clos : Clos
+    jobs : sequence of RingJob
+    name : str
+        A key of `VARIANTS`.
+    epochs : int
+    nic_rate : float
+
+    Returns
+    -------
+    MethodTimes
+    """
+    if name not in VARIANTS:
+        raise InputError(f"variant {name!r} is unknown; choose among {', '.join(VARIANTS)}")
+    options = VARIANTS[name]
+    warm_up(options["method"])
+    controller = Controller(clos, **options)
+    found = run_loop(clos, jobs, controller, epochs, nic_rate=nic_rate, record_flows=True)
+    return _summed(name, jobs, found)
 
 
 def check_methods(methods: Sequence[str]) -> None:
@@ -146,11 +188,15 @@ def check_methods(methods: Sequence[str]) -> None:
         raise InputError(f"methods are {', '.join(methods)!r}; name one or more, each once")
 
 
-def _warm_up(method: str) -> None:
+def warm_up(method: str) -> None:
     """Compile and import what a method needs, so that all methods are timed alike."""
-    nics = np.arange(4)
-    flows = Flows.of([0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0], 1.0, nics, nics[::-1])
-    route(Clos.uniform(2, 2), flows, method)
+    nics = np.arange(6)
+    # More flows than spines, so that methods that search do search.
+    ends = np.array([0, 0, 0, 1, 1, 1])
+    flows = Flows.of(ends, 1 - ends, [0, 0, 1, 1, 2, 2], 1.0, nics, nics[::-1])
+    clos = Clos.uniform(2, 2, nics_per_tor=3)
+    first = route(clos, flows, method)
+    route(clos, flows, method, previous=first)
 
 
 def _summed(method: str, jobs: Sequence[RingJob], found: LoopResult) -> MethodTimes:
