@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
 from routing.clos.metric import compare
@@ -15,7 +15,7 @@ from routing.clos.state import SearchState
 # Candidates looked at (1 to 2 ns each): a floor, and so many a flow that may move. The budgets
 # count work, not time, so that results do not depend on the machine.
 FLOOR, PER_FLOW = 40_000, 25
-FLOOR_CHANGE = 4_000  # the floor for a change of some flows
+FLOOR_CHANGE, PER_CHANGE = 4_000, 15  # the same for a change of some flows
 SMALL = 512  # up to so many flows every start is tried and improved
 KICKS = 400  # restarts from displaced flows, as far as the budget goes
 ALL = 1.0 - 1e-9  # a speed that counts as uncongested
@@ -118,6 +118,70 @@ def best_spines(
     return found.astype(np.int64)
 
 
+def best_paths(
+    paths: Paths, flows: Flows, *, seed: int = 0, previous: npt.ArrayLike | None = None
+) -> SmallInts:
+    """Return the best paths found on any fabric.
+
+    As `best`, from placement by size and the previous paths.
+
+    Parameters
+    ----------
+    paths : Paths
+        Candidates, at least one of them live for every flow that needs links.
+    flows : Flows
+        What is sent.
+    seed : int, default 0
+        Of the search.
+    previous : array_like of int, shape (flows,), optional
+        Paths that hold now, all live.
+
+    Returns
+    -------
+    int32 array, shape (flows,)
+        Paths, -1 for flows that need no link.
+
+    Raises
+    ------
+    InfeasibleError
+        If a flow has no live candidate.
+    """
+    order = np.argsort(-flows.weight, kind="stable").astype(np.int32)
+    start = place(paths, flows.weight, order)
+    cut = (start < 0) & (paths.ways[paths.kind] > 0)
+    if cut.any():
+        raise InfeasibleError(
+            f"flow {int(np.flatnonzero(cut)[0])} has no live candidate path; repair a link or "
+            "take the flow out"
+        )
+    state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)
+    state.set(start)
+    if previous is not None:
+        vector = np.sort(state.speed)
+        state.set(np.asarray(previous, dtype=np.int32))
+        if compare(vector, np.sort(state.speed)) > 0:
+            state.set(start)
+    if state.speed.min(initial=1.0) < ALL:
+        kicks = KICKS if flows.count <= SMALL else 0
+        state.improve(FLOOR + PER_FLOW * flows.count, effort_of(flows.count), kicks)
+    return state.chosen.copy()
+
+
+def speed_of_coloring(clos: Clos, flows: Flows) -> float:
+    """Return the slowest job's speed under edge colouring, if no cable has failed.
+
+    It is 1 / max of flows over live links of a ToR, rounded up, for unit capacities and weights;
+    with others it only says when colouring is worth a try.
+    """
+    moving = flows.crosses
+    out = np.bincount(flows.source_tor[moving], minlength=clos.tors)
+    into = np.bincount(flows.target_tor[moving], minlength=clos.tors)
+    up = np.maximum((clos.up > 0).sum(axis=1), 1)
+    down = np.maximum((clos.down > 0).sum(axis=0), 1)
+    most = max(int((-(-out // up)).max()), int((-(-into // down)).max()), 1)
+    return ALL / most
+
+
 def _still_live(clos: Clos, flows: Flows, spine: IntArray) -> SmallInts:
     """Return the spines, -1 where one of the links has failed."""
     way = np.clip(spine, -1, clos.spines - 1)
@@ -133,15 +197,28 @@ def _rerouted(
     """Place the flows that have no spine and search in proportion to their number."""
     new = np.flatnonzero((kept < 0) & flows.crosses)
     heaviest = new[np.argsort(-flows.weight[new], kind="stable")].astype(np.int32)
-    way = place(paths, flows.weight, heaviest, kept)
+    state.set(kept)
+    wanted = state.speed.copy()  # what the flows that stay have without the others
+    way = place(paths, flows.weight * wanted[flows.job_index], heaviest, kept)
     state.set(way)
     if state.speed.min(initial=1.0) >= ALL:
         return way
-    placed = np.sort(state.speed)
-    coloured = color(clos, flows, paths, kept)
-    state.set(coloured)
-    if compare(placed, np.sort(state.speed)) >= 0:
-        state.set(way)
-    if state.speed.min(initial=1.0) < ALL:
-        state.improve(FLOOR_CHANGE + PER_FLOW * new.size, effort_of(new.size))
+    budget, effort = FLOOR_CHANGE + PER_CHANGE * new.size, effort_of(new.size)
+    # Chains are exact where all can be uncongested; else they ignore whose flows meet.
+    uncongested = wanted.min() >= ALL
+    if uncongested:
+        _recolor(clos, flows, paths, state, kept)
+    if state.speed.min() < ALL:
+        state.settle(wanted, heaviest, effort, budget)
+    if not uncongested and state.speed.min() < speed_of_coloring(clos, flows):
+        _recolor(clos, flows, paths, state, kept)
+        state.improve(budget, effort)
     return state.chosen.copy()
+
+
+def _recolor(clos: Clos, flows: Flows, paths: Paths, state: SearchState, kept: SmallInts) -> None:
+    """Colour new flows into the spines that are kept; take the result if it is better."""
+    held, vector = state.chosen.copy(), np.sort(state.speed)
+    state.set(color(clos, flows, paths, kept))
+    if compare(np.sort(state.speed), vector) <= 0:
+        state.set(held)

@@ -202,7 +202,7 @@ def chase(
     step = 0
     score = 0.0  # penalty now, less that at the start
     lowest = 0.0
-    work = weight.size // 4
+    work = weight.size // 2
     since = work
     while count > 0 and work - since < effort and work < budget and moves < log.shape[1]:
         step += 1
@@ -288,3 +288,53 @@ def chase(
     for i in range(count):
         place[overfull[i]] = -1
     return moves if count == 0 else -moves - 1
+
+
+@kernel
+def pursue(
+    wanted: Floats,
+    effort: int,
+    budget: int,
+    bits: int,
+    base: SmallInts,
+    kind: SmallInts,
+    shift: SmallInts,
+    ways: SmallInts,
+    weight: Floats,
+    job: SmallInts,
+    capacity: Floats,
+    group: SmallInts,
+    room: Floats,
+    thresholds: Floats,
+    asked: Floats,
+    chosen: SmallInts,
+    at: SmallInts,
+    head: SmallInts,
+    after: SmallInts,
+    before: SmallInts,
+    load: Floats,
+    use: Floats,
+    limit: Floats,
+    overfull: SmallInts,
+    place: SmallInts,
+    tabu: SmallInts,
+    log: SmallInts,
+    random: Words,
+    spent: SmallInts,
+) -> bool:
+    """Reach the wanted speeds, or leave everything as it was; say which.
+
+    Parameters are those of `refused` and `chase`.
+    """
+    spent[0] += weight.size // 4
+    if refused(wanted, weight, job, group, chosen, room, thresholds, asked):
+        return False
+    moves = chase(
+        wanted, effort, budget, bits, base, kind, shift, ways, weight, job, capacity, chosen, at,
+        head, after, before, load, use, limit, overfull, place, tabu, log, random, spent,
+    )  # fmt: skip
+    if moves < 0:
+        roll_back(
+            -moves - 1, log, bits, base, kind, shift, weight, chosen, at, head, after, before, load
+        )
+    return moves >= 0

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from routing.clos.best import ALL, FLOOR_CHANGE, PER_FLOW, best_spines, effort_of
-from routing.clos.fabric import Clos
+from routing.clos.best import ALL, FLOOR_CHANGE, PER_CHANGE, best_spines, effort_of
+from routing.clos.fabric import Clos, FloatArray
 from routing.clos.flows import Flows
 from routing.clos.metric import Efficiency, compare, efficiency_of
 from routing.clos.paths import SmallInts, clos_paths
@@ -59,6 +59,7 @@ class Reoptimizer:
         self._reach = ((clos.up > 0).astype(np.float64) @ (clos.down > 0).astype(np.float64)) > 0
         self._whole = bool(np.all(clos.capacity > 0))
         self._live = (np.ascontiguousarray(clos.up > 0), np.ascontiguousarray(clos.down.T > 0))
+        self._ways = [np.maximum(side.sum(axis=1), 1) for side in self._live]
         self._alike = flows.count == 0 or bool(flows.weight.min() == flows.weight.max())
         jobs = flows.jobs.size
         self._state = SearchState(paths, flows.weight, flows.job_index, jobs, seed)
@@ -115,43 +116,63 @@ class Reoptimizer:
         target = np.asarray(target_tor, dtype=np.int64)
         self._check(flow, source, target)
         state, clos, paths = self._state, self._clos, self._state.paths
-        before = state.chosen.copy()
+        before, wanted = state.chosen.copy(), state.speed.copy()
         self._source[flow], self._target[flow] = source, target
         self._fresh = False
         replace_flows(
             flow, source, target, clos.spines, clos.tors, state.bits, paths.base, paths.kind,
-            paths.shift, paths.ways, paths.group, state.weight, self._inverse, state.chosen,
-            state.at, state.head, state.after, state.before, state.load,
+            paths.shift, paths.ways, paths.group, state.weight, state.job, wanted, state.real[0],
+            self._inverse, state.chosen, state.at, state.head, state.after, state.before,
+            state.load,
         )  # fmt: skip
         state.fill()
         if state.speed.min(initial=1.0) < ALL:
-            if self._alike and flow.size * RECOLOR >= state.weight.size:
-                self._recolor(flow, before)
-            if state.speed.min(initial=1.0) < ALL:
-                state.improve(FLOOR_CHANGE + PER_FLOW * flow.size, effort_of(flow.size))
+            self._search(flow, wanted)
         return np.flatnonzero(state.chosen != before).astype(np.int32)
 
-    def _recolor(self, flow: SmallInts, before: SmallInts) -> None:
-        """Colour the changed flows into the assignment from before; keep it if it is better."""
+    def _search(self, flow: SmallInts, wanted: FloatArray) -> None:
+        """Go back to the wanted speeds, as far as they can be found."""
+        state = self._state
+        budget, effort = FLOOR_CHANGE + PER_CHANGE * flow.size, effort_of(flow.size)
+        many = self._alike and flow.size * RECOLOR >= state.weight.size
+        # Chains are exact where all can be uncongested; else they ignore whose flows meet.
+        uncongested = wanted.min() >= ALL
+        if many and uncongested:
+            self._recolor(flow)
+        if state.speed.min() < ALL:
+            state.settle(wanted, flow, effort, budget)
+        if many and not uncongested and self._recolor(flow):
+            state.improve(budget, effort)
+
+    def _recolor(self, flow: SmallInts) -> bool:
+        """Colour the changed flows into the others' spines; say whether that was better."""
         from routing.clos.coloring_kernels import color_edges
 
         state = self._state
         moving = np.flatnonzero(self._source != self._target)
-        colour = before.copy()
+        most = 1
+        for end, live in ((self._source, self._ways[0]), (self._target, self._ways[1])):
+            degree = np.bincount(end[moving], minlength=self._clos.tors)
+            most = max(most, int((-(-degree // live)).max()))
+        if state.speed.min() * most >= ALL:
+            return False  # colouring would give the slowest job no more
+        colour = state.chosen.copy()
         colour[flow] = -1
         if moving.size < colour.size:
             found = colour[moving]
             missing = color_edges(self._source[moving], self._target[moving], *self._live, found)
-            colour = np.full_like(before, -1)
+            colour = np.full_like(colour, -1)
             colour[moving] = found
         else:
             missing = color_edges(self._source, self._target, *self._live, colour)
         if missing:
-            return
+            return False
         placed, vector = state.chosen.copy(), np.sort(state.speed)
         state.set(colour)
-        if compare(np.sort(state.speed), vector) <= 0:
+        better = compare(np.sort(state.speed), vector) > 0
+        if not better:
             state.set(placed)
+        return better
 
     def _check(
         self, flow: SmallInts, source: npt.NDArray[np.int64], target: npt.NDArray[np.int64]

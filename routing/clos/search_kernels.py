@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.jit import kernel
-from routing.clos.chase_kernels import chase, draw, refused, roll_back
+from routing.clos.chase_kernels import draw, pursue
 from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, rank, remove
 
 Floats = npt.NDArray[np.float64]
@@ -84,20 +84,11 @@ def climb(
             wanted[number] = speed[number]
             if number == pick or speed[number] > level * (1.0 + TIE):
                 wanted[number] = min(level * (1.0 + STEP), 1.0)
-        spent[0] += weight.size // 8
-        if refused(wanted, weight, job, group, chosen, room, thresholds, asked):
-            stuck[pick] = True
-            continue
-        moves = chase(
-            wanted, effort, budget - spent[0], bits, base, kind, shift, ways, weight, job, capacity,
-            chosen, at, head, after, before, load, real[0], limit, whole[1], whole[2], tabu, log,
-            random, spent,
-        )  # fmt: skip
-        if moves < 0:
-            roll_back(
-                -moves - 1, log, bits, base, kind, shift, weight, chosen, at, head, after, before,
-                load,
-            )  # fmt: skip
+        if not pursue(
+            wanted, effort, budget - spent[0], bits, base, kind, shift, ways, weight, job,
+            capacity, group, room, thresholds, asked, chosen, at, head, after, before, load,
+            real[0], limit, whole[1], whole[2], tabu, log, random, spent,
+        ):  # fmt: skip
             stuck[pick] = True
             continue
         fill_jobs(
@@ -191,19 +182,11 @@ def exchange(
             wanted[number] = level * (1.0 + STEP)
     wanted[slow] = level * (1.0 + STEP)
     wanted[fast] = level
-    spent[0] += weight.size // 8
-    if refused(wanted, weight, job, group, chosen, room, thresholds, asked):
-        return False
-    moves = chase(
+    return pursue(
         wanted, effort, budget - spent[0], bits, base, kind, shift, ways, weight, job, capacity,
-        chosen, at, head, after, before, load, real[0], limit, whole[1], whole[2], tabu, log,
-        random, spent,
+        group, room, thresholds, asked, chosen, at, head, after, before, load, real[0], limit,
+        whole[1], whole[2], tabu, log, random, spent,
     )  # fmt: skip
-    if moves < 0:
-        roll_back(
-            -moves - 1, log, bits, base, kind, shift, weight, chosen, at, head, after, before, load
-        )
-    return moves >= 0
 
 
 @kernel
