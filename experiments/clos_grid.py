@@ -10,8 +10,16 @@ SEARCHED = ("annealing", "optimum")  # dear methods: on fewer job sets
 
 
 def case(
-    tors: int, spines: int, jobs: int, ring: int, failed: int, first_seed: int, sets: int,
-    epochs: int, methods: str, time_limit: float | None,
+    tors: int,
+    spines: int,
+    jobs: int,
+    ring: int,
+    failed: int,
+    first_seed: int,
+    sets: int,
+    epochs: int,
+    methods: str,
+    time_limit: float | None,
 ) -> list[dict[str, object]]:
     """Simulate random job sets under every method; one row a method.
 
@@ -86,8 +94,12 @@ def case(
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return mean / worst slowdowns, a column a method, and where best stands."""
     tables = []
-    for tors, spines, methods in dict.fromkeys((r["tors"], r["spines"], r["methods"]) for r in rows):
-        mine = [r for r in rows if (r["tors"], r["spines"], r["methods"]) == (tors, spines, methods)]
+    for tors, spines, methods in dict.fromkeys(
+        (r["tors"], r["spines"], r["methods"]) for r in rows
+    ):
+        mine = [
+            r for r in rows if (r["tors"], r["spines"], r["methods"]) == (tors, spines, methods)
+        ]
         names = str(methods).split()
         lines = []
         for key in dict.fromkeys((r["jobs"], r["failed"], r["ring"]) for r in mine):
@@ -118,8 +130,16 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
 
 
 def _grid(
-    jobs: Sequence[int], rings: Sequence[int], failed: Sequence[int], sets: int, methods: str,
-    *, tors: int = 64, spines: int = 32, epochs: int = 11, time_limit: float | None = None,
+    jobs: Sequence[int],
+    rings: Sequence[int],
+    failed: Sequence[int],
+    sets: int,
+    methods: str,
+    *,
+    tors: int = 64,
+    spines: int = 32,
+    epochs: int = 11,
+    time_limit: float | None = None,
 ) -> list[Row]:
     return [
         {

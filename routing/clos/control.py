@@ -8,57 +8,30 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
+from routing.clos.flow_keys import join, keys_of, with_own_weights
 from routing.clos.flows import Flows
 from routing.clos.metric import evaluate
 from routing.clos.rings import Rings, find_rings
+from routing.clos.route_changes import RouteChanges
 from routing.clos.routers import Assignment, route
 
-_BITS = 21  # of a NIC number in a flow's key
 
+@dataclass
+class _Memory:
+    """What is known of one job: when it was last seen, and its longest silence (s)."""
 
-@dataclass(frozen=True, eq=False)
-class RouteChanges:
-    """What hosts have to be told after one look at the network.
-
-    Parameters
-    ----------
-    flows : Flows
-        All flows that hold a route now: in flight, or expected to come back.
-    spine : int64 array, shape (flows,)
-        Their spines; -1 within a ToR.
-    changed : int64 array
-        Positions in ``flows`` of those whose spine is new or another than before.
-    moved : int
-        How many of them had a spine before.
-    released : int
-        Flows that lost their route because they were not seen for too long.
-    decided : bool
-        Whether the router was asked; False if traffic and fabric are as before.
-    seconds : float
-        Time that the call took (of the clock, not simulated).
-    """
-
-    flows: Flows
-    spine: IntArray
-    changed: IntArray
-    moved: int
-    released: int
-    decided: bool
-    seconds: float
-
-    @property
-    def any(self) -> bool:
-        """Whether there is anything to tell."""
-        return bool(self.changed.size)
+    seen: float
+    silent: bool = False
+    longest: float = 0.0
 
 
 class Controller:
     """Keeps the routes of persistent flows near the optimum while jobs come, go and links fail.
 
     Call `observe` whenever flows were looked at, or the fabric changed. With prediction, flows
-    that were seen keep their route and count as load while they are silent (their job computes,
-    or they wait at a barrier): until they have been silent ``patience`` times the longest
-    silence after which a flow of their job ever came back, or ``horizon`` seconds if none did.
+    that were seen keep their route and count as load while they wait at a barrier, and while
+    their job computes: until the whole job has been silent for ``patience`` times the longest
+    silence after which it ever came back, or ``horizon`` seconds if it never did.
 
     Parameters
     ----------
@@ -128,7 +101,7 @@ class Controller:
         self._flows = Flows.of([], [], [], [], [], [])
         self._spine = np.zeros(0, dtype=np.int64)
         self._seen = np.zeros(0)
-        self._silence: dict[int, float] = {}
+        self._memory: dict[int, _Memory] = {}
         self._forgotten = 0
         self._rings: Rings | None = None
         self._ring_speed = np.zeros(0)
@@ -156,7 +129,7 @@ class Controller:
         -------
         int64 array, shape (flows,)
         """
-        place, known = self._find(_keys_of(flows))
+        place, known = self._find(keys_of(flows))
         spine = np.full(flows.count, -1, dtype=np.int64)
         spine[known] = self._spine[place[known]]
         return spine
@@ -204,11 +177,12 @@ class Controller:
         renewed = clos is not None and clos is not self.clos
         if clos is not None:
             self.clos = clos
-        keys = _keys_of(flows)
+        keys = keys_of(flows)
         if keys.size != np.unique(keys).size:
             raise InputError("a flow of one job stands twice between two NICs; give it once")
         place, known = self._find(keys)
-        self._note_silence(flows.job[known], place[known], time)
+        self._seen[place[known]] = time
+        self._note(flows.jobs, time)
         before = self._keys.size
         if self.predict:
             self._take(~self._overdue(time))
@@ -217,12 +191,19 @@ class Controller:
         released = before - self._keys.size + self._forgotten
         self._forgotten = 0
         added = self._add(flows.subset(~known), keys[~known], time)
+        self._memory = {job: self._memory[job] for job in self._flows.jobs.tolist()}
         changed, moved = np.zeros(0, dtype=np.int64), 0
         decided = bool(self._keys.size and (renewed or released or added))
         if decided:
             changed, moved = self._decide()
         return RouteChanges(
-            self._flows, self._spine.copy(), changed, moved, released, decided, perf_counter() - began
+            self._flows,
+            self._spine.copy(),
+            changed,
+            moved,
+            released,
+            decided,
+            perf_counter() - began,
         )
 
     def balance(self, left: FloatArray, least: float = 0.02) -> IntArray:
@@ -260,7 +241,7 @@ class Controller:
 
     def places_of(self, flows: Flows) -> IntArray:
         """Return the positions of given flows in `flows`, -1 for those not known."""
-        place, known = self._find(_keys_of(flows))
+        place, known = self._find(keys_of(flows))
         return np.where(known, place, -1)
 
     def _decide(self) -> tuple[IntArray, int]:
@@ -321,7 +302,6 @@ class Controller:
         flows = self._flows
         return Flows.of(flows.source_tor, flows.target_tor, self._rings.ring, flows.bytes_)
 
-
     def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
         """Return the new spines, or the old ones where moving costs more than it gains."""
         from routing.clos.minimal import place_new
@@ -342,29 +322,37 @@ class Controller:
         known[known] = self._keys[place[known]] == keys[known]
         return place, known
 
-    def _note_silence(self, jobs: IntArray, place: IntArray, time: float) -> None:
-        silent = time - self._seen[place]
-        self._seen[place] = time
-        for job in np.unique(jobs).tolist():
-            longest = float(silent[jobs == job].max())
-            self._silence[job] = max(self._silence.get(job, 0.0), longest)
+    def _note(self, jobs: IntArray, time: float) -> None:
+        """Note which known jobs are seen, and after what silence those come back that were not."""
+        here = set(jobs.tolist())
+        for job, memory in self._memory.items():
+            if job not in here:
+                memory.silent = True
+                continue
+            if memory.silent:
+                memory.longest = max(memory.longest, time - memory.seen)
+            memory.silent, memory.seen = False, time
+        for job in here:
+            self._memory.setdefault(job, _Memory(time))
 
     def _overdue(self, time: float) -> BoolArray:
-        silence = np.array([self._silence.get(int(job), 0.0) for job in self._flows.jobs])
-        allowed = np.where(silence > 0, self.patience * silence, self.horizon)
-        late: BoolArray = time - self._seen > allowed[self._flows.job_index]
-        return late
+        """Return the flows of jobs that are silent for too long, or that their jobs gave up."""
+        late = []
+        for job in self._flows.jobs.tolist():  # those forgotten are not among them
+            memory = self._memory[job]
+            allowed = self.patience * memory.longest if memory.longest > 0 else self.horizon
+            late.append(time - memory.seen > allowed)
+        gone: BoolArray = np.array(late, dtype=bool)[self._flows.job_index]
+        return gone | (time - self._seen > self.horizon)
 
     def _take(self, mask: BoolArray) -> None:
         """Keep only some of the known flows."""
         if mask.all():
             return
-        self._flows = _fresh_weights(self._flows.subset(mask))
+        self._flows = with_own_weights(self._flows.subset(mask))
         self._rings = None
         self._keys, self._spine = self._keys[mask], self._spine[mask]
         self._seen = self._seen[mask]
-        present = set(self._flows.jobs.tolist())
-        self._silence = {job: gap for job, gap in self._silence.items() if job in present}
 
     def _add(self, flows: Flows, keys: IntArray, time: float) -> int:
         """Add unknown flows without spines; return how many."""
@@ -377,37 +365,6 @@ class Controller:
         spine = np.full(keys.size, -1, dtype=np.int64)
         self._spine = np.concatenate((self._spine, spine))[order]
         self._seen = np.concatenate((self._seen, np.full(keys.size, time)))[order]
-        self._flows = _joined(self._flows, flows, order)
+        self._flows = join(self._flows, flows, order)
         self._rings = None
         return int(keys.size)
-
-
-def _keys_of(flows: Flows) -> IntArray:
-    if flows.source_nic is None or flows.target_nic is None:
-        raise InputError("flows have no NICs; the control loop needs source_nic and target_nic")
-    for name, array in (("job", flows.job), ("NIC", flows.source_nic), ("NIC", flows.target_nic)):
-        if array.size and array.max() >= 2**_BITS:
-            raise InputError(f"{name} {array.max()} is too large; number them below {2**_BITS}")
-    keys: IntArray = (flows.job << (2 * _BITS)) | (flows.source_nic << _BITS) | flows.target_nic
-    return keys
-
-
-def _joined(a: Flows, b: Flows, order: IntArray) -> Flows:
-    assert a.source_nic is not None and a.target_nic is not None
-    assert b.source_nic is not None and b.target_nic is not None
-    return Flows.of(
-        np.concatenate((a.source_tor, b.source_tor))[order],
-        np.concatenate((a.target_tor, b.target_tor))[order],
-        np.concatenate((a.job, b.job))[order],
-        np.concatenate((a.bytes_, b.bytes_))[order],
-        np.concatenate((a.source_nic, b.source_nic))[order],
-        np.concatenate((a.target_nic, b.target_nic))[order],
-    )
-
-
-def _fresh_weights(flows: Flows) -> Flows:
-    """Return flows with weights of their own: the job's largest flow may be gone."""
-    return Flows.of(
-        flows.source_tor, flows.target_tor, flows.job, flows.bytes_,
-        flows.source_nic, flows.target_nic,
-    )  # fmt: skip

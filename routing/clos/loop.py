@@ -8,10 +8,11 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.clos.control import Controller
+from routing.clos.epoch_times import EpochTimes
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
 from routing.clos.jobs import RingJob
-from routing.clos.simulate import NIC_RATE, EpochTimes, Simulation, Stop
+from routing.clos.simulate import NIC_RATE, Simulation, Stop
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError
+from routing.clos.epoch_times import EpochTimes
 from routing.clos.fabric import Clos, FloatArray
 from routing.clos.jobs import RingJob
-from routing.clos.simulate import EpochTimes, Simulation
+from routing.clos.simulate import Simulation
 
 
 def simulate_paced(
@@ -60,11 +61,11 @@ def simulate_paced(
         rest[sending] -= (instant - now) * speed[sending]
         now = instant
         horizon = now * (1 + 1e-12)
-        for j in np.flatnonzero(ends <= horizon):
+        for j in np.flatnonzero(ends <= horizon).tolist():
             sending[j] = False
             end[j].append(now)
             due[j] = now + jobs[j].compute_time if len(end[j]) < count[j] else np.inf
-        for j in np.flatnonzero(due <= horizon):
+        for j in np.flatnonzero(due <= horizon).tolist():
             sending[j] = True
             start[j].append(now)
             due[j], rest[j] = np.inf, floor[j]

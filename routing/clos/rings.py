@@ -1,8 +1,8 @@
 """Rings found in flows, and which of them may exchange their routes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -60,51 +60,37 @@ def find_rings(flows: Flows) -> Rings:
     -------
     Rings
     """
+    from routing.clos.rotation_kernels import turn_rings, walk
+
     assert flows.source_nic is not None and flows.target_nic is not None
-    starts = {
-        key: flow
-        for flow, key in enumerate(zip(flows.job.tolist(), flows.source_nic.tolist(), strict=True))
-    }
-    after = [
-        starts.get(key, -1)
-        for key in zip(flows.job.tolist(), flows.target_nic.tolist(), strict=True)
-    ]
-    entered = [False] * flows.count
-    for flow in after:
-        if flow >= 0:
-            entered[flow] = True
-    ring = np.full(flows.count, -1, dtype=np.int64)
-    members: list[list[int]] = []
-    # Chains begin where nothing enters; what is left then are closed rings.
-    order = sorted(range(flows.count), key=lambda flow: (entered[flow], flow))
-    for first in order:
-        if ring[first] >= 0:
-            continue
-        chain, flow = [], first
-        while flow >= 0 and ring[flow] < 0:
-            ring[flow] = len(members)
-            chain.append(flow)
-            flow = after[flow]
-        members.append(chain)
-    return Rings(ring, len(members), _classes(flows, members))
+    count = flows.count
+    # Flows of one job from one NIC to the next: an order by (job, source NIC) finds followers.
+    wide = int(max(flows.source_nic.max(initial=0), flows.target_nic.max(initial=0))) + 1
+    starts = flows.job_index * wide + flows.source_nic
+    ends = flows.job_index * wide + flows.target_nic
+    order = np.argsort(starts, kind="stable")
+    place = np.minimum(np.searchsorted(starts[order], ends), max(count - 1, 0))
+    after = np.full(count, -1, dtype=np.int64)
+    found = starts[order][place] == ends if count else np.zeros(0, dtype=bool)
+    after[found] = order[place[found]]
+    entered = np.bincount(after[found], minlength=count).astype(np.int64)
+    ring = np.full(count, -1, dtype=np.int64)
+    listed = np.empty(count, dtype=np.int64)
+    begin = np.empty(count + 1, dtype=np.int64)
+    rings = int(walk(after, entered, ring, listed, begin))
+    begin = begin[: rings + 1]
+    tors = int(max(flows.source_tor.max(initial=0), flows.target_tor.max(initial=0))) + 1
+    _, size = np.unique(flows.bytes_, return_inverse=True)
+    code = ((flows.job_index * (count + 1) + size) * tors + flows.source_tor) * tors
+    code += flows.target_tor
+    turn_rings(listed, begin, code)
+    return Rings(ring, rings, _classes(listed, begin, code))
 
 
-def _classes(flows: Flows, members: Sequence[list[int]]) -> tuple[IntArray, ...]:
-    source, target = flows.source_tor.tolist(), flows.target_tor.tolist()
-    job, size = flows.job.tolist(), flows.bytes_.tolist()
-    classes: dict[tuple[object, ...], list[list[int]]] = {}
-    for chain in members:
-        hops = [(source[flow], target[flow], size[flow]) for flow in chain]
-        turn = _least_turn(hops)
-        key = (job[chain[0]], *hops[turn:], *hops[:turn])
-        classes.setdefault(key, []).append(chain[turn:] + chain[:turn])
-    return tuple(np.array(rows, dtype=np.int64) for rows in classes.values() if len(rows) > 1)
-
-
-def _least_turn(hops: Sequence[tuple[int, int, float]]) -> int:
-    """Return where a ring must be cut so that its hops come first in dictionary order."""
-    least = min(hops)
-    turns = [place for place, hop in enumerate(hops) if hop == least]
-    if len(turns) == 1:
-        return turns[0]
-    return min(turns, key=lambda turn: [*hops[turn:], *hops[:turn]])
+def _classes(listed: IntArray, begin: IntArray, code: IntArray) -> tuple[IntArray, ...]:
+    """Return rings whose hops have equal codes, as arrays of their flows."""
+    classes: dict[bytes, list[IntArray]] = {}
+    codes, bounds = code[listed], begin.tolist()
+    for first, last in pairwise(bounds):
+        classes.setdefault(codes[first:last].tobytes(), []).append(listed[first:last])
+    return tuple(np.stack(rows) for rows in classes.values() if len(rows) > 1)

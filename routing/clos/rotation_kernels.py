@@ -10,6 +10,70 @@ Ints = npt.NDArray[np.int64]
 
 
 @kernel
+def walk(after: Ints, entered: Ints, ring: Ints, flows: Ints, begin: Ints) -> int:
+    """Follow flows to those that begin where they end; return the number of rings.
+
+    Chains begin at flows that nothing enters; what is left then are closed rings.
+
+    Parameters
+    ----------
+    after : int64 array, shape (flows,)
+        The flow that begins where each ends; -1 for none.
+    entered : int64 array, shape (flows,)
+        Number of flows that end where each begins.
+    ring : int64 array, shape (flows,)
+        -1 on entry; ring numbers on return.
+    flows : int64 array, shape (flows,)
+        Written: flows ring by ring, in the order of the ring.
+    begin : int64 array, shape (flows + 1,)
+        Written: where each ring's flows begin in ``flows``.
+    """
+    count, place = 0, 0
+    begin[0] = 0
+    for closed in range(2):
+        for first in range(after.size):
+            if ring[first] >= 0 or (closed == 0 and entered[first] > 0):
+                continue
+            flow = first
+            while flow >= 0 and ring[flow] < 0:
+                ring[flow] = count
+                flows[place] = flow
+                place += 1
+                flow = after[flow]
+            count += 1
+            begin[count] = place
+    return count
+
+
+@kernel
+def turn_rings(flows: Ints, begin: Ints, code: Ints) -> None:
+    """Turn each ring so that its flows' codes come first in dictionary order.
+
+    Parameters
+    ----------
+    flows, begin
+        As `walk` writes them; ``flows`` is turned in place.
+    code : int64 array, shape (flows,)
+        What tells hops apart.
+    """
+    for r in range(begin.size - 1):
+        first, hops = begin[r], begin[r + 1] - begin[r]
+        best = 0
+        for turn in range(1, hops):
+            for k in range(hops):
+                left = code[flows[first + (turn + k) % hops]]
+                right = code[flows[first + (best + k) % hops]]
+                if left != right:
+                    if left < right:
+                        best = turn
+                    break
+        if best > 0:
+            turned = flows[first : first + hops].copy()
+            for k in range(hops):
+                flows[first + k] = turned[(best + k) % hops]
+
+
+@kernel
 def rotate(
     classes: Ints,
     rings: Ints,

@@ -1,7 +1,6 @@
 """Epochs of barrier-synchronised ring AllReduces on a Clos fabric, under max-min fair rates."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Literal
 
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from routing.clos.epoch_times import EpochTimes
 from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
 from routing.clos.flows import Flows
 from routing.clos.jobs import RingJob, flows_of
@@ -32,61 +32,6 @@ class Stop(IntEnum):
     """All jobs have ended."""
     STEPPED = 5
     """A ring of a job that shares links has just ended a step."""
-
-
-@dataclass(frozen=True, eq=False)
-class EpochTimes:
-    """What a simulation measured.
-
-    Parameters
-    ----------
-    floor : float64 array, shape (jobs,)
-        Seconds of each job's AllReduce in an empty network.
-    start, end : tuple of float64 array, one a job, shape (epochs of the job,)
-        When each AllReduce began and ended, in seconds.
-    flow_times : tuple of float64 array, one a job, shape (epochs, steps, flows)
-        Seconds of each flow of each step; empty if not recorded.
-    instants, completions, rate_changes : int
-        How much was simulated.
-    """
-
-    floor: FloatArray
-    start: tuple[FloatArray, ...]
-    end: tuple[FloatArray, ...]
-    flow_times: tuple[FloatArray, ...] = ()
-    instants: int = 0
-    completions: int = 0
-    rate_changes: int = 0
-
-    @property
-    def allreduce_time(self) -> tuple[FloatArray, ...]:
-        """Seconds of every AllReduce, one array a job."""
-        return tuple(end - start for start, end in zip(self.start, self.end, strict=True))
-
-    @property
-    def slowdown(self) -> tuple[FloatArray, ...]:
-        """AllReduce times over the floor, one array a job."""
-        return tuple(t / f for t, f in zip(self.allreduce_time, self.floor, strict=True))
-
-    @property
-    def all_slowdowns(self) -> FloatArray:
-        """Slowdowns of all jobs and epochs, none left out."""
-        return np.concatenate([np.zeros(0), *self.slowdown])
-
-    @property
-    def mean_slowdown(self) -> float:
-        """Mean over all jobs and epochs."""
-        return float(self.all_slowdowns.mean())
-
-    @property
-    def p99_slowdown(self) -> float:
-        """The slowdown that 99 % of all epochs do not exceed."""
-        return float(np.quantile(self.all_slowdowns, 0.99, method="inverted_cdf"))
-
-    @property
-    def worst_slowdown(self) -> float:
-        """Largest of all epochs."""
-        return float(self.all_slowdowns.max())
 
 
 class Simulation:
@@ -123,6 +68,7 @@ class Simulation:
         count = [epochs] * len(jobs) if isinstance(epochs, int) else list(epochs)
         if len(count) != len(jobs) or min(count) < 1:
             raise InputError(f"epochs is {epochs}; give one or more for each of {len(jobs)} jobs")
+        from routing.clos import levels_kernels as table
         from routing.clos import simulate_kernels as k
 
         self.jobs = tuple(jobs)
@@ -148,17 +94,17 @@ class Simulation:
         self._ring[k.FLOW_1] = np.cumsum(size)
         self._ring[k.FLOW_0] = self._ring[k.FLOW_1] - size
         self._flow = np.zeros((7, flows))
-        self._flow[k.SIZE] = self.flows.bytes_
-        self._flow[k.CAP] = nic_rate
+        self._flow[table.SIZE] = self.flows.bytes_
+        self._flow[table.CAP] = nic_rate
         self._mark = np.zeros((3, flows), dtype=np.int64)
-        self._mark[k.PLACE] = -1
-        self._mark[k.RING] = np.repeat(np.arange(self._ring.shape[1]), size)
+        self._mark[table.PLACE] = -1
+        self._mark[table.RING] = np.repeat(np.arange(self._ring.shape[1]), size)
         nics = clos.tors * clos.nics_per_tor
         names = 2 * clos.tors * clos.spines + 2 * nics
-        self._links = np.full((flows, k.SLOTS), -1, dtype=np.int32)
+        self._links = np.full((flows, table.SLOTS), -1, dtype=np.int32)
         self._link = np.full((2, names), np.inf)
         self._begin = np.zeros(names + 1, dtype=np.int64)
-        self._members = np.zeros(k.SLOTS * flows, dtype=np.int32)
+        self._members = np.zeros(table.SLOTS * flows, dtype=np.int32)
         self._heap = np.zeros(flows, dtype=np.int64)
         self._heaped = np.zeros(1, dtype=np.int64)
         self._starts = np.full((len(jobs), max(count)), np.nan)
@@ -196,20 +142,22 @@ class Simulation:
     @property
     def in_flight(self) -> BoolArray:
         """Flows that are sending now, shape (flows,)."""
-        from routing.clos import simulate_kernels as k
+        from routing.clos import levels_kernels as table
 
-        sending: BoolArray = self._mark[k.PLACE] >= 0
+        sending: BoolArray = self._mark[table.PLACE] >= 0
         return sending
 
     @property
     def unfinished(self) -> BoolArray:
         """Flows of rings whose AllReduce is not over: sending or waiting at a barrier."""
+        from routing.clos import levels_kernels as table
         from routing.clos import simulate_kernels as k
 
         owner = self._ring[k.OWNER]
         sending = self._job[k.PHASE][owner] == k.SENDING
         busy: BoolArray = sending & (self._ring[k.STEP] < self._job[k.STEPS][owner])
-        return busy[self._mark[k.RING]]
+        found: BoolArray = busy[self._mark[table.RING]]
+        return found
 
     def work_left(self) -> FloatArray:
         """Return how much of its AllReduce each flow's ring has before it, shape (flows,).
@@ -257,6 +205,7 @@ class Simulation:
         InputError
             If a flow of a present job has no spine.
         """
+        from routing.clos import levels_kernels as table
         from routing.clos import simulate_kernels as k
 
         here = np.asarray(present, dtype=bool)[self.flows.job]
@@ -266,10 +215,10 @@ class Simulation:
             flow = int(np.flatnonzero(missing)[0])
             raise InputError(f"flow {flow} has no spine; give one of 0..{clos.spines - 1}")
         wanted = self._wanted(clos, chosen, np.arange(self.flows.count))
-        self._link[k.ROOM] = np.inf
+        self._link[table.ROOM] = np.inf
         fabric = 2 * clos.tors * clos.spines
-        self._link[k.ROOM, :fabric] = clos.capacity * self.nic_rate
-        self._link[k.ROOM, fabric:] = self.nic_rate
+        self._link[table.ROOM, :fabric] = clos.capacity * self.nic_rate
+        self._link[table.ROOM, fabric:] = self.nic_rate
         self.clos = clos
         k.relink(
             wanted, here, self._flow, self._mark, self._links, self._link, self._begin,

@@ -67,7 +67,7 @@ def play(clos, jobs, spine, epochs, nic_rate, reroute=None):
 
     def begin(ring):
         size = jobs[ring["job"]].flow_bytes
-        ring["rest"] = {name: size for name in ring["flows"]}
+        ring["rest"] = dict.fromkeys(ring["flows"], size)
         ring["since"] = now
 
     while any(len(end[j]) < epochs for j in range(len(jobs))):

@@ -1,5 +1,8 @@
 """The control loop: what it remembers, when it re-routes, and what it costs."""
 
+from itertools import pairwise
+
+import networkx as nx
 import numpy as np
 import pytest
 from clos_sim_oracle import play
@@ -64,6 +67,7 @@ def test_what_stays_silent_too_long_is_released():
     mine, other = flows.subset(flows.job == 0), flows.subset(flows.job == 1)
     controller = Controller(CLOS, "greedy", patience=3.0, horizon=100.0)
     controller.observe(flows, 0.0)
+    controller.observe(flows.subset(flows.job > 1), 0.5)
     controller.observe(flows, 2.0)  # both come back after 2 s: 6 s are allowed
     assert controller.observe(mine, 7.9).released == 0
     gone = controller.observe(mine, 8.1)
@@ -300,7 +304,7 @@ def test_the_rotation_kernel_equals_the_plain_rule(seed):
 
 def test_rings_are_found_in_flows():
     clos = Clos.uniform(4, 4)
-    jobs = two_jobs() + [RingJob("c", np.array([[8, 12], [13, 9]]), 1.0)]
+    jobs = [*two_jobs(), RingJob("c", np.array([[8, 12], [13, 9]]), 1.0)]
     flows = flows_of(clos, jobs)
     rings = find_rings(flows)
     assert rings.count == 6
@@ -337,3 +341,35 @@ def test_wrong_input_is_named():
         Controller(CLOS, "fastest").observe(flows, 0.0)
     with pytest.raises(InputError, match="instead of removing"):
         run_loop(CLOS, two_jobs(), Controller(CLOS), 1, changes=[(1.0, Clos.uniform(4, 3))])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_rings_equal_those_of_plain_walks(seed):
+    rng = np.random.default_rng(seed)
+    clos = Clos.uniform(4, 6)
+    order, jobs = rng.permutation(24), []
+    while order.size >= 6 and len(jobs) < 3:
+        rows, columns = (2, 3) if rng.random() < 0.5 else (3, 2)
+        jobs.append(RingJob("a", order[:6].reshape(rows, columns), float(rng.integers(1, 3))))
+        order = order[6:]
+    flows = flows_of(clos, jobs)
+    flows = flows.subset(rng.permutation(flows.count)[: int(rng.integers(1, flows.count + 1))])
+    found = find_rings(flows)
+    hop = list(zip(flows.job.tolist(), flows.source_nic.tolist(), flows.target_nic.tolist(),
+                   strict=True))  # fmt: skip
+    graph = nx.Graph()
+    graph.add_nodes_from(range(flows.count))
+    graph.add_edges_from(
+        (f, g) for f, (job, _, end) in enumerate(hop) for g, (other, begin, _) in enumerate(hop)
+        if job == other and end == begin
+    )  # fmt: skip
+    parts = {frozenset(part) for part in nx.connected_components(graph)}
+    assert {frozenset(np.flatnonzero(found.ring == r)) for r in range(found.count)} == parts
+    tors = [(int(flows.job[f]), float(flows.bytes_[f]), int(flows.source_tor[f]),
+             int(flows.target_tor[f])) for f in range(flows.count)]  # fmt: skip
+    for rows in found.alike:
+        assert {frozenset(row.tolist()) for row in rows} <= parts
+        for row in rows:
+            assert [tors[f] for f in row] == [tors[f] for f in rows[0]]
+            ends = [hop[f] for f in row]
+            assert all(a[2] == b[1] for a, b in pairwise(ends))

@@ -81,7 +81,7 @@ def test_random_replicas_fill_tor_after_tor():
     clos = Clos.uniform(64, 32)
     nics = place_rings(clos, 48, 4, "random", rng=np.random.default_rng(3))
     for replica in nics.T:
-        tors, counts = np.unique(replica // 32, return_counts=True)
+        _, counts = np.unique(replica // 32, return_counts=True)
         assert sorted(counts.tolist()) == [16, 32]
     # No ToR serves two replicas while untouched ones remain.
     assert np.unique(nics // 32).size == 8

@@ -7,10 +7,10 @@ from clos_sim_oracle import capacities, fair_rates, path, play, random_case, ran
 from codesign_base import InfeasibleError, InputError
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of, ring_flow_bytes
+from routing.clos.levels_kernels import fill_rates
 from routing.clos.metric import evaluate
 from routing.clos.routers import Assignment
 from routing.clos.simulate import Simulation, Stop, simulate
-from routing.clos.simulate_kernels import fill_rates
 
 GBPS_100 = 100e9 / 8
 
@@ -67,9 +67,7 @@ def test_rates_are_max_min_fair(seed):
     paths = [[int(x) for x in row if x >= 0] for row in names]
     members = [[f for f in range(flows) if link in paths[f]] for link in range(links)]
     begin = np.cumsum([0, *map(len, members)])
-    found = fill_rates(
-        np.ones(flows), names, room, begin, np.array(sum(members, []), dtype=np.int32)
-    )
+    found = fill_rates(np.ones(flows), names, room, begin, np.concatenate(members).astype(np.int32))
     expected = fair_rates(paths, dict(enumerate(room.tolist())), 1.0)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
@@ -130,7 +128,7 @@ def test_flows_that_wait_at_a_barrier_leave_their_link_to_others():
     a = RingJob("a", np.array([[0, 2]]), 2.0)
     b = RingJob("b", np.array([[1, 4]]), 1.0)
     found = simulate(clos, [a, b], [0, 0, 0, 0], 1, nic_rate=1.0)
-    start, end, _ = play(clos, [a, b], [0, 0, 0, 0], 1, 1.0)
+    _, end, _ = play(clos, [a, b], [0, 0, 0, 0], 1, 1.0)
     assert found.end[0] == pytest.approx(end[0])
     assert found.end[1] == pytest.approx(end[1])
 

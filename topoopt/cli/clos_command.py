@@ -27,9 +27,7 @@ Nics = Annotated[
     typer.Option("--nics-per-tor", help="NICs at a ToR.", show_default="spines x cables"),
 ]
 Bandwidth = Annotated[str, typer.Option(help="Speed of a NIC and of a cable, with its unit.")]
-Jobs = Annotated[
-    Path | None, typer.Option(help="Jobs file (YAML or JSON).", show_default=False)
-]
+Jobs = Annotated[Path | None, typer.Option(help="Jobs file (YAML or JSON).", show_default=False)]
 Traffic = Annotated[
     Path | None,
     typer.Option(help="Folder of job files (text), instead of --jobs.", show_default=False),

@@ -77,7 +77,7 @@ def _parse_yaml(text: str, where: str) -> Any:
 def _checked(data: Any) -> "list[JobSpec]":
     from pydantic import ValidationError
 
-    from topoopt.clos.jobs_schema import JobSpec, JobsFile
+    from topoopt.clos.jobs_schema import JobsFile, JobSpec
 
     if not isinstance(data, dict):
         raise InputError("expected the field jobs at the top, a list of jobs")

@@ -113,8 +113,5 @@ def draw_jobs(clos: Clos, count: int, replicas: int, seed: int) -> tuple[RingJob
     InfeasibleError
         If so many jobs do not fit.
     """
-
-
-
     kinds = [model.kind for model in CLOS_MODELS.values()]
     return random_job_set(clos, kinds, count, replicas, np.random.default_rng(seed))

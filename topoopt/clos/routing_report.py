@@ -213,9 +213,7 @@ def write_tables(
 
     check_tables(path)
     spine = np.array(report.spine, dtype=np.int64)
-    routes = route_table(
-        clos, flows_of(clos, jobs), Assignment(spine, report.method), ports=ports
-    )
+    routes = route_table(clos, flows_of(clos, jobs), Assignment(spine, report.method), ports=ports)
     if path.suffix == ".csv":
         text = table_csv(routes)
     else:

@@ -79,6 +79,7 @@ class MethodTimes:
     decisions: int
     moved_flows: int
 
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "best": {"method": "best"},
     "best-by-job": {"method": "best", "by_ring": False},
