@@ -14,7 +14,7 @@ from routing.clos.state import SearchState
 
 # Candidates looked at (1 to 2 ns each): a floor, and so many a flow that may move. The budgets
 # count work, not time, so that results do not depend on the machine.
-FLOOR, PER_FLOW = 40_000, 25
+FLOOR, PER_FLOW = 40_000, 20
 FLOOR_CHANGE, PER_CHANGE = 4_000, 15  # the same for a change of some flows
 SMALL = 512  # up to so many flows every start is tried and improved
 KICKS = 400  # restarts from displaced flows, as far as the budget goes

@@ -107,8 +107,8 @@ class Flows:
             raise InputError(f"job has shape {number.shape}; give one entry a flow: {source.shape}")
         _, index = np.unique(number, return_inverse=True)
         largest = np.zeros(source.size)
-        np.maximum.at(largest, index, size)
         with np.errstate(divide="ignore", invalid="ignore"):
+            np.maximum.at(largest, index, size)
             weight = size / largest[index]
         # Where a size is out of range the message names it, not the weight that follows from it.
         weight = np.where(np.isfinite(weight) & (weight > 0), weight, 1.0)

@@ -56,8 +56,7 @@ class Reoptimizer:
             )
         with np.errstate(divide="ignore"):
             self._inverse = 1.0 / paths.capacity
-        self._reach = ((clos.up > 0).astype(np.float64) @ (clos.down > 0).astype(np.float64)) > 0
-        self._whole = bool(np.all(clos.capacity > 0))
+        self._whole = clos.core_failures_only and clos.live_spines.size > 0
         self._live = (np.ascontiguousarray(clos.up > 0), np.ascontiguousarray(clos.down.T > 0))
         self._ways = [np.maximum(side.sum(axis=1), 1) for side in self._live]
         self._alike = flows.count == 0 or bool(flows.weight.min() == flows.weight.max())
@@ -193,7 +192,8 @@ class Reoptimizer:
             raise InputError(f"a ToR of the changed flows lies outside 0..{tors - 1}")
         if self._whole:
             return
-        cut = ~self._reach[source, target] & (source != target)
+        shared = (self._live[0][source] & self._live[1][target]).any(axis=1)
+        cut = ~shared & (source != target)
         if cut.any():
             i = int(np.flatnonzero(cut)[0])
             raise InputError(
