@@ -15,10 +15,10 @@ SmallInts = npt.NDArray[np.int32]
 Words = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_PLACES = np.zeros(64, dtype=np.int64)
+# Powers of two up to 2^63 leave different remainders modulo 67.
+_PLACES = np.zeros(67, dtype=np.int64)
 for _i in range(64):
-    _PLACES[((int(_DE_BRUIJN) << _i) & 0xFFFFFFFFFFFFFFFF) >> 58] = _i
+    _PLACES[(1 << _i) % 67] = _i
 
 TRIES = 4  # pairs of free colours tried before a flow is left to the repair
 
@@ -27,7 +27,7 @@ TRIES = 4  # pairs of free colours tried before a flow is left to the repair
 def lowest_bit(word: np.uint64) -> int:
     """Return the place of the lowest bit set in a word that is not zero."""
     alone = word & (~word + np.uint64(1))
-    return int(_PLACES[(alone * _DE_BRUIJN) >> np.uint64(58)])
+    return int(_PLACES[alone % np.uint64(67)])
 
 
 @kernel
