@@ -9,10 +9,9 @@ import numpy as np
 from codesign_base import InputError
 from routing.clos.control import Controller
 from routing.clos.fabric import Clos
-from routing.clos.flows import Flows
 from routing.clos.jobs import RingJob
 from routing.clos.loop import LoopResult, run_loop
-from routing.clos.routers import METHODS, route
+from routing.clos.routers import METHODS
 from routing.clos.simulate import NIC_RATE
 
 
@@ -191,13 +190,14 @@ def check_methods(methods: Sequence[str]) -> None:
 
 def warm_up(method: str) -> None:
     """Compile and import what a method needs, so that all methods are timed alike."""
-    nics = np.arange(6)
-    # More flows than spines, so that methods that search do search.
-    ends = np.array([0, 0, 0, 1, 1, 1])
-    flows = Flows.of(ends, 1 - ends, [0, 0, 1, 1, 2, 2], 1.0, nics, nics[::-1])
-    clos = Clos.uniform(2, 2, nics_per_tor=3)
-    first = route(clos, flows, method)
-    route(clos, flows, method, previous=first)
+    clos = Clos.uniform(2, 3)
+    broken = clos.with_failed_spines([0])
+    jobs = [
+        RingJob("a", np.array([[0, 3], [1, 4]]), NIC_RATE, 0.1),
+        RingJob("b", np.array([[2, 5]]), NIC_RATE, 0.1, 0.1),
+    ]
+    # More flows than live spines and a job that leaves, so that what can happen does.
+    run_loop(clos, jobs, Controller(clos, method), [2, 1], changes=[(0.5, broken)])
 
 
 def _summed(method: str, jobs: Sequence[RingJob], found: LoopResult) -> MethodTimes:
