@@ -17,7 +17,7 @@ Words = npt.NDArray[np.uint64]
 
 SLACK = 1e-9  # relative overload that counts as none
 PROGRESS = 0.1  # fall of the penalty that counts as progress
-FIXED = 0.25  # penalty of an overfull link, besides its overload (in NIC rates)
+FIXED = 0.05  # penalty of an overfull link, besides its overload (in NIC rates)
 REFUSALS = 4  # how many sizes of flows `refused` counts
 
 
