@@ -1,10 +1,8 @@
 """Job files and traffic files of Clos experiments."""
 
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
+from clos_data import clos_data
 
 from codesign_base import InfeasibleError, InputError
 from routing.clos.fabric import Clos
@@ -19,17 +17,7 @@ SECOND = "7 5 1 0 1000 50 2000000000 1\n5 7 0 1 1000 50 2000000000 1\n"
 SMALL = Clos.uniform(2, 2)
 
 
-def data_folder():
-    if "TOPOOPT_DATA" in os.environ:
-        return Path(os.environ["TOPOOPT_DATA"]) / "clos"
-    for parent in Path(__file__).resolve().parents:
-        for place in (parent / "shared", parent.parent / "shared"):
-            if (place / "data" / "clos").is_dir():
-                return place / "data" / "clos"
-    return Path("absent")
-
-
-DATA = data_folder()
+DATA = clos_data()
 FLOORS = {
     "BLOOM": {2: 1.173, 4: 1.760, 8: 2.053},
     "GPT_3": {2: 0.875, 4: 1.313, 8: 1.531},
