@@ -16,7 +16,7 @@ from routing.clos.state import SearchState
 # count work, not time, so that results do not depend on the machine.
 FLOOR, PER_FLOW = 40_000, 20
 FLOOR_CHANGE, PER_CHANGE = 4_000, 15  # the same for a change of some flows
-SMALL = 512  # up to so many flows every start is tried and improved
+SMALL = 512  # up to so many flows every start is tried and improved, with twice the floor
 KICKS = 400  # restarts from displaced flows, as far as the budget goes
 ALL = 1.0 - 1e-9  # a speed that counts as uncongested
 
@@ -83,7 +83,7 @@ def best_spines(
             kept[np.asarray(changed, dtype=np.int64)] = -1
             return _rerouted(clos, flows, paths, state, kept).astype(np.int64)
     small = flows.count <= SMALL
-    budget = FLOOR + PER_FLOW * flows.count
+    budget = (2 * FLOOR if small else FLOOR) + PER_FLOW * flows.count
     effort = effort_of(flows.count)
     ways = [color(clos, flows, paths)]
     state.set(ways[0])
