@@ -38,8 +38,14 @@ class EpochTimes:
 
     @property
     def slowdown(self) -> tuple[FloatArray, ...]:
-        """AllReduce times over the floor, one array a job."""
-        return tuple(t / f for t, f in zip(self.allreduce_time, self.floor, strict=True))
+        """AllReduce times over the floor, one array a job.
+
+        Rounded to ten digits after the point: times are differences of a clock that has run for
+        many epochs, and 1 shall be 1.
+        """
+        return tuple(
+            np.round(t / f, 10) for t, f in zip(self.allreduce_time, self.floor, strict=True)
+        )
 
     @property
     def all_slowdowns(self) -> FloatArray:
