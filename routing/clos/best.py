@@ -143,6 +143,8 @@ def best_paths(
 
     Raises
     ------
+    InputError
+        If a previous path does not exist or is not live.
     InfeasibleError
         If a flow has no live candidate.
     """
@@ -157,14 +159,30 @@ def best_paths(
     state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)
     state.set(start)
     if previous is not None:
+        way = np.asarray(previous, dtype=np.int32)
+        _check_paths(paths, way)
         vector = np.sort(state.speed)
-        state.set(np.asarray(previous, dtype=np.int32))
+        state.set(way)
         if compare(vector, np.sort(state.speed)) > 0:
             state.set(start)
     if state.speed.min(initial=1.0) < ALL:
         kicks = KICKS if flows.count <= SMALL else 0
         state.improve(FLOOR + PER_FLOW * flows.count, effort_of(flows.count), kicks)
     return state.chosen.copy()
+
+
+def _check_paths(paths: Paths, way: SmallInts) -> None:
+    ways = paths.ways[paths.kind]
+    if way.shape != ways.shape:
+        raise InputError(f"previous has {way.size} paths for {ways.size} flows; give one a flow")
+    bad = np.where(ways > 0, (way < 0) | (way >= ways), way != -1)
+    bad |= (paths.capacity[paths.links(np.where(bad, -1, way))] <= 0).any(axis=1)
+    if bad.any():
+        flow = int(np.flatnonzero(bad)[0])
+        raise InputError(
+            f"the previous path {way[flow]} of flow {flow} does not exist or has failed; leave "
+            "previous out"
+        )
 
 
 def speed_of_coloring(clos: Clos, flows: Flows) -> float:

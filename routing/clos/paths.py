@@ -175,6 +175,12 @@ class ThreeLayer:
     cores: int
     capacity: float = 1.0
 
+    def __post_init__(self) -> None:
+        for field in ("pods", "tors", "aggregations", "cores", "capacity"):
+            value = getattr(self, field)
+            if not (value > 0 and np.isfinite(value)):
+                raise InputError(f"a three-layer fabric with {field} = {value}; give more than 0")
+
     def links(self) -> FloatArray:
         """Return the capacities of all links: ToRs up, ToRs down, pods up, pods down."""
         edge = self.pods * self.tors * self.aggregations

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from routing.clos.best import ALL, FLOOR_CHANGE, PER_CHANGE, best_spines, effort_of
 from routing.clos.fabric import Clos, FloatArray
 from routing.clos.flows import Flows
@@ -105,8 +105,9 @@ class Reoptimizer:
         Raises
         ------
         InputError
-            If a flow or ToR does not exist, a flow stands twice, or a pair of ToRs has no live
-            path.
+            If a flow or ToR does not exist, or a flow stands twice.
+        InfeasibleError
+            If no spine is live between the ToRs of a flow.
         """
         from routing.clos.place_kernels import replace_flows
 
@@ -196,7 +197,7 @@ class Reoptimizer:
         cut = ~shared & (source != target)
         if cut.any():
             i = int(np.flatnonzero(cut)[0])
-            raise InputError(
+            raise InfeasibleError(
                 f"flow {flow[i]} cannot go from ToR {source[i]} to ToR {target[i]}: no spine has "
                 "live links to both"
             )

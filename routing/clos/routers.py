@@ -29,7 +29,11 @@ class Assignment:
     optimal: bool = False
 
     def __post_init__(self) -> None:
-        self.spine.setflags(write=False)
+        spine = np.ascontiguousarray(self.spine, dtype=np.int64)
+        if spine is self.spine and spine.flags.writeable:
+            spine = spine.copy()  # the caller's array stays writeable
+        spine.setflags(write=False)
+        object.__setattr__(self, "spine", spine)
 
 
 Router = Callable[[Clos, Flows, int, "Assignment | None", "float | None"], Assignment]

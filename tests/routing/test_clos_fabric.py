@@ -10,6 +10,7 @@ from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
 from routing.clos.metric import compare, evaluate, evaluate_paths
 from routing.clos.paths import ThreeLayer, clos_paths, listed_paths
+from routing.clos.routers import Assignment
 
 
 def test_uniform():
@@ -133,3 +134,27 @@ def test_best_paths_in_three_layers():
 def test_best_paths_need_a_live_candidate():
     with pytest.raises(InfeasibleError, match="flow 1 has no live candidate path"):
         best_paths(listed_paths([1.0, 0.0], [[[0]], [[1]]]), Flows.of([0, 0], [1, 1], [0, 0]))
+
+
+def test_previous_paths_are_checked():
+    paths = listed_paths([1.0, 0.0], [[[0], [1]], []])
+    flows = Flows.of([0, 1], [1, 1], [0, 0])
+    assert best_paths(paths, flows, previous=[0, -1]).tolist() == [0, -1]
+    for wrong in ([1, -1], [2, -1], [-1, -1], [0, 0]):
+        with pytest.raises(InputError, match="does not exist or has failed"):
+            best_paths(paths, flows, previous=wrong)
+    with pytest.raises(InputError, match="1 paths for 2 flows"):
+        best_paths(paths, flows, previous=[0])
+
+
+def test_three_layers_need_sizes():
+    with pytest.raises(InputError, match="cores = 0"):
+        ThreeLayer(2, 2, 2, 0)
+
+
+def test_an_assignment_leaves_the_array_of_its_caller_alone():
+    spine = np.array([0])
+    assignment = Assignment(spine, "given")
+    spine[0] = 1
+    assert assignment.spine.tolist() == [0]
+    assert not assignment.spine.flags.writeable
