@@ -6,6 +6,7 @@ import typer
 
 from codesign_base import InputError
 from topoopt.cli.bandwidth_command import bandwidth_command
+from topoopt.cli.clos_command import clos_app
 from topoopt.cli.compare_command import compare_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.plan_command import plan_command
@@ -23,6 +24,7 @@ app.command("compare")(compare_command)
 app.command("verify")(verify_command)
 app.command("models")(models_command)
 app.command("bandwidth")(bandwidth_command)
+app.add_typer(clos_app, name="clos")
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,91 @@
+"""Compiled simulated annealing over the paths of units of flows."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+from routing.clos.chase_kernels import draw
+
+Floats = npt.NDArray[np.float64]
+SmallInts = npt.NDArray[np.int32]
+Words = npt.NDArray[np.uint64]
+
+
+@kernel
+def anneal(
+    steps: int,
+    hot: float,
+    cold: float,
+    first: SmallInts,
+    member: SmallInts,
+    base: SmallInts,
+    kind: SmallInts,
+    shift: SmallInts,
+    ways: SmallInts,
+    weight: Floats,
+    inverse: Floats,
+    load: Floats,
+    chosen: SmallInts,
+    random: Words,
+) -> None:
+    """Lower the sum over links of (load / capacity)^4; the best state seen is what remains.
+
+    Parameters
+    ----------
+    steps : int
+        Proposals: one unit and one path, drawn at random.
+    hot, cold : float
+        Temperature at the start and at the end; it falls geometrically.
+    first, member : int32 arrays
+        Unit g is the flows ``member[first[g] : first[g + 1]]``; they move together.
+    inverse : float64 array, shape (links + 1,)
+        1 / capacity; infinity for a failed link, 0 for no link.
+    load, chosen
+        In and out.
+    """
+    units = first.size - 1
+    slots = base.shape[1]
+    best = chosen.copy()
+    score = 0.0
+    lowest = 0.0
+    cooling = (cold / hot) ** (1.0 / max(steps, 1))
+    heat = hot
+    old = np.empty(member.size, dtype=np.int32)
+    for _ in range(steps):
+        heat *= cooling
+        unit = draw(random, units)
+        lead = member[first[unit]]
+        way = draw(random, ways[kind[lead]])
+        change = 0.0
+        for i in range(first[unit], first[unit + 1]):
+            flow = member[i]
+            old[i] = chosen[flow]
+            for leaving in range(2):
+                for slot in range(slots):
+                    to = chosen[flow] if leaving == 0 else way
+                    link = base[flow, slot] + shift[kind[flow], slot, to]
+                    if inverse[link] == np.inf:
+                        change = np.inf
+                        continue
+                    size = weight[flow] if leaving == 1 else -weight[flow]
+                    before = (load[link] * inverse[link]) ** 4
+                    load[link] += size
+                    change += (load[link] * inverse[link]) ** 4 - before
+            chosen[flow] = way
+        uniform = draw(random, 1 << 30) / (1 << 30)
+        if change <= 0.0 or (change < np.inf and uniform < np.exp(-change / heat)):
+            score += change
+            if score < lowest - 1e-9:
+                lowest = score
+                best[:] = chosen
+            continue
+        for i in range(first[unit], first[unit + 1]):
+            flow = member[i]
+            for leaving in range(2):
+                for slot in range(slots):
+                    to = way if leaving == 0 else old[i]
+                    link = base[flow, slot] + shift[kind[flow], slot, to]
+                    if inverse[link] < np.inf:
+                        load[link] += weight[flow] if leaving == 1 else -weight[flow]
+            chosen[flow] = old[i]
+    chosen[:] = best

@@ -1,0 +1,242 @@
+"""The best router: several starts, then lexicographic local search."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InfeasibleError, InputError
+from routing.clos.fabric import Clos, IntArray
+from routing.clos.flows import Flows
+from routing.clos.metric import compare
+from routing.clos.paths import Paths, SmallInts, clos_paths
+from routing.clos.placing import color, greedy_sorted, place
+from routing.clos.routers import Assignment, check_connected
+from routing.clos.state import SearchState
+
+# Candidates looked at (1 to 2 ns each): a floor, and so many a flow that may move. The budgets
+# count work, not time, so that results do not depend on the machine.
+FLOOR, PER_FLOW = 40_000, 20
+FLOOR_CHANGE, PER_CHANGE = 4_000, 15  # the same for a change of some flows
+SMALL = 512  # up to so many flows every start is tried and improved, with twice the floor
+KICKS = 400  # restarts from displaced flows, as far as the budget goes
+ALL = 1.0 - 1e-9  # a speed that counts as uncongested
+
+
+def effort_of(flows: int) -> int:
+    """Return after how many candidates without progress an attempt is given up."""
+    return min(300 + flows, 10_000)
+
+
+def best(
+    clos: Clos,
+    flows: Flows,
+    *,
+    seed: int = 0,
+    previous: Assignment | None = None,
+    changed: npt.ArrayLike | None = None,
+) -> Assignment:
+    """Return the best assignment found from several starts.
+
+    Starts are edge colouring, placement by size and the previous assignment. The best one is
+    improved: the slowest job that can be raised is raised by a min-conflicts search over single
+    moves, whose chains include swaps and Kempe chains, and so on. Up to 512 flows all starts are
+    improved, and what is left of the budget lets a slow and a faster job change places, or
+    displaces a few flows, and climbs again.
+
+    Parameters
+    ----------
+    clos : Clos
+        The fabric as it is now.
+    flows : Flows
+        What is sent.
+    seed : int, default 0
+        Of the search.
+    previous : Assignment, optional
+        What holds now: -1 for new flows; flows on failed links are placed anew.
+    changed : array_like of int, optional
+        Flows (beside those without a live spine) that are new. Given, only the previous
+        assignment is improved, and the search is bounded in proportion to their number.
+
+    Returns
+    -------
+    Assignment
+    """
+    flows.check_fits(clos)
+    check_connected(clos, flows)
+    return Assignment(best_spines(clos, flows, seed, previous, changed), "best")
+
+
+def best_spines(
+    clos: Clos,
+    flows: Flows,
+    seed: int,
+    previous: Assignment | None,
+    changed: npt.ArrayLike | None = None,
+) -> IntArray:
+    """Return the spines of `best` for flows that are known to fit the fabric."""
+    if changed is not None and previous is None:
+        raise InputError("changed flows are given without the previous assignment; give both")
+    paths = clos_paths(clos, flows)
+    state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)
+    if previous is not None:
+        kept = _still_live(clos, flows, previous.spine)
+        if changed is not None:
+            kept[np.asarray(changed, dtype=np.int64)] = -1
+            return _rerouted(clos, flows, paths, state, kept).astype(np.int64)
+    small = flows.count <= SMALL
+    budget = (2 * FLOOR if small else FLOOR) + PER_FLOW * flows.count
+    effort = effort_of(flows.count)
+    ways = [color(clos, flows, paths)]
+    state.set(ways[0])
+    if state.speed.min(initial=1.0) >= ALL and previous is None:
+        return ways[0].astype(np.int64)
+    vectors = [np.sort(state.speed)]
+    uneven = not clos.core_failures_only or flows.weight.min(initial=1.0) < 1.0
+    if small or uneven:
+        ways.append(greedy_sorted(clos, flows, paths))
+    if previous is not None:
+        ways.append(color(clos, flows, paths, kept))
+    for way in ways[1:]:
+        state.set(way)
+        vectors.append(np.sort(state.speed))
+    leader = len(ways) - 1  # of equals the previous assignment, which moves fewest flows
+    for number in range(len(ways) - 1):
+        if compare(vectors[number], vectors[leader]) > 0:
+            leader = number
+    if vectors[leader].min(initial=1.0) >= ALL:
+        return ways[leader].astype(np.int64)
+    rest = [number for number in range(len(ways)) if number != leader] if small else []
+    state.set(ways[leader])
+    state.improve(budget, effort, KICKS if small else 0)
+    found, vector = state.chosen.copy(), np.sort(state.speed)
+    for number in rest:
+        if vector.min(initial=1.0) >= ALL:
+            break
+        state.set(ways[number])
+        state.improve(budget // 2, effort, KICKS)
+        if compare(np.sort(state.speed), vector) > 0:
+            found, vector = state.chosen.copy(), np.sort(state.speed)
+    return found.astype(np.int64)
+
+
+def best_paths(
+    paths: Paths, flows: Flows, *, seed: int = 0, previous: npt.ArrayLike | None = None
+) -> SmallInts:
+    """Return the best paths found on any fabric.
+
+    As `best`, from placement by size and the previous paths.
+
+    Parameters
+    ----------
+    paths : Paths
+        Candidates, at least one of them live for every flow that needs links.
+    flows : Flows
+        What is sent.
+    seed : int, default 0
+        Of the search.
+    previous : array_like of int, shape (flows,), optional
+        Paths that hold now, all live.
+
+    Returns
+    -------
+    int32 array, shape (flows,)
+        Paths, -1 for flows that need no link.
+
+    Raises
+    ------
+    InputError
+        If a previous path does not exist or is not live.
+    InfeasibleError
+        If a flow has no live candidate.
+    """
+    order = np.argsort(-flows.weight, kind="stable").astype(np.int32)
+    start = place(paths, flows.weight, order)
+    cut = (start < 0) & (paths.ways[paths.kind] > 0)
+    if cut.any():
+        raise InfeasibleError(
+            f"flow {int(np.flatnonzero(cut)[0])} has no live candidate path; repair a link or "
+            "take the flow out"
+        )
+    state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)
+    state.set(start)
+    if previous is not None:
+        way = np.asarray(previous, dtype=np.int32)
+        _check_paths(paths, way)
+        vector = np.sort(state.speed)
+        state.set(way)
+        if compare(vector, np.sort(state.speed)) > 0:
+            state.set(start)
+    if state.speed.min(initial=1.0) < ALL:
+        kicks = KICKS if flows.count <= SMALL else 0
+        state.improve(FLOOR + PER_FLOW * flows.count, effort_of(flows.count), kicks)
+    return state.chosen.copy()
+
+
+def _check_paths(paths: Paths, way: SmallInts) -> None:
+    ways = paths.ways[paths.kind]
+    if way.shape != ways.shape:
+        raise InputError(f"previous has {way.size} paths for {ways.size} flows; give one a flow")
+    bad = np.where(ways > 0, (way < 0) | (way >= ways), way != -1)
+    bad |= (paths.capacity[paths.links(np.where(bad, -1, way))] <= 0).any(axis=1)
+    if bad.any():
+        flow = int(np.flatnonzero(bad)[0])
+        raise InputError(
+            f"the previous path {way[flow]} of flow {flow} does not exist or has failed; leave "
+            "previous out"
+        )
+
+
+def speed_of_coloring(clos: Clos, flows: Flows) -> float:
+    """Return the slowest job's speed under edge colouring, if no cable has failed.
+
+    It is 1 / max of flows over live links of a ToR, rounded up, for unit capacities and weights;
+    with others it only says when colouring is worth a try.
+    """
+    moving = flows.crosses
+    out = np.bincount(flows.source_tor[moving], minlength=clos.tors)
+    into = np.bincount(flows.target_tor[moving], minlength=clos.tors)
+    up = np.maximum((clos.up > 0).sum(axis=1), 1)
+    down = np.maximum((clos.down > 0).sum(axis=0), 1)
+    most = max(int((-(-out // up)).max()), int((-(-into // down)).max()), 1)
+    return ALL / most
+
+
+def _still_live(clos: Clos, flows: Flows, spine: IntArray) -> SmallInts:
+    """Return the spines, -1 where one of the links has failed."""
+    way = np.clip(spine, -1, clos.spines - 1)
+    up = clos.up[flows.source_tor, way] > 0
+    down = clos.down[way, flows.target_tor] > 0
+    kept: SmallInts = np.where((way >= 0) & flows.crosses & up & down, way, -1).astype(np.int32)
+    return kept
+
+
+def _rerouted(
+    clos: Clos, flows: Flows, paths: Paths, state: SearchState, kept: SmallInts
+) -> SmallInts:
+    """Place the flows that have no spine and search in proportion to their number."""
+    new = np.flatnonzero((kept < 0) & flows.crosses)
+    heaviest = new[np.argsort(-flows.weight[new], kind="stable")].astype(np.int32)
+    state.set(kept)
+    wanted = state.speed.copy()  # what the flows that stay have without the others
+    way = place(paths, flows.weight * wanted[flows.job_index], heaviest, kept)
+    state.set(way)
+    if state.speed.min(initial=1.0) >= ALL:
+        return way
+    budget, effort = FLOOR_CHANGE + PER_CHANGE * new.size, effort_of(new.size)
+    # Chains are exact where all can be uncongested; else they ignore whose flows meet.
+    uncongested = wanted.min() >= ALL
+    if uncongested:
+        _recolor(clos, flows, paths, state, kept)
+    if state.speed.min() < ALL:
+        state.settle(wanted, heaviest, effort, budget)
+    if not uncongested and state.speed.min() < speed_of_coloring(clos, flows):
+        _recolor(clos, flows, paths, state, kept)
+        state.improve(budget, effort)
+    return state.chosen.copy()
+
+
+def _recolor(clos: Clos, flows: Flows, paths: Paths, state: SearchState, kept: SmallInts) -> None:
+    """Colour new flows into the spines that are kept; take the result if it is better."""
+    held, vector = state.chosen.copy(), np.sort(state.speed)
+    state.set(color(clos, flows, paths, kept))
+    if compare(np.sort(state.speed), vector) <= 0:
+        state.set(held)

@@ -1,0 +1,154 @@
+"""Upper bounds on the efficiency vector: how near to optimal an assignment provably is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from routing.clos.fabric import Clos, FloatArray
+from routing.clos.flows import Flows
+from routing.clos.metric import TOLERANCE, compare
+from routing.clos.paths import Paths, clos_paths
+
+MOST_SUBSETS = 10  # jobs up to which every set of jobs is looked at
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How far an efficiency vector lies below the bound.
+
+    Parameters
+    ----------
+    leading : float
+        Relative distance of the slowest job's speed from its bound: 0.02 says that no
+        assignment makes the slowest job more than 2 % faster.
+    coordinate : int
+        First coordinate that misses the bound, -1 if none: the assignment is then optimal.
+    there : float
+        Relative distance in that coordinate. No assignment that is as good in all coordinates
+        before is better in this one by more.
+    """
+
+    leading: float
+    coordinate: int
+    there: float
+
+    @property
+    def optimal(self) -> bool:
+        """Whether the assignment is proven lexicographically optimal."""
+        return self.coordinate < 0
+
+
+def efficiency_bound(clos: Clos, flows: Flows) -> FloatArray:
+    """Return a vector that no assignment's efficiency vector exceeds lexicographically.
+
+    Its first coordinate bounds the speed of the slowest job. See `bound_of_paths`.
+
+    Parameters
+    ----------
+    clos : Clos
+        The fabric.
+    flows : Flows
+        What is sent.
+
+    Returns
+    -------
+    float64 array, shape (jobs,)
+        Ascending, at most 1.
+    """
+    return bound_of_paths(clos_paths(clos, flows), flows)
+
+
+def bound_of_paths(paths: Paths, flows: Flows) -> FloatArray:
+    """Return a lexicographic upper bound of the efficiency vector on any fabric.
+
+    Parameters
+    ----------
+    paths : Paths
+        Candidates.
+    flows : Flows
+        What is sent.
+
+    Returns
+    -------
+    float64 array, shape (jobs,)
+        Ascending, at most 1.
+
+    Notes
+    -----
+    Every flow takes one link of those that leave its source ToR and one of those that enter its
+    target ToR (the groups of `Paths`). The lexicographically smaller of two bounds is returned.
+
+    *Fluid*: links of a group act as one, so that flows may split; the filling of jobs over the
+    groups gives the best vector of that relaxation.
+
+    *Sets of jobs*: in any assignment whose slowest job has speed b_1, the fastest k jobs all
+    have at least the k-th highest speed v and the others at least b_1. Then the weights times
+    these speeds fit into each group, and of the flows that ask for more than C / s (C the
+    largest capacity; s = 1 .. 4) a link of capacity c holds at most ceil(c s / C) - 1. The
+    largest v that passes for some set of k jobs bounds that coordinate. With more than 10 jobs
+    only b_1 is bounded so and the others by the fluid bound.
+    """
+    from routing.clos.bound_kernels import best_level, level_of_jobs
+    from routing.clos.chase_kernels import REFUSALS, room_of_groups
+
+    jobs = flows.jobs.size
+    fluid = np.sort(_fluid(paths, flows))
+    moving = np.flatnonzero((paths.ways[paths.kind] > 0) & (paths.group[:, 0] >= 0))
+    if moving.size == 0:
+        return fluid
+    thresholds = np.zeros(REFUSALS)
+    room = room_of_groups(paths.capacity, paths.group_of_link, paths.groups, thresholds)
+    group = paths.group[moving].ravel()
+    flow = np.repeat(moving, 2)
+    order = np.lexsort((flow, -flows.weight[flow], group))
+    first = np.searchsorted(group[order], np.arange(paths.groups + 1))
+    fixed = (first, flow[order], flows.weight, flows.job_index, room, thresholds)
+    bound = np.ones(jobs)
+    bound[0] = level_of_jobs(np.ones(jobs, dtype=np.bool_), 0.0, *fixed)
+    if jobs <= MOST_SUBSETS:
+        for i in range(1, jobs):
+            bound[i] = max(bound[i - 1], best_level(jobs - i, bound[0], jobs, *fixed))
+    return fluid if compare(fluid, bound) < 0 else bound
+
+
+def _fluid(paths: Paths, flows: Flows) -> FloatArray:
+    """Return the jobs' speeds when the links of every group act as one."""
+    from routing.clos.state import SearchState
+
+    size = max(paths.groups, 1)
+    capacity = np.zeros(size)
+    known = paths.group_of_link >= 0
+    np.add.at(capacity, paths.group_of_link[known], paths.capacity[known])
+    free = (paths.ways[paths.kind] == 0) | (paths.group[:, 0] < 0)
+    merged = Paths(
+        np.append(capacity, np.inf),
+        np.where(free[:, None], size, paths.group).astype(np.int32),
+        np.zeros(flows.count, dtype=np.int32),
+        np.zeros((1, 2, 1), dtype=np.int32),
+        np.ones(1, dtype=np.int32),
+        paths.group,
+        np.full(size + 1, -1, dtype=np.int32),
+    )
+    state = SearchState(merged, flows.weight, flows.job_index, flows.jobs.size)
+    state.set(np.zeros(flows.count, dtype=np.int32))
+    return state.speed
+
+
+def gap(vector: FloatArray, bound: FloatArray) -> Gap:
+    """Return how far an efficiency vector lies below a bound.
+
+    Parameters
+    ----------
+    vector, bound : float64 arrays, shape (jobs,)
+        Ascending.
+
+    Returns
+    -------
+    Gap
+    """
+    if vector.size == 0 or compare(vector, bound) >= 0:
+        return Gap(0.0, -1, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        distance = np.where(bound > vector, bound / vector - 1.0, 0.0)
+    first = int(np.argmax(distance > TOLERANCE))
+    return Gap(float(distance[0]), first, float(distance[first]))

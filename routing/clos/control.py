@@ -1,0 +1,370 @@
+"""The control loop: what is seen in the network goes in, changes of routes come out."""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InputError
+from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
+from routing.clos.flow_keys import join, keys_of, with_own_weights
+from routing.clos.flows import Flows
+from routing.clos.metric import evaluate
+from routing.clos.rings import Rings, find_rings
+from routing.clos.route_changes import RouteChanges
+from routing.clos.routers import Assignment, route
+
+
+@dataclass
+class _Memory:
+    """What is known of one job: when it was last seen, and its longest silence (s)."""
+
+    seen: float
+    silent: bool = False
+    longest: float = 0.0
+
+
+class Controller:
+    """Keeps the routes of persistent flows near the optimum while jobs come, go and links fail.
+
+    Call `observe` whenever flows were looked at, or the fabric changed. With prediction, flows
+    that were seen keep their route and count as load while they wait at a barrier, and while
+    their job computes: until the whole job has been silent for ``patience`` times the longest
+    silence after which it ever came back, or ``horizon`` seconds if it never did.
+
+    Parameters
+    ----------
+    clos : Clos
+        The fabric as it is now.
+    method : str
+        A router of `routing.clos.routers.METHODS`.
+    predict : bool
+        False: only flows seen in flight count (what the paper's public simulator does).
+    seed : int
+        Of routers that draw random numbers.
+    move_cost : float
+        Seconds that moving one flow costs. A better assignment that moves flows for which there
+        is no need is taken only if, over ``horizon`` seconds, the mean slowdown of the jobs
+        falls by more than that.
+    patience : float
+        See above; at least 1.
+    horizon : float
+        Seconds for which the present traffic is expected to last.
+    keep : bool
+        Give the router the present assignment to start from, so that it changes little.
+    by_ring : bool, optional
+        Let the router treat every ring as a job of its own: the fewest rings then suffer where
+        links must be shared, with the same rings at every ToR. By default for ``"best"``.
+    rotate : bool, optional
+        Whether `balance` exchanges routes among rings, so that all of them suffer a little
+        instead of some all the time. By default for ``"best"`` with prediction.
+    time_limit : float, optional
+        Of one decision, for routers that search; see `routing.clos.routers.route`.
+    """
+
+    def __init__(
+        self,
+        clos: Clos,
+        method: str = "best",
+        *,
+        predict: bool = True,
+        seed: int = 0,
+        move_cost: float = 0.0,
+        patience: float = 3.0,
+        horizon: float = 600.0,
+        keep: bool = True,
+        by_ring: bool | None = None,
+        rotate: bool | None = None,
+        time_limit: float | None = None,
+    ) -> None:
+        for name, value, least in (
+            ("move_cost", move_cost, 0.0),
+            ("patience", patience, 1.0),
+            ("horizon", horizon, 0.0),
+        ):
+            if not (np.isfinite(value) and value >= least):
+                raise InputError(f"{name} is {value}; give a number of at least {least:g}")
+        self.clos = clos
+        self.method = method
+        self.predict = predict
+        self.seed = seed
+        self.move_cost = move_cost
+        self.patience = patience
+        self.horizon = horizon
+        self.keep = keep
+        self.by_ring = method == "best" if by_ring is None else by_ring
+        self.rotate = (method == "best" and predict) if rotate is None else rotate
+        self.time_limit = time_limit
+        self.time = float("-inf")
+        self._keys = np.zeros(0, dtype=np.int64)  # ascending, so that flows are found by search
+        self._flows = Flows.of([], [], [], [], [], [])
+        self._spine = np.zeros(0, dtype=np.int64)
+        self._seen = np.zeros(0)
+        self._memory: dict[int, _Memory] = {}
+        self._forgotten = 0
+        self._rings: Rings | None = None
+        self._ring_speed = np.zeros(0)
+        self._movers = np.zeros(0, dtype=np.int64)
+
+    @property
+    def flows(self) -> Flows:
+        """Flows that hold a route."""
+        return self._flows
+
+    @property
+    def spine(self) -> IntArray:
+        """Spines of `flows`."""
+        return self._spine
+
+    def spines_of(self, flows: Flows) -> IntArray:
+        """Return the spines of given flows, -1 for those without a route.
+
+        Parameters
+        ----------
+        flows : Flows
+            With NICs.
+
+        Returns
+        -------
+        int64 array, shape (flows,)
+        """
+        place, known = self._find(keys_of(flows))
+        spine = np.full(flows.count, -1, dtype=np.int64)
+        spine[known] = self._spine[place[known]]
+        return spine
+
+    def forget(self, jobs: npt.ArrayLike) -> None:
+        """Drop the routes of jobs that have ended, without waiting for their silence.
+
+        Parameters
+        ----------
+        jobs : array_like of int
+            Job numbers.
+        """
+        before = self._keys.size
+        self._take(~np.isin(self._flows.job, np.asarray(jobs, dtype=np.int64)))
+        self._forgotten += before - self._keys.size
+
+    def observe(self, flows: Flows, time: float, clos: Clos | None = None) -> RouteChanges:
+        """Take note of what is in flight, and decide about routes.
+
+        Parameters
+        ----------
+        flows : Flows
+            Flows in flight, or announced; with NICs, which with the job tell them apart.
+        time : float
+            Seconds of any clock; must not decrease.
+        clos : Clos, optional
+            The fabric, if it has changed.
+
+        Returns
+        -------
+        RouteChanges
+            Empty if the traffic and the fabric are as before.
+
+        Raises
+        ------
+        InputError
+            If flows have no NICs, one stands twice, or time decreases.
+        InfeasibleError
+            If no spine is live for a flow.
+        """
+        began = perf_counter()
+        if time < self.time:
+            raise InputError(f"time is {time} after {self.time}; observe in the order of time")
+        self.time = time
+        renewed = clos is not None and clos is not self.clos
+        if clos is not None:
+            self.clos = clos
+        keys = keys_of(flows)
+        if keys.size != np.unique(keys).size:
+            raise InputError("a flow of one job stands twice between two NICs; give it once")
+        place, known = self._find(keys)
+        self._seen[place[known]] = time
+        self._note(flows.jobs, time)
+        before = self._keys.size
+        if self.predict:
+            self._take(~self._overdue(time))
+        else:
+            self._take(np.isin(self._keys, keys))
+        released = before - self._keys.size + self._forgotten
+        self._forgotten = 0
+        added = self._add(flows.subset(~known), keys[~known], time)
+        self._memory = {job: self._memory[job] for job in self._flows.jobs.tolist()}
+        changed, moved = np.zeros(0, dtype=np.int64), 0
+        decided = bool(self._keys.size and (renewed or released or added))
+        if decided:
+            changed, moved = self._decide()
+        return RouteChanges(
+            self._flows,
+            self._spine.copy(),
+            changed,
+            moved,
+            released,
+            decided,
+            perf_counter() - began,
+        )
+
+    def balance(self, left: FloatArray, least: float = 0.02) -> IntArray:
+        """Exchange routes among rings that are alike: those that lag get the fast ones.
+
+        Call it when rings have ended a step. No link's load changes, so that no other job is
+        hurt, and nothing moves while no ring is further than another.
+
+        Parameters
+        ----------
+        left : float64 array, shape (flows,)
+            For every flow of `flows`, how much of its AllReduce its ring has before it: 1 at
+            the begin, 0 if it is over or the job computes.
+        least : float
+            Rings that differ by less do not exchange.
+
+        Returns
+        -------
+        int64 array
+            Positions in `flows` of those that exchanged their spines, ascending.
+        """
+        if not self.rotate or self._ring_speed.min(initial=1.0) >= 1.0:
+            return np.zeros(0, dtype=np.int64)
+        from routing.clos.rotation_kernels import rotate
+
+        rings = self._rings
+        assert rings is not None
+        classes, names, begin, flows = rings.table
+        if self._movers.size < 2 * flows.size:
+            self._movers = np.empty(2 * flows.size, dtype=np.int64)
+        count = rotate(
+            classes, names, begin, flows, left, self._ring_speed, self._spine, least, self._movers
+        )
+        return np.unique(self._movers[:count])
+
+    def places_of(self, flows: Flows) -> IntArray:
+        """Return the positions of given flows in `flows`, -1 for those not known."""
+        place, known = self._find(keys_of(flows))
+        return np.where(known, place, -1)
+
+    def _decide(self) -> tuple[IntArray, int]:
+        """Choose new spines; return the flows that changed and how many of them moved."""
+        old = self._spine
+        previous = Assignment(old.copy(), self.method) if self.keep and (old >= 0).any() else None
+        new = self._routed(previous)
+        fresh = self._flows.crosses & (old < 0)
+        held = self._flows.crosses & ~fresh
+        if self.move_cost > 0 and held.any():
+            new = self._worth_it(old, new, held)
+        changed = np.flatnonzero(new != old).astype(np.int64)
+        self._spine = new
+        if self.rotate:
+            held_now = Assignment(new.copy(), self.method)
+            self._ring_speed = evaluate(self.clos, self._as_rings(), held_now).speed.copy()
+        return changed, int((held & (new != old)).sum())
+
+    def _routed(self, previous: Assignment | None) -> IntArray:
+        flows, order = self._flows, np.arange(self._flows.count)
+        if self.by_ring:
+            flows, order = self._as_rings(), self._interleaved()
+        if previous is not None:
+            previous = Assignment(previous.spine[order], previous.method)
+        found = route(
+            self.clos,
+            flows.subset(order),
+            self.method,
+            seed=self.seed,
+            previous=previous,
+            time_limit=self.time_limit,
+        )
+        spine = np.empty(flows.count, dtype=np.int64)
+        spine[order] = found.spine
+        return spine
+
+    def _interleaved(self) -> IntArray:
+        """Return the flows ring by ring, the rings of all jobs in turn.
+
+        Routers that colour let the last flows of a ToR share links; so each job gives its part.
+        """
+        rings = self._rings
+        assert rings is not None
+        first = np.full(rings.count, self._flows.count, dtype=np.int64)
+        np.minimum.at(first, rings.ring, np.arange(self._flows.count))
+        job = self._flows.job_index[first]
+        size = np.bincount(job)
+        rank = np.empty(rings.count)
+        by_job = np.lexsort((first, job))
+        begin = np.cumsum(size) - size
+        rank[by_job] = (np.arange(rings.count) - begin[job[by_job]] + 0.5) / size[job[by_job]]
+        return np.lexsort((rings.ring, job[rings.ring], rank[rings.ring]))
+
+    def _as_rings(self) -> Flows:
+        """Return the known flows with their rings for jobs."""
+        if self._rings is None:
+            self._rings = find_rings(self._flows)
+        flows = self._flows
+        return Flows.of(flows.source_tor, flows.target_tor, self._rings.ring, flows.bytes_)
+
+    def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
+        """Return the new spines, or the old ones where moving costs more than it gains."""
+        from routing.clos.minimal import place_new
+
+        least = place_new(self.clos, self._flows, old)
+        saved = self.horizon * (self._mean_slowdown(least) - self._mean_slowdown(new))
+        extra = int((held & (new != old)).sum()) - int((held & (least != old)).sum())
+        return new if saved > self.move_cost * extra else least
+
+    def _mean_slowdown(self, spine: IntArray) -> float:
+        speed: FloatArray = evaluate(self.clos, self._flows, Assignment(spine.copy(), "")).speed
+        return float((1.0 / speed).mean())
+
+    def _find(self, keys: IntArray) -> tuple[IntArray, BoolArray]:
+        """Return where keys stand in the table, and whether they do."""
+        place = np.searchsorted(self._keys, keys).astype(np.int64)
+        known = place < self._keys.size
+        known[known] = self._keys[place[known]] == keys[known]
+        return place, known
+
+    def _note(self, jobs: IntArray, time: float) -> None:
+        """Note which known jobs are seen, and after what silence those come back that were not."""
+        here = set(jobs.tolist())
+        for job, memory in self._memory.items():
+            if job not in here:
+                memory.silent = True
+                continue
+            if memory.silent:
+                memory.longest = max(memory.longest, time - memory.seen)
+            memory.silent, memory.seen = False, time
+        for job in here:
+            self._memory.setdefault(job, _Memory(time))
+
+    def _overdue(self, time: float) -> BoolArray:
+        """Return the flows of jobs that are silent for too long, or that their jobs gave up."""
+        late = []
+        for job in self._flows.jobs.tolist():  # those forgotten are not among them
+            memory = self._memory[job]
+            allowed = self.patience * memory.longest if memory.longest > 0 else self.horizon
+            late.append(time - memory.seen > allowed)
+        gone: BoolArray = np.array(late, dtype=bool)[self._flows.job_index]
+        return gone | (time - self._seen > self.horizon)
+
+    def _take(self, mask: BoolArray) -> None:
+        """Keep only some of the known flows."""
+        if mask.all():
+            return
+        self._flows = with_own_weights(self._flows.subset(mask))
+        self._rings = None
+        self._keys, self._spine = self._keys[mask], self._spine[mask]
+        self._seen = self._seen[mask]
+
+    def _add(self, flows: Flows, keys: IntArray, time: float) -> int:
+        """Add unknown flows without spines; return how many."""
+        if keys.size == 0:
+            return 0
+        flows.check_fits(self.clos)
+        joined = np.concatenate((self._keys, keys))
+        order = np.argsort(joined, kind="stable")
+        self._keys = joined[order]
+        spine = np.full(keys.size, -1, dtype=np.int64)
+        self._spine = np.concatenate((self._spine, spine))[order]
+        self._seen = np.concatenate((self._seen, np.full(keys.size, time)))[order]
+        self._flows = join(self._flows, flows, order)
+        self._rings = None
+        return int(keys.size)

@@ -1,0 +1,45 @@
+"""What tells persistent flows apart, and how sets of them are put together."""
+
+import numpy as np
+
+from codesign_base import InputError
+from routing.clos.fabric import IntArray
+from routing.clos.flows import Flows
+
+_BITS = 21  # of a NIC number in a flow's key
+
+
+def keys_of(flows: Flows) -> IntArray:
+    """Return a number for each flow that no other job or pair of NICs has.
+
+    Raises InputError if flows have no NICs, or a number is too large for the key.
+    """
+    if flows.source_nic is None or flows.target_nic is None:
+        raise InputError("flows have no NICs; the control loop needs source_nic and target_nic")
+    for name, array in (("job", flows.job), ("NIC", flows.source_nic), ("NIC", flows.target_nic)):
+        if array.size and array.max() >= 2**_BITS:
+            raise InputError(f"{name} {array.max()} is too large; number them below {2**_BITS}")
+    keys: IntArray = (flows.job << (2 * _BITS)) | (flows.source_nic << _BITS) | flows.target_nic
+    return keys
+
+
+def join(a: Flows, b: Flows, order: IntArray) -> Flows:
+    """Return two sets of flows as one, in the given order of their concatenation."""
+    assert a.source_nic is not None and a.target_nic is not None
+    assert b.source_nic is not None and b.target_nic is not None
+    return Flows.of(
+        np.concatenate((a.source_tor, b.source_tor))[order],
+        np.concatenate((a.target_tor, b.target_tor))[order],
+        np.concatenate((a.job, b.job))[order],
+        np.concatenate((a.bytes_, b.bytes_))[order],
+        np.concatenate((a.source_nic, b.source_nic))[order],
+        np.concatenate((a.target_nic, b.target_nic))[order],
+    )
+
+
+def with_own_weights(flows: Flows) -> Flows:
+    """Return flows with weights of their own: the job's largest flow may be gone."""
+    return Flows.of(
+        flows.source_tor, flows.target_tor, flows.job, flows.bytes_,
+        flows.source_nic, flows.target_nic,
+    )  # fmt: skip

@@ -1,0 +1,157 @@
+"""Compiled max-min fair rates that are kept up to date by relaxation, not solved anew.
+
+Every link that can be a bottleneck has a *level*, the rate at which it holds back the flows
+that nothing else holds back more. When flows come or go, the levels of their links are computed
+again, then those of the links that the changes reach, until nothing changes. A fixed point of
+this is the max-min allocation, which is unique; an event costs what it changes, not the size of
+the fabric.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+
+Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+SmallInts = npt.NDArray[np.int32]
+
+# Rows of the tables of flows (real, whole) and of links.
+REST, SINCE, RATE, SIZE, CAP, BEGAN, DUE = 0, 1, 2, 3, 4, 5, 6
+PLACE, RING, TOUCHED = 0, 1, 2  # place in the heap or -1; ring; whether it is in the news
+ROOM, LEVEL = 0, 1
+
+SLOTS = 4  # links of a flow: NIC out, up, down, NIC in; -1 where none can be a bottleneck
+SAME = 1e-12  # two levels or instants that differ by less, relatively, are one
+
+
+@kernel
+def limit(f: int, without: int, flow: Floats, links: SmallInts, link: Floats) -> float:
+    """Return the rate that everything but one link allows a flow."""
+    allowed = flow[CAP, f]
+    for slot in range(SLOTS):
+        other = links[f, slot]
+        if other >= 0 and other != without and link[LEVEL, other] < allowed:
+            allowed = link[LEVEL, other]
+    return float(allowed)
+
+
+@kernel
+def level_of(
+    name: int,
+    flow: Floats,
+    mark: Ints,
+    links: SmallInts,
+    link: Floats,
+    begin: Ints,
+    members: SmallInts,
+    limits: Floats,
+) -> float:
+    """Return a link's level given those of all other links; infinite if it is not full."""
+    count = 0
+    for entry in range(begin[name], begin[name + 1]):
+        f = members[entry]
+        if mark[PLACE, f] >= 0:
+            limits[count] = limit(f, name, flow, links, link)
+            count += 1
+    room = link[ROOM, name]
+    while count > 0:
+        level = room / count
+        # Flows that others hold below the level leave their share to the rest.
+        kept = 0
+        for i in range(count):
+            if limits[i] <= level:
+                room -= limits[i]
+            else:
+                limits[kept] = limits[i]
+                kept += 1
+        if kept == count:
+            return float(level)
+        count = kept
+    return float(np.inf)
+
+
+@kernel
+def relax(
+    queue: Ints,
+    queued: Flags,
+    count: int,
+    news: Ints,
+    fresh: int,
+    flow: Floats,
+    mark: Ints,
+    links: SmallInts,
+    link: Floats,
+    begin: Ints,
+    members: SmallInts,
+    limits: Floats,
+) -> int:
+    """Bring all levels to their fixed point; return how many flows may have new rates."""
+    head = 0
+    size = queue.size
+    while count > 0:
+        name = queue[head]
+        head += 1
+        if head == size:
+            head = 0
+        count -= 1
+        queued[name] = False
+        old = link[LEVEL, name]
+        new = level_of(name, flow, mark, links, link, begin, members, limits)
+        # Infinity is within any fraction of infinity, so compare with the finite one.
+        if new == old or abs(new - old) <= SAME * min(new, old):
+            continue
+        link[LEVEL, name] = new
+        for entry in range(begin[name], begin[name + 1]):
+            f = members[entry]
+            if mark[PLACE, f] < 0:
+                continue
+            if mark[TOUCHED, f] == 0:
+                mark[TOUCHED, f] = 1
+                news[fresh] = f
+                fresh += 1
+            before = min(old, flow[CAP, f])
+            after = min(new, flow[CAP, f])
+            if before == after:
+                continue
+            least = min(before, after)
+            for slot in range(SLOTS):
+                other = links[f, slot]
+                if other < 0 or other == name or queued[other]:
+                    continue
+                if least < link[LEVEL, other]:
+                    tail = head + count
+                    if tail >= size:
+                        tail -= size
+                    queue[tail] = other
+                    queued[other] = True
+                    count += 1
+    return fresh
+
+
+@kernel
+def fill_rates(
+    caps: Floats, links: SmallInts, room: Floats, begin: Ints, members: SmallInts
+) -> Floats:
+    """Return the max-min rates of all flows at once, by the relaxation; for the tests."""
+    flows = caps.size
+    flow = np.zeros((7, flows))
+    mark = np.zeros((3, flows), dtype=np.int64)
+    flow[CAP] = caps
+    names = room.size
+    link = np.empty((2, names))
+    link[ROOM] = room
+    link[LEVEL] = np.inf
+    queue = np.empty(names + 1, dtype=np.int64)
+    queued = np.zeros(names, dtype=np.bool_)
+    for name in range(names):
+        queue[name] = name
+        queued[name] = True
+    news = np.empty(flows, dtype=np.int64)
+    limits = np.empty(flows + 1)
+    relax(queue, queued, names, news, 0, flow, mark, links, link, begin, members, limits)
+    rates = np.empty(flows)
+    for f in range(flows):
+        rates[f] = limit(f, -1, flow, links, link)
+    return rates

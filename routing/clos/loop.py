@@ -1,0 +1,149 @@
+"""The control loop played against the simulator: jobs arrive and leave, links fail."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from time import perf_counter
+
+import numpy as np
+
+from codesign_base import InputError
+from routing.clos.control import Controller
+from routing.clos.epoch_times import EpochTimes
+from routing.clos.fabric import Clos, IntArray
+from routing.clos.flows import Flows
+from routing.clos.jobs import RingJob
+from routing.clos.simulate import NIC_RATE, Simulation, Stop
+
+
+@dataclass(frozen=True, eq=False)
+class LoopResult:
+    """What a run of the control loop came to.
+
+    Parameters
+    ----------
+    times : EpochTimes
+        AllReduce times of every job and epoch.
+    controller_times : tuple of float
+        Seconds (of the clock) of every decision of the router: at arrivals, departures and
+        changes of the fabric.
+    balance_time : float
+        Seconds (of the clock) spent on exchanging routes at barriers, in all.
+    moved : int
+        Changes of a flow from one spine to another, over the whole run.
+    """
+
+    times: EpochTimes
+    controller_times: tuple[float, ...]
+    balance_time: float
+    moved: int
+
+
+def run_loop(
+    clos: Clos,
+    jobs: Sequence[RingJob],
+    controller: Controller,
+    epochs: int | Sequence[int] = 10,
+    *,
+    changes: Sequence[tuple[float, Clos]] = (),
+    nic_rate: float = NIC_RATE,
+    record_flows: bool = False,
+) -> LoopResult:
+    """Simulate epochs of jobs whose routes a controller decides.
+
+    The controller looks at the network whenever a job begins an AllReduce or leaves, and when
+    the fabric changes. It is told what is in flight then, and which jobs have left; all the rest
+    it must remember.
+
+    Parameters
+    ----------
+    clos : Clos
+        The fabric at time 0.
+    jobs : sequence of RingJob
+        They arrive at their start times.
+    controller : Controller
+        Fresh; it ends with the last job forgotten.
+    epochs : int or sequence of int
+        AllReduces of each job, after which it leaves.
+    changes : sequence of (float, Clos)
+        Seconds, and the fabric from then on (failures, repairs); of the same size.
+    nic_rate : float
+        Bytes per second.
+    record_flows : bool
+        Keep the completion time of every flow.
+
+    Returns
+    -------
+    LoopResult
+
+    Raises
+    ------
+    InfeasibleError
+        If a flow has no live path.
+    """
+    for _, later in changes:
+        if (later.tors, later.spines) != (clos.tors, clos.spines):
+            raise InputError(
+                f"a change turns {clos.tors} ToRs x {clos.spines} spines into {later.tors} x "
+                f"{later.spines}; fail links instead of removing them"
+            )
+    simulation = Simulation(clos, jobs, epochs, nic_rate, record_flows)
+    pending = sorted(changes, key=lambda change: change[0])
+    flows = simulation.flows
+    spine = np.full(flows.count, -1, dtype=np.int64)
+    left = np.zeros(len(jobs), dtype=bool)
+    order = np.zeros(0, dtype=np.int64)
+    seconds: list[float] = []
+    balancing = 0.0
+    moved, exchanged = 0, 0
+
+    def balance() -> None:
+        nonlocal balancing, exchanged
+        if not controller.rotate or order.size == 0:
+            return
+        left = simulation.work_left()[order]
+        began = perf_counter()
+        found = controller.balance(left)
+        balancing += perf_counter() - began
+        if found.size:
+            spine[order[found]] = controller.spine[found]
+            simulation.exchange(order[found], spine)
+            exchanged += int(found.size)
+
+    while True:
+        due = pending[0][0] if pending else float("inf")
+        stop = simulation.run(due, pause=True)
+        if stop == Stop.FINISHED:
+            break
+        if stop == Stop.STEPPED:
+            balance()
+            continue
+        renewed = None
+        if stop == Stop.TIME:
+            renewed = pending.pop(0)[1]
+        present = simulation.present
+        gone = simulation.finished & ~left
+        if gone.any():
+            controller.forget(np.flatnonzero(gone))
+            left |= gone
+        # After a failure flows that wait at a barrier need a live route too.
+        seen = simulation.in_flight if renewed is None else simulation.unfinished
+        decided = controller.observe(flows.subset(seen), simulation.time, renewed)
+        moved += decided.moved
+        if decided.decided:
+            seconds.append(decided.seconds)
+        if decided.any or renewed is not None:
+            held = controller.spines_of(flows)
+            spine[held >= 0] = held[held >= 0]
+            simulation.set_routes(simulation.clos if renewed is None else renewed, spine, present)
+        order = _order(controller, flows)
+        balance()
+    return LoopResult(simulation.result(), tuple(seconds), balancing, moved + exchanged)
+
+
+def _order(controller: Controller, flows: Flows) -> IntArray:
+    """Return, for each flow that the controller knows, its position in ``flows``."""
+    places = controller.places_of(flows)
+    known = places >= 0
+    order = np.empty(controller.flows.count, dtype=np.int64)
+    order[places[known]] = np.flatnonzero(known)
+    return order

@@ -1,0 +1,109 @@
+"""Epochs of jobs that pace themselves: each sends all its flows at one common speed."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InfeasibleError
+from routing.clos.epoch_times import EpochTimes
+from routing.clos.fabric import Clos, FloatArray
+from routing.clos.jobs import RingJob
+from routing.clos.simulate import Simulation
+
+
+def simulate_paced(
+    clos: Clos,
+    jobs: Sequence[RingJob],
+    spine: npt.ArrayLike,
+    epochs: int | Sequence[int],
+    nic_rate: float,
+) -> EpochTimes:
+    """Simulate jobs that send at the max-min fair speeds of the metric.
+
+    While the set of sending jobs is J, job j goes on at the speed u_j of the efficiency vector
+    of the flows of J. Barriers then cost nothing: all flows of a step end together.
+
+    Parameters
+    ----------
+    clos, jobs, spine, epochs, nic_rate
+        As `routing.clos.simulate.simulate`.
+
+    Returns
+    -------
+    EpochTimes
+        Without flow times.
+    """
+    from routing.fairness_kernels import max_min
+
+    checked = Simulation(clos, jobs, epochs, nic_rate)
+    checked.set_routes(clos, spine, np.ones(len(jobs), dtype=bool))
+    count = [epochs] * len(jobs) if isinstance(epochs, int) else list(epochs)
+    links, weights, room = _loads(checked, clos, np.asarray(spine, dtype=np.int64))
+    floor = np.array([job.floor(nic_rate) for job in jobs])
+    rest = np.zeros(len(jobs))
+    due = np.array([job.start_time for job in jobs], dtype=np.float64)
+    sending = np.zeros(len(jobs), dtype=bool)
+    start: list[list[float]] = [[] for _ in jobs]
+    end: list[list[float]] = [[] for _ in jobs]
+    speed: FloatArray = np.zeros(len(jobs))
+    now, instants = 0.0, 0
+    while sending.any() or np.isfinite(due).any():
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ends = np.where(sending, now + rest / speed, np.inf)
+        instant = min(float(ends.min()), float(due.min()))
+        if not np.isfinite(instant):
+            raise InfeasibleError(
+                f"job {jobs[int(np.argmax(sending))].name!r} never ends: one of its links has no "
+                "capacity; route it over live spines"
+            )
+        instants += 1
+        rest[sending] -= (instant - now) * speed[sending]
+        now = instant
+        horizon = now * (1 + 1e-12)
+        for j in np.flatnonzero(ends <= horizon).tolist():
+            sending[j] = False
+            end[j].append(now)
+            due[j] = now + jobs[j].compute_time if len(end[j]) < count[j] else np.inf
+        for j in np.flatnonzero(due <= horizon).tolist():
+            sending[j] = True
+            start[j].append(now)
+            due[j], rest[j] = np.inf, floor[j]
+        active = np.flatnonzero(sending)
+        bounds = np.cumsum([0, *(links[j].size for j in active)]).astype(np.int64)
+        joined = np.concatenate([np.zeros(0, dtype=np.int32), *(links[j] for j in active)])
+        parts = np.concatenate([np.zeros(0), *(weights[j] for j in active)])
+        speed[active] = max_min(
+            bounds[:-1], bounds[1:], joined, parts, room, np.full(bounds.size - 1, np.inf)
+        )
+    return EpochTimes(
+        floor, tuple(np.array(s) for s in start), tuple(np.array(e) for e in end),
+        instants=instants,
+    )  # fmt: skip
+
+
+def _loads(
+    simulation: Simulation, clos: Clos, spine: npt.NDArray[np.int64]
+) -> tuple[list[npt.NDArray[np.int32]], list[FloatArray], FloatArray]:
+    """Return each job's links and how many of its flows each carries, and the capacities."""
+    flows = simulation.flows
+    over = flows.crosses
+    fabric = clos.tors * clos.spines
+    nics = clos.tors * clos.nics_per_tor
+    assert flows.source_nic is not None and flows.target_nic is not None
+    link = np.concatenate(
+        (
+            (flows.source_tor * clos.spines + spine)[over],
+            (fabric + flows.target_tor * clos.spines + spine)[over],
+            2 * fabric + flows.source_nic,
+            2 * fabric + nics + flows.target_nic,
+        )
+    )
+    job = np.concatenate((flows.job[over], flows.job[over], flows.job, flows.job))
+    room = np.concatenate((clos.capacity, np.ones(2 * nics)))
+    links, weights = [], []
+    for number in range(len(simulation.jobs)):
+        names, counts = np.unique(link[job == number], return_counts=True)
+        links.append(names.astype(np.int32))
+        weights.append(counts.astype(np.float64))
+    return links, weights, room

@@ -1,0 +1,146 @@
+"""Constructive routers: one flow after another onto the least loaded path."""
+
+import numpy as np
+
+from routing.clos.fabric import Clos, FloatArray
+from routing.clos.flows import Flows
+from routing.clos.paths import Paths, SmallInts
+
+
+def greedy_order(clos: Clos, flows: Flows) -> SmallInts:
+    """Return flows by groups "leaving ToR t" and "entering ToR t", largest first.
+
+    Parameters
+    ----------
+    clos : Clos
+        The fabric.
+    flows : Flows
+        What is sent.
+
+    Returns
+    -------
+    int32 array, shape (flows,)
+        Each flow once. Groups of one size: leaving before entering, then by ToR.
+    """
+    from routing.clos.place_kernels import group_order
+
+    order = np.empty(flows.count, dtype=np.int32)
+    group_order(flows.source_tor, flows.target_tor, clos.tors, order)
+    return order
+
+
+def place(
+    paths: Paths,
+    weight: FloatArray,
+    order: SmallInts,
+    chosen: SmallInts | None = None,
+    look_ahead: bool = True,
+) -> SmallInts:
+    """Place flows in the given order, each where its most loaded link is loaded least.
+
+    Parameters
+    ----------
+    paths : Paths
+        Candidates.
+    weight : float64 array, shape (flows,)
+        What each flow adds to a link.
+    order : int32 array
+        Flows to place.
+    chosen : int32 array, shape (flows,), optional
+        Paths that are given already, -1 where none is; by default all are -1.
+    look_ahead : bool, default True
+        Whether a link's load is counted with the flow on it.
+
+    Returns
+    -------
+    int32 array, shape (flows,)
+        Paths; of equally good ones the first.
+    """
+    from routing.clos.place_kernels import add_loads, place_flows
+
+    load = np.zeros(paths.capacity.size)
+    if chosen is None:
+        way = np.full(weight.size, -1, dtype=np.int32)
+    else:
+        way = chosen.astype(np.int32)
+        add_loads(paths.base, paths.kind, paths.shift, weight, way, load)
+    with np.errstate(divide="ignore"):
+        inverse = 1.0 / paths.capacity
+    place_flows(
+        order, float(look_ahead), paths.base, paths.kind, paths.shift, paths.ways, weight,
+        inverse, load, way,
+    )  # fmt: skip
+    return way
+
+
+def greedy(clos: Clos, flows: Flows, paths: Paths) -> SmallInts:
+    """Place flows as the public greedy does: by counts, in order of groups.
+
+    Each flow takes the spine that minimises max(flows on the link up, flows on the link down),
+    the first of several; where capacities differ, counts are divided by them. Weights are
+    ignored, as there.
+
+    References
+    ----------
+    "Routing for Large ML Models", arXiv 2503.05324 (the greedy algorithm), in the form of the
+    public simulator of its experiments.
+    """
+    return place(paths, np.ones(flows.count), greedy_order(clos, flows), look_ahead=False)
+
+
+def greedy_sorted(clos: Clos, flows: Flows, paths: Paths) -> SmallInts:
+    """Place flows by weight, heaviest first, in order of groups among equals."""
+    order = greedy_order(clos, flows)
+    by_size = order[np.argsort(-flows.weight[order], kind="stable")]
+    return place(paths, flows.weight, by_size)
+
+
+def color(clos: Clos, flows: Flows, paths: Paths, given: SmallInts | None = None) -> SmallInts:
+    """Colour the flows' edges, heaviest first; place what dead links leave over greedily.
+
+    A bipartite multigraph of source and target ToRs is coloured with the live spines by Kempe
+    chains that keep off dead links. A ToR with D flows and m live links stands as ceil(D / m)
+    vertices, so that no link of it carries more than that many flows (the least possible for
+    flows of one size) if no live link is missing at another ToR. Capacities are not looked at,
+    except in the repair.
+
+    Parameters
+    ----------
+    clos, flows, paths
+        The fabric, what is sent and the candidates of `clos_paths`.
+    given : int32 array, shape (flows,), optional
+        Spines to keep where they are live, unless a chain has to change them; -1 for none.
+
+    Returns
+    -------
+    int32 array, shape (flows,)
+        Spines, -1 for flows within a ToR.
+    """
+    from routing.clos.coloring_kernels import color_edges
+
+    spines = clos.live_spines
+    up = np.ascontiguousarray(clos.up[:, spines] > 0)
+    down = np.ascontiguousarray((clos.down[spines] > 0).T)
+    if given is None:
+        colour = np.full(flows.count, -1, dtype=np.int32)
+    else:
+        number = np.full(clos.spines + 1, -1, dtype=np.int32)
+        number[spines] = np.arange(spines.size)
+        colour = number[given]
+    alike = flows.count == 0 or bool(flows.weight.min() == flows.weight.max())
+    if alike and flows.crosses.all():
+        color_edges(flows.source_tor, flows.target_tor, up, down, colour)
+    else:
+        order = np.flatnonzero(flows.crosses)
+        order = order[np.argsort(-flows.weight[order], kind="stable")]
+        found = colour[order]
+        color_edges(flows.source_tor[order], flows.target_tor[order], up, down, found)
+        colour[order] = found
+        colour[~flows.crosses] = -1
+    if spines.size < clos.spines:
+        colour = np.append(spines, -1)[colour].astype(np.int32)
+    missing = np.flatnonzero((colour < 0) & flows.crosses)
+    if missing.size == 0:
+        return colour
+    heaviest = missing[np.argsort(-flows.weight[missing], kind="stable")].astype(np.int32)
+    return place(paths, flows.weight, heaviest, colour)

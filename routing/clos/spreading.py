@@ -1,0 +1,121 @@
+"""Routers that do not look at loads, or only at random: ECMP, flowlet-like, annealing."""
+
+import numpy as np
+
+from routing.clos.fabric import BoolArray, Clos, IntArray
+from routing.clos.flows import Flows
+from routing.clos.paths import Paths, SmallInts
+
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15)
+STEPS_PER_FLOW = 100
+HOT, COLD = 16.0, 0.05  # in units of (load / capacity)^4; one collision of equal flows costs 14
+
+
+def live_spines_of(clos: Clos, flows: Flows) -> BoolArray:
+    """Return which spines are live for each flow, shape (flows, spines)."""
+    found: BoolArray = (clos.up[flows.source_tor] > 0) & (clos.down.T[flows.target_tor] > 0)
+    return found
+
+
+def hash_ecmp(clos: Clos, flows: Flows, seed: int = 0) -> IntArray:
+    """Choose spines by a static hash of source ToR, source and destination.
+
+    The hash is a chain of the finaliser of SplitMix64, ``h = mix(h + x * 0x9E3779B97F4A7C15)``,
+    over seed, source ToR + 1, source + 1 and destination + 1; the flow takes live spine number
+    ``h mod (live spines of its pair of ToRs)``. Source and destination are NICs; for flows
+    without NIC numbers the flow's index stands for both.
+
+    Parameters
+    ----------
+    clos : Clos
+        The fabric.
+    flows : Flows
+        What is sent.
+    seed : int, default 0
+        Of the hash.
+
+    Returns
+    -------
+    int64 array, shape (flows,)
+        Spines, -1 within a ToR.
+
+    References
+    ----------
+    G. L. Steele, D. Lea and C. H. Flood, "Fast splittable pseudorandom number generators",
+    OOPSLA 2014 (the finaliser).
+    """
+    index = np.arange(flows.count)
+    source = index if flows.source_nic is None else flows.source_nic
+    target = index if flows.target_nic is None else flows.target_nic
+    state = np.full(flows.count, seed % 2**64, dtype=np.uint64)
+    for part in (flows.source_tor, source, target):
+        state += (part + 1).astype(np.uint64) * np.uint64(_MIX[2])
+        state = (state ^ (state >> np.uint64(30))) * np.uint64(_MIX[0])
+        state = (state ^ (state >> np.uint64(27))) * np.uint64(_MIX[1])
+        state ^= state >> np.uint64(31)
+    live = live_spines_of(clos, flows)
+    ways = np.maximum(live.sum(axis=1), 1).astype(np.uint64)
+    return _nth_live(live, (state % ways).astype(np.int64), flows)
+
+
+def draw_random(clos: Clos, flows: Flows, seed: int) -> IntArray:
+    """Draw every flow's spine at random among its live ones, as flowlet switching would."""
+    live = live_spines_of(clos, flows)
+    rng = np.random.default_rng(seed)
+    pick = (rng.random(flows.count) * live.sum(axis=1)).astype(np.int64)
+    return _nth_live(live, pick, flows)
+
+
+def _nth_live(live: BoolArray, pick: IntArray, flows: Flows) -> IntArray:
+    reached = np.cumsum(live, axis=1, dtype=np.int32) > pick[:, None]
+    return np.where(flows.crosses, np.argmax(reached, axis=1), -1).astype(np.int64)
+
+
+def anneal_spines(
+    clos: Clos, flows: Flows, paths: Paths, seed: int, start: IntArray | None = None
+) -> SmallInts:
+    """Anneal the map from destinations to spines for the least sum of (load / capacity)^4.
+
+    Flows to one NIC whose candidates are all alike move together; without NIC numbers every
+    flow moves alone. Starts from the given spines or from a random draw.
+
+    Parameters
+    ----------
+    clos, flows, paths
+        The fabric, what is sent and the candidates of `clos_paths`.
+    seed : int
+        Of start and proposals.
+    start : int64 array, shape (flows,), optional
+        Spines to start from; all live.
+
+    Returns
+    -------
+    int32 array, shape (flows,)
+        The best assignment seen.
+    """
+    from routing.clos.annealing_kernels import anneal
+    from routing.clos.place_kernels import add_loads
+    from routing.clos.state_kernels import group_jobs
+
+    way = (draw_random(clos, flows, seed) if start is None else start).astype(np.int32)
+    moving = np.flatnonzero(flows.crosses)
+    if moving.size == 0:
+        return way
+    if flows.target_nic is None or start is not None:
+        unit: SmallInts = np.arange(moving.size, dtype=np.int32)
+    else:
+        _, number = np.unique(flows.target_nic[moving], return_inverse=True)
+        unit = number.astype(np.int32)
+    first = np.empty(int(unit.max()) + 2, dtype=np.int32)
+    member = np.empty(moving.size, dtype=np.int32)
+    group_jobs(unit, first, member)
+    load = np.zeros(paths.capacity.size)
+    add_loads(paths.base, paths.kind, paths.shift, flows.weight, way, load)
+    with np.errstate(divide="ignore"):
+        inverse = 1.0 / paths.capacity
+    random = np.array([(seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 or 1], np.uint64)
+    anneal(
+        STEPS_PER_FLOW * moving.size, HOT, COLD, first, moving[member].astype(np.int32),
+        paths.base, paths.kind, paths.shift, paths.ways, flows.weight, inverse, load, way, random,
+    )  # fmt: skip
+    return way

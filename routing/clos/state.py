@@ -1,0 +1,142 @@
+"""An assignment under improvement: the arrays that the compiled search works in."""
+
+import numpy as np
+
+from routing.clos.chase_kernels import REFUSALS, SLACK, pursue, room_of_groups
+from routing.clos.fabric import FloatArray, IntArray
+from routing.clos.paths import Paths, SmallInts
+from routing.clos.search_kernels import improve
+from routing.clos.state_kernels import build_state, fill_jobs, group_jobs
+
+
+class SearchState:
+    """Work space of one set of flows, allocated once and used for any number of starts.
+
+    Parameters
+    ----------
+    paths : Paths
+        Candidate paths.
+    weight : float64 array, shape (flows,)
+    job_index : int array, shape (flows,)
+        Jobs, numbered densely.
+    jobs : int
+        How many there are.
+    seed : int
+        Of the search's random numbers.
+    """
+
+    def __init__(
+        self, paths: Paths, weight: FloatArray, job_index: IntArray, jobs: int, seed: int = 0
+    ) -> None:
+        flows, slots = paths.base.shape
+        links = paths.capacity.size
+        self.paths = paths
+        self.bits = slots.bit_length() - 1
+        self.weight = weight
+        self.job = job_index.astype(np.int32)
+        self.job_first = np.empty(jobs + 1, dtype=np.int32)
+        self.job_flow = np.empty(flows, dtype=np.int32)
+        group_jobs(self.job, self.job_first, self.job_flow)
+        self.thresholds = np.zeros(REFUSALS)
+        self.room = room_of_groups(
+            paths.capacity, paths.group_of_link, paths.groups, self.thresholds
+        )
+        self.asked = np.empty_like(self.room)
+        self.chosen = np.empty(flows, dtype=np.int32)
+        self.at = np.empty(flows * slots, dtype=np.int32)
+        self.head = np.empty(links, dtype=np.int32)
+        self.after = np.empty(flows * slots, dtype=np.int32)
+        self.before = np.empty(flows * slots, dtype=np.int32)
+        self.load = np.empty(links)
+        self.speed = np.empty(jobs)
+        self.real = np.empty((2, links))
+        self.whole = np.zeros((3, links), dtype=np.int32)
+        self.whole[2] = -1
+        self.limit = paths.capacity * (1.0 + SLACK)
+        self.tabu = np.empty((2, flows), dtype=np.int32)
+        self.log = np.empty((2, 4 * flows + 1000), dtype=np.int32)
+        self.spent = np.zeros(1, dtype=np.int32)
+        # xorshift must not start at zero, and small seeds should not start alike.
+        mixed = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 or 1
+        self.random = np.array([mixed], dtype=np.uint64)
+
+    def set(self, way: SmallInts) -> None:
+        """Take over an assignment and compute the jobs' speeds."""
+        paths = self.paths
+        build_state(
+            self.bits, way, paths.base, paths.kind, paths.shift, self.weight, self.chosen,
+            self.at, self.head, self.after, self.before, self.load,
+        )  # fmt: skip
+        self.fill()
+
+    def fill(self) -> None:
+        """Compute the jobs' speeds."""
+        fill_jobs(
+            self.bits, self.weight, self.job, self.job_first, self.job_flow, self.at, self.head,
+            self.after, self.load, self.paths.capacity, self.speed, self.real, self.whole,
+        )  # fmt: skip
+
+    def improve(self, budget: int, effort: int, kicks: int = 0) -> None:
+        """Search from here, looking at about so many candidates in all and in one attempt."""
+        paths = self.paths
+        self.spent[0] = 0
+        improve(
+            budget, effort, kicks, self.bits, paths.base, paths.kind, paths.shift, paths.ways,
+            self.weight, self.job, self.job_first, self.job_flow, paths.capacity, paths.group,
+            self.room, self.thresholds, self.asked, self.chosen, self.at, self.head, self.after,
+            self.before, self.load, self.speed, self.real, self.whole, self.limit, self.tabu,
+            self.log, self.random, self.spent,
+        )  # fmt: skip
+
+    def pursue(self, wanted: FloatArray, effort: int, budget: int) -> bool:
+        """Try to give all jobs the wanted speeds; leave the assignment as it is if not found."""
+        paths = self.paths
+        self.spent[0] = 0
+        found = pursue(
+            wanted, effort, budget, self.bits, paths.base, paths.kind, paths.shift, paths.ways,
+            self.weight, self.job, paths.capacity, paths.group, self.room, self.thresholds,
+            self.asked, self.chosen, self.at, self.head, self.after, self.before, self.load,
+            self.real[0], self.limit, self.whole[1], self.whole[2], self.tabu, self.log,
+            self.random, self.spent,
+        )  # fmt: skip
+        if found:
+            self.fill()
+        return bool(found)
+
+    def settle(self, wanted: FloatArray, changed: SmallInts, effort: int, budget: int) -> None:
+        """Improve after a change: first towards the wanted speeds, then as far as the rest goes.
+
+        If the wanted speeds are not found, the jobs of the changed flows give way.
+        """
+        if np.any(self.speed < wanted * (1.0 - SLACK)):
+            self.pursue(wanted, effort, budget // 2)
+            budget -= int(self.spent[0])
+        if np.any(self.speed < wanted * (1.0 - SLACK)):
+            less = wanted.copy()
+            less[self.job[changed]] = min(float(wanted.min()), float(self.speed.min()))
+            self.pursue(less, effort, budget // 2)
+            budget -= int(self.spent[0])
+        self.improve(max(budget, 0), effort)
+
+    def prove(self, way: SmallInts, most_nodes: int) -> tuple[SmallInts, bool]:
+        """Return the lexicographically best assignment, and whether that was proved.
+
+        ``way`` is a known assignment, returned if nothing better is found within the nodes.
+        """
+        from routing.clos.exact_kernels import branch_and_bound
+
+        self.set(way)
+        best = np.sort(self.speed)
+        found = way.copy()
+        moving = np.flatnonzero(self.paths.ways[self.paths.kind] > 0)
+        order = moving[np.argsort(-self.weight[moving], kind="stable")].astype(np.int32)
+        self.set(np.full_like(way, -1))
+        paths = self.paths
+        proved = branch_and_bound(
+            order, most_nodes, self.bits, paths.base, paths.kind, paths.shift, paths.ways,
+            self.weight, self.job, self.job_first, self.job_flow, paths.capacity, self.chosen,
+            self.at, self.head, self.after, self.before, self.load, self.speed, self.real,
+            self.whole, found, best,
+        )  # fmt: skip
+        self.set(found)
+        return found, proved

@@ -1,0 +1,244 @@
+"""What hosts are told: the spine of every flow, and the UDP source port that makes ECMP pick it.
+
+*Hash model.* A ToR forwards a RoCE v2 packet to one of its live spines towards the destination
+ToR, in ascending order, by CRC-32 (IEEE 802.3, as in zlib) of 13 bytes, modulo their number:
+source address (4 bytes, big endian), destination address (4), protocol 17 (1), UDP source port
+(2), UDP destination port 4791 (2). Address of NIC n: `NIC_ADDRESS` + n. Switches differ; pass
+another `port_base` or rewrite the addresses where yours are others, and check on a real switch.
+"""
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InfeasibleError, InputError
+from routing.clos.fabric import Clos, IntArray
+from routing.clos.flows import Flows
+from routing.clos.metric import check_assignment
+from routing.clos.routers import Assignment
+from routing.clos.spreading import live_spines_of
+
+ROCE_PORT = 4791
+UDP = 17
+NIC_ADDRESS = 0x0A000000  # 10.0.0.0
+FIRST_PORT, PORTS = 49152, 16384  # the dynamic ports, from which RoCE v2 draws its entropy
+_BLOCK = 512  # ports tried at a time
+
+Words = npt.NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Route:
+    """The route of one flow, as its source host needs it.
+
+    Parameters
+    ----------
+    flow, job : int
+        Position of the flow and number of its job.
+    source_nic, target_nic : int
+        NICs; -1 where the flows have no NIC numbers.
+    source_tor, target_tor : int
+        ToRs.
+    spine : int
+        -1 within a ToR.
+    bytes : float
+        Bytes of the flow in one step.
+    udp_source_port : int or None
+        Port that pins the flow to its spine; None if not asked for, or within a ToR.
+    """
+
+    flow: int
+    job: int
+    source_nic: int
+    target_nic: int
+    source_tor: int
+    target_tor: int
+    spine: int
+    bytes: float
+    udp_source_port: int | None = None
+
+
+COLUMNS = tuple(Route.__dataclass_fields__)
+
+
+def hash_packet(source_address: int, target_address: int, source_port: int) -> int:
+    """Return the model's hash of a RoCE v2 packet.
+
+    Parameters
+    ----------
+    source_address, target_address : int
+        IPv4 addresses as numbers.
+    source_port : int
+        UDP source port.
+
+    Returns
+    -------
+    int
+        32 bits.
+    """
+    packet = (
+        source_address.to_bytes(4, "big")
+        + target_address.to_bytes(4, "big")
+        + bytes((UDP,))
+        + source_port.to_bytes(2, "big")
+        + ROCE_PORT.to_bytes(2, "big")
+    )
+    return zlib.crc32(packet)
+
+
+def udp_source_ports(
+    clos: Clos, flows: Flows, assignment: Assignment, port_base: int = FIRST_PORT
+) -> IntArray:
+    """Return the first UDP source port of each flow that the hash model sends to its spine.
+
+    Parameters
+    ----------
+    clos : Clos
+        The fabric; failed links narrow the spines that the hash chooses among.
+    flows : Flows
+        What is sent, with NIC numbers.
+    assignment : Assignment
+        A live spine for every flow that leaves its ToR.
+    port_base : int, default 49152
+        First port to try, up to 65535.
+
+    Returns
+    -------
+    int64 array, shape (flows,)
+        Ports, -1 within a ToR.
+
+    Raises
+    ------
+    InputError
+        If flows have no NIC numbers, a spine is not live or the port is out of range.
+    InfeasibleError
+        If no port from `port_base` on gives a flow its spine.
+    """
+    check_assignment(clos, flows, assignment.spine)
+    if flows.source_nic is None or flows.target_nic is None:
+        raise InputError("the flows have no NIC numbers, which the hash needs; give both NICs")
+    if not 1 <= port_base <= 65535:
+        raise InputError(f"port_base is {port_base}; choose one of 1..65535")
+    live = live_spines_of(clos, flows)
+    moving = np.flatnonzero(flows.crosses)
+    spine = assignment.spine[moving]
+    dead = ~live[moving, spine]
+    if dead.any():
+        flow = int(moving[dead][0])
+        raise InputError(
+            f"flow {flow} is assigned spine {assignment.spine[flow]}, whose links have failed; "
+            "route again"
+        )
+    ways = live[moving].sum(axis=1)
+    wanted = np.cumsum(live[moving], axis=1)[np.arange(moving.size), spine] - 1
+    # CRC is affine over XOR: the port changes the hash by a value that depends on it alone.
+    zero = hash_packet(0, 0, 0)
+    fixed = _by_byte(flows.source_nic[moving] + NIC_ADDRESS, 0)
+    fixed ^= _by_byte(flows.target_nic[moving] + NIC_ADDRESS, 4) ^ np.uint32(zero)
+    ports = np.arange(port_base, 65536)
+    by_port = np.array([hash_packet(0, 0, int(p)) ^ zero for p in ports], dtype=np.uint32)
+    found = np.full(flows.count, -1, dtype=np.int64)
+    open_ = np.arange(moving.size)
+    for begin in range(0, ports.size, _BLOCK):
+        if open_.size == 0:
+            break
+        block = by_port[begin : begin + _BLOCK]
+        hits = (fixed[open_, None] ^ block) % ways[open_, None] == wanted[open_, None]
+        has = hits.any(axis=1)
+        found[moving[open_[has]]] = ports[begin + np.argmax(hits[has], axis=1)]
+        open_ = open_[~has]
+    if open_.size:
+        flow = int(moving[open_[0]])
+        raise InfeasibleError(
+            f"no UDP source port from {port_base} on sends flow {flow} to spine "
+            f"{assignment.spine[flow]}; lower port_base"
+        )
+    return found
+
+
+def _by_byte(address: IntArray, place: int) -> Words:
+    """Return what 4-byte addresses at a place of the packet change in its hash."""
+    zero = zlib.crc32(bytes(13))
+    change = np.zeros(address.size, dtype=np.uint32)
+    for k in range(4):
+        table = np.empty(256, dtype=np.uint32)
+        for value in range(256):
+            packet = bytearray(13)
+            packet[place + k] = value
+            table[value] = zlib.crc32(packet) ^ zero
+        change ^= table[(address >> (8 * (3 - k))) & 255]
+    return change
+
+
+def route_table(
+    clos: Clos, flows: Flows, assignment: Assignment, *, ports: bool = False
+) -> tuple[Route, ...]:
+    """Return the routes of all flows, sorted by source ToR, source NIC and flow.
+
+    Parameters
+    ----------
+    clos, flows, assignment
+        The fabric, what is sent and its spines.
+    ports : bool, default False
+        Whether to add the UDP source ports of `udp_source_ports`.
+
+    Returns
+    -------
+    tuple of Route
+    """
+    check_assignment(clos, flows, assignment.spine)
+    port = udp_source_ports(clos, flows, assignment) if ports else None
+    unknown = np.full(flows.count, -1, dtype=np.int64)
+    source = unknown if flows.source_nic is None else flows.source_nic
+    target = unknown if flows.target_nic is None else flows.target_nic
+    return tuple(
+        Route(
+            flow=f,
+            job=int(flows.job[f]),
+            source_nic=int(source[f]),
+            target_nic=int(target[f]),
+            source_tor=int(flows.source_tor[f]),
+            target_tor=int(flows.target_tor[f]),
+            spine=int(assignment.spine[f]),
+            bytes=float(flows.bytes_[f]),
+            udp_source_port=None if port is None or port[f] < 0 else int(port[f]),
+        )
+        for f in np.lexsort((np.arange(flows.count), source, flows.source_tor)).tolist()
+    )
+
+
+def hosts_of(routes: Sequence[Route]) -> dict[int, tuple[Route, ...]]:
+    """Return the routes of each host that sends: by source NIC, ascending.
+
+    Raises
+    ------
+    InputError
+        If a route has no NIC number.
+    """
+    found: dict[int, list[Route]] = {}
+    for route in sorted(routes, key=lambda r: (r.source_nic, r.flow)):
+        if route.source_nic < 0:
+            raise InputError(f"flow {route.flow} has no source NIC; give the flows NIC numbers")
+        found.setdefault(route.source_nic, []).append(route)
+    return {nic: tuple(rows) for nic, rows in found.items()}
+
+
+def table_rows(routes: Sequence[Route]) -> list[dict[str, int | float | None]]:
+    """Return the routes as rows for a JSON file; the keys are `COLUMNS`."""
+    return [{name: getattr(route, name) for name in COLUMNS} for route in routes]
+
+
+def table_csv(routes: Sequence[Route]) -> str:
+    """Return the routes as CSV text with a heading; an empty cell stands for no port."""
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in table_rows(routes):
+        writer.writerow(["" if value is None else value for value in row.values()])
+    return text.getvalue()

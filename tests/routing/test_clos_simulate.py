@@ -1,0 +1,179 @@
+"""The compiled simulator of ring AllReduces against a plain one, closed forms and the metric."""
+
+import numpy as np
+import pytest
+from clos_sim_oracle import capacities, fair_rates, path, play, random_case, random_spines
+
+from codesign_base import InfeasibleError, InputError
+from routing.clos.fabric import Clos
+from routing.clos.jobs import RingJob, flows_of, ring_flow_bytes
+from routing.clos.levels_kernels import fill_rates
+from routing.clos.metric import evaluate
+from routing.clos.routers import Assignment
+from routing.clos.simulate import Simulation, Stop, simulate
+
+GBPS_100 = 100e9 / 8
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_equals_the_plain_simulator(seed):
+    rng = np.random.default_rng(seed)
+    clos, jobs, _, spine = random_case(rng)
+    epochs = int(rng.integers(1, 4))
+    start, end, flow_times = play(clos, jobs, spine, epochs, 1.0)
+    found = simulate(clos, jobs, spine, epochs, nic_rate=1.0, record_flows=True)
+    for j, job in enumerate(jobs):
+        np.testing.assert_allclose(found.start[j], start[j], rtol=1e-8)
+        np.testing.assert_allclose(found.end[j], end[j], rtol=1e-8)
+        first = sum(other.flows for other in jobs[:j])
+        expected = np.array(flow_times[first : first + job.flows]).T
+        np.testing.assert_allclose(
+            found.flow_times[j].reshape(-1, job.flows), expected, rtol=1e-6, atol=1e-8
+        )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_routes_may_change_on_the_way(seed):
+    rng = np.random.default_rng(1000 + seed)
+    clos, jobs, flows, spine = random_case(rng)
+    later = clos.with_capacity(0, 0, 0.5, "up")
+    other = random_spines(rng, later, flows)
+    when = float(rng.uniform(0, 12))
+    start, end, _ = play(clos, jobs, spine, 2, 1.0, (when, later, other))
+    simulation = Simulation(clos, jobs, 2, 1.0)
+    everyone = np.ones(len(jobs), dtype=bool)
+    simulation.set_routes(clos, spine, everyone)
+    while simulation.run(when) not in (Stop.TIME, Stop.FINISHED):
+        pass
+    simulation.set_routes(later, other, everyone)
+    while simulation.run(pause=True) != Stop.FINISHED:
+        simulation.set_routes(later, other, everyone)
+    found = simulation.result()
+    if simulation.time >= when:
+        for j in range(len(jobs)):
+            np.testing.assert_allclose(found.start[j], start[j], rtol=1e-8)
+            np.testing.assert_allclose(found.end[j], end[j], rtol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_rates_are_max_min_fair(seed):
+    rng = np.random.default_rng(seed)
+    flows, links = int(rng.integers(1, 40)), int(rng.integers(1, 20))
+    room = rng.choice([0.5, 1.0, 1.5, 3.0], size=links)
+    names = np.full((flows, 4), -1, dtype=np.int32)
+    for f in range(flows):
+        chosen = rng.choice(links, size=min(links, int(rng.integers(0, 5))), replace=False)
+        names[f, : chosen.size] = chosen
+    paths = [[int(x) for x in row if x >= 0] for row in names]
+    members = [[f for f in range(flows) if link in paths[f]] for link in range(links)]
+    begin = np.cumsum([0, *map(len, members)])
+    found = fill_rates(np.ones(flows), names, room, begin, np.concatenate(members).astype(np.int32))
+    expected = fair_rates(paths, dict(enumerate(room.tolist())), 1.0)
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_larger_case_equals_the_plain_simulator():
+    rng = np.random.default_rng(5)
+    clos = Clos.uniform(6, 5).with_failed_spines([1])
+    order = rng.permutation(30)
+    jobs = [
+        RingJob("a", order[:12].reshape(4, 3), 5.0, 2.0, 0.5),
+        RingJob("b", order[12:28].reshape(4, 4), 3.0, 1.0, 0.0),
+    ]
+    spine = random_spines(rng, clos, flows_of(clos, jobs))
+    start, end, _ = play(clos, jobs, spine, 3, 1.0)
+    found = simulate(clos, jobs, spine, 3, nic_rate=1.0)
+    for j in range(2):
+        np.testing.assert_allclose(found.start[j], start[j], rtol=1e-8)
+        np.testing.assert_allclose(found.end[j], end[j], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "group", "floors"),
+    [
+        (176e9, 48, (1.173, 1.760, 2.053)),
+        (175e9, 64, (0.875, 1.313, 1.531)),
+        (70e9, 128, (0.175, 0.263, 0.306)),
+    ],
+)
+def test_uncongested_floors(parameters, group, floors):
+    clos = Clos.uniform(64, 32)
+    for replicas, published in zip((2, 4, 8), floors, strict=True):
+        size = ring_flow_bytes(4 * parameters, group, replicas)
+        exact = 2 * (replicas - 1) * 8 * size / 100 * 1e-9
+        # One replica a pair of ToRs, ring i over spine i mod 32: no link carries two flows.
+        nics = np.arange(group)[:, None] + 128 * np.arange(replicas)
+        job = RingJob("job", nics, size, 0.1)
+        assert job.floor(GBPS_100) == pytest.approx(exact, rel=1e-15)
+        spine = np.repeat(np.arange(group) % 32, replicas)
+        found = simulate(clos, [job], spine, 3)
+        assert found.allreduce_time[0] == pytest.approx(exact, rel=1e-12)
+        assert round(exact + 1e-12, 3) == published
+        assert found.worst_slowdown == pytest.approx(1.0, rel=1e-12)
+
+
+def test_a_shared_link_halves_the_speed_of_both():
+    clos = Clos.uniform(2, 2)
+    job = RingJob("job", np.array([[0, 2], [1, 3]]), 1.0)
+    apart = simulate(clos, [job], [0, 0, 1, 1], 2, nic_rate=1.0)
+    together = simulate(clos, [job], [0, 0, 0, 0], 2, nic_rate=1.0)
+    assert apart.mean_slowdown == pytest.approx(1.0)
+    assert together.mean_slowdown == pytest.approx(2.0)
+    assert together.p99_slowdown == pytest.approx(2.0)
+
+
+def test_flows_that_wait_at_a_barrier_leave_their_link_to_others():
+    # Job b's flow has job a's link for itself while a waits for its other flow.
+    clos = Clos.uniform(3, 1, nics_per_tor=2)
+    a = RingJob("a", np.array([[0, 2]]), 2.0)
+    b = RingJob("b", np.array([[1, 4]]), 1.0)
+    found = simulate(clos, [a, b], [0, 0, 0, 0], 1, nic_rate=1.0)
+    _, end, _ = play(clos, [a, b], [0, 0, 0, 0], 1, 1.0)
+    assert found.end[0] == pytest.approx(end[0])
+    assert found.end[1] == pytest.approx(end[1])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_paced_jobs_run_at_the_speeds_of_the_metric(seed):
+    rng = np.random.default_rng(seed)
+    clos, jobs, flows, spine = random_case(rng)
+    # All begin together; what each does first, while all send, shows its speed.
+    jobs = [RingJob(job.name, job.nics, job.flow_bytes) for job in jobs]
+    speeds = evaluate(clos, flows, Assignment(spine, "given")).speed
+    found = simulate(clos, jobs, spine, 1, nic_rate=1.0, pacing="job")
+    times = np.array([t[0] for t in found.allreduce_time])
+    first = times.min()
+    for j, job in enumerate(jobs):
+        if times[j] == first:
+            assert job.floor(1.0) / times[j] == pytest.approx(speeds[j])
+    alone = [simulate(clos, [job], spine[flows.job == j], 2, nic_rate=1.0, pacing="job")
+             for j, job in enumerate(jobs)]  # fmt: skip
+    for j, result in enumerate(alone):
+        mine = flows.job == j
+        only = evaluate(clos, flows.subset(mine), Assignment(spine[mine], "given")).speed
+        np.testing.assert_allclose(1 / result.slowdown[0], only[0], rtol=1e-9)
+
+
+def test_paths_of_the_oracle_name_what_the_fabric_has():
+    clos = Clos.uniform(2, 3)
+    room = capacities(clos, 2.0)
+    assert all(room[link] == 2.0 for link in path(clos, 0, 5, 2))
+
+
+def test_wrong_input_is_named():
+    clos = Clos.uniform(2, 2)
+    job = RingJob("job", np.array([[0, 2]]), 1.0)
+    with pytest.raises(InputError, match="at least one"):
+        simulate(clos, [], [], 1)
+    with pytest.raises(InputError, match="has no spine"):
+        simulate(clos, [job], [0, -1], 1)
+    with pytest.raises(InputError, match="epochs is 0"):
+        simulate(clos, [job], [0, 0], 0)
+    with pytest.raises(InputError, match="pacing"):
+        simulate(clos, [job], [0, 0], 1, pacing="host")
+    with pytest.raises(InputError, match="nic_rate"):
+        simulate(clos, [job], [0, 0], 1, nic_rate=0.0)
+    dead = clos.with_failed_spines([0])
+    for pacing in ("flow", "job"):
+        with pytest.raises(InfeasibleError, match="no capacity"):
+            simulate(dead, [job], [0, 0], 1, pacing=pacing)

@@ -1,0 +1,72 @@
+"""Methods compared under the control loop: what the best one promises, on real and drawn jobs."""
+
+import numpy as np
+import pytest
+from clos_data import clos_data
+
+from codesign_base import InputError
+from topoopt.clos import VARIANTS, Clos, draw_jobs, run_methods, run_variant
+from topoopt.formats.clos_traffic import load_traffic_folder
+
+CLOS = Clos.uniform(64, 32)
+RIVALS = ("greedy", "edge-coloring")
+DATA = clos_data()
+FOLDERS = sorted(DATA.glob("*/ring_size_*"))
+
+
+def check(jobs, failed, epochs=3):
+    """No worse than the rivals; strictly better under failures; return the mean slowdowns."""
+    fabric = CLOS.with_failed_spines(range(failed))
+    results = {r.method: r for r in run_methods(fabric, jobs, [*RIVALS, "best"], epochs)}
+    best = results["best"]
+    for rival in RIVALS:
+        assert best.mean_slowdown <= results[rival].mean_slowdown + 1e-9
+        assert best.worst_slowdown <= results[rival].worst_slowdown + 1e-9
+        if failed:
+            assert best.mean_slowdown < results[rival].mean_slowdown
+    if failed == 0:
+        assert best.worst_slowdown == pytest.approx(1.0, abs=1e-9)
+    # No link carries more than this many flows, and no job can be faster than the fluid bound.
+    assert best.worst_slowdown <= -(-32 // (32 - failed)) + 1e-9
+    return best
+
+
+@pytest.mark.skipif(not FOLDERS, reason="needs the published traffic files")
+@pytest.mark.parametrize("failed", [0, 1, 4, 8])
+def test_best_on_the_published_job_files(failed):
+    for folder in FOLDERS:
+        check(load_traffic_folder(folder, CLOS), failed)
+
+
+@pytest.mark.parametrize("failed", [0, 1, 4, 8])
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_best_on_random_job_sets(count, failed):
+    for ring in (2, 4, 8):
+        check(draw_jobs(CLOS, count, ring, 10 * count + ring), failed, 2)
+
+
+def test_a_single_job_runs_near_the_fluid_bound():
+    # Full ToRs: 32 flows over 31, 28 and 24 live spines.
+    jobs = draw_jobs(CLOS, 1, 8, 0)
+    for failed in (1, 4, 8):
+        bound = 32 / (32 - failed)
+        assert bound - 1e-9 <= check(jobs, failed).mean_slowdown <= 1.03 * bound
+
+
+def test_static_routes_and_rotated_ones_keep_the_loads():
+    jobs = draw_jobs(CLOS, 2, 4, 1)
+    fabric = CLOS.with_failed_spines([3])
+    still = run_variant(fabric, jobs, "best-static", 2)
+    moving = run_variant(fabric, jobs, "best", 2)
+    assert still.moved_flows < moving.moved_flows
+    assert moving.mean_slowdown < still.mean_slowdown <= 2 + 1e-9
+
+
+@pytest.mark.parametrize("name", sorted(VARIANTS))
+def test_all_variants_run(name):
+    fabric = Clos.uniform(8, 6, nics_per_tor=30).with_failed_spines([0])
+    result = run_variant(fabric, draw_jobs(fabric, 1, 2, 0), name, 2)
+    assert result.method == name
+    assert np.isfinite(result.mean_slowdown) and result.mean_slowdown >= 1 - 1e-9
+    with pytest.raises(InputError, match="variant 'worst' is unknown"):
+        run_variant(fabric, draw_jobs(fabric, 1, 2, 0), "worst")

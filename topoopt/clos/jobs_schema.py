@@ -1,0 +1,33 @@
+"""What a jobs file may hold; apart, because only reading one needs pydantic."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+Way = Annotated[int, Field(ge=1, le=10**6)]
+Places = list[list[str]]
+
+
+class JobSpec(BaseModel):
+    """One job, or several alike."""
+
+    model_config = _STRICT
+    name: str | None = None
+    model: str | None = None
+    parameters: Annotated[float, Field(gt=0)] | None = None
+    element_bytes: Annotated[float, Field(gt=0)] | None = None
+    tensor: Way | None = None
+    pipeline: Way | None = None
+    replicas: Annotated[int, Field(ge=2, le=10**6)]
+    placement: Literal["packed", "random"] | Places = "random"
+    compute_time: str | None = None
+    start_time: str = "0s"
+    count: Annotated[int, Field(ge=1, le=10**4)] = 1
+
+
+class JobsFile(BaseModel):
+    """The document."""
+
+    model_config = _STRICT
+    jobs: Annotated[list[JobSpec], Field(min_length=1)]

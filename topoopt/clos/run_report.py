@@ -1,0 +1,78 @@
+"""A comparison of methods as JSON and as a page of text."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from routing.clos.fabric import Clos
+from topoopt.clos.study import MethodTimes
+from topoopt.units import format_time
+
+
+def run_document(
+    clos: Clos, results: Sequence[MethodTimes], *, epochs: int, seed: int
+) -> dict[str, Any]:
+    """Return what `topoopt clos run --json` prints; see ``docs/clos.md``."""
+    import topoopt
+
+    methods = {}
+    for result in results:
+        fields = asdict(result)
+        methods[fields.pop("method")] = fields
+    return {
+        "version": topoopt.__version__,
+        "tors": clos.tors,
+        "spines": clos.spines,
+        "live_spines": int(clos.live_spines.size),
+        "epochs": epochs,
+        "seed": seed,
+        "methods": methods,
+    }
+
+
+def run_lines(clos: Clos, results: Sequence[MethodTimes], *, epochs: int) -> list[str]:
+    """Return the page that `topoopt clos run` prints, line by line."""
+    from topoopt.summary import table_lines
+
+    jobs = results[0].jobs
+    flows = sum(job.flows for job in jobs)
+    lines = [
+        f"{len(jobs)} jobs, {flows} flows a step, {epochs} epochs on {clos.tors} ToRs x "
+        f"{clos.spines} spines ({clos.live_spines.size} live)",
+        "",
+        "slowdown over the uncongested floor, all jobs and epochs",
+    ]
+    rows: list[tuple[str, ...]] = [
+        ("method", "mean", "p99", "worst", "controller", "decisions", "moved flows")
+    ]
+    rows += [
+        (
+            r.method,
+            f"{r.mean_slowdown:.3f}",
+            f"{r.p99_slowdown:.3f}",
+            f"{r.worst_slowdown:.3f}",
+            format_time(r.controller_time_s),
+            str(r.decisions),
+            str(r.moved_flows),
+        )
+        for r in results
+    ]
+    lines += table_lines(rows)
+    for result in results:
+        lines += ["", f"{result.method}: AllReduce of each epoch (s)"]
+        rows = [("job", "floor", "mean", "p99", "worst", "flow mean", "flow p99", "epochs")]
+        rows += [
+            (
+                job.name,
+                f"{job.floor_s:.3f}",
+                f"{job.mean_slowdown:.3f}",
+                f"{job.p99_slowdown:.3f}",
+                f"{job.worst_slowdown:.3f}",
+                format_time(job.mean_flow_s),
+                format_time(job.p99_flow_s),
+                " ".join(f"{time:.3f}" for time in job.allreduce_s),
+            )
+            for job in result.jobs
+        ]
+        lines += table_lines(rows)
+    return lines

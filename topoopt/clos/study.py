@@ -1,0 +1,235 @@
+"""Routers compared on the same jobs: the control loop of each, simulated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from codesign_base import InputError
+from routing.clos.control import Controller
+from routing.clos.fabric import Clos
+from routing.clos.jobs import RingJob
+from routing.clos.loop import LoopResult, run_loop
+from routing.clos.routers import METHODS
+from routing.clos.simulate import NIC_RATE
+
+
+@dataclass(frozen=True)
+class JobTimes:
+    """What one job's epochs took under one method.
+
+    Parameters
+    ----------
+    name : str
+    flows : int
+        Flows of a step, one an accelerator.
+    start_s : float
+        When it arrives.
+    floor_s : float
+        Its AllReduce in an empty network.
+    allreduce_s : tuple of float
+        Of every epoch.
+    mean_slowdown, p99_slowdown, worst_slowdown : float
+        AllReduce times over the floor.
+    mean_flow_s, p99_flow_s, worst_flow_s : float
+        Completion times of the job's flows, all steps and epochs.
+    """
+
+    name: str
+    flows: int
+    start_s: float
+    floor_s: float
+    allreduce_s: tuple[float, ...]
+    mean_slowdown: float
+    p99_slowdown: float
+    worst_slowdown: float
+    mean_flow_s: float
+    p99_flow_s: float
+    worst_flow_s: float
+
+
+@dataclass(frozen=True)
+class MethodTimes:
+    """What a run came to under one method; no epoch is left out.
+
+    Parameters
+    ----------
+    method : str
+    mean_slowdown, p99_slowdown, worst_slowdown : float
+        Over all jobs and epochs.
+    jobs : tuple of JobTimes
+    controller_time_s : float
+        Time that all decisions of the run took together, exchanges at barriers included.
+    slowest_decision_s : float
+    decisions : int
+        How often the router was asked: at arrivals, departures and changes of the fabric.
+    moved_flows : int
+        Flows that changed their spine, over the whole run.
+    """
+
+    method: str
+    mean_slowdown: float
+    p99_slowdown: float
+    worst_slowdown: float
+    jobs: tuple[JobTimes, ...]
+    controller_time_s: float
+    slowest_decision_s: float
+    decisions: int
+    moved_flows: int
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "best": {"method": "best"},
+    "best-by-job": {"method": "best", "by_ring": False},
+    "best-static": {"method": "best", "rotate": False},
+    "best-by-job-static": {"method": "best", "by_ring": False, "rotate": False},
+    "best-no-prediction": {"method": "best", "predict": False},
+    "colouring-by-ring": {"method": "edge-coloring", "by_ring": True, "rotate": True},
+    "colouring-rotated": {"method": "edge-coloring", "rotate": True},
+    "greedy-rotated": {"method": "greedy", "rotate": True},
+    "greedy-no-prediction": {"method": "greedy", "predict": False},
+}
+"""Options of `routing.clos.control.Controller` for ablations: the metric that the router serves
+(jobs or rings), local search (best against colouring alone), rotation, prediction."""
+
+
+def run_methods(
+    clos: Clos,
+    jobs: Sequence[RingJob],
+    methods: Sequence[str],
+    epochs: int = 10,
+    *,
+    changes: Sequence[tuple[float, Clos]] = (),
+    seed: int = 0,
+    nic_rate: float = NIC_RATE,
+    predict: bool = True,
+    move_cost: float = 0.0,
+    time_limit: float | None = None,
+) -> tuple[MethodTimes, ...]:
+    """Simulate the same jobs under the control loop of several methods.
+
+    Parameters
+    ----------
+    clos : Clos
+    jobs : sequence of RingJob
+    methods : sequence of str
+        Names of `routing.clos.routers.METHODS`.
+    epochs : int
+        AllReduces of each job.
+    changes : sequence of (float, Clos)
+        Seconds, and the fabric from then on.
+    seed : int
+        Of methods that draw random numbers.
+    nic_rate : float
+        Bytes per second.
+    predict, move_cost, time_limit
+        As `routing.clos.control.Controller`.
+
+    Returns
+    -------
+    tuple of MethodTimes
+        In the order of ``methods``.
+
+    Raises
+    ------
+    InputError
+        If a method is unknown or named twice, or cannot handle the fabric.
+    InfeasibleError
+        If a flow has no live path.
+    """
+    check_methods(methods)
+    results = []
+    for method in methods:
+        warm_up(method)
+        controller = Controller(
+            clos, method, seed=seed, predict=predict, move_cost=move_cost, time_limit=time_limit
+        )
+        found = run_loop(
+            clos, jobs, controller, epochs, changes=changes, nic_rate=nic_rate, record_flows=True
+        )
+        results.append(_summed(method, jobs, found))
+    return tuple(results)
+
+
+def run_variant(
+    clos: Clos, jobs: Sequence[RingJob], name: str, epochs: int = 10, *, nic_rate: float = NIC_RATE
+) -> MethodTimes:
+    """Simulate jobs under one variant of the control loop.
+
+    Parameters
+    ----------
+    clos : Clos
+    jobs : sequence of RingJob
+    name : str
+        A key of `VARIANTS`.
+    epochs : int
+    nic_rate : float
+
+    Returns
+    -------
+    MethodTimes
+    """
+    if name not in VARIANTS:
+        raise InputError(f"variant {name!r} is unknown; choose among {', '.join(VARIANTS)}")
+    options = VARIANTS[name]
+    warm_up(options["method"])
+    controller = Controller(clos, **options)
+    found = run_loop(clos, jobs, controller, epochs, nic_rate=nic_rate, record_flows=True)
+    return _summed(name, jobs, found)
+
+
+def check_methods(methods: Sequence[str]) -> None:
+    """Raise InputError if a method is unknown or named twice."""
+    for method in methods:
+        if method not in METHODS:
+            raise InputError(f"method {method!r} is unknown; choose among {', '.join(METHODS)}")
+    if not methods or len(set(methods)) < len(methods):
+        raise InputError(f"methods are {', '.join(methods)!r}; name one or more, each once")
+
+
+def warm_up(method: str) -> None:
+    """Compile and import what a method needs, so that all methods are timed alike."""
+    clos = Clos.uniform(2, 3)
+    broken = clos.with_failed_spines([0])
+    jobs = [
+        RingJob("a", np.array([[0, 3], [1, 4]]), NIC_RATE, 0.1),
+        RingJob("b", np.array([[2, 5]]), NIC_RATE, 0.1, 0.1),
+    ]
+    # More flows than live spines and a job that leaves, so that what can happen does.
+    run_loop(clos, jobs, Controller(clos, method), [2, 1], changes=[(0.5, broken)])
+
+
+def _summed(method: str, jobs: Sequence[RingJob], found: LoopResult) -> MethodTimes:
+    times = found.times
+    rows = []
+    for job, floor, took, slow, flow in zip(
+        jobs, times.floor, times.allreduce_time, times.slowdown, times.flow_times, strict=True
+    ):
+        rows.append(
+            JobTimes(
+                job.name,
+                job.flows,
+                job.start_time,
+                float(floor),
+                tuple(took.tolist()),
+                float(slow.mean()),
+                float(np.quantile(slow, 0.99, method="inverted_cdf")),
+                float(slow.max()),
+                float(flow.mean()),
+                float(np.quantile(flow, 0.99, method="inverted_cdf")),
+                float(flow.max()),
+            )
+        )
+    seconds = found.controller_times
+    return MethodTimes(
+        method,
+        times.mean_slowdown,
+        times.p99_slowdown,
+        times.worst_slowdown,
+        tuple(rows),
+        sum(seconds) + found.balance_time,
+        max(seconds, default=0.0),
+        len(seconds),
+        found.moved,
+    )
