@@ -125,27 +125,36 @@ def commands():
                 yield page, words[1:]
 
 
+def known_options(group=None, before=""):
+    """Options of every command, by its name; of groups like clos, those of their commands."""
+    known = {}
+    for name, command in (group or typer.main.get_command(app)).commands.items():
+        if hasattr(command, "commands"):
+            known |= known_options(command, f"{before}{name} ")
+        else:
+            options = {option for parameter in command.params for option in parameter.opts}
+            known[before + name] = options
+    return known
+
+
 def test_every_command_line_exists():
-    group = typer.main.get_command(app)
-    known = {
-        name: {option for parameter in command.params for option in parameter.opts}
-        for name, command in group.commands.items()
-    }
+    known = known_options()
     seen = set()
     for page, words in commands():
         if not words or not words[0].isalpha():
             continue
-        assert words[0] in known, f"{page}: topoopt {words[0]}"
-        seen.add(words[0])
+        two = " ".join(words[:2])
+        name = two if two in known else words[0]
+        assert name in known, f"{page}: topoopt {name}"
+        seen.add(name)
         for word in words[1:]:
             if word.startswith("-"):
-                assert word in known[words[0]] | {"--help"}, f"{page}: topoopt {words[0]} {word}"
+                assert word in known[name] | {"--help"}, f"{page}: topoopt {name} {word}"
     assert seen == set(known)
 
 
 def test_every_option_named_in_the_readme_exists():
-    group = typer.main.get_command(app)
-    known = {o for command in group.commands.values() for p in command.params for o in p.opts}
+    known = set().union(*known_options().values())
     named = set(re.findall(r"`(--[a-z-]+)", README))
     assert {"--device", "--faithful", "--seconds", "--prices"} <= named <= known | {"--quick"}
 

@@ -209,3 +209,12 @@ def test_failures_come_in_the_order_of_time():
     assert [moment for moment, _ in changes] == [0.5, 2.0]
     assert changes[0][1].live_spines.tolist() == [0, 1, 2]
     assert changes[1][1].live_spines.tolist() == [0, 2]
+
+
+def test_without_rotation_routes_stay_at_barriers(jobs):
+    base = ("run", *FABRIC, "--jobs", jobs, "--epochs", "4", "--methods", "best")
+    base = (*base, "--fail-spines", "3")
+    turning = answer(*base)["methods"]["best"]
+    still = answer(*base, "--no-rotation")["methods"]["best"]
+    assert still["moved_flows"] < turning["moved_flows"]
+    assert still["mean_slowdown"] >= turning["mean_slowdown"]

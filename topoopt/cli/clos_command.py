@@ -134,6 +134,12 @@ def run_command(
         bool,
         typer.Option("--no-prediction", help="Count only flows in flight, as if none came back."),
     ] = False,
+    no_rotation: Annotated[
+        bool,
+        typer.Option(
+            "--no-rotation", help="Keep routes at barriers: best moves flows only after changes."
+        ),
+    ] = False,
     move_cost: Annotated[str, typer.Option(help="Time that re-routing one flow costs.")] = "0s",
     seed: Seed = 0,
     time_limit: TimeLimit = None,
@@ -164,6 +170,7 @@ def run_command(
         seed=seed,
         nic_rate=nic_rate,
         predict=not no_prediction,
+        rotate=False if no_rotation else None,
         move_cost=cost,
         time_limit=time_limit,
     )

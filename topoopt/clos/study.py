@@ -104,6 +104,7 @@ def run_methods(
     seed: int = 0,
     nic_rate: float = NIC_RATE,
     predict: bool = True,
+    rotate: bool | None = None,
     move_cost: float = 0.0,
     time_limit: float | None = None,
 ) -> tuple[MethodTimes, ...]:
@@ -123,7 +124,7 @@ def run_methods(
         Of methods that draw random numbers.
     nic_rate : float
         Bytes per second.
-    predict, move_cost, time_limit
+    predict, rotate, move_cost, time_limit
         As `routing.clos.control.Controller`.
 
     Returns
@@ -143,7 +144,13 @@ def run_methods(
     for method in methods:
         warm_up(method)
         controller = Controller(
-            clos, method, seed=seed, predict=predict, move_cost=move_cost, time_limit=time_limit
+            clos,
+            method,
+            seed=seed,
+            predict=predict,
+            rotate=rotate,
+            move_cost=move_cost,
+            time_limit=time_limit,
         )
         found = run_loop(
             clos, jobs, controller, epochs, changes=changes, nic_rate=nic_rate, record_flows=True
