@@ -8,6 +8,7 @@ from codesign_base import InputError
 from topoopt.cli.compare_command import compare_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.plan_command import plan_command
+from topoopt.cli.simulate_command import simulate_command
 from topoopt.cli.verify_command import verify_command
 
 app = typer.Typer(
@@ -21,6 +22,7 @@ app.command("plan")(plan_command)
 app.command("compare")(compare_command)
 app.command("verify")(verify_command)
 app.command("models")(models_command)
+app.command("simulate")(simulate_command)
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,45 @@
+"""Load compiled kernels before a clock starts."""
+
+from codesign_base import InputError
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.simulate import MODELS, simulate
+
+
+def check_model(model: str) -> None:
+    """Refuse an unknown simulation model.
+
+    Parameters
+    ----------
+    model : str
+
+    Raises
+    ------
+    InputError
+        If it is none of `MODELS`.
+    """
+    if model not in MODELS:
+        raise InputError(f"simulation model is {model!r}; choose {', '.join(MODELS)}")
+
+
+def warm_up(model: str) -> None:
+    """Simulate an iteration of three tasks, so that the next one is timed without loading.
+
+    Parameters
+    ----------
+    model : str
+    """
+    from parallelism.taskgraph import TaskGraph, TaskKind
+    from topoopt.topology.fabrics import ideal_switch
+
+    network, routes = ideal_switch(2, 1e9, 1e-6)
+    tasks = TaskGraph.from_lists(
+        2,
+        [
+            (TaskKind.COMPUTE, 0, -1, 1e-3, 0.0),
+            (TaskKind.TRANSFER, 0, 1, 1e4, 0.0),
+            (TaskKind.ALLREDUCE, 0, -1, 1e4, 0.0),
+        ],
+        [(0, 1)],
+        ((0, 1),),
+    )
+    simulate(Fabric("warm-up", network, routes), tasks, model=model)
