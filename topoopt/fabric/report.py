@@ -152,8 +152,8 @@ def device_uses(tasks: TaskGraph, timeline: Timeline) -> tuple[DeviceUse, ...]:
     a chain without gaps. Each instant at which the device is idle belongs to the one task of
     the chain of the device's next task that is under way then. It is exposed communication if
     that is a transfer or an AllReduce (with its delay inside the servers), and waiting for
-    compute otherwise. After the device's last task the chain is the critical path: the device waits for
-    the end of the iteration.
+    compute otherwise. After the device's last task the chain is the critical path: the device
+    waits for the end of the iteration.
 
     Parameters
     ----------
