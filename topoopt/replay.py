@@ -126,6 +126,11 @@ def replay_fabric(
             f"fabric is {chosen!r}, which is no file; choose {', '.join(FABRICS)} or name a plan "
             "or network file"
         )
+    if Path(chosen).suffix.lower() == ".fbuf":
+        raise InputError(
+            f"fabric is {chosen!r}, a task-graph file; give a plan or a network file, or simulate "
+            "that file on its own network"
+        )
     _refuse(given, {"--bandwidth", "--latency", "--oversubscription"}, "a file, whose links set it")
     return _from_file(workload, Path(chosen), routing, transport, seed)
 
@@ -135,12 +140,10 @@ def _refuse(given: set[str], wrong: set[str], why: str) -> None:
         raise InputError(f"{option} does not go with {why}; leave it out")
 
 
-def _latency(workload: Workload, latency: str | float | None) -> tuple[float, str]:
+def _latency(workload: Workload, latency: str | float | None) -> float:
     if latency is not None:
-        return parse_time(latency, "latency", allow_zero=True), ""
-    if workload.latency is not None:
-        return workload.latency, " (of the plan)"
-    return LATENCY, ""
+        return parse_time(latency, "latency", allow_zero=True)
+    return LATENCY if workload.latency is None else workload.latency
 
 
 def _own(
@@ -150,7 +153,7 @@ def _own(
     transport: Transport,
 ) -> Replay:
     rate = workload.port_rate if bandwidth is None else parse_bandwidth(bandwidth)
-    hop, _ = _latency(workload, latency)
+    hop = _latency(workload, latency)
     fabric = replace(workload.own(rate, hop), transport=transport)
     source = f"of the {workload.kind}" if bandwidth is None else "given"
     what = "one switch" if fabric.network.switches else "direct-connect"
@@ -184,7 +187,7 @@ def _switched(
             source += f", {workload.ports} ports of {format_bandwidth(workload.port_rate)}"
     else:
         raise InputError(f"{workload.name} holds no network bandwidth; give --bandwidth")
-    hop, _ = _latency(workload, latency)
+    hop = _latency(workload, latency)
     hosts = workload.tasks.servers
     network: Network
     routes: Routes

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,6 @@ from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 
 if TYPE_CHECKING:
-    from routing.routes import Routes
     from topoopt.formats.fbuf_file import FbufFile
     from topoopt.plan import Plan
 
@@ -80,9 +78,16 @@ def load_workload(path: str | Path) -> Workload:
 
         return fbuf_workload(read_fbuf(path), Path(path).stem)
     if suffix == ".json":
-        from topoopt.plan import load_plan
+        from parallelism.reading import read_text
+        from topoopt.plan import parse_plan
 
-        return plan_workload(load_plan(path), Path(path).stem)
+        text = read_text(path, "plan file")
+        if '"schema_version"' not in text and '"edges"' in text:
+            raise InputError(
+                f"{str(path)!r} is a network, and holds no tasks; name a task graph or plan, and "
+                "give the network with --fabric"
+            )
+        return plan_workload(parse_plan(text, f"plan file {str(path)!r}"), Path(path).stem)
     raise InputError(
         f"{str(path)!r} ends neither in .fbuf (task graph) nor in .json (plan); name a file of "
         "either kind"
@@ -127,65 +132,15 @@ def fbuf_workload(file: "FbufFile", name: str) -> Workload:
 
 def _fbuf_fabric(file: "FbufFile", name: str, rate: float, latency: float) -> Fabric:
     from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
+    from topoopt.formats.fbuf_ring_routes import ring_routes_of
 
     network = network_of(file, latency, name)
     if rate != file.net_bandwidth:
         network = replace(network, capacity=network.multiplicity.astype(np.float64) * rate)
     routes = routes_of(file, network)
     rings = rings_of(file)
-    fabric = Fabric("own network", network, routes, rings)
-    jumps = file.ring_jumps()
-    if not jumps:
-        return fabric
-    return replace(fabric, ring_routes=_ring_routes(fabric, jumps))
-
-
-def _ring_routes(fabric: Fabric, jumps: "dict[int, tuple[tuple[int, ...], ...]]") -> "Routes":
-    """Return the file's routes, with those of ring edges along the jumps that the file gives.
-
-    Where the rings of two group sizes join one pair along different links, the pair takes both
-    in equal parts.
-    """
-    from routing.routes import Routes
-
-    network, routes = fabric.network, fabric.routes
-    hosts = network.hosts
-    paths: dict[int, list[tuple[int, ...]]] = {}
-    for group, orders in fabric.rings.items():
-        for order, steps in zip(orders, jumps[len(group)], strict=True):
-            for a, b in zip(order, order[1:] + order[:1], strict=True):
-                nodes = [a]
-                for jump in steps:
-                    nodes.append((nodes[-1] + jump) % hosts)
-                links = tuple(network.link(s, t) for s, t in pairwise(nodes))
-                known = paths.setdefault(a * hosts + b, [])
-                if links not in known:
-                    known.append(links)
-    rows: list[tuple[list[int], list[float]]] = []
-    latency, hops = routes.latency.copy(), routes.hops.copy()
-    for pair in range(hosts * hosts):
-        found = paths.get(pair)
-        if found is None:
-            links_, weights = routes.row(*divmod(pair, hosts))
-            rows.append((links_.tolist(), weights.tolist()))
-            continue
-        shares: dict[int, float] = {}
-        for path in found:
-            for link in path:
-                shares[link] = shares.get(link, 0.0) + 1.0 / len(found)
-        used = sorted(shares)
-        rows.append((used, [min(shares[link], 1.0) for link in used]))
-        latency[pair] = max(float(network.latency[list(path)].sum()) for path in found)
-        hops[pair] = sum(shares.values())
-    lengths = np.array([len(row[0]) for row in rows], dtype=np.int64)
-    return Routes(
-        hosts,
-        np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
-        np.array([link for row in rows for link in row[0]], dtype=np.int64),
-        np.array([weight for row in rows for weight in row[1]], dtype=np.float64),
-        latency,
-        hops,
-    )
+    along = ring_routes_of(file, network, routes, rings) if file.ring_size.size else None
+    return Fabric("own network", network, routes, rings, along)
 
 
 def plan_workload(plan: "Plan", name: str) -> Workload:

@@ -1,12 +1,16 @@
 """`topoopt export`: a plan in the formats of other programs."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from codesign_base import InputError
 from topoopt.cli import common
+
+if TYPE_CHECKING:
+    from topoopt.formats.fbuf_file import FbufFile
+    from topoopt.plan import Plan
 
 FORMATS = ("fbuf", "graphml", "node-link")
 
@@ -45,6 +49,7 @@ def export_command(
     from topoopt.plan import load_plan
 
     loaded = load_plan(plan)
+    notes: list[str] = []
     if kind == "fbuf":
         from topoopt.formats.fbuf_export import Updates
         from topoopt.formats.fbuf_write import save_fbuf
@@ -57,6 +62,7 @@ def export_command(
             text = str(error).replace("have these updates omitted", "give --omit-updates")
             raise InputError(text) from None
         save_fbuf(file, output)
+        notes = _fbuf_notes(loaded, file)
     elif kind == "graphml":
         from topoopt.formats.graphml import save_graphml
 
@@ -66,3 +72,26 @@ def export_command(
 
         save_network(plan_network(loaded), output)
     print(f"{kind} written to {output}")
+    for note in notes:
+        print(f"note: {note}")
+
+
+def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
+    """Return in what the file's iteration differs from the plan's."""
+    from topoopt.formats.fbuf_ring_routes import moved_ring_edges
+    from topoopt.rebuild import rebuild
+    from topoopt.workload import fbuf_workload
+
+    built = rebuild(plan)
+    notes = []
+    omitted = built.builder.build(built.strategy).tasks - file.tasks
+    if omitted:
+        notes.append(f"{omitted} optimizer steps that wait for an AllReduce are left out")
+    own = fbuf_workload(file, "file").own(file.net_bandwidth, plan.cluster.latency_s)
+    moved = moved_ring_edges(built.fabric, own)
+    if moved:
+        notes.append(
+            f"{moved} ring edges take one path in the file, which the plan splits over several: "
+            "the format has one list of links a ring"
+        )
+    return notes

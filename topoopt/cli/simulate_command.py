@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from codesign_base import InputError
 from topoopt.cli import common
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from topoopt.workload import Workload
 
 _SHOWN = 5
+_LINKS = 64
+# Copies of a jitter take the seeds that follow.
+_SEED_LIMIT = 2**31
 
 
 def simulate_command(
@@ -65,8 +69,9 @@ def simulate_command(
         typer.Option(help="Write a trace for Perfetto or chrome://tracing (JSON)."),
     ] = None,
     timeline_links: Annotated[
-        int, typer.Option(help="Most links that the trace shows, the busiest first.")
-    ] = 64,
+        int | None,
+        typer.Option(help="Most links that the trace shows, the busiest first.", show_default="64"),
+    ] = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Simulate one training iteration over a fabric.
@@ -77,12 +82,11 @@ def simulate_command(
     from topoopt.fabric.report import report_of
     from topoopt.fabric.simulate import simulate
     from topoopt.fabric.tasks import link_bytes
-    from topoopt.fabric.warm import check_model, warm_up
+    from topoopt.fabric.warm import warm_up
     from topoopt.replay import replay_fabric
     from topoopt.workload import load_workload
 
-    check_model(model)
-    common.check_outputs(timeline)
+    _check(model, jitter, seed, timeline, timeline_links)
     workload = load_workload(file)
     replay = replay_fabric(
         workload,
@@ -120,7 +124,7 @@ def simulate_command(
                 run,
                 label=workload.label,
                 processors=workload.processors,
-                most_links=timeline_links,
+                most_links=_LINKS if timeline_links is None else timeline_links,
             )
         )
     document = _document(workload, replay, report, model, compat, seed, wall, copies)
@@ -132,6 +136,24 @@ def simulate_command(
         print(f"note: {note}")
     if timeline is not None:
         print(f"trace written to {timeline}")
+
+
+def _check(
+    model: str, jitter: int | None, seed: int, timeline: Path | None, timeline_links: int | None
+) -> None:
+    """Refuse what is wrong whatever the files hold, before reading them."""
+    from topoopt.fabric.warm import check_model
+
+    check_model(model)
+    if jitter is not None and jitter < 1:
+        raise InputError(f"jitter is {jitter} copies; give at least 1")
+    if not 0 <= seed < _SEED_LIMIT:
+        raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
+    if timeline_links is not None and timeline is None:
+        raise InputError("--timeline-links goes with --timeline only; name the trace to write")
+    if timeline_links is not None and timeline_links < 0:
+        raise InputError(f"--timeline-links is {timeline_links}; give zero or more links")
+    common.check_outputs(timeline)
 
 
 def _document(
@@ -213,7 +235,7 @@ def _text(
         lines += [
             f"iteration time {format_time(copies.mean)}: mean of {copies.times.size} copies with "
             f"delays within 2 %, spread {format_time(copies.spread)} ({took})",
-            f"  unperturbed {format_time(report.makespan_s)}, which is what follows is of",
+            f"the unperturbed run, {format_time(report.makespan_s)}, in detail:",
         ]
     lines += [
         f"exposed communication {format_time(report.exposed_communication_s)}, compute on the "

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -61,7 +62,9 @@ def _text(found: "Validation", models: tuple[str, ...]) -> list[str]:
         if not ran:
             continue
         if kind == "packet-level":
-            lines += [f"{found.source}.", f"{found.setting}.", f"Noise: {found.noise}.", ""]
+            for sentence in (found.source, found.setting, f"noise: {found.noise}"):
+                lines += wrap(f"{sentence[0].upper()}{sentence[1:]}.", 98)
+            lines.append("")
         head = [title, "reference ms"]
         for model in models:
             head += [f"{model} ms", "error"]
@@ -69,14 +72,25 @@ def _text(found: "Validation", models: tuple[str, ...]) -> list[str]:
         if kind == "packet-level":
             head.append("packet simulator s")
         lines += [*table_lines([tuple(head), *(_row(case, models) for case in ran)]), ""]
+    if found.summaries:
+        rows = [("|error|", "model", "cases", "median", "mean", "max")]
+        rows += [
+            (
+                f"{s.kind}, {s.family}",
+                s.model,
+                str(s.cases),
+                _percent(s.median),
+                _percent(s.mean),
+                _percent(s.max),
+            )
+            for s in found.summaries
+            if s.kind == "packet-level" or s.family == "all"
+        ]
+        lines += table_lines(rows, left=(0, 1))
     for summary in found.summaries:
-        lines.append(
-            f"{summary.model}, {summary.cases} {summary.kind} cases: |error| median "
-            f"{_percent(summary.median)}, mean {_percent(summary.mean)}, max "
-            f"{_percent(summary.max)}"
-        )
-        if summary.beyond_tolerance:
-            lines.append(f"  beyond tolerance: {', '.join(summary.beyond_tolerance)}")
+        if summary.family == "all" and summary.beyond_tolerance:
+            missed = ", ".join(summary.beyond_tolerance)
+            lines.append(f"{summary.model} beyond the tolerance of the closed form: {missed}")
     noisy = {r.copies for case in found.cases for r in case.results.values() if r.copies > 1}
     for copies in sorted(noisy):
         lines.append(f"* mean of {copies} copies with delays moved by up to 2 %; wall of one run")
@@ -86,7 +100,10 @@ def _text(found: "Validation", models: tuple[str, ...]) -> list[str]:
         for case in skipped:
             reasons.setdefault(str(case.skipped), []).append(case.name)
         lines.append(f"skipped {len(skipped)} cases:")
-        lines += [f"  {reason}: {', '.join(names)}" for reason, names in reasons.items()]
+        for reason, names in reasons.items():
+            listed = ", ".join(names)
+            lines.append(f"  {reason}:")
+            lines += wrap(listed, 98, initial_indent="    ", subsequent_indent="    ")
     return lines
 
 

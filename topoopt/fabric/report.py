@@ -100,7 +100,8 @@ class Report:
 
     def hottest(self, count: int) -> tuple[LinkUse, ...]:
         """Return the links that are used most, the most used first, ties by number."""
-        ranked = sorted(self.links, key=lambda link: (-link.utilisation, link.link))
+        # Loads that differ by the rounding of their sums are ties.
+        ranked = sorted(self.links, key=lambda link: (-round(link.utilisation, 9), link.link))
         return tuple(link for link in ranked[:count] if link.bytes > 0.0)
 
 

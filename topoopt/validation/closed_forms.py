@@ -42,7 +42,7 @@ class ClosedForm:
 
     Parameters
     ----------
-    name, formula : str
+    name, family, formula : str
     time_s : float
         What the formula says.
     tolerance : mapping of str to float
@@ -52,6 +52,7 @@ class ClosedForm:
     """
 
     name: str
+    family: str
     formula: str
     time_s: float
     tolerance: Mapping[str, float]
@@ -67,6 +68,7 @@ def closed_forms() -> tuple[ClosedForm, ...]:
             cases.append(
                 ClosedForm(
                     f"ring-allreduce-{servers}-{where}",
+                    "ring-allreduce",
                     "2 (n - 1) rounds of a message of S / n",
                     2 * (servers - 1) * alone(1e8 / servers, hops),
                     exact,
@@ -77,6 +79,7 @@ def closed_forms() -> tuple[ClosedForm, ...]:
         cases.append(
             ClosedForm(
                 f"all-to-all-{servers}-full-mesh",
+                "all-to-all",
                 "every message alone on its link",
                 alone(1e7, 1),
                 exact,
@@ -87,6 +90,7 @@ def closed_forms() -> tuple[ClosedForm, ...]:
         cases.append(
             ClosedForm(
                 f"incast-{servers}-ideal-switch",
+                "incast",
                 "n - 1 messages one after another through the receiver's link",
                 alone(1e7, 2, messages=servers - 1),
                 exact,
@@ -97,6 +101,7 @@ def closed_forms() -> tuple[ClosedForm, ...]:
         cases.append(
             ClosedForm(
                 f"parking-lot-{links}-links",
+                "parking-lot",
                 "a message of 3 S over all links of a line, and one of S over each: the long one "
                 "ends when its first link has carried all",
                 alone(3e8, links) + wire(1e8) / RATE,

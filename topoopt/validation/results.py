@@ -45,6 +45,8 @@ class Case:
     name : str
         ``graph/fabric``, or of a closed form.
     kind : {"packet-level", "closed-form"}
+    family : str
+        See `Summary`.
     reference_s : float
     reference_wall_time_s : float or None
         What the packet simulator took.
@@ -56,6 +58,7 @@ class Case:
 
     name: str
     kind: Literal["packet-level", "closed-form"]
+    family: str
     reference_s: float
     reference_wall_time_s: float | None
     results: dict[str, ModelResult]
@@ -69,6 +72,9 @@ class Summary:
     Parameters
     ----------
     model, kind : str
+    family : str
+        The model that is trained (dlrm, candle, transformer, vgg) or the network of closed
+        forms (ring-allreduce, ...); ``all`` for all of the kind.
     cases : int
     median, mean, max : float
     beyond_tolerance : tuple of str
@@ -77,6 +83,7 @@ class Summary:
 
     model: str
     kind: str
+    family: str
     cases: int
     median: float
     mean: float
@@ -107,7 +114,7 @@ class Validation:
 
 
 def summaries(cases: tuple[Case, ...], models: tuple[str, ...]) -> tuple[Summary, ...]:
-    """Summarise the errors of each model over each kind of case.
+    """Summarise the errors of each model over each kind of case, whole and by family.
 
     Parameters
     ----------
@@ -122,15 +129,28 @@ def summaries(cases: tuple[Case, ...], models: tuple[str, ...]) -> tuple[Summary
     found = []
     for kind in ("packet-level", "closed-form"):
         ran = [case for case in cases if case.kind == kind and case.results]
-        for model in models if ran else ():
-            errors = [abs(case.results[model].error) for case in ran]
-            missed = tuple(
-                case.name
-                for case in ran
-                if (allowed := case.results[model].tolerance) is not None
-                and not abs(case.results[model].error) <= allowed
-            )
-            found.append(
-                Summary(model, kind, len(ran), median(errors), fmean(errors), max(errors), missed)
-            )
+        families = ["all", *dict.fromkeys(case.family for case in ran)] if ran else []
+        for model in models:
+            for family in families:
+                some = [case for case in ran if family in ("all", case.family)]
+                found.append(_summary(model, kind, family, some))
     return tuple(found)
+
+
+def _summary(model: str, kind: str, family: str, cases: list[Case]) -> Summary:
+    errors = [abs(case.results[model].error) for case in cases]
+    missed = [
+        case.name
+        for case, error in zip(cases, errors, strict=True)
+        if (allowed := case.results[model].tolerance) is not None and not error <= allowed
+    ]
+    return Summary(
+        model=model,
+        kind=kind,
+        family=family,
+        cases=len(cases),
+        median=median(errors),
+        mean=fmean(errors),
+        max=max(errors),
+        beyond_tolerance=tuple(missed),
+    )
