@@ -99,7 +99,8 @@ def simulate_command(
         seed=seed,
     )
     played, tasks = replay.for_model(model), workload.tasks
-    warm_up(model)
+    with common.first_run_notice():
+        warm_up(model)
     copies = None
     began = time.perf_counter()
     run = simulate(played, tasks, model=model, seed=seed)

@@ -38,11 +38,14 @@ def validate_command(
 
     names = tuple(name.strip() for name in models.split(",") if name.strip())
 
-    def report(case: "Case") -> None:
-        if not quiet and case.results:
-            print(f"{case.name}: done", file=sys.stderr, flush=True)
+    with common.first_run_notice() as started:
 
-    found = validate(data, cases=cases, models=names, progress=report)
+        def report(case: "Case") -> None:
+            started()
+            if not quiet and case.results:
+                print(f"{case.name}: done", file=sys.stderr, flush=True)
+
+        found = validate(data, cases=cases, models=names, progress=report)
     if as_json:
         from dataclasses import asdict
 
@@ -126,7 +129,7 @@ def _ms(seconds: float) -> str:
 
 def _signed(error: float) -> str:
     # Rounding apart, closed forms are met exactly.
-    return "0 %" if abs(error) < 1e-9 else f"{100 * error:+.2f} %"
+    return "0 %" if abs(error) < 1e-9 else f"{round(100 * error, 2) + 0.0:+.2f} %"
 
 
 def _percent(error: float) -> str:
