@@ -160,11 +160,15 @@ def _own(
     return Replay(
         fabric,
         fabric,
-        f"own network ({what}), {fabric.network.hosts} servers, {fabric.network.links} links, "
+        f"own network ({what}), {_servers(fabric.network.hosts)}, {fabric.network.links} links, "
         f"ports of {format_bandwidth(rate)} ({source}), {format_time(hop)} a hop",
         rate,
         hop,
     )
+
+
+def _servers(count: int) -> str:
+    return "1 server" if count == 1 else f"{count} servers"
 
 
 def _switched(
@@ -204,7 +208,7 @@ def _switched(
     return Replay(
         fabric,
         merged,
-        f"{what}, {hosts} servers, {format_bandwidth(rate)} a server ({source}), "
+        f"{what}, {_servers(hosts)}, {format_bandwidth(rate)} a server ({source}), "
         f"{format_time(hop)} a hop",
         rate,
         hop,
@@ -240,7 +244,7 @@ def _from_file(
     return Replay(
         fabric,
         fabric,
-        f"{about} {path}, {network.hosts} servers{switches}, {network.links} links",
+        f"{about} {path}, {_servers(network.hosts)}{switches}, {network.links} links",
         None,
         None,
     )

@@ -61,8 +61,8 @@ def export_command(
             # The same sentence, with the word that the command line has for the mend.
             text = str(error).replace("have these updates omitted", "give --omit-updates")
             raise InputError(text) from None
-        save_fbuf(file, output)
         notes = _fbuf_notes(loaded, file)
+        save_fbuf(file, output)
     elif kind == "graphml":
         from topoopt.formats.graphml import save_graphml
 
@@ -87,6 +87,8 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     omitted = built.builder.build(built.strategy).tasks - file.tasks
     if omitted:
         notes.append(f"{omitted} optimizer steps that wait for an AllReduce are left out")
+    if not file.ring_size.size:
+        return notes
     own = fbuf_workload(file, "file").own(file.net_bandwidth, plan.cluster.latency_s)
     moved = moved_ring_edges(built.fabric, own)
     if moved:

@@ -82,25 +82,26 @@ def simulate_command(
     from topoopt.fabric.report import report_of
     from topoopt.fabric.simulate import simulate
     from topoopt.fabric.tasks import link_bytes
-    from topoopt.fabric.warm import warm_up
+    from topoopt.fabric.warm import choose_rings, warm_up
     from topoopt.replay import replay_fabric
     from topoopt.workload import load_workload
 
     _check(model, jitter, seed, timeline, timeline_links)
-    workload = load_workload(file)
-    replay = replay_fabric(
-        workload,
-        fabric,
-        bandwidth=bandwidth,
-        latency=latency,
-        oversubscription=oversubscription,
-        routing=routing,
-        compat=compat,
-        seed=seed,
-    )
-    played, tasks = replay.for_model(model), workload.tasks
     with common.first_run_notice():
+        workload = load_workload(file)
+        replay = replay_fabric(
+            workload,
+            fabric,
+            bandwidth=bandwidth,
+            latency=latency,
+            oversubscription=oversubscription,
+            routing=routing,
+            compat=compat,
+            seed=seed,
+        )
         warm_up(model)
+        played, tasks = replay.for_model(model), workload.tasks
+        choose_rings(played, tasks)
     copies = None
     began = time.perf_counter()
     run = simulate(played, tasks, model=model, seed=seed)
@@ -224,9 +225,10 @@ def _text(
     from topoopt.units import format_bytes, format_time
 
     tasks = workload.tasks
+    servers = "server" if tasks.servers == 1 else "servers"
     compat = f", compat {document['compat']}" if document["compat"] else ""
     lines = [
-        f"{workload.name}: {workload.kind} of {tasks.servers} servers, {tasks.tasks} tasks",
+        f"{workload.name}: {workload.kind} of {tasks.servers} {servers}, {tasks.tasks} tasks",
         f"fabric: {replay.about}",
     ]
     took = f"{document['model']} model{compat}, simulated in {format_time(document['wall_time_s'])}"

@@ -1,6 +1,7 @@
-"""Load compiled kernels before a clock starts."""
+"""What is to be done once before a clock starts: load kernels, choose rings."""
 
 from codesign_base import InputError
+from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import MODELS, simulate
 
@@ -28,7 +29,6 @@ def warm_up(model: str) -> None:
     ----------
     model : str
     """
-    from parallelism.taskgraph import TaskGraph, TaskKind
     from topoopt.topology.fabrics import ideal_switch
 
     network, routes = ideal_switch(2, 1e9, 1e-6)
@@ -43,3 +43,21 @@ def warm_up(model: str) -> None:
         ((0, 1),),
     )
     simulate(Fabric("warm-up", network, routes), tasks, model=model)
+
+
+def choose_rings(fabric: Fabric, tasks: TaskGraph) -> None:
+    """Work out the rings of all AllReduces of a task graph, which the fabric then keeps.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Raises
+    ------
+    InputError
+        If a group does not fit the fabric.
+    """
+    for group in sorted(set(tasks.first[tasks.kind == TaskKind.ALLREDUCE].tolist())):
+        if len(tasks.groups[group]) > 1:
+            fabric.group_streams(tasks.groups[group])
