@@ -358,3 +358,15 @@ def test_published_graphs_on_the_command_line(place):
     text = run("validate", "--data", DATA.parent, "--cases", "100vgg_16/*", "--models", "fluid",
                directory=place)  # fmt: skip
     assert "packet simulator s" in text and "default ms" in text and "packet-level, vgg" in text
+
+
+def test_one_server_has_no_network(tmp_path):
+    solve(small_dlrm(2), 1, 1).save(tmp_path / "one.json")
+    run("export", "one.json", "--format", "fbuf", "--omit-updates", "-o", "one.fbuf",
+        directory=tmp_path)  # fmt: skip
+    times = []
+    for arguments in (("one.json",), ("one.json", "--fabric", "ideal"), ("one.fbuf",)):
+        found = simulated(*arguments, directory=tmp_path)
+        assert found["hottest_links"] == [] and found["bandwidth_tax"] == 1.0
+        times.append(found["iteration_time_s"])
+    assert times[0] == times[1] >= times[2] > 0
