@@ -8,8 +8,11 @@ from codesign_base import InputError
 from topoopt.cli.bandwidth_command import bandwidth_command
 from topoopt.cli.clos_command import clos_app
 from topoopt.cli.compare_command import compare_command
+from topoopt.cli.export_command import export_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.plan_command import plan_command
+from topoopt.cli.simulate_command import simulate_command
+from topoopt.cli.validate_command import validate_command
 from topoopt.cli.verify_command import verify_command
 
 app = typer.Typer(
@@ -25,6 +28,9 @@ app.command("verify")(verify_command)
 app.command("models")(models_command)
 app.command("bandwidth")(bandwidth_command)
 app.add_typer(clos_app, name="clos")
+app.command("simulate")(simulate_command)
+app.command("validate")(validate_command)
+app.command("export")(export_command)
 
 
 def _version(value: bool) -> None:

@@ -128,7 +128,7 @@ def _shown(quiet: bool) -> "Iterator[ProgressCallback | None]":
     from rich.console import Console
 
     console = Console(stderr=True)
-    with _first_run_notice() as started:
+    with first_run_notice() as started:
         if console.is_terminal:
             with console.status("starting") as status:
 
@@ -151,7 +151,7 @@ def _shown(quiet: bool) -> "Iterator[ProgressCallback | None]":
 
 
 @contextmanager
-def _first_run_notice() -> "Iterator[Callable[[], None]]":
+def first_run_notice() -> "Iterator[Callable[[], None]]":
     """Say that kernels are being compiled, if that is why nothing happens at first.
 
     A wrong option is refused within the grace time, so that its message stands alone.

@@ -1,0 +1,303 @@
+"""`topoopt simulate`: play a task graph or a plan over a fabric."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codesign_base import InputError
+from topoopt.cli import common
+
+if TYPE_CHECKING:
+    from topoopt.fabric.jitter import Jitter
+    from topoopt.fabric.report import Completion, Report
+    from topoopt.replay import Replay
+    from topoopt.workload import Workload
+
+_SHOWN = 5
+_LINKS = 64
+# Copies of a jitter take the seeds that follow.
+_SEED_LIMIT = 2**31
+
+
+def simulate_command(
+    file: Annotated[
+        Path, typer.Argument(help="A task graph (.fbuf) or a plan (.json).", show_default=False)
+    ],
+    fabric: Annotated[
+        str | None,
+        typer.Option(
+            help="ideal, fat-tree, oversubscribed-fat-tree, own (the file's network), or a plan "
+            "or network file (node-link JSON, GraphML).",
+            show_default="own if direct-connect, else ideal",
+        ),
+    ] = None,
+    bandwidth: Annotated[
+        str | None,
+        typer.Option(
+            help="Speed of a server's link (own network: of a port), with its unit: 100Gbps.",
+            show_default="the file's",
+        ),
+    ] = None,
+    latency: Annotated[
+        str | None,
+        typer.Option(help="Time for one hop, with its unit.", show_default="the plan's, or 1us"),
+    ] = None,
+    oversubscription: Annotated[
+        float | None,
+        typer.Option(help="Of oversubscribed-fat-tree, at the top of rack.", show_default="2"),
+    ] = None,
+    routing: Annotated[
+        str | None,
+        typer.Option(help="Of a network file: ecmp, k-shortest or single.", show_default="ecmp"),
+    ] = None,
+    model: Annotated[
+        str, typer.Option(help="fluid: max-min fair flows. train: packet trains, slower, truer.")
+    ] = "fluid",
+    jitter: Annotated[
+        int | None,
+        typer.Option(help="Also play this many copies with delays moved by up to 2 %."),
+    ] = None,
+    compat: Annotated[
+        str | None,
+        typer.Option(help="htsim: repeat that simulator's artefacts, to compare with it."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of paths drawn, and of the jitter.")] = 0,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(help="Write a trace for Perfetto or chrome://tracing (JSON)."),
+    ] = None,
+    timeline_links: Annotated[
+        int | None,
+        typer.Option(help="Most links that the trace shows, the busiest first.", show_default="64"),
+    ] = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Simulate one training iteration over a fabric.
+
+    Example: topoopt simulate 100dlrm_16.fbuf --fabric ideal --bandwidth 100Gbps
+    """
+    from topoopt.fabric.jitter import jittered
+    from topoopt.fabric.report import report_of
+    from topoopt.fabric.simulate import simulate
+    from topoopt.fabric.tasks import link_bytes
+    from topoopt.fabric.warm import choose_rings, warm_up
+    from topoopt.replay import replay_fabric
+    from topoopt.workload import load_workload
+
+    _check(model, jitter, seed, timeline, timeline_links)
+    with common.first_run_notice():
+        workload = load_workload(file)
+        replay = replay_fabric(
+            workload,
+            fabric,
+            bandwidth=bandwidth,
+            latency=latency,
+            oversubscription=oversubscription,
+            routing=routing,
+            compat=compat,
+            seed=seed,
+        )
+        warm_up(model)
+        played, tasks = replay.for_model(model), workload.tasks
+        choose_rings(played, tasks)
+    copies = None
+    began = time.perf_counter()
+    run = simulate(played, tasks, model=model, seed=seed)
+    if jitter is not None:
+        copies = jittered(played, tasks, jitter, model=model, seed=seed)
+    wall = time.perf_counter() - began
+    report = report_of(
+        replay.fabric,
+        tasks,
+        run,
+        None if played is replay.fabric else link_bytes(replay.fabric, tasks),
+    )
+    notes = []
+    if timeline is not None:
+        from topoopt.formats.trace import save_trace
+
+        notes = list(
+            save_trace(
+                timeline,
+                replay.fabric,
+                tasks,
+                run,
+                label=workload.label,
+                processors=workload.processors,
+                most_links=_LINKS if timeline_links is None else timeline_links,
+            )
+        )
+    document = _document(workload, replay, report, model, compat, seed, wall, copies)
+    if as_json:
+        common.print_json(document | {"notes": notes})
+        return
+    print("\n".join(_text(workload, replay, report, document, copies)))
+    for note in notes:
+        print(f"note: {note}")
+    if timeline is not None:
+        print(f"trace written to {timeline}")
+
+
+def _check(
+    model: str, jitter: int | None, seed: int, timeline: Path | None, timeline_links: int | None
+) -> None:
+    """Refuse what is wrong whatever the files hold, before reading them."""
+    from topoopt.fabric.warm import check_model
+
+    check_model(model)
+    if jitter is not None and jitter < 1:
+        raise InputError(f"jitter is {jitter} copies; give at least 1")
+    if not 0 <= seed < _SEED_LIMIT:
+        raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
+    if timeline_links is not None and timeline is None:
+        raise InputError("--timeline-links goes with --timeline only; name the trace to write")
+    if timeline_links is not None and timeline_links < 0:
+        raise InputError(f"--timeline-links is {timeline_links}; give zero or more links")
+    common.check_outputs(timeline)
+
+
+def _document(
+    workload: "Workload",
+    replay: "Replay",
+    report: "Report",
+    model: str,
+    compat: str | None,
+    seed: int,
+    wall: float,
+    copies: "Jitter | None",
+) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from topoopt.fabric.jitter import AMPLITUDE
+
+    document: dict[str, Any] = {
+        "file": workload.name,
+        "kind": workload.kind,
+        "model": model,
+        "compat": compat,
+        "seed": seed,
+        "fabric": {
+            "name": replay.fabric.name,
+            "about": replay.about,
+            "servers": replay.fabric.network.hosts,
+            "switches": replay.fabric.network.switches,
+            "links": replay.fabric.network.links,
+            "bandwidth_bytes_per_s": replay.bandwidth,
+            "latency_s": replay.latency,
+        },
+        "iteration_time_s": report.makespan_s if copies is None else copies.mean,
+    }
+    if copies is not None:
+        document |= {
+            "iteration_time_spread_s": copies.spread,
+            "jitter_iteration_times_s": copies.times.tolist(),
+            "jitter_amplitude": AMPLITUDE,
+            "unperturbed_iteration_time_s": report.makespan_s,
+        }
+    return document | {
+        "wall_time_s": wall,
+        "exposed_communication_s": report.exposed_communication_s,
+        "critical_compute_s": report.critical_compute_s,
+        "transfer_bytes": report.transfer_bytes,
+        "allreduce_bytes": report.allreduce_bytes,
+        "bandwidth_tax": report.bandwidth_tax,
+        "transfer_completion": asdict(report.transfers),
+        "allreduce_completion": asdict(report.allreduces),
+        "devices": [
+            asdict(use) | {"processor": use.device < workload.processors} for use in report.devices
+        ],
+        "hottest_links": [asdict(link) for link in report.hottest(10)],
+        "links": [asdict(link) for link in report.links],
+    }
+
+
+def _text(
+    workload: "Workload",
+    replay: "Replay",
+    report: "Report",
+    document: dict[str, Any],
+    copies: "Jitter | None",
+) -> list[str]:
+    from topoopt.fabric.report import LinkUse
+    from topoopt.summary import table_lines
+    from topoopt.units import format_bytes, format_time
+
+    tasks = workload.tasks
+    servers = "server" if tasks.servers == 1 else "servers"
+    compat = f", compat {document['compat']}" if document["compat"] else ""
+    lines = [
+        f"{workload.name}: {workload.kind} of {tasks.servers} {servers}, {tasks.tasks} tasks",
+        f"fabric: {replay.about}",
+    ]
+    took = f"{document['model']} model{compat}, simulated in {format_time(document['wall_time_s'])}"
+    if copies is None:
+        lines.append(f"iteration time {format_time(report.makespan_s)} ({took})")
+    else:
+        lines += [
+            f"iteration time {format_time(copies.mean)}: mean of {copies.times.size} copies with "
+            f"delays within 2 %, spread {format_time(copies.spread)} ({took})",
+            f"the unperturbed run, {format_time(report.makespan_s)}, in detail:",
+        ]
+    lines += [
+        f"exposed communication {format_time(report.exposed_communication_s)}, compute on the "
+        f"critical path {format_time(report.critical_compute_s)}",
+        f"sent: transfers {format_bytes(report.transfer_bytes)}, AllReduces "
+        f"{format_bytes(report.allreduce_bytes)}; bandwidth tax {report.bandwidth_tax:.2f}",
+        "",
+    ]
+    processors = [use for use in report.devices if use.device < workload.processors]
+    if processors:
+        busy = [use.busy_s for use in processors]
+        idle = [use.exposed_communication_s for use in processors]
+        lines.append(
+            f"devices: busy {format_time(min(busy))} to {format_time(max(busy))}, exposed "
+            f"communication {format_time(min(idle))} to {format_time(max(idle))}"
+        )
+        first = max(processors, key=lambda use: (use.busy_s, -use.device))
+        second = max(processors, key=lambda use: (use.exposed_communication_s, -use.device))
+        rows: list[tuple[str, ...]] = [
+            ("device", "server", "busy", "exposed communication", "waits for compute")
+        ]
+        for what, use in (("busiest", first), ("most exposed", second)):
+            rows.append(
+                (
+                    f"{what}: {use.device}",
+                    str(use.server),
+                    format_time(use.busy_s),
+                    format_time(use.exposed_communication_s),
+                    format_time(use.waiting_compute_s),
+                )
+            )
+        lines += ["  " + line for line in table_lines(rows)]
+    rows = [("completion times", "tasks", "p50", "p90", "p99", "max")]
+    for what, times in (("transfers", report.transfers), ("AllReduces", report.allreduces)):
+        if times.tasks:
+            rows.append((what, str(times.tasks), *_times(times)))
+    if len(rows) > 1:
+        lines += ["", *table_lines(rows)]
+
+    def end(node: int) -> str:
+        hosts = replay.fabric.network.hosts
+        return f"server {node}" if node < hosts else f"switch {node - hosts}"
+
+    def row(link: LinkUse) -> tuple[str, ...]:
+        return (
+            f"{end(link.source)} -> {end(link.target)}",
+            format_bytes(link.bytes),
+            f"{100 * link.utilisation:.1f} %",
+        )
+
+    used = sum(link.bytes > 0.0 for link in report.links)
+    if used:
+        head = f"hottest of {used} links in use"
+        hot = [row(link) for link in report.hottest(_SHOWN)]
+        lines += ["", *table_lines([(head, "bytes", "utilisation"), *hot])]
+    return lines
+
+
+def _times(times: "Completion") -> tuple[str, ...]:
+    from topoopt.units import format_time
+
+    return tuple(format_time(t) for t in (times.p50_s, times.p90_s, times.p99_s, times.max_s))

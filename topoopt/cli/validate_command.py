@@ -1,0 +1,136 @@
+"""`topoopt validate`: the simulation models against references."""
+
+import sys
+from pathlib import Path
+from textwrap import wrap
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topoopt.cli import common
+
+if TYPE_CHECKING:
+    from topoopt.validation.results import Case, Validation
+
+
+def validate_command(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Directory with the published task graphs, itself or in taskgraphs/.",
+            show_default="environment variable TOPOOPT_DATA",
+        ),
+    ] = None,
+    cases: Annotated[
+        str, typer.Option(help="Pattern of case names: '*dlrm*', '*/fat-tree', 'ring-*'.")
+    ] = "*",
+    models: Annotated[
+        str, typer.Option(help="Simulation models, separated by commas.")
+    ] = "fluid,train",
+    as_json: common.AsJson = False,
+    quiet: common.Quiet = False,
+) -> None:
+    """Compare the simulation models with packet-level times and closed forms.
+
+    Example: topoopt validate --data shared/data --models fluid
+    """
+    from topoopt.validation.validate import validate
+
+    names = tuple(name.strip() for name in models.split(",") if name.strip())
+
+    with common.first_run_notice() as started:
+
+        def report(case: "Case") -> None:
+            started()
+            if not quiet and case.results:
+                print(f"{case.name}: done", file=sys.stderr, flush=True)
+
+        found = validate(data, cases=cases, models=names, progress=report)
+    if as_json:
+        from dataclasses import asdict
+
+        common.print_json(asdict(found))
+    else:
+        print("\n".join(_text(found, names)))
+
+
+def _text(found: "Validation", models: tuple[str, ...]) -> list[str]:
+    from topoopt.summary import table_lines
+
+    models = tuple(dict.fromkeys(models))
+    lines: list[str] = []
+    kinds = {"packet-level": "packet simulator", "closed-form": "closed form"}
+    for kind, title in kinds.items():
+        ran = [case for case in found.cases if case.kind == kind and case.results]
+        if not ran:
+            continue
+        if kind == "packet-level":
+            for sentence in (found.source, found.setting, f"noise: {found.noise}"):
+                lines += wrap(f"{sentence[0].upper()}{sentence[1:]}.", 98)
+            lines.append("")
+        head = [title, "reference ms"]
+        for model in models:
+            head += [f"{model} ms", "error"]
+            head += ["default ms", "wall ms"] if kind == "packet-level" else []
+        if kind == "packet-level":
+            head.append("packet simulator s")
+        lines += [*table_lines([tuple(head), *(_row(case, models) for case in ran)]), ""]
+    if found.summaries:
+        rows = [("|error|", "model", "cases", "median", "mean", "max")]
+        rows += [
+            (
+                f"{s.kind}, {s.family}",
+                s.model,
+                str(s.cases),
+                _percent(s.median),
+                _percent(s.mean),
+                _percent(s.max),
+            )
+            for s in found.summaries
+            if s.kind == "packet-level" or s.family == "all"
+        ]
+        lines += table_lines(rows, left=(0, 1))
+    for summary in found.summaries:
+        if summary.family == "all" and summary.beyond_tolerance:
+            missed = ", ".join(summary.beyond_tolerance)
+            lines.append(f"{summary.model} beyond the tolerance of the closed form: {missed}")
+    noisy = {r.copies for case in found.cases for r in case.results.values() if r.copies > 1}
+    for copies in sorted(noisy):
+        lines.append(f"* mean of {copies} copies with delays moved by up to 2 %; wall of one run")
+    skipped = [case for case in found.cases if case.skipped is not None]
+    if skipped:
+        reasons: dict[str, list[str]] = {}
+        for case in skipped:
+            reasons.setdefault(str(case.skipped), []).append(case.name)
+        lines.append(f"skipped {len(skipped)} cases:")
+        for reason, names in reasons.items():
+            listed = ", ".join(names)
+            lines.append(f"  {reason}:")
+            lines += wrap(listed, 98, initial_indent="    ", subsequent_indent="    ")
+    return lines
+
+
+def _row(case: "Case", models: tuple[str, ...]) -> tuple[str, ...]:
+    cells = [case.name, _ms(case.reference_s)]
+    for model in models:
+        result = case.results[model]
+        star = "*" if result.copies > 1 else ""
+        cells += [_ms(result.time_s) + star, _signed(result.error)]
+        if case.kind == "packet-level":
+            cells += [_ms(result.default_time_s), f"{1e3 * result.wall_time_s:.2f}"]
+    if case.reference_wall_time_s is not None:
+        cells.append(f"{case.reference_wall_time_s:g}")
+    return tuple(cells)
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.4f}"
+
+
+def _signed(error: float) -> str:
+    # Rounding apart, closed forms are met exactly.
+    return "0 %" if abs(error) < 1e-9 else f"{round(100 * error, 2) + 0.0:+.2f} %"
+
+
+def _percent(error: float) -> str:
+    return "0 %" if error < 1e-9 else f"{100 * error:.2f} %"

@@ -1,0 +1,104 @@
+"""Routes of ring edges in a task-graph file: along the jumps that it gives each ring."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import numpy as np
+
+from routing.network import Network
+from routing.routes import Routes
+from topoopt.fabric.fabric import Fabric
+from topoopt.formats.fbuf_file import FbufFile
+from topoopt.formats.fbuf_rings import Group, Rings
+
+
+def ring_routes_of(
+    file: FbufFile, network: Network, routes: Routes, rings: Mapping[Group, Rings]
+) -> Routes:
+    """Return the routes of ring edges that a file with ring sets describes.
+
+    Parameters
+    ----------
+    file : FbufFile
+    network, routes, rings
+        From `fbuf_network.network_of`, `routes_of` and `rings_of`.
+
+    Returns
+    -------
+    Routes
+        Of ring edges along the jumps; of other pairs as ``routes``. Where the rings of two
+        group sizes join one pair along different links, the pair takes both in equal parts.
+
+    Raises
+    ------
+    InputError
+        If a jump is along no link.
+    """
+    hosts = network.hosts
+    paths: dict[int, list[tuple[int, ...]]] = {}
+    jumps = file.ring_jumps()
+    for group, orders in rings.items():
+        for order, steps in zip(orders, jumps[len(group)], strict=True):
+            for a, b in zip(order, order[1:] + order[:1], strict=True):
+                nodes = [a]
+                for jump in steps:
+                    nodes.append((nodes[-1] + jump) % hosts)
+                links = tuple(network.link(s, t) for s, t in pairwise(nodes))
+                known = paths.setdefault(a * hosts + b, [])
+                if links not in known:
+                    known.append(links)
+    rows: list[tuple[list[int], list[float]]] = []
+    latency, hops = routes.latency.copy(), routes.hops.copy()
+    for pair in range(hosts * hosts):
+        found = paths.get(pair)
+        if found is None:
+            given, weights = routes.row(*divmod(pair, hosts))
+            rows.append((given.tolist(), weights.tolist()))
+            continue
+        shares: dict[int, float] = {}
+        for path in found:
+            for link in path:
+                shares[link] = shares.get(link, 0.0) + 1.0 / len(found)
+        used = sorted(shares)
+        rows.append((used, [min(shares[link], 1.0) for link in used]))
+        latency[pair] = max(float(network.latency[list(path)].sum()) for path in found)
+        hops[pair] = sum(shares.values())
+    lengths = np.array([len(links) for links, _ in rows], dtype=np.int64)
+    return Routes(
+        hosts,
+        np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+        np.array([link for links, _ in rows for link in links], dtype=np.int64),
+        np.array([weight for _, weights in rows for weight in weights], dtype=np.float64),
+        latency,
+        hops,
+    )
+
+
+def moved_ring_edges(plan: Fabric, file: Fabric) -> int:
+    """Return how many ring edges take other links in a file than in the plan that it is from.
+
+    A file has one list of links a ring, so an edge that the plan splits over several paths
+    takes one of them there.
+
+    Parameters
+    ----------
+    plan : Fabric
+    file : Fabric
+        With the file's rings and the routes of their edges.
+    """
+
+    def row(fabric: Fabric, a: int, b: int) -> list[tuple[int, int, float]]:
+        links, weights = fabric.edge_routes.row(a, b)
+        network = fabric.network
+        ends = zip(network.source[links].tolist(), network.target[links].tolist(), strict=True)
+        return [
+            (s, t, round(w, 6)) for (s, t), w in zip(ends, weights.tolist(), strict=True)
+        ]  # fmt: skip
+
+    edges = {
+        edge
+        for orders in file.rings.values()
+        for order in orders
+        for edge in zip(order, order[1:] + order[:1], strict=True)
+    }
+    return sum(row(plan, a, b) != row(file, a, b) for a, b in edges)
