@@ -254,6 +254,7 @@ def play_trains(
                 moment[message, SEEN] = 0.0
                 moment[message, MARKED] = 0.0
                 moment[message, DUE] = window
+            table[message, HOP] += 1
             over = False
             opens = True
         elif code >= first_train:
@@ -262,7 +263,9 @@ def play_trains(
             opens = trains[train, AT] == table[message, HOPS]
             if opens:
                 acknowledge(train, table, moment, trains, state)
-                over = table[message, LEFT] == 0 and table[message, FLYING] == 0
+                over = False
+                # Perhaps one of the round before, while the next is being announced.
+                opens = table[message, HOP] > table[message, HOPS]
             else:
                 over = forward(
                     train, now, packet, first_train, table, moment, paths, link, trains, tails,
@@ -280,7 +283,7 @@ def play_trains(
                     trains, tails, times, names, state,
                 )  # fmt: skip
             if over:
-                end = max(moment[message, END], now)
+                end = moment[message, END]
                 ring = table[message, RING]
                 if ring < 0:
                     push(times, names, state, end, base + table[message, TASK])
