@@ -273,7 +273,8 @@ def play_trains(
                 )  # fmt: skip
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
-                while state[ROOM] < table[message, LEFT] // (longest_train // 2 + 1) + 2:
+                most = min(table[message, LEFT], np.int64(moment[message, WINDOW]))
+                while state[ROOM] < most // (longest_train // 2 + 1) + 2:
                     trains = more_trains(trains, state)
                     tails = longer(tails, trains.shape[0])
                     times = longer(times, first_train + trains.shape[0])
