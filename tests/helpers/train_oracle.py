@@ -219,7 +219,7 @@ class _Simulation:
         if not m.path or self.way.htsim:
             m.path = drawn_path(
                 self.fabric, m.routes, m.source, m.target,
-                (hashed(self.seed) + m.number * 2**20 + draw) & WORD, self.longest,
+                hashed((hashed(self.seed) + m.number * 2**20 + draw) & WORD), self.longest,
             )  # fmt: skip
         m.way_back = 0.0
         if not self.way.htsim:

@@ -167,6 +167,7 @@ def play_trains(
     lost = int(np.int64(-1))
     done = 0
     now = 0.0
+    origin = mixed(np.uint64(seed))
     for task in range(tasks):
         if waiting[task] == 0:
             fresh[freshly] = task
@@ -225,7 +226,7 @@ def play_trains(
             ring_end[ring] = now
             for message in range(rings[ring, BASE], rings[ring, BASE] + rings[ring, SIZE]):
                 draw = mixed(
-                    np.uint64(seed + message * DRAWS + (rings[ring, ROUNDS] if cold else 0))
+                    origin + np.uint64(message * DRAWS + (rings[ring, ROUNDS] if cold else 0))
                 )
                 if not begin_message(
                     message, now, draw, cold, acknowledged, handshake, row_begin, row_end,
@@ -311,7 +312,7 @@ def play_trains(
                 message = first_message[task]
                 if message >= 0:
                     if not begin_message(
-                        message, now, mixed(np.uint64(seed + message * DRAWS)), True, acknowledged,
+                        message, now, mixed(origin + np.uint64(message * DRAWS)), True, acknowledged,
                         handshake, row_begin, row_end, links, weights, link_source, link_target,
                         hosts, table, moment, paths, link, times, names, state,
                     ):  # fmt: skip
