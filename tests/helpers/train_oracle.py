@@ -151,7 +151,8 @@ class _Simulation:
         self.longest = min(network.nodes, 4 + 2 * ceil(most))
         self.served: list[list[tuple[float, float, float]]] = [[] for _ in self.rate]
         self.heap: list[tuple[float, int, int]] = []
-        self.slots = list(reversed(range(256)))
+        self.room = 256
+        self.slots = list(reversed(range(self.room)))
         self.trains: dict[int, Train] = {}
         self.messages: list[Message] = []
         self.rings: list[dict[str, int]] = []
@@ -241,6 +242,11 @@ class _Simulation:
     def fill(self, m: Message) -> bool:
         """Send what the window allows; whether all is sent and its arrival known."""
         over = False
+        # Only the order of trains that arrive at one instant depends on the slots.
+        most = min(m.left, int(m.window)) // (self.way.train // 2 + 1) + 2
+        while m.left and len(self.slots) < most:
+            self.slots += reversed(range(self.room, 2 * self.room))
+            self.room *= 2
         while m.left:
             room = int(m.window) - m.unheard
             if m.unheard == 0:
@@ -251,8 +257,6 @@ class _Simulation:
             m.left -= length
             m.unheard += length
             m.coming += 1
-            if not self.slots:
-                self.slots = list(reversed(range(len(self.trains), 2 * len(self.trains))))
             slot = self.slots.pop()
             self.trains[slot] = Train(m, length, self.now)
             over = self.forward(slot)

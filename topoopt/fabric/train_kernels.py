@@ -18,7 +18,6 @@ from topoopt.fabric.train_queue_kernels import (
     DUE,
     END,
     EVENTS,
-    FLYING,
     HOP,
     HOPS,
     LEFT,
@@ -312,9 +311,9 @@ def play_trains(
                 message = first_message[task]
                 if message >= 0:
                     if not begin_message(
-                        message, now, mixed(origin + np.uint64(message * DRAWS)), True, acknowledged,
-                        handshake, row_begin, row_end, links, weights, link_source, link_target,
-                        hosts, table, moment, paths, link, times, names, state,
+                        message, now, mixed(origin + np.uint64(message * DRAWS)), True,
+                        acknowledged, handshake, row_begin, row_end, links, weights, link_source,
+                        link_target, hosts, table, moment, paths, link, times, names, state,
                     ):  # fmt: skip
                         lost = message
                 else:

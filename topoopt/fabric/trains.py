@@ -64,7 +64,7 @@ def run_trains(
     ------
     InputError
         If the task graph does not fit the fabric, a size is out of range, a pair has no path,
-        or tasks wait for each other in a cycle.
+        links were merged, or tasks wait for each other in a cycle.
 
     References
     ----------
@@ -81,6 +81,7 @@ def run_trains(
             f"fabric {fabric.name!r}: a transport without packets has no packet trains; set "
             "segment_bytes"
         )
+    _check_unmerged(fabric)
     if not 0 <= seed < _SEED_LIMIT:
         raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
     tasks = checked_tasks(fabric, tasks)
@@ -145,7 +146,7 @@ def run_trains(
         source, target = divmod(int(messages.pair[lost]), network.hosts)
         raise InputError(
             f"fabric {fabric.name!r}: no path along its links leads from host {source} to "
-            f"{target}; give routes whose links were not merged"
+            f"{target}; list every link of that route"
         )
     if done < tasks.tasks and not gave_up:
         raise InputError(
@@ -153,6 +154,22 @@ def run_trains(
             "wait for each other in a cycle; remove a dependency"
         )
     return TrainRun(start, finish, binding, events)
+
+
+def _check_unmerged(fabric: Fabric) -> None:
+    """Refuse rows that do not list all links of their paths: one path would carry everything."""
+    for routes in (fabric.routes, fabric.edge_routes):
+        total = np.concatenate(([0.0], np.cumsum(routes.weights)))
+        crossed = total[routes.offsets[1:]] - total[routes.offsets[:-1]]
+        routed = routes.offsets[1:] > routes.offsets[:-1]
+        short = np.flatnonzero(routed & (np.abs(crossed - routes.hops) > 1e-6))
+        if short.size:
+            source, target = divmod(int(short[0]), routes.hosts)
+            raise InputError(
+                f"fabric {fabric.name!r}: the route {source}->{target} crosses "
+                f"{routes.hops[short[0]]:g} links and lists {crossed[short[0]]:g}; packet trains "
+                "need routes whose links were not merged"
+            )
 
 
 def _messages(
