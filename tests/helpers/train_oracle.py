@@ -146,9 +146,7 @@ class _Simulation:
             else self.way.marking_backlog * self.packet / self.rate[link]
             for link in range(network.links)
         ]
-        all_routes = [fabric.routes] + ([fabric.ring_routes] if fabric.ring_routes else [])
-        most = max(max(r.hops.max(initial=0.0) for r in all_routes), 0.0)
-        self.longest = min(network.nodes, 4 + 2 * ceil(most))
+        self.longest = network.nodes
         self.served: list[list[tuple[float, float, float]]] = [[] for _ in self.rate]
         self.heap: list[tuple[float, int, int]] = []
         self.room = 256

@@ -1,5 +1,6 @@
 """The packet-train model: equal to a plain-Python simulation, and to closed forms."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -376,13 +377,27 @@ def test_links_are_drawn_as_often_as_the_routes_say(seed: int) -> None:
 def test_unequal_shares() -> None:
     """Three parallel two-hop ways with shares 1/2, 1/3 and 1/6."""
     network = Network.from_links("n", 5, 0, [0, 0, 0, 1, 2, 3], [1, 2, 3, 4, 4, 4], 1.0, 0.0)
-    from dataclasses import replace
-
     routes = routes_along(network, {(0, 4): [[0, 1, 4], [0, 2, 4], [0, 3, 4]]})
     share = np.array([1 / 2, 1 / 3, 1 / 6, 1 / 2, 1 / 3, 1 / 6])
     fabric = Fabric("n", network, replace(routes, weights=share))
     first = [path[0] for path in compiled_paths(fabric, 0, 4, 6000)]
     np.testing.assert_allclose(np.bincount(first) / 6000, share[:3], atol=0.02)
+
+
+def test_long_detours_are_drawn_too() -> None:
+    """A tenth of the bytes goes round by 15 hops, though the mean is 2.4."""
+    chain = [0, *range(2, 16), 1]
+    ends = [*pairwise(chain), (0, 1)]
+    network = Network.from_links("detour", 16, 0, *zip(*ends, strict=True), 12.5e9, 1e-6)
+    routes = routes_along(network, {(0, 1): [[0, 1], chain]})
+    share = np.full(routes.links.size, 0.1)
+    share[routes.row(0, 1)[0].tolist().index(network.link(0, 1))] = 0.9
+    hops = np.where(routes.hops > 0, 0.9 + 15 * 0.1, 0.0)
+    fabric = Fabric("detour", network, replace(routes, weights=share, hops=hops))
+    found = played(fabric, [(T, 0, 1, 1000.0, 0.0)] * 300)
+    lengths = [len(m.path) for m in found.messages]
+    assert set(lengths) == {1, 15}
+    assert 15 <= lengths.count(15) <= 48
 
 
 def test_neighbouring_seeds_draw_paths_of_their_own() -> None:

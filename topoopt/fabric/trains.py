@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 
 _SEED_LIMIT = 2**31
@@ -107,7 +108,6 @@ def run_trains(
     if network.switches:
         link[3, network.source < network.hosts] = np.inf
     routes = (fabric.routes,) if fabric.ring_routes is None else (fabric.routes, fabric.ring_routes)
-    longest = max(float(r.hops.max(initial=0.0)) for r in routes)
     start, finish, binding, done, work = play_trains(
         compute,
         tasks.first.copy(),
@@ -130,7 +130,7 @@ def run_trains(
         network.target.copy(),
         link,
         network.hosts,
-        min(network.nodes, 4 + 2 * int(np.ceil(longest))),
+        _longest_path(fabric, routes),
         transport.segment_bytes,
         transport.initial_window,
         transport.train,
@@ -170,6 +170,20 @@ def _check_unmerged(fabric: Fabric) -> None:
                 f"{routes.hops[short[0]]:g} links and lists {crossed[short[0]]:g}; packet trains "
                 "need routes whose links were not merged"
             )
+
+
+def _longest_path(fabric: Fabric, routes: tuple[Routes, ...]) -> int:
+    """Return a bound of the hops of paths that may be drawn, with room for some that turn back."""
+    least = float(fabric.network.latency.min(initial=np.inf))
+    bound = 1
+    for table in routes:
+        if table.links.size == 0:
+            continue
+        longest = int(np.diff(table.offsets).max())
+        if least > 0.0:
+            longest = min(longest, int(table.latency.max() / least * (1.0 + 1e-9)))
+        bound = max(bound, longest, 4 + 2 * int(np.ceil(table.hops.max())))
+    return min(fabric.network.nodes, bound)
 
 
 def _messages(
