@@ -392,6 +392,8 @@ class _Simulation:
                 self.post(late if t in self.of_task else late + self.lag[t], TASK, t)
 
         def employ() -> None:
+            if self.heap and self.heap[0][0] <= self.now and not self.way.htsim:
+                return  # more tasks may become ready at this time
             for d, waiters in queue.items():
                 if waiters and d not in busy:
                     since, tie, t = min(waiters)
@@ -419,5 +421,5 @@ class _Simulation:
                     if waiting[after] == 0:
                         binding[after] = t
                         get_ready(after)
-                employ()
+            employ()
         return TrainsPlayed(start, finish, binding, self.served, self.messages, self.marks)

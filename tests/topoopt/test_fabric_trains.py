@@ -221,6 +221,20 @@ def test_small_windows_are_paid_in_round_trips() -> None:
         assert found.finish[0] == pytest.approx(2.0 + 1.0 * (2 * (rounds - 1)), rel=1e-3)
 
 
+@pytest.mark.parametrize("model", ["fluid", "train"])
+def test_of_what_becomes_ready_at_one_time_the_lowest_number_goes_first(model: str) -> None:
+    """Tasks 3 and 4 end together; the first makes 2 ready, the second makes 1 ready."""
+    tasks = [(C, 2, -1, 9.0, 0.0), (C, 0, -1, 1.0, 0.0), (C, 0, -1, 2.0, 0.0),
+             (T, 1, 2, 1e6, 0.0), (T, 2, 1, 1e6, 0.0)]  # fmt: skip
+    graph = TaskGraph.from_lists(3, tasks, [(3, 2), (4, 1)])
+    fabric = Fabric("switch", *ideal_switch(3, 12.5e9, 1e-6))
+    found = simulate(fabric, graph, model=model)
+    assert found.finish[3] == found.finish[4] == found.start[1]
+    assert found.start[2] == found.finish[1]
+    assert found.binding.tolist() == [-1, 4, 1, -1, -1]
+    compared(fabric, graph)
+
+
 # --- properties -----------------------------------------------------------------------------
 
 

@@ -208,16 +208,18 @@ def play_trains(
                 idle[idles] = device
                 idles += 1
         freshly = int(np.int64(0))
-        for i in range(idles):
-            device = idle[i]
-            task = front[device]
-            front[device] = following[task]
-            running[device] = 1
-            start[task] = now
-            if ready[task] < now:
-                binding[task] = before[device]
-            push(times, names, state, now + volume[task], base + task)
-        idles = int(np.int64(0))
+        # Of what becomes ready at one time the task with the lowest number goes first.
+        if arrival_order or state[EVENTS] == 0 or times[0] > now:
+            for i in range(idles):
+                device = idle[i]
+                task = front[device]
+                front[device] = following[task]
+                running[device] = 1
+                start[task] = now
+                if ready[task] < now:
+                    binding[task] = before[device]
+                push(times, names, state, now + volume[task], base + task)
+            idles = int(np.int64(0))
         for i in range(turns):
             ring = turn[i]
             rings[ring, WAITING] = rings[ring, SIZE]
@@ -330,8 +332,8 @@ def play_trains(
             running[device] = -1
             if front[device] >= 0:
                 running[device] = 1
-                idle[0] = device
-                idles = int(np.int64(1))
+                idle[idles] = device
+                idles += 1
         for entry in range(successor_offsets[task], successor_offsets[task + 1]):
             after = successors[entry]
             waiting[after] -= 1
