@@ -82,7 +82,7 @@ def play_trains(
     seed: int,
     horizon: float,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:
-    """Play all tasks; see `topoopt.fabric.trains.simulate_trains` for the meaning.
+    """Play all tasks; see `topoopt.fabric.trains.run_trains` for the meaning.
 
     Parameters
     ----------
