@@ -1,23 +1,35 @@
 """How fast the fabric scores a strategy; run by hand: ``pytest benchmarks/bench_fabric.py``.
 
+The published task graphs are looked for under ``$TOPOOPT_DATA/taskgraphs``; the peak of memory
+that arrays and Python objects take in one run stands in the extra information.
+
 DLRM-like iterations on circulant networks: tables on half (or all) of the servers send to every
 server and receive gradients back, dense layers run on every server, their gradients are
 AllReduced over all. "Scattered" places tables at random and routes each pair over shortest paths
 drawn at random, so that hardly two flows end together: the hardest case for exact rates.
 """
 
+import os
 import time
+import tracemalloc
+from collections.abc import Callable
 from itertools import islice, permutations
+from pathlib import Path
 
 import numpy as np
 import pytest
 from fabric_oracle import play
 
 from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.routes import Routes
-from topoopt.fabric import Fabric, default_rings, score, simulate
+from topoopt.fabric import Fabric, Transport, default_rings, score, simulate
 from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.trains import run_trains
+from topoopt.formats.fbuf_read import read_fbuf
+from topoopt.formats.taskgraph_fbuf import task_graph_of
+from topoopt.topology.fabrics import fat_tree, ideal_switch
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
 BANDWIDTH, LATENCY = 12.5e9, 1e-6
@@ -164,3 +176,87 @@ def test_rings_of_a_new_group(benchmark, members: int) -> None:  # type: ignore[
     fabric = circulant_fabric(128, (1, 5, 13, 39), 1, True)
     group = tuple(sorted(np.random.default_rng(0).permutation(128)[:members].tolist()))
     benchmark(default_rings, fabric.network, fabric.routes, group)
+
+
+DATA = Path(os.environ.get("TOPOOPT_DATA", "shared/data")) / "taskgraphs"
+PUBLISHED = sorted(DATA.glob("*.fbuf"), key=lambda path: path.stat().st_size)
+
+
+def traced_peak(work: Callable[[], object]) -> int:
+    """Return the most bytes that one run holds beyond what was there before."""
+    tracemalloc.start()
+    work()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def published_fabric(path: Path, hosts: int, shape: str, model: str, htsim: bool) -> Fabric:
+    """Return the fabric that a published graph is replayed on, at the rate that it is named by."""
+    rate = float(path.stem[:3]) * 1e9 / 8
+    network, routes = (ideal_switch if shape == "ideal" else fat_tree)(hosts, rate, LATENCY)
+    if shape == "fat-tree" and model == "fluid":
+        network, routes, _ = merge_equivalent_links(network, routes)
+    return Fabric(shape, network, routes, transport=Transport(htsim=htsim))
+
+
+@pytest.mark.parametrize("htsim", [False, True], ids=["default", "htsim"])
+@pytest.mark.parametrize("shape", ["ideal", "fat-tree"])
+@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
+@pytest.mark.benchmark(group="published graphs", timer=time.process_time)
+def test_published(benchmark, path: Path, model: str, shape: str, htsim: bool) -> None:  # type: ignore[no-untyped-def]
+    tasks = task_graph_of(read_fbuf(path)).graph
+    fabric = published_fabric(path, tasks.servers, shape, model, htsim)
+    run = run_fluid if model == "fluid" else run_trains
+    found = run(fabric, tasks)
+    peak = traced_peak(lambda: run(fabric, tasks))
+    quick = model == "fluid" and tasks.tasks < 20_000
+    benchmark.pedantic(run, (fabric, tasks), rounds=20 if quick else 4, iterations=1)
+    benchmark.extra_info.update(
+        iteration_time_s=float(found.finish.max()), tasks=tasks.tasks, peak_bytes=peak
+    )
+
+
+def all_to_all(servers: int, size: float, reduced: float) -> TaskGraph:
+    """Return transfers between all ordered pairs and four AllReduces over all servers."""
+    ends = np.arange(servers)
+    source, target = (x.ravel() for x in np.meshgrid(ends, ends, indexing="ij"))
+    off = source != target
+    moves = int(off.sum())
+    count = moves + 4
+    zeros = np.zeros(count, dtype=np.int64)
+    return TaskGraph(
+        servers=servers,
+        devices=servers,
+        kind=np.concatenate((np.full(moves, T), np.full(4, A))).astype(np.int64),
+        first=np.concatenate((source[off], np.zeros(4, dtype=np.int64))),
+        second=np.concatenate((target[off], np.full(4, -1))),
+        size=np.concatenate((np.full(moves, size), np.full(4, reduced))),
+        delay=np.zeros(count),
+        operator=zeros,
+        phase=zeros,
+        part=zeros,
+        successor_offsets=np.zeros(count + 1, dtype=np.int64),
+        successors=np.zeros(0, dtype=np.int64),
+        predecessors=zeros,
+        groups=(tuple(range(servers)),),
+        server_of_device=ends,
+    )
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["fabric known", "new fabric"])
+@pytest.mark.benchmark(group="a million flows on an ideal switch", timer=time.process_time)
+def test_million_flows(benchmark, cached: bool) -> None:  # type: ignore[no-untyped-def]
+    tasks = all_to_all(1024, 262144.0, 1e8)
+    network, routes = ideal_switch(1024, BANDWIDTH, LATENCY)
+    known = Fabric("ideal switch", network, routes)
+
+    def run() -> float:
+        fabric = known if cached else Fabric("ideal switch", network, routes)
+        return float(run_fluid(fabric, tasks).finish.max())
+
+    makespan = run()
+    peak = traced_peak(run)
+    assert benchmark.pedantic(run, rounds=5, iterations=1) == makespan
+    benchmark.extra_info.update(tasks=tasks.tasks, iteration_time_s=makespan, peak_bytes=peak)

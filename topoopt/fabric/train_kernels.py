@@ -18,7 +18,6 @@ from topoopt.fabric.train_queue_kernels import (
     DUE,
     END,
     EVENTS,
-    FLYING,
     HOP,
     HOPS,
     LEFT,
@@ -83,7 +82,7 @@ def play_trains(
     seed: int,
     horizon: float,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:
-    """Play all tasks; see `topoopt.fabric.trains.simulate_trains` for the meaning.
+    """Play all tasks; see `topoopt.fabric.trains.run_trains` for the meaning.
 
     Parameters
     ----------
@@ -167,6 +166,7 @@ def play_trains(
     lost = int(np.int64(-1))
     done = 0
     now = 0.0
+    origin = mixed(np.uint64(seed))
     for task in range(tasks):
         if waiting[task] == 0:
             fresh[freshly] = task
@@ -208,16 +208,18 @@ def play_trains(
                 idle[idles] = device
                 idles += 1
         freshly = int(np.int64(0))
-        for i in range(idles):
-            device = idle[i]
-            task = front[device]
-            front[device] = following[task]
-            running[device] = 1
-            start[task] = now
-            if ready[task] < now:
-                binding[task] = before[device]
-            push(times, names, state, now + volume[task], base + task)
-        idles = int(np.int64(0))
+        # Of what becomes ready at one time the task with the lowest number goes first.
+        if arrival_order or state[EVENTS] == 0 or times[0] > now:
+            for i in range(idles):
+                device = idle[i]
+                task = front[device]
+                front[device] = following[task]
+                running[device] = 1
+                start[task] = now
+                if ready[task] < now:
+                    binding[task] = before[device]
+                push(times, names, state, now + volume[task], base + task)
+            idles = int(np.int64(0))
         for i in range(turns):
             ring = turn[i]
             rings[ring, WAITING] = rings[ring, SIZE]
@@ -225,7 +227,7 @@ def play_trains(
             ring_end[ring] = now
             for message in range(rings[ring, BASE], rings[ring, BASE] + rings[ring, SIZE]):
                 draw = mixed(
-                    np.uint64(seed + message * DRAWS + (rings[ring, ROUNDS] if cold else 0))
+                    origin + np.uint64(message * DRAWS + (rings[ring, ROUNDS] if cold else 0))
                 )
                 if not begin_message(
                     message, now, draw, cold, acknowledged, handshake, row_begin, row_end,
@@ -254,6 +256,7 @@ def play_trains(
                 moment[message, SEEN] = 0.0
                 moment[message, MARKED] = 0.0
                 moment[message, DUE] = window
+            table[message, HOP] += 1
             over = False
             opens = True
         elif code >= first_train:
@@ -262,7 +265,9 @@ def play_trains(
             opens = trains[train, AT] == table[message, HOPS]
             if opens:
                 acknowledge(train, table, moment, trains, state)
-                over = table[message, LEFT] == 0 and table[message, FLYING] == 0
+                over = False
+                # Perhaps one of the round before, while the next is being announced.
+                opens = table[message, HOP] > table[message, HOPS]
             else:
                 over = forward(
                     train, now, packet, first_train, table, moment, paths, link, trains, tails,
@@ -270,7 +275,8 @@ def play_trains(
                 )  # fmt: skip
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
-                while state[ROOM] < table[message, LEFT] // (longest_train // 2 + 1) + 2:
+                most = min(table[message, LEFT], np.int64(moment[message, WINDOW]))
+                while state[ROOM] < most // (longest_train // 2 + 1) + 2:
                     trains = more_trains(trains, state)
                     tails = longer(tails, trains.shape[0])
                     times = longer(times, first_train + trains.shape[0])
@@ -280,7 +286,7 @@ def play_trains(
                     trains, tails, times, names, state,
                 )  # fmt: skip
             if over:
-                end = max(moment[message, END], now)
+                end = moment[message, END]
                 ring = table[message, RING]
                 if ring < 0:
                     push(times, names, state, end, base + table[message, TASK])
@@ -307,9 +313,9 @@ def play_trains(
                 message = first_message[task]
                 if message >= 0:
                     if not begin_message(
-                        message, now, mixed(np.uint64(seed + message * DRAWS)), True, acknowledged,
-                        handshake, row_begin, row_end, links, weights, link_source, link_target,
-                        hosts, table, moment, paths, link, times, names, state,
+                        message, now, mixed(origin + np.uint64(message * DRAWS)), True,
+                        acknowledged, handshake, row_begin, row_end, links, weights, link_source,
+                        link_target, hosts, table, moment, paths, link, times, names, state,
                     ):  # fmt: skip
                         lost = message
                 else:
@@ -326,8 +332,8 @@ def play_trains(
             running[device] = -1
             if front[device] >= 0:
                 running[device] = 1
-                idle[0] = device
-                idles = int(np.int64(1))
+                idle[idles] = device
+                idles += 1
         for entry in range(successor_offsets[task], successor_offsets[task + 1]):
             after = successors[entry]
             waiting[after] -= 1

@@ -14,8 +14,9 @@ from topoopt.fabric.draw_kernels import draw_path, mixed
 from topoopt.fabric.heap_kernels import push
 
 # Columns of the table of messages: task; row of routes; ring, -1 for transfers; packets in all,
-# not yet sent, and under way; hops of the path, and those that the set-up packet has behind it.
-TASK, PAIR, RING, PACKETS, LEFT, FLYING, HOPS, HOP, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7, 8
+# not yet sent, and sent but not acknowledged; hops of the path, and those that the set-up packet
+# has behind it, one more once it has arrived; trains that have not entered their last link.
+TASK, PAIR, RING, PACKETS, LEFT, FLYING, HOPS, HOP, COMING, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 # Columns of its moments: latest arrival (s); time of an acknowledgement (s); window (packets);
 # share of marks, DCTCP's alpha, negative in slow start; packets arrived and marked since the
 # window was last reduced, and how many make the next reduction due.
@@ -64,6 +65,7 @@ def fill_window(
             length = longest
         table[message, LEFT] -= length
         table[message, FLYING] += length
+        table[message, COMING] += 1
         train = state[SPARE]
         state[SPARE] = trains[train, NEXT]
         state[ROOM] -= 1
@@ -114,10 +116,12 @@ def forward(
         push(times, names, state, head, first_train + train)
         return False
     moment[message, END] = max(moment[message, END], tail)
+    table[message, COMING] -= 1
     if table[message, LEFT] == 0:
         table[message, FLYING] -= length
         release(train, trains, state)
-        return bool(table[message, FLYING] == 0)
+        # Acknowledgements that are still on their way back do not hold the receiver up.
+        return bool(table[message, COMING] == 0)
     # Its acknowledgements come one by one; the middle one stands for all.
     middle = 0.5 * (head + tail) + moment[message, ACK]
     push(times, names, state, middle, first_train + train)

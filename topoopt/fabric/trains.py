@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 
 _SEED_LIMIT = 2**31
@@ -64,7 +65,7 @@ def run_trains(
     ------
     InputError
         If the task graph does not fit the fabric, a size is out of range, a pair has no path,
-        or tasks wait for each other in a cycle.
+        links were merged, or tasks wait for each other in a cycle.
 
     References
     ----------
@@ -81,6 +82,7 @@ def run_trains(
             f"fabric {fabric.name!r}: a transport without packets has no packet trains; set "
             "segment_bytes"
         )
+    _check_unmerged(fabric)
     if not 0 <= seed < _SEED_LIMIT:
         raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
     tasks = checked_tasks(fabric, tasks)
@@ -106,7 +108,6 @@ def run_trains(
     if network.switches:
         link[3, network.source < network.hosts] = np.inf
     routes = (fabric.routes,) if fabric.ring_routes is None else (fabric.routes, fabric.ring_routes)
-    longest = max(float(r.hops.max(initial=0.0)) for r in routes)
     start, finish, binding, done, work = play_trains(
         compute,
         tasks.first.copy(),
@@ -129,7 +130,7 @@ def run_trains(
         network.target.copy(),
         link,
         network.hosts,
-        min(network.nodes, 4 + 2 * int(np.ceil(longest))),
+        _longest_path(fabric, routes),
         transport.segment_bytes,
         transport.initial_window,
         transport.train,
@@ -145,7 +146,7 @@ def run_trains(
         source, target = divmod(int(messages.pair[lost]), network.hosts)
         raise InputError(
             f"fabric {fabric.name!r}: no path along its links leads from host {source} to "
-            f"{target}; give routes whose links were not merged"
+            f"{target}; list every link of that route"
         )
     if done < tasks.tasks and not gave_up:
         raise InputError(
@@ -153,6 +154,36 @@ def run_trains(
             "wait for each other in a cycle; remove a dependency"
         )
     return TrainRun(start, finish, binding, events)
+
+
+def _check_unmerged(fabric: Fabric) -> None:
+    """Refuse rows that do not list all links of their paths: one path would carry everything."""
+    for routes in (fabric.routes, fabric.edge_routes):
+        total = np.concatenate(([0.0], np.cumsum(routes.weights)))
+        crossed = total[routes.offsets[1:]] - total[routes.offsets[:-1]]
+        routed = routes.offsets[1:] > routes.offsets[:-1]
+        short = np.flatnonzero(routed & (np.abs(crossed - routes.hops) > 1e-6))
+        if short.size:
+            source, target = divmod(int(short[0]), routes.hosts)
+            raise InputError(
+                f"fabric {fabric.name!r}: the route {source}->{target} crosses "
+                f"{routes.hops[short[0]]:g} links and lists {crossed[short[0]]:g}; packet trains "
+                "need routes whose links were not merged"
+            )
+
+
+def _longest_path(fabric: Fabric, routes: tuple[Routes, ...]) -> int:
+    """Return a bound of the hops of paths that may be drawn, with room for some that turn back."""
+    least = float(fabric.network.latency.min(initial=np.inf))
+    bound = 1
+    for table in routes:
+        if table.links.size == 0:
+            continue
+        longest = int(np.diff(table.offsets).max())
+        if least > 0.0:
+            longest = min(longest, int(table.latency.max() / least * (1.0 + 1e-9)))
+        bound = max(bound, longest, 4 + 2 * int(np.ceil(table.hops.max())))
+    return min(fabric.network.nodes, bound)
 
 
 def _messages(

@@ -1,0 +1,425 @@
+"""A plain-Python event simulation of the packet-train model, written from its description.
+
+Everything is a dictionary, a list or a number. Events are ordered by (time, kind, number), where
+set-up packets come first, then tasks, rings and trains; trains are numbered by slots, of which
+the one that was given back last is taken first.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import ceil, floor, inf
+
+from fabric_oracle import message_lag, stream_row
+
+from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.routes import Routes
+from topoopt.fabric import Fabric, Transport
+
+WORD = 2**64 - 1
+SET_UP, TASK, RING, TRAIN = 0, 1, 2, 3
+
+
+def hashed(value: int) -> int:
+    """Return splitmix64's hash of a 64-bit number."""
+    word = (value + 0x9E3779B97F4A7C15) & WORD
+    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & WORD
+    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & WORD
+    return word ^ (word >> 31)
+
+
+def walk(
+    fabric: Fabric, routes: Routes, source: int, target: int, word: int, longest: int
+) -> list[int] | None:
+    """Walk from the source along a pair's links, at each node one as likely as its share."""
+    network = fabric.network
+    links, weights = routes.row(source, target)
+    node, path = source, []
+    while node != target:
+        ways = [
+            (link, weight)
+            for link, weight in zip(links.tolist(), weights.tolist(), strict=True)
+            if network.source[link] == node
+        ]
+        if not ways or len(path) == longest:
+            return None
+        chosen = ways[-1][0]
+        if len(ways) > 1:
+            word = hashed(word)
+            total = 0.0
+            for _, weight in ways:
+                total += weight
+            rest = total * ((word >> 11) / 2**53)
+            for link, weight in ways:
+                rest -= weight
+                if rest < 0:
+                    chosen = link
+                    break
+        path.append(chosen)
+        node = int(network.target[chosen])
+    return path
+
+
+def drawn_path(
+    fabric: Fabric, routes: Routes, source: int, target: int, draw: int, longest: int
+) -> list[int]:
+    """Return the path of a message; a walk that got lost in a loop is tried again."""
+    word = hashed(draw)
+    for _ in range(64):
+        path = walk(fabric, routes, source, target, word, longest)
+        if path is not None:
+            return path
+        word = hashed(word)
+    raise AssertionError(f"no path {source}->{target}")
+
+
+def packets_of(size: float, transport: Transport) -> int:
+    """Return how many packets a message of some bytes is sent in."""
+    if transport.htsim:
+        return max(ceil((size - 1) / transport.segment_bytes), 1)
+    return max(ceil(size / transport.segment_bytes * (1 - 1e-12)), 1)
+
+
+@dataclass
+class Message:
+    """A transfer, or one member's part of the rounds of a ring."""
+
+    number: int
+    task: int
+    source: int
+    target: int
+    routes: Routes
+    packets: int
+    ring: int = -1
+    path: list[int] = field(default_factory=list)
+    way_back: float = 0.0
+    left: int = 0
+    unheard: int = 0  # packets sent that it has not heard of
+    coming: int = 0  # trains that have not entered their last link
+    is_set_up: bool = False
+    set_up_hop: int = 0
+    end: float = 0.0
+    window: float = 0.0
+    alpha: float | None = None  # None: slow start
+    seen: int = 0
+    marked: int = 0
+    due: float = 0.0
+    rounds: int = 0
+
+
+@dataclass
+class Train:
+    message: Message
+    packets: int
+    tail: float
+    hop: int = 0
+    marked: bool = False
+
+
+@dataclass
+class TrainsPlayed:
+    """What the oracle found; what each link served as (from, to, bytes)."""
+
+    start: list[float]
+    finish: list[float]
+    binding: list[int]
+    served: list[list[tuple[float, float, float]]]
+    messages: list[Message]
+    marks: int
+
+
+def play_trains(fabric: Fabric, tasks: TaskGraph, seed: int = 0) -> TrainsPlayed:
+    """Simulate one iteration train by train."""
+    return _Simulation(fabric, tasks, seed).run()
+
+
+class _Simulation:
+    def __init__(self, fabric: Fabric, tasks: TaskGraph, seed: int) -> None:
+        self.fabric, self.tasks, self.seed = fabric, tasks, seed
+        self.way, self.packet = fabric.transport, fabric.transport.segment_bytes
+        network = fabric.network
+        self.rate, self.delay = network.capacity.tolist(), network.latency.tolist()
+        self.free = [0.0] * network.links
+        self.marks_above = [
+            inf
+            if network.switches and network.source[link] < network.hosts
+            else self.way.marking_backlog * self.packet / self.rate[link]
+            for link in range(network.links)
+        ]
+        self.longest = network.nodes
+        self.served: list[list[tuple[float, float, float]]] = [[] for _ in self.rate]
+        self.heap: list[tuple[float, int, int]] = []
+        self.room = 256
+        self.slots = list(reversed(range(self.room)))
+        self.trains: dict[int, Train] = {}
+        self.messages: list[Message] = []
+        self.rings: list[dict[str, int]] = []
+        self.ring_end: dict[int, float] = {}
+        self.of_task: dict[int, list[int]] = {}  # message of a transfer, rings of an AllReduce
+        self.lag = [0.0] * tasks.tasks
+        self.marks = 0
+        self.now = 0.0
+        self.prepare()
+
+    def prepare(self) -> None:
+        tasks, fabric = self.tasks, self.fabric
+        sizes = [float(s) for s in tasks.size]
+        if self.way.htsim:
+            sizes = [s if tasks.kind[t] == TaskKind.COMPUTE else s % 2**32
+                     for t, s in enumerate(sizes)]  # fmt: skip
+        for t in range(tasks.tasks):
+            if tasks.kind[t] != TaskKind.TRANSFER:
+                continue
+            a, b = int(tasks.first[t]), int(tasks.second[t])
+            if sizes[t] > 0:
+                self.of_task[t] = [len(self.messages)]
+                count = packets_of(sizes[t], self.way)
+                self.messages.append(
+                    Message(len(self.messages), t, a, b, fabric.routes, count, rounds=1)
+                )
+            else:
+                self.lag[t] = message_lag(fabric, fabric.routes, a, b)
+        for t in range(tasks.tasks):
+            if tasks.kind[t] != TaskKind.ALLREDUCE:
+                continue
+            members = tasks.groups[int(tasks.first[t])]
+            if self.way.htsim and fabric.network.switches == 0:
+                members = tuple(range(len(members)))
+            g = len(members)
+            if g < 2:
+                continue
+            _, round_lag, rings = stream_row(fabric, members)
+            rounds, part = 2 * (g - 1), sizes[t] / (g * rings)
+            if self.way.htsim and sizes[t] < 9000 * g:
+                rounds, part = 1, floor(rounds * sizes[t] / g) / (g * rings)
+            elif self.way.htsim and sizes[t] <= 18000 * (g - 1):
+                rounds = 1
+            if sizes[t] == 0:
+                self.lag[t] = rounds * round_lag
+                continue
+            self.of_task[t] = []
+            for order in fabric.rings_of(members):
+                self.of_task[t].append(len(self.rings))
+                ring = {"task": t, "base": len(self.messages), "size": g, "rounds": rounds}
+                for a, b in zip(order, order[1:] + order[:1], strict=True):
+                    self.messages.append(
+                        Message(
+                            len(self.messages), t, a, b, fabric.edge_routes,
+                            packets_of(part, self.way), len(self.rings), rounds=rounds,
+                        )
+                    )  # fmt: skip
+                self.rings.append(ring)
+
+    def post(self, time: float, kind: int, number: int) -> None:
+        heapq.heappush(self.heap, (time, kind, number))
+
+    def begin(self, m: Message, draw: int) -> None:
+        """Announce a message."""
+        if not m.path or self.way.htsim:
+            m.path = drawn_path(
+                self.fabric, m.routes, m.source, m.target,
+                hashed((hashed(self.seed) + m.number * 2**20 + draw) & WORD), self.longest,
+            )  # fmt: skip
+        m.way_back = 0.0
+        if not self.way.htsim:
+            for link in m.path:
+                m.way_back += self.delay[link]
+        m.end, m.left, m.is_set_up, m.set_up_hop = self.now, m.packets, False, 0
+        if self.way.handshake:
+            self.announce(m)
+        else:
+            m.set_up_hop = len(m.path)
+            self.post(self.now, SET_UP, m.number)
+
+    def announce(self, m: Message) -> None:
+        """Let the set-up packet, which has no length, wait its turn."""
+        link = m.path[m.set_up_hop]
+        m.set_up_hop += 1
+        self.post(max(self.now, self.free[link]) + self.delay[link], SET_UP, m.number)
+
+    def fill(self, m: Message) -> bool:
+        """Send what the window allows; whether all is sent and its arrival known."""
+        over = False
+        # Only the order of trains that arrive at one instant depends on the slots.
+        most = min(m.left, int(m.window)) // (self.way.train // 2 + 1) + 2
+        while m.left and len(self.slots) < most:
+            self.slots += reversed(range(self.room, 2 * self.room))
+            self.room *= 2
+        while m.left:
+            room = int(m.window) - m.unheard
+            if m.unheard == 0:
+                room = max(room, 1)
+            elif room < min(self.way.train // 2 + 1, m.left):
+                break  # too little to be worth a train
+            length = min(room, m.left, self.way.train)
+            m.left -= length
+            m.unheard += length
+            m.coming += 1
+            slot = self.slots.pop()
+            self.trains[slot] = Train(m, length, self.now)
+            over = self.forward(slot)
+        return over
+
+    def forward(self, slot: int) -> bool:
+        """Queue a train at its next link; whether its message is then known to have arrived."""
+        train = self.trains[slot]
+        m, link = train.message, train.message.path[train.hop]
+        each = self.packet / self.rate[link]
+        if self.free[link] - self.now > self.marks_above[link]:
+            train.marked = True
+            self.marks += 1
+        start = max(self.now, self.free[link])
+        self.free[link] = start + train.packets * self.packet / self.rate[link]
+        self.served[link].append((start, self.free[link], train.packets * self.packet))
+        head = start + each + self.delay[link]
+        tail = max(self.free[link], train.tail + each) + self.delay[link]
+        train.hop += 1
+        if train.hop < len(m.path):
+            train.tail = tail
+            self.post(head, TRAIN, slot)
+            return False
+        m.end = max(m.end, tail)
+        m.coming -= 1
+        if m.left == 0:
+            m.unheard -= train.packets
+            del self.trains[slot]
+            self.slots.append(slot)
+            return m.coming == 0
+        self.post(0.5 * (head + tail) + m.way_back, TRAIN, slot)
+        return False
+
+    def hear(self, slot: int) -> None:
+        """DCTCP: the window grows by what has arrived, in slow start, or by one each round trip."""
+        train = self.trains.pop(slot)
+        self.slots.append(slot)
+        m = train.message
+        m.unheard -= train.packets
+        m.seen += train.packets
+        if train.marked:
+            m.marked += train.packets
+            m.alpha = m.alpha or 0.0
+        if m.alpha is None:
+            m.window += train.packets
+        else:
+            m.window += train.packets / m.window
+        if m.seen >= m.due:
+            if m.alpha is not None:
+                m.alpha = m.alpha * (1 - 1 / 16) + m.marked / m.seen / 16
+                m.window = max(1.0, m.window * (1 - m.alpha / 2))
+            m.seen = m.marked = 0
+            m.due = m.window
+
+    def arrived(self, m: Message) -> None:
+        if m.ring < 0:
+            self.post(m.end, TASK, m.task)
+            return
+        ring = self.rings[m.ring]
+        ring["waiting"] -= 1
+        self.ring_end[m.ring] = max(self.ring_end[m.ring], m.end)
+        if ring["waiting"] == 0:
+            self.post(self.ring_end[m.ring], RING, m.ring)
+
+    def begin_round(self, number: int) -> None:
+        ring = self.rings[number]
+        ring["waiting"] = ring["size"]
+        ring["rounds"] -= 1
+        self.ring_end[number] = self.now
+        for m in self.messages[ring["base"] : ring["base"] + ring["size"]]:
+            self.begin(m, ring["rounds"] if self.way.htsim else 0)
+
+    def happen(self, kind: int, number: int) -> Iterator[int]:
+        """Let an event happen; yield the task that it finishes, if any."""
+        if kind == SET_UP:
+            m = self.messages[number]
+            if m.set_up_hop < len(m.path):
+                self.announce(m)
+                return
+            m.is_set_up = True
+            if self.way.htsim or m.window == 0:
+                m.window = m.due = self.way.initial_window
+                m.alpha, m.seen, m.marked = None, 0, 0
+            if self.fill(m):
+                self.arrived(m)
+        elif kind == TRAIN:
+            m = self.trains[number].message
+            if self.trains[number].hop < len(m.path):
+                over = self.forward(number)
+            else:
+                self.hear(number)
+                over = m.is_set_up and self.fill(m)
+            if over:
+                self.arrived(m)
+        elif kind == RING:
+            ring = self.rings[number]
+            if ring["rounds"]:
+                self.begin_round(number)
+                return
+            t = ring["task"]
+            self.of_task[t].remove(number)
+            if not self.of_task[t]:
+                yield t
+        elif number in self.delayed:
+            self.delayed.remove(number)
+            if self.tasks.kind[number] == TaskKind.TRANSFER:
+                self.begin(self.messages[self.of_task[number][0]], 0)
+            else:
+                for ring_number in self.of_task[number]:
+                    self.begin_round(ring_number)
+        else:
+            yield number
+
+    def run(self) -> TrainsPlayed:
+        tasks = self.tasks
+        n = tasks.tasks
+        waiting = tasks.predecessors.tolist()
+        start, finish, binding = [0.0] * n, [inf] * n, [-1] * n
+        self.delayed = set(self.of_task)
+        queue: dict[int, list[tuple[float, int, int]]] = {d: [] for d in range(tasks.devices)}
+        busy, last = set(), {}
+        order = 0
+
+        def get_ready(t: int) -> None:
+            nonlocal order
+            order += 1
+            start[t] = self.now
+            if tasks.kind[t] == TaskKind.COMPUTE:
+                tie = order if self.way.htsim else t
+                queue[int(tasks.first[t])].append((self.now, tie, t))
+            else:
+                alone = len(tasks.groups[tasks.first[t]]) < 2 if tasks.second[t] < 0 else False
+                wait = 0.0 if alone and self.way.htsim else float(tasks.delay[t])
+                late = self.now + wait
+                self.post(late if t in self.of_task else late + self.lag[t], TASK, t)
+
+        def employ() -> None:
+            if self.heap and self.heap[0][0] <= self.now and not self.way.htsim:
+                return  # more tasks may become ready at this time
+            for d, waiters in queue.items():
+                if waiters and d not in busy:
+                    since, tie, t = min(waiters)
+                    waiters.remove((since, tie, t))
+                    busy.add(d)
+                    start[t] = self.now
+                    if since < self.now:
+                        binding[t] = last[d]
+                    self.post(self.now + float(tasks.size[t]), TASK, t)
+
+        for t in range(n):
+            if waiting[t] == 0:
+                get_ready(t)
+        employ()
+        while self.heap:
+            self.now, kind, number = heapq.heappop(self.heap)
+            for t in self.happen(kind, number):
+                finish[t] = self.now
+                if tasks.kind[t] == TaskKind.COMPUTE:
+                    busy.discard(int(tasks.first[t]))
+                    last[int(tasks.first[t])] = t
+                begin, end = tasks.successor_offsets[t : t + 2]
+                for after in tasks.successors[begin:end].tolist():
+                    waiting[after] -= 1
+                    if waiting[after] == 0:
+                        binding[after] = t
+                        get_ready(after)
+            employ()
+        return TrainsPlayed(start, finish, binding, self.served, self.messages, self.marks)

@@ -1,0 +1,185 @@
+"""Max-min fair rates with caps against progressive filling, linear programs and the definition."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from fabric_oracle import fill
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+
+from codesign_base import InputError
+from routing.fairness import max_min_rates
+
+Case = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def random_case(seed: int) -> Case:
+    """Return flows of up to four links each; caps on some, ties in half of the cases."""
+    rng = np.random.default_rng(seed)
+    links, flows = int(rng.integers(1, 10)), int(rng.integers(1, 16))
+    rows = [
+        rng.choice(links, int(rng.integers(0, min(links, 4) + 1)), replace=False)
+        for _ in range(flows)
+    ]
+    offsets = np.concatenate(([0], np.cumsum([row.size for row in rows])))
+    entries = np.concatenate(rows).astype(np.int64)
+    if rng.integers(2):
+        weights, capacity = np.ones(entries.size), rng.integers(1, 4, links).astype(float)
+        caps = rng.choice([0.25, 0.5, 1.0, 1.0, 3.0, np.inf], flows)
+    else:
+        weights, capacity = rng.uniform(0.1, 2.0, entries.size), rng.uniform(0.5, 5.0, links)
+        caps = rng.uniform(0.05, 2.0, flows)
+        caps[rng.random(flows) < rng.random()] = np.inf
+    if rng.random() < 0.1:
+        capacity[rng.integers(links)] = 0.0
+    return offsets, entries, weights, capacity, caps
+
+
+def rates_of(case: Case) -> np.ndarray:
+    return max_min_rates(*case[:4], caps=case[4])
+
+
+def use_of(case: Case) -> np.ndarray:
+    offsets, links, weights, capacity, _ = case
+    use = np.zeros((capacity.size, offsets.size - 1))
+    np.add.at(use, (links, np.repeat(np.arange(offsets.size - 1), np.diff(offsets))), weights)
+    return use
+
+
+def check_definition(case: Case, rates: np.ndarray) -> None:
+    """Within capacities and caps; none can rise unless one as slow or slower falls."""
+    offsets, links, weights, capacity, caps = case
+    flows = offsets.size - 1
+    assert np.all(rates <= caps * (1 + 1e-12))
+    flow = np.repeat(np.arange(flows), np.diff(offsets))
+    finite = np.where(np.isfinite(rates), rates, 0.0)
+    load = np.bincount(links, weights * finite[flow], capacity.size)
+    assert np.all(load <= capacity * (1 + 1e-9) + 1e-12)
+    full = load >= capacity * (1 - 1e-9) - 1e-12
+    largest = np.zeros(capacity.size)
+    np.maximum.at(largest, links, finite[flow])
+    tight = full[links] & (largest[links] <= finite[flow] * (1 + 1e-9) + 1e-12)
+    held = np.bincount(flow, tight, flows) > 0
+    assert np.all(held | (rates >= caps * (1 - 1e-12)))
+
+
+def test_thousands_of_networks_equal_progressive_filling() -> None:
+    for seed in range(4000):
+        case = random_case(seed)
+        offsets, links, weights, capacity, caps = case
+        rows = [
+            dict(zip(links[a:b].tolist(), weights[a:b].tolist(), strict=True))
+            for a, b in pairwise(offsets.tolist())
+        ]
+        expected = fill(rows, capacity.tolist(), caps.tolist())
+        rates = rates_of(case)
+        np.testing.assert_allclose(rates, expected, rtol=1e-9, atol=1e-12, err_msg=f"{seed}")
+        check_definition(case, rates)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_a_cap_is_a_link_of_its_own(seed: int) -> None:
+    case = random_case(seed)
+    offsets, links, weights, capacity, caps = case
+    capped = np.flatnonzero(np.isfinite(caps))
+    own = {int(flow): capacity.size + i for i, flow in enumerate(capped)}
+    rows = [
+        [*zip(links[a:b].tolist(), weights[a:b].tolist(), strict=True)]
+        + ([(own[flow], 1.0)] if flow in own else [])
+        for flow, (a, b) in enumerate(pairwise(offsets.tolist()))
+    ]
+    plain = max_min_rates(
+        np.cumsum([0] + [len(row) for row in rows]),
+        [link for row in rows for link, _ in row],
+        [weight for row in rows for _, weight in row],
+        np.concatenate((capacity, caps[capped])),
+    )
+    np.testing.assert_allclose(rates_of(case), plain, rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_caps_that_nobody_reaches_change_no_bit(seed: int) -> None:
+    case = random_case(seed)
+    free = max_min_rates(*case[:4])
+    assert (
+        max_min_rates(*case[:4], caps=free * 2 + 1).tobytes()
+        == np.where(np.isfinite(free), free, np.inf).tobytes()
+    )
+
+
+def lexicographic_rates(case: Case) -> np.ndarray:
+    """Raise the lowest rate as far as it goes, fix who cannot exceed it, and repeat."""
+    use, capacity, caps = use_of(case), case[3], case[4]
+    flows = use.shape[1]
+    fixed = np.where(use.any(axis=0), np.nan, np.minimum(caps, 1e9))
+    while np.isnan(fixed).any():
+        free = np.flatnonzero(np.isnan(fixed))
+        # Variables: the rates, then the level below all free ones.
+        above = np.zeros((free.size, flows + 1))
+        above[np.arange(free.size), free] = -1.0
+        above[:, -1] = 1.0
+        a_ub = np.vstack((np.column_stack((use, np.zeros(capacity.size))), above))
+        b_ub = np.concatenate((capacity, np.zeros(free.size)))
+        bounds = [
+            (0.0, cap if np.isfinite(cap) else None) if np.isnan(x) else (x * (1 - 1e-9), x)
+            for x, cap in zip(fixed, caps, strict=True)
+        ]
+        bounds.append((0.0, None))
+        level = -linprog(np.append(np.zeros(flows), -1.0), a_ub, b_ub, bounds=bounds).fun
+        bounds[-1] = (max(level * (1 - 1e-9), 0.0), None)
+        for flow in free:
+            goal = np.zeros(flows + 1)
+            goal[flow] = -1.0
+            if -linprog(goal, a_ub, b_ub, bounds=bounds).fun <= level * (1 + 1e-6) + 1e-9:
+                fixed[flow] = level
+    return np.where(use.any(axis=0), fixed, caps)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_linear_programs_level_by_level(seed: int) -> None:
+    case = random_case(100_000 + seed)
+    np.testing.assert_allclose(rates_of(case), lexicographic_rates(case), rtol=1e-5, atol=1e-8)
+
+
+def test_large_cases_match_the_definition() -> None:
+    """Enough capped flows that sorting them by cap matters, many of them equal."""
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        flows, links = 3000, 200
+        entries = np.concatenate([rng.choice(links, 4, replace=False) for _ in range(flows)])
+        capacity = rng.uniform(1e9, 1e10, links)
+        caps = rng.choice([1e7, 2e7, 5e7, 1e8, np.inf], flows)
+        caps[::3] = rng.uniform(1e6, 2e8, caps[::3].size)
+        case = (np.arange(flows + 1) * 4, entries, np.ones(flows * 4), capacity, caps)
+        rates = rates_of(case)
+        check_definition(case, rates)
+        reached = rates == caps
+        assert 0.05 < reached.mean() < 0.95
+
+
+def test_small_examples() -> None:
+    """What a capped flow leaves is for the others, and a flow without links gets its cap."""
+    ones = np.ones(3)
+    assert max_min_rates([0, 1, 2, 3], [0, 0, 0], ones, [9.0], [1.0, np.inf, np.inf]).tolist() == [
+        1.0, 4.0, 4.0,
+    ]  # fmt: skip
+    assert (
+        max_min_rates([0, 1, 2, 3], [0, 0, 0], ones, [9.0], [3.0, 3.0, 3.0]).tolist() == [3.0] * 3
+    )
+    assert max_min_rates([0, 1, 2, 3], [0, 0, 0], ones, [9.0], [1.0, 2.0, 9.0]).tolist() == [
+        1.0, 2.0, 6.0,
+    ]  # fmt: skip
+    assert max_min_rates([0, 0, 0], [], [], [1.0], [2.5, np.inf]).tolist() == [2.5, np.inf]
+    assert max_min_rates([0], [], [], [], []).size == 0
+
+
+def test_bad_caps() -> None:
+    with pytest.raises(InputError, match="one for each flow"):
+        max_min_rates([0, 1], [0], [1.0], [1.0], [1.0, 2.0])
+    for cap in (0.0, -1.0, np.nan):
+        with pytest.raises(InputError, match="every cap must be positive"):
+            max_min_rates([0, 1], [0], [1.0], [1.0], [cap])
