@@ -144,6 +144,8 @@ def test_every_command_line_exists():
         if not words or not words[0].isalpha():
             continue
         two = " ".join(words[:2])
+        if len(words) == 1 and any(name.startswith(f"{two} ") for name in known):
+            continue  # a group, as in the table of commands
         name = two if two in known else words[0]
         assert name in known, f"{page}: topoopt {name}"
         seen.add(name)

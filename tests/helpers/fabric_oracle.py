@@ -130,6 +130,15 @@ def wire(fabric: Fabric, size: float) -> float:
     return size if segment == 0 else -(-size // segment) * segment
 
 
+def ring_edges(fabric: Fabric, order: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return the pairs that a ring sends over; htsim begins at places rather than servers."""
+    hosts, size = fabric.network.hosts, len(order)
+    if fabric.transport.htsim and fabric.network.switches == 0 and size < hosts:
+        step = order[1] - order[0]
+        return [(place, (place + step) % hosts) for place in range(size)]
+    return list(zip(order, order[1:] + order[:1], strict=True))
+
+
 def stream_row(fabric: Fabric, group: tuple[int, ...]) -> tuple[dict[int, float], float, int]:
     """Return the coupled stream of a group, the lag of a round and its rings."""
     row: dict[int, float] = {}
@@ -137,7 +146,7 @@ def stream_row(fabric: Fabric, group: tuple[int, ...]) -> tuple[dict[int, float]
     orders = fabric.rings_of(group)
     routes = fabric.edge_routes
     for order in orders:
-        for source, target in zip(order, order[1:] + order[:1], strict=True):
+        for source, target in ring_edges(fabric, order):
             links, weights = routes.row(source, target)
             for link, weight in zip(links.tolist(), weights.tolist(), strict=True):
                 row[link] = row.get(link, 0.0) + weight

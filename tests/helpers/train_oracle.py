@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import ceil, floor, inf
 
-from fabric_oracle import message_lag, stream_row
+from fabric_oracle import message_lag, ring_edges, stream_row
 
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.routes import Routes
@@ -183,12 +183,11 @@ class _Simulation:
             if tasks.kind[t] != TaskKind.ALLREDUCE:
                 continue
             members = tasks.groups[int(tasks.first[t])]
-            if self.way.htsim and fabric.network.switches == 0:
-                members = tuple(range(len(members)))
             g = len(members)
             if g < 2:
                 continue
             _, round_lag, rings = stream_row(fabric, members)
+            orders = fabric.rings_of(members)
             rounds, part = 2 * (g - 1), sizes[t] / (g * rings)
             if self.way.htsim and sizes[t] < 9000 * g:
                 rounds, part = 1, floor(rounds * sizes[t] / g) / (g * rings)
@@ -198,10 +197,10 @@ class _Simulation:
                 self.lag[t] = rounds * round_lag
                 continue
             self.of_task[t] = []
-            for order in fabric.rings_of(members):
+            for order in orders:
                 self.of_task[t].append(len(self.rings))
                 ring = {"task": t, "base": len(self.messages), "size": g, "rounds": rounds}
-                for a, b in zip(order, order[1:] + order[:1], strict=True):
+                for a, b in ring_edges(fabric, order):
                     self.messages.append(
                         Message(
                             len(self.messages), t, a, b, fabric.edge_routes,

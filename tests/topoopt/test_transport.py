@@ -160,13 +160,19 @@ def test_sizes_wrap_at_four_gibibytes() -> None:
     assert simulate(fabric, tasks).finish[0] < 1e-5
 
 
-def test_rings_without_switches_take_places_for_servers() -> None:
-    groups = ((2, 5, 7), (0, 1, 2, 3, 4, 5, 6, 7), (4,))
-    tasks = TaskGraph.from_lists(8, [(A, 0, -1, 1e6, 0.0)], [], groups)
+def test_rings_without_switches_begin_at_places() -> None:
+    """Members 1, 3, 5, 7 on the ring +2: from servers 0..3, still by +2."""
+    group = (1, 3, 5, 7)
     direct = circulant(8, (1, 3), RATE, LATENCY, transport=HTSIM)
-    assert checked_tasks(direct, tasks).groups == ((0, 1, 2), tuple(range(8)), (4,))
-    assert checked_tasks(star(8, RATE, LATENCY, HTSIM), tasks).groups == groups
-    assert checked_tasks(replace(direct, transport=PACKETS), tasks).groups == groups
+    direct = replace(direct, rings={**direct.rings, group: (group,)})
+    pairs = [0 * 8 + 2, 1 * 8 + 3, 2 * 8 + 4, 3 * 8 + 5]
+    assert direct.ring_edges(group).tolist() == [pairs]
+    whole = tuple(range(8))
+    assert direct.ring_edges(whole).tolist()[0] == [i * 8 + (i + 1) % 8 for i in range(8)]
+    true = [1 * 8 + 3, 3 * 8 + 5, 5 * 8 + 7, 7 * 8 + 1]
+    assert replace(direct, transport=PACKETS).ring_edges(group).tolist() == [true]
+    switched = star(8, RATE, LATENCY, HTSIM)
+    assert switched.ring_edges(group).tolist() == [true]
 
 
 @pytest.mark.parametrize("model", ["fluid", "train"])

@@ -39,12 +39,16 @@ def ring_routes_of(
     jumps = file.ring_jumps()
     for group, orders in rings.items():
         for order, steps in zip(orders, jumps[len(group)], strict=True):
-            for a, b in zip(order, order[1:] + order[:1], strict=True):
+            # The packet simulator begins at the places of members, 0 .. g - 1: those routes serve
+            # only there, where the links for them exist.
+            for a in (*order, *(v for v in range(len(group)) if v not in group)):
                 nodes = [a]
                 for jump in steps:
                     nodes.append((nodes[-1] + jump) % hosts)
+                if a not in group and not all(network.has_link(*e) for e in pairwise(nodes)):
+                    continue
                 links = tuple(network.link(s, t) for s, t in pairwise(nodes))
-                known = paths.setdefault(a * hosts + b, [])
+                known = paths.setdefault(a * hosts + nodes[-1], [])
                 if links not in known:
                     known.append(links)
     rows: list[tuple[list[int], list[float]]] = []
