@@ -141,7 +141,7 @@ def test_every_command_line_exists():
     known = known_options()
     seen = set()
     for page, words in commands():
-        if not words or not words[0].isalpha():
+        if not words or not words[0].replace("-", "").isalpha():
             continue
         two = " ".join(words[:2])
         if len(words) == 1 and any(name.startswith(f"{two} ") for name in known):

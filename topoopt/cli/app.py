@@ -14,6 +14,7 @@ from topoopt.cli.plan_command import plan_command
 from topoopt.cli.simulate_command import simulate_command
 from topoopt.cli.validate_command import validate_command
 from topoopt.cli.verify_command import verify_command
+from topoopt.cli.what_if_command import what_if_command
 
 app = typer.Typer(
     name="topoopt",
@@ -31,6 +32,7 @@ app.add_typer(clos_app, name="clos")
 app.command("simulate")(simulate_command)
 app.command("validate")(validate_command)
 app.command("export")(export_command)
+app.command("what-if")(what_if_command)
 
 
 def _version(value: bool) -> None:

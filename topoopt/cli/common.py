@@ -200,6 +200,7 @@ def _line(report: "Progress") -> str:
         "start": "starting strategies",
         "search": "search",
         "packet trains": "confirming with packet trains",
+        "failures": "failures",
     }.get(report.stage, f"comparing with {report.stage}")
     return f"{stage}: step {report.done}{total}, best {best}"
 
