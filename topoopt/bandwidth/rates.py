@@ -1,4 +1,4 @@
-"""Rates that links come in: lists such as ``25,50,100 GB/s``, or lanes such as ``1..16 x 25GB/s``."""
+"""Rates that links come in: lists (``25,50,100 GB/s``) or lanes (``1..16 x 25GB/s``)."""
 
 import re
 from collections.abc import Sequence
@@ -80,7 +80,8 @@ def _rates(text: str, whole: str) -> Floats:
         first, last = int(lanes[1]), int(lanes[2])
         if not first <= last < first + _MOST:
             raise InputError(f"rates {whole!r}: lanes {first} to {last}; {_MEND}")
-        return np.arange(first, last + 1) * parse_bandwidth(lanes[3].strip(), "rates")
+        lane = parse_bandwidth(lanes[3].strip(), "rates")
+        return np.arange(first, last + 1, dtype=np.float64) * lane
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
         raise InputError(f"rates {whole!r} have an empty entry; {_MEND}")
