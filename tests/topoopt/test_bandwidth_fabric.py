@@ -136,7 +136,7 @@ def test_latency_of_routes_counts_steps():
 
 def test_networks_that_cannot_be_built_are_refused():
     network = parse_network("RI(4)_SW(3)")
-    with pytest.raises(InputError, match="b1 of .* has 0 bytes/s"):
+    with pytest.raises(InputError, match=r"b1 of .* has 0 bytes/s"):
         build_network(network, np.array([1.0, 0.0]))
     with pytest.raises(InputError, match="at most 65536"):
         build_network(parse_network("SW(100000)"), np.array([1.0]))

@@ -237,7 +237,7 @@ def block_rings(block: Block, members: int) -> tuple[tuple[int, ...], ...]:
     zigzag = [0]
     for k in range(1, m):
         zigzag.append((k + 1) // 2 if k % 2 else m - k // 2)
-    turned = [tuple((v + turn) % m for v in zigzag) + (m,) for turn in range(m)]
+    turned = [(*((v + turn) % m for v in zigzag), m) for turn in range(m)]
     return tuple(ring for order in turned for ring in (order, order[::-1]))
 
 
