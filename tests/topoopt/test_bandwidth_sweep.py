@@ -303,8 +303,10 @@ def test_a_deadline_search_is_the_cheapest():
     costs = []
     for network in shapes:
         try:
-            answer = allocate_bandwidth(network, way.workload, budget="<= 500GB/s",
-                                        objective=Objective.COST, deadline=1.2 * fastest)  # fmt: skip
+            answer = allocate_bandwidth(
+                network, way.workload, budget="<= 500GB/s", objective=Objective.COST,
+                deadline=1.2 * fastest,
+            )  # fmt: skip
         except InfeasibleError:
             continue
         costs.append(answer.solution.cost)
@@ -316,7 +318,8 @@ def test_a_deadline_search_is_the_cheapest():
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_ctrl_c_on_the_command_line_prints_what_was_found():
     command = [
-        sys.executable, "-m", "topoopt.cli", "bandwidth", "--search-shapes", "4096",
+        sys.executable, "-c", "from topoopt.cli import main; main()",
+        "bandwidth", "--search-shapes", "4096",
         "--max-dimensions", "4", "--workload", "gpt-3", "--budget", "500GB/s", "--jobs", "2",
         "--objective", "time*cost", "--search-parallelism",
     ]  # fmt: skip
@@ -334,4 +337,4 @@ def test_ctrl_c_on_the_command_line_prints_what_was_found():
     assert "interrupted" in out, (heard, rest)
     assert "TP" in out
     assert "Traceback" not in rest
-    assert child.returncode == 130
+    assert child.returncode == 0

@@ -81,7 +81,7 @@ def solve_discrete(
         r[r > 0] if loaded else r for r, loaded in zip(rates, problem.loaded, strict=True)
     )
     search = _Search(problem, rates, leaf)
-    complete = search.run(nodes)
+    complete = search.run(nodes, relax_first=True)
     best, root = search.best, search.root
     if best is None:
         if complete:
@@ -211,8 +211,11 @@ class _Search:
         self.looked = 0
         self.solves = 0
 
-    def run(self, nodes: int) -> bool:
-        """Search until nothing better is left, or the nodes are spent."""
+    def run(self, nodes: int, relax_first: bool = False) -> bool:
+        """Search until nothing better is left, or the nodes are spent.
+
+        The first box may be relaxed although it is enumerated: for its bound and multipliers.
+        """
         first = np.zeros(len(self.rates), dtype=np.int64)
         last = np.array([len(r) - 1 for r in self.rates], dtype=np.int64)
         heap: list[tuple[float, int, Ints, Ints, Floats | None]] = [(-np.inf, 0, first, last, None)]
@@ -231,6 +234,8 @@ class _Search:
                 continue
             low, high = box
             if prod((high - low + 1).tolist()) <= self.leaf:
+                if relax_first and self.looked == 1:
+                    self._relax(low, high, bound, near)
                 self._enumerate(low, high)
                 continue
             bound, relaxed = self._relax(low, high, bound, near)

@@ -84,9 +84,11 @@ def _closed(problem: Problem, below: Minorant, spent: float | None) -> float:
         together = (np.sqrt(below.constant * problem.fixed_cost) + root) ** 2
         least = problem.fixed_cost + _least_sum(problem) * float(problem.cost.min())
         apart = below.constant * least + (time - below.constant) * problem.fixed_cost + root**2
-        return max(together, apart)
+        return float(max(together, apart))
     room = (problem.deadline or np.inf) - below.constant
-    return np.inf if room <= 0 < root else problem.fixed_cost + (root**2 / room if root else 0.0)
+    if room <= 0 < root:
+        return float("inf")
+    return float(problem.fixed_cost + (root**2 / room if root else 0.0))
 
 
 def largest_sum(problem: Problem) -> float | None:

@@ -254,6 +254,13 @@ def transformer_ways(
     room = accelerator.memory_bytes if memory is None else memory
     parameters = spec.blocks * 12.0 * spec.hidden**2 + spec.vocabulary * spec.hidden
     ways, smallest = [], inf
+    within = "without a limit of memory" if room == inf else f"within {room / 1e9:g} GB"
+    note = (
+        f"{spec.name}: {spec.blocks} blocks of {spec.hidden}, sequence {spec.sequence} "
+        f"({spec.source}); {spec.batch / spec.tensor:g} sequences an NPU in every design, 2-byte "
+        f"elements on {accelerator.name}; 16 bytes a parameter, 12 of them spread over the "
+        f"replicas, {within}; one sequence a microbatch"
+    )
     for stages in (p for p in range(1, spec.blocks + 1) if spec.blocks % p == 0 and npus % p == 0):
         for tensor in (t for t in _divisors(npus // stages) if spec.hidden % t == 0):
             sequences, over = divmod(spec.batch * tensor * stages, spec.tensor)
@@ -270,7 +277,7 @@ def transformer_ways(
             layers = made.layers if stages == 1 else made.layers[1:]
             ways.append(
                 Way(
-                    Workload(made.name, layers, made.notes, tensor),
+                    Workload(made.name, layers, (note,), tensor),
                     tensor,
                     data,
                     stages,
