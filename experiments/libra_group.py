@@ -10,6 +10,7 @@ from topoopt.bandwidth.allocate import (
     layers_of,
 )
 from topoopt.bandwidth.collectives import PartialGroups
+from topoopt.bandwidth.expressions import Expr
 from topoopt.bandwidth.libra_files import WORKLOADS, LibraInputs, data_option, libra_inputs, source
 from topoopt.bandwidth.loops import Loop, add_up
 from topoopt.bandwidth.problem import Objective
@@ -39,42 +40,56 @@ def case(
         A row a workload.
     """
     every = [libra_inputs(name, dimensions, inputs) for name in WORKLOADS]
-
-    def optimise(chosen: list[LibraInputs], together: Together) -> Allocation:
-        groups = [given.communicator for given in chosen]
-        given = [group for group in groups if group is not None]
-        return allocate_bandwidth(
-            chosen[0].network, [given.workload for given in chosen],
-            given if given else None, cost=chosen[0].cost,
-            budget=f"{budget_gbytes_per_s}GB/s", objective=Objective(objective),
-            together=together,
-        )  # fmt: skip
-
+    times = [_time(given) for given in every]
+    goal = Objective(objective)
+    own = [_optimise([given], budget_gbytes_per_s, goal) for given in every]
     if network_for in WORKLOADS:
-        answer = optimise([every[WORKLOADS.index(network_for)]], Together.SUM)
+        answer = own[WORKLOADS.index(network_for)]
     else:
-        worst = network_for == GROUP_WORST
-        answer = optimise(every, Together.MAXIMUM if worst else Together.SUM)
+        # Times count relative to that on a network of one's own.
+        equal = [100e9] * dimensions
+        weights = [
+            time.evaluate(equal) / alone.solution.time
+            for time, alone in zip(times, own, strict=True)
+        ]
+        together = Together.MAXIMUM if network_for == GROUP_WORST else Together.SUM
+        answer = _optimise(every, budget_gbytes_per_s, goal, weights, together)
     rows = []
-    for name, given in zip(WORKLOADS, every, strict=True):
-        own = optimise([given], Together.SUM)
-        groups = given.communicator
-        if groups is None:
-            groups = default_communicator(given.network, given.workload)
-        layers = layers_of(given.network, given.workload, groups, PartialGroups.USABLE)
-        time = add_up(layers, Loop.NONE).evaluate(answer.bandwidth.tolist())
-        paid = answer.solution.cost / own.solution.cost if objective == "time*cost" else 1.0
+    for name, expression, alone in zip(WORKLOADS, times, own, strict=True):
+        time = expression.evaluate(answer.bandwidth.tolist())
+        paid = answer.solution.cost / alone.solution.cost if goal == Objective.TIME_COST else 1.0
         rows.append(
             {
                 "workload": name,
                 "iteration_time_s": time,
-                "own_network_time_s": own.solution.time,
-                "loss": time / own.solution.time * paid - 1.0,
+                "own_network_time_s": alone.solution.time,
+                "loss": time / alone.solution.time * paid - 1.0,
                 "cost_usd": answer.solution.cost,
                 "duality_gap": answer.solution.gap,
             }
         )
     return rows
+
+
+def _optimise(
+    chosen: list[LibraInputs],
+    budget: int,
+    objective: Objective,
+    weights: list[float] | None = None,
+    together: Together = Together.SUM,
+) -> Allocation:
+    groups = [given.communicator for given in chosen if given.communicator is not None]
+    return allocate_bandwidth(
+        chosen[0].network, [given.workload for given in chosen], groups or None,
+        cost=chosen[0].cost, budget=f"{budget}GB/s", objective=objective, weights=weights,
+        together=together,
+    )  # fmt: skip
+
+
+def _time(given: LibraInputs) -> Expr:
+    groups = given.communicator or default_communicator(given.network, given.workload)
+    layers = layers_of(given.network, given.workload, groups, PartialGroups.USABLE)
+    return add_up(layers, Loop.NONE)
 
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
