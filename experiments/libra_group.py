@@ -46,10 +46,10 @@ def case(
     if network_for in WORKLOADS:
         answer = own[WORKLOADS.index(network_for)]
     else:
-        # Times count relative to that on a network of one's own.
+        # Everything counts relative to what a network of one's own gives.
         equal = [100e9] * dimensions
         weights = [
-            time.evaluate(equal) / alone.solution.time
+            time.evaluate(equal) / alone.solution.primal
             for time, alone in zip(times, own, strict=True)
         ]
         together = Together.MAXIMUM if network_for == GROUP_WORST else Together.SUM

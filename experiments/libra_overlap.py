@@ -77,7 +77,8 @@ def draw(rows: Sequence[Row], output: Path) -> list[str]:
                 axes.plot(*zip(*line, strict=True), style, label=f"{workload} {dimensions}D")
     axes.set_xlabel("GB/s per NPU")
     axes.set_ylabel("gain of overlap")
-    axes.legend(fontsize="small")
+    if axes.lines:
+        axes.legend(fontsize="small")
     figure.savefig(output / "overlap.svg", metadata={"Date": None})
     return ["overlap.svg"]
 

@@ -96,7 +96,8 @@ def draw(rows: Sequence[Row], output: Path) -> list[str]:
                     axes.plot(*zip(*line, strict=True), style, label=f"{workload} {dimensions}D")
         axes.set_xlabel("GB/s per NPU")
         axes.set_ylabel(label)
-    axes.legend(fontsize="small")
+    if axes.lines:
+        axes.legend(fontsize="small")
     figure.savefig(output / "gains.svg", metadata={"Date": None})
     return ["gains.svg"]
 
