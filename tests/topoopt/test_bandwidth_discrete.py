@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from codesign_base import InfeasibleError, InputError
+from topoopt.bandwidth.boxes import times_at
 from topoopt.bandwidth.constraints import parse_constraints
-from topoopt.bandwidth.discrete import solve_discrete, times_at
+from topoopt.bandwidth.discrete import solve_discrete
 from topoopt.bandwidth.expressions import comm, compute, maximum, total
 from topoopt.bandwidth.problem import Objective, Problem
 from topoopt.bandwidth.rates import parse_rates

@@ -19,6 +19,8 @@ from topoopt.bandwidth.solver import GAP, optimise, solve
 from topoopt.bandwidth.time_model import Floats, compile_time
 from topoopt.bandwidth.ways import Way, way_layers
 
+_BEYOND = 1 + 1e-5  # candidates with bounds above this times the limit are left out
+
 
 @dataclass(frozen=True)
 class Tally:
@@ -78,8 +80,13 @@ class Found:
     equals: tuple[int, ...] = ()
 
     def rank(self) -> tuple[float, float, int]:
-        """Return what candidates are ordered by."""
-        return (self.value, self.cost, self.index)
+        """Return what candidates are ordered by: of equal values the cheapest first."""
+        return (rounded(self.value), self.cost, self.index)
+
+
+def rounded(value: float) -> float:
+    """Return a value without the digits that its proof leaves open."""
+    return float(f"{value:.6e}")
 
 
 @dataclass(frozen=True)
@@ -203,7 +210,7 @@ def solve_chunk(space: SearchSpace, chunk: Chunk) -> tuple[list[Found], Tally]:
                     (*entry.equals, index),
                 )  # fmt: skip
             continue
-        if space.prune and quick_bound(problem, largest_sum(problem)) > limit:
+        if space.prune and quick_bound(problem, largest_sum(problem)) > limit * _BEYOND:
             pruned += 1
             continue
         start = starts.get(shape.dimensions)
@@ -232,7 +239,7 @@ def _hopeless(space: SearchSpace, way: Way, limit: float) -> bool:
     if space.objective != Objective.TIME or space.loop != Loop.NONE:
         return False
     bubble = (way.microbatches + way.pipeline - 1) / way.microbatches
-    return way.workload.compute * bubble > limit * (1 + 1e-9)
+    return way.workload.compute * bubble > limit * _BEYOND
 
 
 def _answer(problem: Problem, start: Floats | None, index: int, key: bytes) -> Found | None:

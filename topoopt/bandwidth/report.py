@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from topoopt.bandwidth.allocate import Allocation, WorkloadTimes
+from topoopt.bandwidth.allocate import Allocation
 from topoopt.bandwidth.cost import GBYTE
 from topoopt.bandwidth.problem import Objective
 from topoopt.bandwidth.sensitivity import Sensitivity, relative_change
+from topoopt.bandwidth.workload_times import WorkloadTimes
 from topoopt.summary import dollars, table_lines
 from topoopt.units import format_time
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from topoopt.bandwidth.chunks import Chunk, Found, SearchSpace, Tally, solve_chunk
+from topoopt.bandwidth.chunks import Chunk, Found, SearchSpace, Tally, rounded, solve_chunk
 from topoopt.bandwidth.collectives import PartialGroups
 from topoopt.bandwidth.constraints import budget_constraint
 from topoopt.bandwidth.cost import CostModel, default_cost
@@ -212,7 +212,7 @@ def _run(space: SearchSpace, jobs: int, progress: Callable[[SweepProgress], None
         )
     designs = sorted(
         (_design(space, entry) for entry in best.values()),
-        key=lambda pair: (pair[1].solution.primal, pair[1].solution.cost, pair[0]),
+        key=lambda pair: (rounded(pair[1].solution.primal), pair[1].solution.cost, pair[0]),
     )
     return Sweep(
         tuple(design for _, design in designs), space.objective, space.size, tally, interrupted
