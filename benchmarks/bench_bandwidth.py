@@ -1,8 +1,12 @@
 """Milliseconds of one bandwidth problem: building it, solving it, and both in a sweep.
 
 Run by hand: ``python -m pytest benchmarks/bench_bandwidth.py --benchmark-columns=min,mean,ops``.
-Targets: PerfOpt or PerfPerCost at most 5 ms with 4 dimensions and 20 ms with 10.
+Targets: PerfOpt or PerfPerCost at most 5 ms with 4 dimensions and 20 ms with 10; a sweep of
+5,000 problems over shapes and parallelizations, none of them ruled out by a bound, in 20 s on two
+cores.
 """
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +15,16 @@ from topoopt.bandwidth.builtin import builtin_workload
 from topoopt.bandwidth.communicator import Communicator, Group, hybrid_communicator
 from topoopt.bandwidth.constraints import parse_constraints
 from topoopt.bandwidth.cost import cost_coefficients, default_cost
+from topoopt.bandwidth.discrete import solve_discrete
 from topoopt.bandwidth.loops import Loop, iteration_time
 from topoopt.bandwidth.network import MultiDimNetwork, parse_network
 from topoopt.bandwidth.problem import Objective, Problem
+from topoopt.bandwidth.rates import parse_rates
+from topoopt.bandwidth.shapes import network_shapes
 from topoopt.bandwidth.solver import solve
+from topoopt.bandwidth.sweep import search_designs
 from topoopt.bandwidth.time_model import compile_time
+from topoopt.bandwidth.ways import builtin_ways
 
 NETWORKS = {
     4: parse_network("RI(4)_FC(8)_RI(4)_SW(32)"),
@@ -75,3 +84,34 @@ def test_sweep_of_groups(benchmark, objective):
         return worst
 
     assert benchmark(sweep) <= 1e-7
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("prune", [False, True], ids=["all-solved", "pruned"])
+@pytest.mark.parametrize("objective", ["time", "time*cost"])
+def test_sweep_of_shapes_and_parallelism(benchmark, objective, prune, jobs):
+    benchmark.group = "5,000 designs: shapes x parallelism"
+    ways = builtin_ways("gpt-3", 1024)
+    orders = sum(len(way.orders) for way in ways)
+    every = network_shapes(1024, 3)
+    count = -(-5000 // orders)
+    shapes = every[:: len(every) // count][:count]
+
+    def sweep():
+        return search_designs(
+            shapes, ways, budget="500GB/s", objective=Objective(objective), prune=prune, jobs=jobs
+        )
+
+    found = benchmark.pedantic(sweep, rounds=2, warmup_rounds=0)
+    assert found.candidates >= 5000
+    assert max(design.solution.gap for design in found.designs) <= 1e-7
+
+
+@pytest.mark.parametrize("objective", ["time", "time*cost"])
+def test_discrete_rates(benchmark, objective):
+    benchmark.group = "rates from lists, 4 dimensions"
+    problem = build(NETWORKS[4], objective, Loop.NONE)
+    limits = parse_constraints(["sum(b) <= 500"], 4, problem.cost)
+    problem = replace(problem, constraints=limits)
+    rates = parse_rates(["1..64 x 6.25GB/s"], 4)
+    assert benchmark(solve_discrete, problem, rates).solution.gap <= 1e-7

@@ -42,7 +42,7 @@ from parallelism.graph import ModelGraph
 from parallelism.models.builder import GraphBuilder
 from parallelism.models.presets import suggestion
 from parallelism.models.shapes import Tensor
-from parallelism.reading import parse_json, read_text
+from parallelism.reading import parse_json, parse_yaml, read_text
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -68,7 +68,7 @@ def load_model(path: str | Path) -> ModelGraph:
     """
     where = f"model file {str(path)!r}"
     text = read_text(path, "model file")
-    data = parse_json(text, where) if Path(path).suffix == ".json" else _parse_yaml(text, where)
+    data = parse_json(text, where) if Path(path).suffix == ".json" else parse_yaml(text, where)
     if not isinstance(data, dict):
         raise InputError(
             f"{where}: expected fields name, batch_per_gpu, inputs and operators at the top"
@@ -130,36 +130,6 @@ def model_from_data(data: dict[str, Any], where: str) -> ModelGraph:
         for op, given in zip(graph.operators, spec.operators, strict=True)
     )
     return replace(graph, operators=operators)
-
-
-def _parse_yaml(text: str, where: str) -> Any:
-    import yaml
-
-    class UniqueKeys(yaml.SafeLoader):
-        """The safe loader, which would silently keep the last of equal keys."""
-
-    def mapping(loader: UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:
-                line = node.start_mark.line + 1
-                raise InputError(
-                    f"{where}: key {key!r} stands twice in the block at line {line}; keep one"
-                )
-        return loader.construct_mapping(node, deep=True)
-
-    UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
-    try:
-        return yaml.load(text, Loader=UniqueKeys)
-    except InputError:
-        raise
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
-        raise InputError(f"{where} is not valid YAML: {problem}{at}; correct the file") from None
-    except (RecursionError, ValueError, TypeError) as error:
-        raise InputError(f"{where} is not readable YAML ({error}); correct the file") from None
 
 
 def _sentence(error: "ValidationError", data: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Reads users' text and JSON files; whatever is wrong with them is one `InputError`."""
+"""Reads users' text, JSON and YAML files; whatever is wrong with them is one `InputError`."""
 
 import json
 from pathlib import Path
@@ -71,3 +71,46 @@ def parse_json(text: str, where: str) -> Any:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{where} is not readable JSON ({error}); check the file") from None
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Parse YAML, rejecting keys that stand twice in one block.
+
+    Parameters
+    ----------
+    text : str
+    where : str
+        The file, for the message.
+
+    Raises
+    ------
+    InputError
+        If the text is not valid YAML or repeats a key.
+    """
+    import yaml
+
+    class UniqueKeys(yaml.SafeLoader):
+        """The safe loader, which would silently keep the last of equal keys."""
+
+    def mapping(loader: UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
+        for key in keys:
+            if keys.count(key) > 1:
+                line = node.start_mark.line + 1
+                raise InputError(
+                    f"{where}: key {key!r} stands twice in the block at line {line}; keep one"
+                )
+        return loader.construct_mapping(node, deep=True)
+
+    UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    try:
+        return yaml.load(text, Loader=UniqueKeys)
+    except InputError:
+        raise
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
+        raise InputError(f"{where} is not valid YAML: {problem}{at}; correct the file") from None
+    except (RecursionError, ValueError, TypeError) as error:
+        raise InputError(f"{where} is not readable YAML ({error}); correct the file") from None

@@ -24,12 +24,14 @@ def forwarding_nodes(network: Network) -> IntArray:
     return mask
 
 
-def hop_distances(network: Network) -> IntArray:
+def hop_distances(network: Network, forwarding: IntArray | None = None) -> IntArray:
     """Return the hops of a shortest path between all nodes.
 
     Parameters
     ----------
     network : Network
+    forwarding : int64 array, shape (nodes,), optional
+        As `forwarding_nodes` returns, which is the default.
 
     Returns
     -------
@@ -39,12 +41,13 @@ def hop_distances(network: Network) -> IntArray:
     """
     from routing.path_kernels import all_distances
 
-    return all_distances(network.out_offsets, network.target, forwarding_nodes(network))
+    nodes = forwarding_nodes(network) if forwarding is None else forwarding
+    return all_distances(network.out_offsets, network.target, nodes)
 
 
-def _hops_toward_hosts(network: Network) -> IntArray:
+def _hops_toward_hosts(network: Network, forwarding: IntArray | None = None) -> IntArray:
     """Return hops to each host, shape (hosts, nodes), after checking that all are reached."""
-    distance = hop_distances(network)
+    distance = hop_distances(network, forwarding)
     between = distance[: network.hosts, : network.hosts]
     if between.min() < 0:
         source, target = np.argwhere(between < 0)[0].tolist()
@@ -100,12 +103,14 @@ def shortest_routes(network: Network, *, seed: int | np.random.Generator | None 
     )
 
 
-def ecmp_routes(network: Network) -> Routes:
+def ecmp_routes(network: Network, *, relay: bool = False) -> Routes:
     """Split every pair's traffic equally over all shortest next hops, at each node (fluid ECMP).
 
     Parameters
     ----------
     network : Network
+    relay : bool, optional
+        Let hosts forward for each other although there are switches.
 
     Returns
     -------
@@ -123,12 +128,13 @@ def ecmp_routes(network: Network) -> Routes:
     """
     from routing.path_kernels import ecmp_rows
 
+    forwarding = np.ones(network.nodes, dtype=np.int64) if relay else forwarding_nodes(network)
     offsets, links, weights, latency, hops = ecmp_rows(
         network.out_offsets,
         network.target,
         network.latency,
-        forwarding_nodes(network),
-        _hops_toward_hosts(network),
+        forwarding,
+        _hops_toward_hosts(network, forwarding),
     )
     return Routes(network.hosts, offsets, links, np.minimum(weights, 1.0), latency, hops)
 

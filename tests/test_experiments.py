@@ -2,6 +2,8 @@
 
 import csv
 import importlib.util
+import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from codesign_base import InputError
 from parallelism.models import PRESETS
 from topoopt.baselines import BASELINES
 from topoopt.experiment import run_experiment
@@ -99,3 +102,106 @@ def test_the_script_lists_its_cases(tmp_path):
     lines = listed.stdout.splitlines()
     assert len(lines) == 4
     assert all(line.startswith("to do") for line in lines)
+
+
+def pictured(script, tmp_path, cases):
+    experiment = replace(load(EXPERIMENTS / script).EXPERIMENT, grid=cases, quick_grid=None)
+    run = run_experiment(experiment, tmp_path)
+    assert (run.infeasible, run.failed) == (0, 0), run.rows
+    assert run.figures
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    assert manifest["figures"] == list(run.figures)
+    for name in run.figures:
+        assert (tmp_path / name).read_text().lstrip().startswith("<?xml")
+    return run.rows
+
+
+LIBRA = {"inputs": "built-in", "dimensions": 3}
+
+
+def test_libra_gains(tmp_path):
+    rows = pictured("libra_speedup.py", tmp_path, [
+        {"workload": workload, **LIBRA, "objective": objective, "budget_gbytes_per_s": 500}
+        for workload in ("GPT_3", "ResNet_50") for objective in ("time", "time*cost")
+    ])  # fmt: skip
+    for row in rows:
+        gain = "speedup" if row["objective"] == "time" else "perf_per_cost_gain"
+        assert row[gain] >= 1 - 1e-9
+        assert row["duality_gap"] <= 1e-7
+
+
+def test_libra_groups(tmp_path):
+    for objective in ("time", "time*cost"):
+        rows = pictured("libra_group.py", tmp_path / objective[:5], [
+            {**LIBRA, "objective": objective, "budget_gbytes_per_s": 500, "network_for": name}
+            for name in ("GPT_3", "DLRM", "group (sum)", "group (worst)")
+        ])  # fmt: skip
+        assert min(row["loss"] for row in rows) >= -1e-6
+        worst = {
+            name: max(row["loss"] for row in rows if row["network_for"] == name)
+            for name in dict.fromkeys(row["network_for"] for row in rows)
+        }
+        assert worst["group (worst)"] <= min(worst.values()) + 1e-6
+
+
+def test_libra_overlap(tmp_path):
+    rows = pictured("libra_overlap.py", tmp_path, [
+        {"workload": "GPT_3", **LIBRA, "budget_gbytes_per_s": budget} for budget in (100, 500)
+    ])  # fmt: skip
+    for row in rows:
+        assert row["overlap_gain"] >= 1
+        assert row["wrong_loop_loss"] >= -1e-9
+
+
+def test_libra_shapes(tmp_path):
+    rows = pictured("libra_shapes.py", tmp_path, [
+        {"workload": "gpt-3", "npus": 256, "objective": "time*cost", "budget_gbytes_per_s": 500,
+         "max_dimensions": 2, "search": search} for search in ("paper", "parallelism", "both")
+    ])  # fmt: skip
+    value = [row["iteration_time_s"] * row["cost_usd"] for row in rows]
+    assert value[1] <= value[0] * (1 + 1e-6)
+    assert rows[2]["candidates"] > rows[1]["candidates"] > rows[0]["candidates"] == 1
+
+
+def test_without_matplotlib_a_run_says_that_figures_are_missing(tmp_path, monkeypatch):
+    from topoopt.experiment import figures
+
+    monkeypatch.setattr(figures, "find_spec", lambda name: None)
+    experiment = replace(
+        load(EXPERIMENTS / "libra_overlap.py").EXPERIMENT,
+        grid=[{"workload": "GPT_3", **LIBRA, "budget_gbytes_per_s": 100}], quick_grid=None,
+    )  # fmt: skip
+    run = run_experiment(experiment, tmp_path)
+    assert run.figures == ()
+    assert "topoopt[figures]" in run.note
+
+
+def test_the_data_option_is_taken(tmp_path, monkeypatch):
+    from topoopt.bandwidth import libra_files
+
+    (tmp_path / "libra").mkdir()
+    monkeypatch.delenv("TOPOOPT_DATA", raising=False)
+    assert libra_files.source() == "built-in"
+    monkeypatch.setenv("TOPOOPT_DATA", "nowhere")
+    arguments = ["script", "--quick", "--data", str(tmp_path), "--list"]
+    libra_files.take_data_option(arguments)
+    assert arguments == ["script", "--quick", "--list"]
+    assert libra_files.source() == "files"
+    with pytest.raises(InputError, match="no directory libra"):
+        libra_files.take_data_option(["script", f"--data={tmp_path / 'libra'}"])
+    with pytest.raises(InputError, match="choose Turing_NLG"):
+        libra_files.libra_inputs("BERT", 3, "built-in")
+
+
+@pytest.mark.skipif(
+    not (Path(os.environ.get("TOPOOPT_DATA", "/nowhere")) / "libra").is_dir(),
+    reason="TOPOOPT_DATA names no LIBRA inputs",
+)
+def test_libra_files_are_read():
+    from topoopt.bandwidth.libra_files import WORKLOADS, libra_inputs
+
+    for workload in WORKLOADS:
+        for dimensions in (3, 4):
+            given = libra_inputs(workload, dimensions, "files")
+            assert given.network.npus == 4096
+            assert given.communicator is not None

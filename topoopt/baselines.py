@@ -1,10 +1,11 @@
 """The fabrics that a plan is compared with, and the best strategy found on each."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.space import StrategySpace
@@ -35,8 +36,8 @@ class BaselineFabric:
     Parameters
     ----------
     fabric : Fabric
-    cost : float
-        US dollars.
+    cost : float or None
+        US dollars; None if unknown.
     bandwidth : float
         Bytes/s of a server's link (switched) or port (direct).
     note : str
@@ -44,7 +45,7 @@ class BaselineFabric:
     """
 
     fabric: Fabric
-    cost: float
+    cost: float | None
     bandwidth: float
     note: str
 
@@ -97,6 +98,58 @@ def baseline_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) 
             "random regular graph with the same ports",
         )
     raise InputError(f"fabric is {name!r}; choose {', '.join(BASELINES)}")
+
+
+def is_network_file(name: str) -> bool:
+    """Say whether a fabric is given as a network file: by its suffix, or a separator in it."""
+    return Path(name).suffix.lower() in (".json", ".graphml", ".xml") or "/" in name
+
+
+def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
+    """Read a network file as a fabric to compare with, routed over all shortest paths.
+
+    Parameters
+    ----------
+    path : str
+        Also the fabric's name.
+    cluster : Cluster
+        Sets the number of servers.
+
+    Returns
+    -------
+    BaselineFabric
+        Servers forward for each other only where switches do not join all of them. Of unknown
+        cost; its bandwidth is what a server can send at once, on the average.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is for another number of servers.
+    InfeasibleError
+        If a server cannot reach another.
+    """
+    from routing.paths import ecmp_routes
+    from topoopt.formats.network_file import load_network
+
+    network = load_network(path)
+    if network.hosts != cluster.servers:
+        raise InputError(
+            f"network file {path!r} has {network.hosts} servers, but the cluster "
+            f"{cluster.servers}; give a network of as many"
+        )
+    try:
+        routes, relayed = ecmp_routes(network), ""
+    except InfeasibleError:
+        # Networks of several dimensions have servers between their switches.
+        routes, relayed = ecmp_routes(network, relay=True), " and forwarding servers"
+    leaving = float(network.capacity[network.source < network.hosts].sum())
+    return BaselineFabric(
+        Fabric(path, network, routes, {}),
+        None,
+        leaving / network.hosts,
+        f"network file, routed over all shortest paths{relayed}; its cost is not known, its "
+        "bandwidth is that of all links of a server",
+    )
 
 
 def best_on(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from topoopt.baselines import BASELINES
+from topoopt.baselines import BASELINES, BaselineFabric, file_fabric, is_network_file
 from topoopt.job import Cluster, Job
 from topoopt.prices import PriceTable
 from topoopt.search_types import ProgressCallback
@@ -102,7 +102,8 @@ def compare(
     job : Job
     cluster : Cluster
     fabrics : iterable of str
-        See `topoopt.baselines.BASELINES`.
+        Names of `topoopt.baselines.BASELINES`, and network files (node-link JSON or GraphML) of
+        as many servers, whose cost is not known.
     seed : int
     steps : int, optional
         As in `co_optimize`.
@@ -113,8 +114,12 @@ def compare(
     -------
     Comparison
     """
+    # Files are read before the search, so that a wrong one does not cost its time.
+    chosen: list[str | BaselineFabric] = [
+        file_fabric(name, cluster) if is_network_file(name) else name for name in fabrics
+    ]
     plan = co_optimize(
-        job, cluster, seed=seed, steps=steps, baselines=fabrics, prices=prices, progress=progress
+        job, cluster, seed=seed, steps=steps, baselines=chosen, prices=prices, progress=progress
     )
     best = plan.iteration_time_s
     rows = [

@@ -16,7 +16,13 @@ from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
-from topoopt.baselines import BASELINES, PLAN_BASELINES, baseline_fabric, best_on
+from topoopt.baselines import (
+    BASELINES,
+    PLAN_BASELINES,
+    BaselineFabric,
+    baseline_fabric,
+    best_on,
+)
 from topoopt.bounds import Bound, space_bound, strategy_bound
 from topoopt.codesign import AlternatingSearch
 from topoopt.confirm import COPIES, TRAIN_MODEL, Confirmed, check_confirm, confirm_pairs
@@ -58,7 +64,7 @@ def co_optimize(
     seconds: float | None = None,
     chains: int = 3,
     faithful: str | None = None,
-    baselines: Iterable[str] = PLAN_BASELINES,
+    baselines: Iterable[str | BaselineFabric] = PLAN_BASELINES,
     prices: PriceTable | None = None,
     confirm: str | None = None,
     progress: ProgressCallback | None = None,
@@ -86,8 +92,9 @@ def co_optimize(
         Search chains, each with a strategy and a topology of its own.
     faithful : {None, "paper", "artifact"}
         Switch back everything that departs from the paper, or from the published code.
-    baselines : iterable of str
-        Fabrics to compare with; see `topoopt.baselines.BASELINES`.
+    baselines : iterable of str or BaselineFabric
+        Fabrics to compare with: names of `topoopt.baselines.BASELINES`, or fabrics of your own
+        (which are not part of the plan file, so that `verify_plan` cannot check their times).
     prices : PriceTable, optional
         Component prices; the default table otherwise.
     confirm : {None, "train"}
@@ -132,7 +139,7 @@ def co_optimize(
         budget = Budget.default(cluster.servers) if steps is None else Budget(steps=steps)
     names = tuple(baselines)
     for name in names:
-        if name not in BASELINES:
+        if isinstance(name, str) and name not in BASELINES:
             raise InputError(f"fabric is {name!r}; choose {', '.join(BASELINES)}")
     search = AlternatingSearch(builder, cluster, memory_limit, settings, seed)
     with interrupts_between_steps(progress) as report:
@@ -166,7 +173,7 @@ def _confirm(
 def _baselines(
     search: AlternatingSearch,
     result: SearchResult,
-    names: tuple[str, ...],
+    names: tuple[str | BaselineFabric, ...],
     prices: PriceTable,
     seed: int,
     progress: ProgressCallback | None,
@@ -180,8 +187,11 @@ def _baselines(
         starts[name] = search.space.intern(plain)
     share = 0 if result.interrupted else _BASELINE_SHARE
     budget = Budget(steps=int(result.steps * share), work=result.work * share)
-    for number, name in enumerate(names):
-        base = baseline_fabric(name, search.cluster, prices, seed)
+    for number, given in enumerate(names):
+        if isinstance(given, str):
+            base = baseline_fabric(given, search.cluster, prices, seed)
+        else:
+            base = given
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2000 + number,)))
         try:
             strategy, time, origin = best_on(
@@ -190,7 +200,7 @@ def _baselines(
             )  # fmt: skip
         except KeyboardInterrupt:
             return found, True
-        found[name] = Baseline(
+        found[base.fabric.name if isinstance(given, BaselineFabric) else given] = Baseline(
             iteration_time_s=time,
             cost_usd=base.cost,
             bandwidth_bytes_per_s=base.bandwidth,
@@ -264,7 +274,8 @@ def _compute_notes(
 
 def _price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:
     """Return a sentence for each price that lies outside the table's rates."""
-    rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in compared.values())]
+    priced = [base for base in compared.values() if base.cost_usd is not None]
+    rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in priced)]
     return sorted({note for rate in rates if (note := prices.note(rate))})
 
 

@@ -118,3 +118,81 @@ def test_unknown_names():
     assert "unknown workload 'gpt3'" in refused("--network", FOUR, "--workload", "gpt3")
     assert "is no dimension" in refused("--network", "4x8", "--workload", "gpt-3")
     assert "does not exist" in refused("--network", "absent.yml", "--workload", "gpt-3")
+
+
+SMALL = ("--workload", "gpt-3", "--tensor-parallel", "8", "--budget", "500GB/s")
+
+
+def test_rates_and_sensitivity():
+    document = answer("--network", "RI(4)_FC(4)_SW(8)", "--workload", "gpt-3",
+                      "--tensor-parallel", "8", "--budget", "<= 500GB/s", "--rates",
+                      "25,50,100,200,400GB/s", "--sensitivity")  # fmt: skip
+    assert set(document["bandwidth_gbytes_per_s"]) <= {25, 50, 100, 200, 400}
+    assert document["duality_gap"] <= 1e-7
+    assert document["rates"]["complete"]
+    assert document["rates"]["bound_with_any_rates"] <= document["iteration_time_s"]
+    assert document["shadow_prices"][0]["value"] > 0
+    rows = document["sensitivity"]
+    assert rows[0]["what"] == "sum(b) <= 500GB/s"
+    assert rows[0]["relative_objective_change"] > 0
+    assert {row["relative_change"] for row in rows} == {-0.5, -0.1, 0.1, 1.0}
+    lines = answer("--network", "SW(8)", *SMALL, "--rates", "b0: 1..500 x 1GB/s")
+    assert lines["bandwidth_gbytes_per_s"] == [500.0]
+    page = run("--network", "RI(4)_SW(8)", *SMALL, "--sensitivity").stdout
+    assert "if this changes" in page
+    assert "+100%" in page
+
+
+def test_a_search_for_designs():
+    document = answer("--search-shapes", "32", "--max-dimensions", "2", *SMALL, "--top", "3",
+                      "--quiet")  # fmt: skip
+    assert len(document["designs"]) == 3
+    times = [design["iteration_time_s"] for design in document["designs"]]
+    assert times == pytest.approx(sorted(times), rel=1e-6)
+    assert all(design["duality_gap"] <= 1e-7 for design in document["designs"])
+    done = ("solved", "repeated", "pruned_by_bound", "not_fitting", "infeasible")
+    assert sum(document[key] for key in done) == document["candidates"]
+    page = run("--network", "RI(8)_SW(8)", "--search-parallelism", "--workload", "gpt-3",
+               "--budget", "500GB/s", "--memory", "none")  # fmt: skip
+    assert "without a limit of memory" in page.stdout
+    assert "search: " in page.stderr
+    assert "search complete" in page.stdout
+
+
+def test_a_workload_file_is_searched_with_its_tensor_groups(tmp_path):
+    path = tmp_path / "job.txt"
+    path.write_text(LAYERS)
+    document = answer("--search-shapes", "16", "--workload", str(path), "--tensor-parallel", "4",
+                      "--budget", "500GB/s", "--quiet")  # fmt: skip
+    assert document["designs"][0]["tensor_parallel"] == 4
+    assert "--tensor-parallel" in refused("--search-shapes", "16", "--workload", str(path),
+                                          "--budget", "500GB/s")  # fmt: skip
+
+
+def test_a_network_is_written(tmp_path):
+    path = tmp_path / "net.graphml"
+    result = run("--network", "RI(4)_SW(8)", *SMALL, "--save-network", str(path))
+    assert result.exit_code == 0, result.output
+    assert "network written" in result.stdout
+    from topoopt.formats.network_file import load_network
+
+    made = load_network(path)
+    assert (made.hosts, made.switches) == (32, 4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ([*SMALL], "no network"),
+        (["--search-shapes", "32", "--network", "SW(32)", *SMALL], "--network does not go"),
+        (["--search-shapes", "32", *SMALL, "--sensitivity"], "--sensitivity does not go"),
+        (["--search-shapes", "32", *SMALL, "--workload", "dlrm"], "second --workload"),
+        (["--search-shapes", "32", *SMALL, "--search-parallelism"], "give one of them"),
+        (["--search-shapes", "32", *SMALL, "--blocks", "RI(2-8)"], "is no block"),
+        (["--search-parallelism", "--workload", "gpt-3"], "nothing to search"),
+        (["--search-shapes", "6", *SMALL], "does not divide 6 NPUs"),
+        (["--network", "SW(8)", *SMALL, "--rates", "25,50"], "without a unit"),
+    ],
+)  # fmt: skip
+def test_options_that_do_not_fit_are_refused(arguments, part):
+    assert part in refused(*arguments)

@@ -32,6 +32,14 @@ class LayerTimes:
     weight_grad_compute: Expr
     weight_grad_comm: Expr
 
+    def without_communication(self) -> "LayerTimes":
+        """Return the layer as if nothing had to be sent."""
+        nothing = Expr(0.0, {})
+        return LayerTimes(
+            self.count, self.forward_compute, nothing, self.input_grad_compute, nothing,
+            self.weight_grad_compute, nothing,
+        )  # fmt: skip
+
 
 TrainingLoop = Callable[[tuple[LayerTimes, ...]], Expr]
 
@@ -188,7 +196,11 @@ def iteration_time(
     InputError
         If the callable returns something else than an expression.
     """
-    layers = layer_times(network, workload, communicator, partial)
+    return add_up(layer_times(network, workload, communicator, partial), loop)
+
+
+def add_up(layers: tuple[LayerTimes, ...], loop: Loop | TrainingLoop) -> Expr:
+    """Return the iteration time of layers under a training loop; see `iteration_time`."""
     made = LOOPS[loop](layers) if isinstance(loop, Loop) else loop(layers)
     if not isinstance(made, Expr):
         raise InputError(f"training loop returned {made!r}; return an expression of the layers")

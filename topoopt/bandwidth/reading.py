@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
-from parallelism.reading import read_text
+from parallelism.reading import parse_yaml, read_text
 
 
 def read_yaml(path: str | Path, what: str) -> dict[str, Any]:
@@ -27,29 +27,8 @@ def read_yaml(path: str | Path, what: str) -> dict[str, Any]:
     InputError
         If the file cannot be read, is not YAML, repeats a key or is no mapping.
     """
-    import yaml
-
     where = f"{what} {str(path)!r}"
-    text = read_text(path, what)
-
-    class UniqueKeys(yaml.SafeLoader):
-        """The safe loader, which would silently keep the last of equal keys."""
-
-    def mapping(loader: UniqueKeys, node: yaml.MappingNode) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise InputError(f"{where}: key {key!r} stands twice in one block; keep one")
-        return loader.construct_mapping(node, deep=True)
-
-    UniqueKeys.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
-    try:
-        data = yaml.load(text, Loader=UniqueKeys)
-    except yaml.YAMLError as error:
-        problem = getattr(error, "problem", None) or "unreadable"
-        mark = getattr(error, "problem_mark", None)
-        at = f" at line {mark.line + 1}" if mark else ""
-        raise InputError(f"{where} is not valid YAML: {problem}{at}; correct the file") from None
+    data = parse_yaml(read_text(path, what), where)
     if not isinstance(data, dict):
         raise InputError(f"{where} holds a {type(data).__name__}; give fields with values")
     return data

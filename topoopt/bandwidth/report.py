@@ -1,10 +1,13 @@
 """An allocation as JSON and as the page that `topoopt bandwidth` prints."""
 
+from collections.abc import Sequence
 from typing import Any
 
-from topoopt.bandwidth.allocate import Allocation, WorkloadTimes
+from topoopt.bandwidth.allocate import Allocation
 from topoopt.bandwidth.cost import GBYTE
 from topoopt.bandwidth.problem import Objective
+from topoopt.bandwidth.sensitivity import Sensitivity, relative_change
+from topoopt.bandwidth.workload_times import WorkloadTimes
 from topoopt.summary import dollars, table_lines
 from topoopt.units import format_time
 
@@ -57,8 +60,69 @@ def allocation_document(answer: Allocation) -> dict[str, Any]:
             }
             for times in answer.workloads
         ],
+        **_rates(answer),
         "notes": list(answer.notes),
     }
+
+
+def _rates(answer: Allocation) -> dict[str, Any]:
+    found = answer.discrete
+    if found is None:
+        return {}
+    return {
+        "rates": {
+            "nodes": found.nodes,
+            "complete": found.complete,
+            "bound_with_any_rates": found.relaxed,
+        }
+    }
+
+
+def sensitivity_document(answer: Allocation, rows: Sequence[Sensitivity]) -> list[dict[str, Any]]:
+    """Return the sensitivity table as plain data; answers that do not exist are null."""
+    time = "iteration_time_s" if len(answer.workloads) == 1 else "relative_time"
+    return [
+        {
+            "what": row.what,
+            "relative_change": row.change,
+            time: row.time,
+            "cost_usd": row.cost,
+            "objective": row.objective,
+            "relative_objective_change": relative_change(row.objective, answer.solution.primal),
+            "bandwidth_gbytes_per_s": (
+                None if row.bandwidth is None else [b / GBYTE for b in row.bandwidth]
+            ),
+            "duality_gap": row.gap,
+            "message": row.message,
+        }
+        for row in rows
+    ]
+
+
+def sensitivity_lines(answer: Allocation, rows: Sequence[Sensitivity]) -> list[str]:
+    """Return the sensitivity table as lines of text."""
+    table: list[tuple[str, ...]] = [("if this changes", "by", "time", "cost", "objective")]
+    base = answer.solution
+    for row in rows:
+        by = f"{row.change:+.0%}"
+        if row.time is None or row.cost is None:
+            table.append((row.what, by, "none", "none", "none"))
+            continue
+        table.append(
+            (
+                row.what,
+                by,
+                _percent(relative_change(row.time, base.time)),
+                _percent(relative_change(row.cost, base.cost)),
+                _percent(relative_change(row.objective, base.primal)),
+            )
+        )
+    missing = dict.fromkeys(row.message for row in rows if row.message)
+    return [*table_lines(table, left=(0,)), *(f"none: {message}" for message in missing)]
+
+
+def _percent(change: float | None) -> str:
+    return "" if change is None else f"{change:+.2%}"
 
 
 def _speedup(times: WorkloadTimes) -> float:
@@ -111,6 +175,11 @@ def allocation_summary(answer: Allocation) -> str:
         f"proof: objective {solution.primal:.9g} {_unit(answer)}, lower bound "
         f"{solution.dual:.9g}, gap {solution.gap:.1e}",
     ]
+    if answer.discrete is not None:
+        lines.append(
+            f"rates: {answer.discrete.nodes:,} boxes looked at; with any rates at least "
+            f"{answer.discrete.relaxed:.9g} {_unit(answer)}"
+        )
     if answer.shadow_prices:
         rows: list[tuple[str, ...]] = [("relaxing", "saves", "")]
         rows += [

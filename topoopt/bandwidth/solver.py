@@ -92,7 +92,7 @@ def solve(problem: Problem, start: Floats | None = None) -> Solution:
             f"start has shape {start.shape} for {problem.dimensions} dimensions; "
             "give one bandwidth each"
         )
-    answer = _optimise(problem, start)
+    answer = optimise(problem, start)
     bandwidth, bound, solves = answer.bandwidth, answer.bound, answer.solves
     if bandwidth is None or bound is None or answer.gap > GAP:
         from topoopt.bandwidth.diagnose import explain
@@ -127,8 +127,19 @@ def solve(problem: Problem, start: Floats | None = None) -> Solution:
 
 
 @dataclass(frozen=True, eq=False)
-class _Answer:
-    """The best bandwidths and the best bound of a few cone programs; None without any."""
+class Answer:
+    """The best bandwidths and the best bound of a few cone programs; None without any.
+
+    Parameters
+    ----------
+    bandwidth : float64 array, shape (dimensions,), or None
+        Feasible bandwidths.
+    bound : Certificate or None
+    gap : float
+        Relative, of the two.
+    solves : int
+        Cone programs solved.
+    """
 
     bandwidth: Floats | None
     bound: Certificate | None
@@ -136,7 +147,11 @@ class _Answer:
     solves: int
 
 
-def _optimise(problem: Problem, start: Floats | None) -> _Answer:
+def optimise(problem: Problem, start: Floats | None) -> Answer:
+    """Return the best bandwidths and bound of a few cone programs, whatever they are worth.
+
+    `solve` explains what is missing and breaks ties; searches over many problems call this.
+    """
     form = make_form(problem)
     if start is None or not 0 < start.max(initial=0.0) < np.inf:
         point = first_guess(problem)
@@ -160,7 +175,7 @@ def _optimise(problem: Problem, start: Floats | None) -> _Answer:
         if _late(problem, bandwidth):
             if fastest is None:
                 asked = replace(problem, objective=Objective.TIME, deadline=None)
-                fastest = _optimise(asked, bandwidth).bandwidth
+                fastest = optimise(asked, bandwidth).bandwidth
             bandwidth = _in_time(problem, bandwidth, fastest)
         if _feasible(problem, bandwidth) and problem.value(bandwidth) < value:
             best, value = bandwidth, problem.value(bandwidth)
@@ -170,7 +185,7 @@ def _optimise(problem: Problem, start: Floats | None) -> _Answer:
         if bandwidth.max() > 0:
             point = np.maximum(bandwidth, 1e-9 * bandwidth.max())
         tolerance = 1e-11
-    return _Answer(best, bound, gap, solves)
+    return Answer(best, bound, gap, solves)
 
 
 def _feasible(problem: Problem, bandwidth: Floats) -> bool:
@@ -275,7 +290,7 @@ def _break_ties(problem: Problem, bandwidth: Floats, bound: Certificate) -> Floa
     if tied is None:
         return None
     smaller, free = tied
-    answer = _optimise(smaller, np.maximum(bandwidth[free], 1e-6 * bandwidth.max()))
+    answer = optimise(smaller, np.maximum(bandwidth[free], 1e-6 * bandwidth.max()))
     if answer.bandwidth is None:
         return None
     chosen = bandwidth.copy()

@@ -1,27 +1,32 @@
 """`topoopt bandwidth`: divide bandwidth over the dimensions of a network."""
 
-from typing import TYPE_CHECKING, Annotated
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from topoopt.cli import common
 
 if TYPE_CHECKING:
-    from topoopt.bandwidth.workload import Workload
+    from topoopt.bandwidth.allocate import Allocation
+    from topoopt.bandwidth.network import MultiDimNetwork
+    from topoopt.bandwidth.sweep import Sweep, SweepProgress
+    from topoopt.bandwidth.time_model import Floats
 
 
 def bandwidth_command(
-    network: Annotated[
-        str, typer.Option(help="RI(4)_FC(8)_RI(4)_SW(32), or a network file (YAML).")
-    ],
     workload: Annotated[
         list[str],
         typer.Option(
             help="turing-nlg, gpt-3, msft-1t, dlrm, resnet-50, a model of `topoopt models` "
-            "(preset:NAME where the names collide), a model file or a workload file (.txt); "
-            "repeat it for several workloads."
+            "(preset:NAME where the names collide), a model file, a plan or a workload file "
+            "(.txt); repeat it for several workloads."
         ),
     ],
+    network: Annotated[
+        str | None, typer.Option(help="RI(4)_FC(8)_RI(4)_SW(32), or a network file (YAML).")
+    ] = None,
     communicator: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,84 +68,208 @@ def bandwidth_command(
     together: Annotated[
         str, typer.Option(help="Several workloads: sum of relative times, or max.")
     ] = "sum",
+    rates: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Rates to choose from: '25,50,100GB/s', '1..16 x 25GB/s' lanes, 'b0: ...' for "
+            "one dimension; repeatable."
+        ),
+    ] = None,
+    sensitivity: Annotated[
+        bool,
+        typer.Option(
+            "--sensitivity", help="Also solve with each limit and price 50 % less to twice."
+        ),
+    ] = False,
+    search_shapes: Annotated[
+        int | None,
+        typer.Option(help="Search all shapes of so many NPUs, in place of --network."),
+    ] = None,
+    max_dimensions: Annotated[int, typer.Option(help="Of the shapes.")] = 4,
+    blocks: Annotated[
+        str, typer.Option(help="Blocks that shapes may use, with their least and most members.")
+    ] = "RI(2..64),FC(3..16),SW(2..1024)",
+    search_parallelism: Annotated[
+        bool,
+        typer.Option(
+            "--search-parallelism", help="Search tensor x data x pipeline parallelism, too."
+        ),
+    ] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            help="Of an NPU, for --search-parallelism; none for no limit.",
+            show_default="80GB",
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(help="Designs to list.")] = 10,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes of a search.")] = 1,
+    save_network: Annotated[
+        Path | None,
+        typer.Option(help="Write links and capacities, for `topoopt compare --fabrics`."),
+    ] = None,
     as_json: common.AsJson = False,
+    quiet: common.Quiet = False,
 ) -> None:
     """Divide bandwidth over the dimensions of a network, with proof of optimality.
 
     Example: topoopt bandwidth --network "RI(4)_FC(8)_RI(4)_SW(32)" --workload gpt-3
     --budget 500GB/s
     """
-    from topoopt.bandwidth.allocate import allocate_bandwidth
+    from codesign_base import InputError
     from topoopt.bandwidth.collectives import PartialGroups
-    from topoopt.bandwidth.communicator import load_communicator
     from topoopt.bandwidth.cost import load_cost
     from topoopt.bandwidth.loops import Loop
-    from topoopt.bandwidth.network import read_network
     from topoopt.bandwidth.problem import Objective
-    from topoopt.bandwidth.report import allocation_document, allocation_summary
     from topoopt.bandwidth.several import Together
+    from topoopt.cli.bandwidth_inputs import choice, read_workload
     from topoopt.units import parse_time
 
-    goal = Objective(_choice("objective", objective, [o.value for o in Objective]))
-    training = Loop(_choice("loop", loop, [x.value for x in Loop]))
-    groups = PartialGroups(
-        _choice("partial-groups", partial_groups, [p.value for p in PartialGroups])
-    )
-    joined = Together(_choice("together", together, [t.value for t in Together]))
+    common.check_outputs(save_network)
+    question: dict[str, Any] = {
+        "budget": budget,
+        "constraints": constraint or (),
+        "objective": Objective(choice("objective", objective, [o.value for o in Objective])),
+        "loop": Loop(choice("loop", loop, [x.value for x in Loop])),
+        "partial": PartialGroups(
+            choice("partial-groups", partial_groups, [p.value for p in PartialGroups])
+        ),
+        "cost": load_cost(cost) if cost is not None else None,
+        "npu_cost": npu_cost,
+        "deadline": parse_time(deadline, "deadline") if deadline is not None else None,
+    }
+    joined = Together(choice("together", together, [t.value for t in Together]))
+    if search_shapes is not None or search_parallelism:
+        unfit = {
+            "--communicator": bool(communicator),
+            "--rates": bool(rates),
+            "--sensitivity": sensitivity,
+            "a second --workload": len(workload) > 1,
+            "--network": search_shapes is not None and network is not None,
+        }
+        for option, given in unfit.items():
+            if given:
+                raise InputError(f"{option} does not go with a search for designs; leave it out")
+        found = _search(
+            workload[0], network, search_shapes, max_dimensions, blocks, tensor_parallel,
+            search_parallelism, memory, top, jobs, quiet, question,
+        )  # fmt: skip
+        _print_designs(found, as_json)
+        best = found.designs[0]
+        _save(save_network, best.network, best.solution.bandwidth, as_json)
+        return
+    if network is None:
+        raise InputError("no network; give --network, or --search-shapes N to look for one")
+    from topoopt.bandwidth.allocate import allocate_bandwidth
+    from topoopt.bandwidth.communicator import load_communicator
+    from topoopt.bandwidth.network import read_network
+
     fabric = read_network(network)
     answer = allocate_bandwidth(
         fabric,
-        [_workload(name, tensor_parallel) for name in workload],
+        [read_workload(name, tensor_parallel) for name in workload],
         [load_communicator(path, fabric) for path in communicator] if communicator else None,
-        budget=budget,
-        constraints=constraint or (),
-        objective=goal,
-        loop=training,
-        partial=groups,
-        cost=load_cost(cost) if cost is not None else None,
-        npu_cost=npu_cost,
-        deadline=parse_time(deadline, "deadline") if deadline is not None else None,
         together=joined,
+        rates=rates or (),
+        **question,
     )
+    _print_answer(answer, sensitivity, as_json)
+    _save(save_network, fabric, answer.bandwidth, as_json)
+
+
+def _print_answer(answer: "Allocation", sensitive: bool, as_json: bool) -> None:
+    from topoopt.bandwidth.report import (
+        allocation_document,
+        allocation_summary,
+        sensitivity_document,
+        sensitivity_lines,
+    )
+
+    rows = None
+    if sensitive:
+        from topoopt.bandwidth.sensitivity import sensitivity
+
+        rows = sensitivity(answer)
     if as_json:
-        common.print_json(allocation_document(answer))
+        document = allocation_document(answer)
+        if rows is not None:
+            document["sensitivity"] = sensitivity_document(answer, rows)
+        common.print_json(document)
+        return
+    print(allocation_summary(answer))
+    if rows is not None:
+        print("\n".join(["", *sensitivity_lines(answer, rows)]))
+
+
+def _search(
+    workload: str,
+    network: str | None,
+    npus: int | None,
+    dimensions: int,
+    blocks: str,
+    tensor: int | None,
+    parallel: bool,
+    memory: str | None,
+    top: int,
+    jobs: int,
+    quiet: bool,
+    question: dict[str, Any],
+) -> "Sweep":
+    from codesign_base import InputError
+    from topoopt.bandwidth.network import read_network
+    from topoopt.bandwidth.shapes import network_shapes, parse_limits
+    from topoopt.bandwidth.sweep import search_designs
+    from topoopt.cli.bandwidth_inputs import read_ways
+    from topoopt.units import parse_bytes
+
+    if npus is not None:
+        shapes = network_shapes(npus, dimensions, parse_limits(blocks), question["cost"])
+    elif network is not None:
+        shapes = (read_network(network),)
     else:
-        print(allocation_summary(answer))
+        raise InputError("nothing to search; give --search-shapes N, or a --network")
+    room = None
+    if memory is not None:
+        room = float("inf") if memory == "none" else parse_bytes(memory, "memory")
+    ways = read_ways(workload, shapes[0].npus, tensor, parallel, room)
+    return search_designs(
+        shapes, ways, keep=top, jobs=jobs, progress=None if quiet else _progress(), **question
+    )
 
 
-def _choice(name: str, value: str, known: list[str]) -> str:
-    from codesign_base import InputError
+def _progress() -> "Any":
+    seen = [-1]
 
-    if value not in known:
-        raise InputError(f"--{name} is {value!r}; choose {', '.join(known)}")
-    return value
+    def report(made: "SweepProgress") -> None:
+        tenth = 10 * made.done // made.total
+        if tenth != seen[0]:
+            seen[0] = tenth
+            best = f"{made.best:.6g}" if made.best < float("inf") else "none yet"
+            print(
+                f"search: {made.done} of {made.total} designs, best objective {best}",
+                file=sys.stderr, flush=True,
+            )  # fmt: skip
+
+    return report
 
 
-def _workload(name: str, tensor: int | None) -> "Workload":
-    """Return a workload by name, or from a model file or a workload file."""
-    from codesign_base import InputError
-    from parallelism.model_file import load_model
-    from parallelism.models import get_model, list_models
-    from topoopt.bandwidth.builtin import NAMES, builtin_workload
-    from topoopt.bandwidth.from_model import model_workload
-    from topoopt.bandwidth.workload import load_workload
+def _print_designs(found: "Sweep", as_json: bool) -> None:
+    from topoopt.bandwidth.sweep_report import sweep_document, sweep_summary
 
-    if name in NAMES:
-        return builtin_workload(name, tensor)
-    if name.lower().endswith((".yaml", ".yml", ".json")):
-        return model_workload(load_model(name), tensor or 1)
-    if name.lower().endswith(".txt") or "/" in name:
-        if tensor is not None:
-            raise InputError(
-                f"--tensor-parallel {tensor} does not apply to workload file {name!r}; "
-                "its communicator says the groups"
-            )
-        return load_workload(name)
-    preset = name.removeprefix("preset:")
-    presets = [model.name for model in list_models()]
-    if preset not in presets:
-        raise InputError(
-            f"unknown workload {name!r}; known: {', '.join(NAMES)}, {', '.join(presets)}, "
-            "or a file ending in .txt, .yaml or .json"
-        )
-    return model_workload(get_model(preset), tensor or 1)
+    if as_json:
+        common.print_json(sweep_document(found))
+    else:
+        print(sweep_summary(found))
+
+
+def _save(
+    path: Path | None, network: "MultiDimNetwork", bandwidth: "Floats", as_json: bool
+) -> None:
+    if path is None:
+        return
+    from topoopt.bandwidth.fabric import build_network
+    from topoopt.formats.network_file import save_network
+
+    save_network(build_network(network, bandwidth), path)
+    if not as_json:
+        print(f"network written to {path}")

@@ -16,8 +16,8 @@ def compare_command(
     fabrics: Annotated[
         str,
         typer.Option(
-            help="all, or some of ideal-switch, fat-tree, oversubscribed-fat-tree and expander, "
-            "separated by commas."
+            help="all, or some of ideal-switch, fat-tree, oversubscribed-fat-tree, expander and "
+            "network files (.json, .graphml), separated by commas."
         ),
     ] = "all",
     ports: common.Ports = "directed",

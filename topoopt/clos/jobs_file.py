@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.reading import parse_json, read_text
+from parallelism.reading import parse_json, parse_yaml, read_text
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.jobs import RingJob, place_rings, ring_flow_bytes
 from topoopt.clos.presets import get_clos_model
@@ -60,18 +60,11 @@ def load_jobs(path: str | Path, clos: Clos, seed: int = 0) -> tuple[RingJob, ...
     """
     where = f"jobs file {str(path)!r}"
     text = read_text(path, "jobs file")
-    data = parse_json(text, where) if Path(path).suffix == ".json" else _parse_yaml(text, where)
+    data = parse_json(text, where) if Path(path).suffix == ".json" else parse_yaml(text, where)
     try:
         return _jobs(_checked(data), clos, np.random.default_rng(seed))
     except InputError as error:
         raise type(error)(f"{where}: {error}") from None
-
-
-def _parse_yaml(text: str, where: str) -> Any:
-    # One reader of YAML for all files, so that a key that stands twice is refused in each.
-    from parallelism.model_file import _parse_yaml as parse
-
-    return parse(text, where)
 
 
 def _checked(data: Any) -> "list[JobSpec]":

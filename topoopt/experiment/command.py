@@ -85,6 +85,8 @@ def _run(experiment: Experiment, output: Path, *, quick: bool, fresh: bool, jobs
         f"{run.failed} failed; results in {output}",
         file=sys.stderr,
     )
+    if run.note:
+        print(run.note, file=sys.stderr)
     return 1 if run.failed else 0
 
 

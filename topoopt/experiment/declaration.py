@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from codesign_base import InputError
@@ -48,6 +49,9 @@ class Experiment:
     tabulate : callable, optional
         Turns all rows (inputs, status, results, message) into the tables of ``table.md``;
         without it the table lists every row.
+    draw : callable, optional
+        Draws figures of all rows into a directory, and returns the names of the files it wrote.
+        Called only where matplotlib is installed, which it imports itself.
 
     Raises
     ------
@@ -63,6 +67,7 @@ class Experiment:
     columns: Sequence[str]
     quick_grid: Grid | None = None
     tabulate: Callable[[Sequence[Row]], "Table | Sequence[Table]"] | None = None
+    draw: Callable[[Sequence[Row], Path], Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
         if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name) is None:

@@ -70,6 +70,7 @@ def write_manifest(
     jobs: int,
     statuses: Iterable[str] = (),
     case_codes: Iterable[str] = (),
+    figures: Sequence[str] = (),
 ) -> None:
     """Write ``manifest.json``; no host name, user or path enters it.
 
@@ -91,6 +92,8 @@ def write_manifest(
         Number of worker processes.
     statuses, case_codes : iterable of str
         Status and code hash of every case that is done.
+    figures : sequence of str
+        Names of the figures drawn.
     """
     import platform
 
@@ -102,6 +105,7 @@ def write_manifest(
         "mode": mode,
         "state": state,
         "columns": list(experiment.columns),
+        "figures": list(figures),
         "cases": list(cases),
         "seeds": list(dict.fromkeys(case["seed"] for case in cases if "seed" in case)),
         "case_counts": dict(sorted(Counter(statuses).items())),

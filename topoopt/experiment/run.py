@@ -8,6 +8,7 @@ from codesign_base import InputError
 from topoopt.atomic import write_text_atomically
 from topoopt.experiment.cases import Outcome, UnusableCaseError, case_path, load_case, save_case
 from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, Row, describe
+from topoopt.experiment.figures import draw_figures
 from topoopt.experiment.manifest import code_hash, now, topoopt_version, write_manifest
 from topoopt.experiment.progress import Progress, SilentProgress, progress_on_stderr
 from topoopt.experiment.tables import Table, list_rows, to_csv, to_markdown
@@ -28,6 +29,10 @@ class ExperimentRun:
         The text of ``table.md``.
     computed, reused, infeasible, failed : int
         Number of cases computed by this run, taken from an earlier one, infeasible and failed.
+    figures : tuple of str
+        Names of the figures drawn into the directory.
+    note : str
+        Why figures were not drawn.
     """
 
     output: Path
@@ -37,6 +42,8 @@ class ExperimentRun:
     reused: int
     infeasible: int
     failed: int
+    figures: tuple[str, ...] = ()
+    note: str = ""
 
 
 def run_experiment(
@@ -102,12 +109,13 @@ def run_experiment(
     todo = [(index, case) for index, case in enumerate(inputs) if index not in done]
     started_at = now()
 
-    def manifest(state: str) -> None:
+    def manifest(state: str, figures: Sequence[str] = ()) -> None:
         write_manifest(
             output / "manifest.json", experiment, mode=mode, cases=inputs, state=state,
             started_at=started_at, code=code, jobs=jobs,
             statuses=[outcome.status for outcome in done.values()],
             case_codes=[outcome.code for outcome in done.values()],
+            figures=figures,
         )  # fmt: skip
 
     def compute(progress: Progress) -> None:
@@ -141,7 +149,8 @@ def run_experiment(
     outcomes = [done[index] for index in range(len(inputs))]
     rows = _all_rows(experiment, inputs, outcomes)
     table = _write_results(experiment, output, mode, rows)
-    manifest("finished")
+    figures, note = draw_figures(experiment, rows, output)
+    manifest("finished", figures)
     statuses = [outcome.status for outcome in outcomes]
     return ExperimentRun(
         output=output,
@@ -151,6 +160,8 @@ def run_experiment(
         reused=reused,
         infeasible=statuses.count("infeasible"),
         failed=statuses.count("failed"),
+        figures=figures,
+        note=note,
     )
 
 

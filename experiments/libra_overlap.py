@@ -1,0 +1,113 @@
+"""What hiding communication behind other work changes, and whether the best network does."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from topoopt.bandwidth.allocate import allocate_bandwidth
+from topoopt.bandwidth.libra_files import WORKLOADS, data_option, libra_inputs, source
+from topoopt.bandwidth.loops import Loop
+from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+
+
+def case(
+    inputs: str, workload: str, dimensions: int, budget_gbytes_per_s: int
+) -> dict[str, object]:
+    """Optimise for both training loops, and run the overlapping one on both networks.
+
+    Parameters
+    ----------
+    inputs : {"files", "built-in"}
+    workload : str
+    dimensions : {3, 4}
+    budget_gbytes_per_s : int
+
+    Returns
+    -------
+    dict
+        The columns of the experiment.
+    """
+    given = libra_inputs(workload, dimensions, inputs)
+    plain, overlap = (
+        allocate_bandwidth(
+            given.network, given.workload, given.communicator, cost=given.cost,
+            budget=f"{budget_gbytes_per_s}GB/s", loop=loop,
+        )
+        for loop in (Loop.NONE, Loop.OVERLAP)
+    )  # fmt: skip
+    mixed = overlap.problem.time.time(plain.bandwidth)
+    return {
+        "no_overlap_time_s": plain.solution.time,
+        "overlap_time_s": overlap.solution.time,
+        "overlap_gain": plain.solution.time / overlap.solution.time,
+        "speedup_without": plain.workloads[0].equal_iteration / plain.solution.time,
+        "speedup_with": overlap.workloads[0].equal_iteration / overlap.solution.time,
+        "wrong_loop_loss": mixed / overlap.solution.time - 1.0,
+        "duality_gap": max(plain.solution.gap, overlap.solution.gap),
+    }
+
+
+def tabulate(rows: Sequence[Row]) -> list[Table]:
+    """Return what overlap gains, and what a network made for the other loop loses."""
+    chosen: list[Row] = [{**row, "job": f"{row['workload']}, {row['dimensions']}D"} for row in rows]
+    return [
+        pivot(chosen, index="job", columns="budget_gbytes_per_s", value=value, title=title)
+        for value, title in (
+            ("overlap_gain", "time without over time with overlap, both optimal"),
+            ("speedup_with", "speed-up over equal bandwidth with overlap"),
+            ("wrong_loop_loss", "loss with overlap on the network that is best without"),
+        )
+    ]
+
+
+def draw(rows: Sequence[Row], output: Path) -> list[str]:
+    """Draw the gain of overlap."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4), layout="constrained")
+    axes = figure.subplots()
+    for workload in dict.fromkeys(row["workload"] for row in rows):
+        for dimensions, style in ((3, "--"), (4, "-")):
+            line = [
+                (row["budget_gbytes_per_s"], row["overlap_gain"])
+                for row in rows
+                if (row["workload"], row["dimensions"]) == (workload, dimensions)
+                and row["status"] == "ok"
+            ]
+            if line:
+                axes.plot(*zip(*line, strict=True), style, label=f"{workload} {dimensions}D")
+    axes.set_xlabel("GB/s per NPU")
+    axes.set_ylabel("gain of overlap")
+    if axes.lines:
+        axes.legend(fontsize="small")
+    figure.savefig(output / "overlap.svg", metadata={"Date": None})
+    return ["overlap.svg"]
+
+
+def experiment() -> Experiment:
+    """Return the experiment over the inputs that are there."""
+    common = {"inputs": [source()], "workload": list(WORKLOADS)}
+    return Experiment(
+        name="libra-overlap",
+        description="Optimal networks without and with tensor and data parallelism overlapping.",
+        source="LIBRA (ISPASS 2024), section VI (training loops)",
+        grid={
+            **common,
+            "dimensions": [3, 4],
+            "budget_gbytes_per_s": [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000],
+        },
+        quick_grid={**common, "dimensions": [4], "budget_gbytes_per_s": [100, 500]},
+        columns=(
+            "no_overlap_time_s", "overlap_time_s", "overlap_gain", "speedup_without",
+            "speedup_with", "wrong_loop_loss", "duality_gap",
+        ),
+        case=case,
+        tabulate=tabulate,
+        draw=draw,
+    )  # fmt: skip
+
+
+EXPERIMENT = experiment()
+
+if __name__ == "__main__":
+    data_option()
+    run_from_command_line(experiment())

@@ -1,0 +1,142 @@
+"""Speed-up and performance per cost over equal bandwidth, for LIBRA's workloads and budgets."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from topoopt.bandwidth.allocate import allocate_bandwidth
+from topoopt.bandwidth.libra_files import WORKLOADS, data_option, libra_inputs, source
+from topoopt.bandwidth.problem import Objective
+from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+
+BUDGETS = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]
+
+
+def case(
+    inputs: str, workload: str, dimensions: int, objective: str, budget_gbytes_per_s: int
+) -> dict[str, object]:
+    """Divide one budget for one workload.
+
+    Parameters
+    ----------
+    inputs : {"files", "built-in"}
+        LIBRA's files, or the built-in workloads.
+    workload : str
+    dimensions : {3, 4}
+    objective : {"time", "time*cost"}
+    budget_gbytes_per_s : int
+        Sum of an NPU's bandwidths, spent in full.
+
+    Returns
+    -------
+    dict
+        The columns of the experiment.
+    """
+    given = libra_inputs(workload, dimensions, inputs)
+    answer = allocate_bandwidth(
+        given.network, given.workload, given.communicator, cost=given.cost,
+        budget=f"{budget_gbytes_per_s}GB/s", objective=Objective(objective),
+    )  # fmt: skip
+    times, solution = answer.workloads[0], answer.solution
+    speedup = times.equal_iteration / times.iteration
+    return {
+        "bandwidth_gbytes_per_s": " / ".join(f"{b / 1e9:.1f}" for b in answer.bandwidth),
+        "iteration_time_s": times.iteration,
+        "compute_time_s": times.compute,
+        "cost_usd": solution.cost,
+        "equal_bandwidth_time_s": times.equal_iteration,
+        "equal_bandwidth_cost_usd": answer.equal_cost,
+        "speedup": speedup,
+        "perf_per_cost_gain": speedup * answer.equal_cost / solution.cost,
+        "duality_gap": solution.gap,
+    }
+
+
+def tabulate(rows: Sequence[Row]) -> list[Table]:
+    """Return speed-up and performance per cost by workload and budget."""
+    tables = []
+    for objective, value, what in (
+        ("time", "speedup", "speed-up over equal bandwidth (PerfOpt)"),
+        ("time*cost", "perf_per_cost_gain", "performance per cost over equal (PerfPerCost)"),
+        ("time*cost", "speedup", "speed-up over equal bandwidth (PerfPerCost)"),
+    ):
+        chosen: list[Row] = [
+            {**row, "job": f"{row['workload']}, {row['dimensions']}D"}
+            for row in rows
+            if row["objective"] == objective
+        ]
+        tables.append(
+            pivot(chosen, index="job", columns="budget_gbytes_per_s", value=value, title=what)
+        )
+    return tables
+
+
+def draw(rows: Sequence[Row], output: Path) -> list[str]:
+    """Draw both gains over the budget."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    for axes, (objective, value, label) in zip(
+        figure.subplots(1, 2),
+        (
+            ("time", "speedup", "speed-up over equal bandwidth"),
+            ("time*cost", "perf_per_cost_gain", "performance per cost over equal bandwidth"),
+        ),
+        strict=True,
+    ):
+        for workload in dict.fromkeys(row["workload"] for row in rows):
+            for dimensions, style in ((3, "--"), (4, "-")):
+                line = [
+                    (row["budget_gbytes_per_s"], row[value])
+                    for row in rows
+                    if (row["workload"], row["dimensions"], row["objective"])
+                    == (workload, dimensions, objective)
+                    and row["status"] == "ok"
+                ]
+                if line:
+                    axes.plot(*zip(*line, strict=True), style, label=f"{workload} {dimensions}D")
+        axes.set_xlabel("GB/s per NPU")
+        axes.set_ylabel(label)
+    if axes.lines:
+        axes.legend(fontsize="small")
+    figure.savefig(output / "gains.svg", metadata={"Date": None})
+    return ["gains.svg"]
+
+
+def experiment() -> Experiment:
+    """Return the experiment over the inputs that are there."""
+    common = {"inputs": [source()], "workload": list(WORKLOADS)}
+    return Experiment(
+        name="libra-speedup",
+        description=(
+            "Optimal bandwidth of each dimension against equal bandwidths of the same sum, on "
+            "4,096 NPUs."
+        ),
+        source="LIBRA (ISPASS 2024), figures 13 to 15",
+        grid={
+            **common,
+            "dimensions": [3, 4],
+            "objective": ["time", "time*cost"],
+            "budget_gbytes_per_s": BUDGETS,
+        },
+        quick_grid={
+            **common,
+            "dimensions": [4],
+            "objective": ["time", "time*cost"],
+            "budget_gbytes_per_s": [100, 500, 1000],
+        },
+        columns=(
+            "bandwidth_gbytes_per_s", "iteration_time_s", "compute_time_s", "cost_usd",
+            "equal_bandwidth_time_s", "equal_bandwidth_cost_usd", "speedup",
+            "perf_per_cost_gain", "duality_gap",
+        ),
+        case=case,
+        tabulate=tabulate,
+        draw=draw,
+    )  # fmt: skip
+
+
+EXPERIMENT = experiment()
+
+if __name__ == "__main__":
+    data_option()
+    run_from_command_line(experiment())

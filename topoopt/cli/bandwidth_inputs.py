@@ -1,0 +1,133 @@
+"""Workloads of `topoopt bandwidth`: by name, or from a model, plan or workload file."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codesign_base import InputError
+
+if TYPE_CHECKING:
+    from parallelism.graph import ModelGraph
+    from topoopt.bandwidth.from_plan import PlanWorkload
+    from topoopt.bandwidth.ways import Way
+    from topoopt.bandwidth.workload import Workload
+
+
+def choice(name: str, value: str, known: Sequence[str]) -> str:
+    """Return an option's value if it is one of those known."""
+    if value not in known:
+        raise InputError(f"--{name} is {value!r}; choose {', '.join(known)}")
+    return value
+
+
+def read_workload(
+    name: str, tensor: int | None, searching: bool = False
+) -> "Workload | PlanWorkload":
+    """Return a workload.
+
+    Parameters
+    ----------
+    name : str
+        Of a built-in workload, of a preset model, or of a file.
+    tensor : int or None
+        NPUs of a tensor-parallel group.
+    searching : bool, optional
+        Whether shapes are searched; then ``tensor`` says the groups of a workload file.
+    """
+    from topoopt.bandwidth.builtin import NAMES, builtin_workload
+    from topoopt.bandwidth.from_model import model_workload
+    from topoopt.bandwidth.workload import load_workload
+
+    if name in NAMES:
+        return builtin_workload(name, tensor)
+    if _is_plan(name):
+        if tensor is not None:
+            raise InputError(
+                f"--tensor-parallel {tensor} does not apply to plan {name!r}; "
+                "its strategy says the groups"
+            )
+        from topoopt.bandwidth.from_plan import plan_workload
+
+        return plan_workload(name)
+    if not _is_model(name) and (name.lower().endswith(".txt") or "/" in name):
+        if tensor is not None and not searching:
+            raise InputError(
+                f"--tensor-parallel {tensor} does not apply to workload file {name!r}; "
+                "its communicator says the groups"
+            )
+        made = load_workload(name)
+        return replace(made, tensor=tensor) if searching else made
+    return model_workload(_model(name), tensor or 1)
+
+
+def read_ways(
+    name: str, npus: int, tensor: int | None, parallel: bool, memory: float | None
+) -> "list[Way]":
+    """Return the ways to divide a workload over NPUs: all, or only its own.
+
+    Parameters
+    ----------
+    name : str
+        As for `read_workload`.
+    npus : int
+    tensor : int or None
+    parallel : bool
+        Whether other divisions than its own are wanted.
+    memory : float or None
+        Bytes of an NPU.
+    """
+    from topoopt.bandwidth.builtin import NAMES
+    from topoopt.bandwidth.from_plan import PlanWorkload
+    from topoopt.bandwidth.ways import builtin_ways, fixed_way, model_ways
+
+    if not parallel:
+        job = read_workload(name, tensor, searching=True)
+        if isinstance(job, PlanWorkload):
+            raise InputError(
+                f"plan {name!r} is for one placement on its servers; give a model to search shapes"
+            )
+        return [fixed_way(job, npus)]
+    if tensor is not None:
+        raise InputError(
+            f"--tensor-parallel {tensor} is what --search-parallelism chooses; give one of them"
+        )
+    if name in NAMES:
+        return builtin_ways(name, npus, memory=memory)
+    if _is_plan(name) or (not _is_model(name) and (name.lower().endswith(".txt") or "/" in name)):
+        raise InputError(
+            f"--search-parallelism cannot divide {name!r}, whose division is worked into its "
+            "numbers; give a built-in workload or a model"
+        )
+    return model_ways(_model(name), npus)
+
+
+def _is_model(name: str) -> bool:
+    return name.lower().endswith((".yaml", ".yml", ".json"))
+
+
+def _is_plan(name: str) -> bool:
+    """Say whether a JSON file is a plan rather than a model."""
+    from parallelism.reading import parse_json, read_text
+
+    if Path(name).suffix.lower() != ".json":
+        return False
+    data = parse_json(read_text(name, "workload file"), f"workload file {name!r}")
+    return isinstance(data, dict) and "schema_version" in data
+
+
+def _model(name: str) -> "ModelGraph":
+    from parallelism.model_file import load_model
+    from parallelism.models import get_model, list_models
+    from topoopt.bandwidth.builtin import NAMES
+
+    if _is_model(name):
+        return load_model(name)
+    preset = name.removeprefix("preset:")
+    presets = [model.name for model in list_models()]
+    if preset not in presets:
+        raise InputError(
+            f"unknown workload {name!r}; known: {', '.join(NAMES)}, {', '.join(presets)}, "
+            "or a file ending in .txt, .yaml or .json"
+        )
+    return get_model(preset)
