@@ -5,15 +5,21 @@ moves gives one that is invariant and no worse. So one source speaks for all: th
 i -> i + p is what one source sends over all links of step p.
 """
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from codesign_base import InfeasibleError
 from routing.network import FloatArray, IntArray, Network
-from routing.path_routing import PathRouting, dual_bound
+from routing.path_routing import PathRouting, dual_bound, idle_routing
 from routing.paths import forwarding_nodes
+
+SmallInts = npt.NDArray[np.int32]
 
 # Trees whose cost is within this fraction of the master's price bring nothing.
 _CONVERGED = 1e-10
+_METHOD = "one source, by symmetry"
 _MAX_TREES = 1000
 # Trees found by exponential prices before the master is solved, and how fast these steepen.
 _WARM = 20
@@ -88,10 +94,10 @@ def min_congestion_circulant(network: Network, demand: FloatArray) -> PathRoutin
     steps, link_class = np.unique(step, return_inverse=True)
     capacity = network.capacity[np.unique(link_class, return_index=True)[1]]
     if wanted.size == 0:
-        return _spread(network, demand, wanted, [], np.zeros(0), np.ones(steps.size), link_class, 0)
+        return idle_routing(network, demand, _METHOD)
     relative = capacity / capacity.max()
     amount = demand[0, wanted] / demand[0].sum()
-    trees: list[IntArray] = []
+    trees: list[SmallInts] = []
     loads: list[FloatArray] = []
     lengths: FloatArray = 1.0 / relative
     shares = np.ones(1)
@@ -126,7 +132,7 @@ def min_congestion_circulant(network: Network, demand: FloatArray) -> PathRoutin
             mean = table.mean(axis=1)
             lengths = np.exp(_STEEP * len(trees) * (mean / mean.max() - 1.0)) / relative
             continue
-        answer = linprog(
+        answer: Any = linprog(
             np.append(np.zeros(len(trees)), 1.0),
             A_ub=np.column_stack((table, -np.ones(steps.size))),
             b_ub=np.zeros(steps.size),
@@ -149,7 +155,7 @@ def min_congestion_circulant(network: Network, demand: FloatArray) -> PathRoutin
 
 
 def _class_counts(
-    network: Network, entry: IntArray, link_class: IntArray, classes: int, wanted: IntArray
+    network: Network, entry: SmallInts, link_class: IntArray, classes: int, wanted: IntArray
 ) -> FloatArray:
     """Return how many links of each class the tree's paths take, shape (wanted, classes)."""
     counts = np.zeros((wanted.size, classes))
@@ -168,7 +174,7 @@ def _spread(
     network: Network,
     demand: FloatArray,
     wanted: IntArray,
-    trees: list[IntArray],
+    trees: list[SmallInts],
     shares: FloatArray,
     lengths: FloatArray,
     link_class: IntArray,
@@ -202,18 +208,17 @@ def _spread(
     target = (source + np.tile(wanted, n)) % n
     order = np.lexsort((target, source))
     which = np.tile(np.arange(wanted.size), n)[order]
-    counts = (first[1:] - first[:-1])[which] if wanted.size else np.zeros(0, dtype=np.int64)
+    counts = (first[1:] - first[:-1])[which]
     path_offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
     within = np.arange(path_offsets[-1]) - np.repeat(path_offsets[:-1], counts)
-    path = np.repeat(first[which], counts) + within if wanted.size else within
+    path = np.repeat(first[which], counts) + within
     owner = np.repeat(source[order], counts)
     lengths_of = np.array([moved.shape[1] for moved, _ in paths], dtype=np.int64)
-    link_offsets = np.concatenate(([0], np.cumsum(lengths_of[path]) if path.size else []))
-    link_offsets = link_offsets.astype(np.int64)
+    link_offsets = np.concatenate(([0], np.cumsum(lengths_of[path]))).astype(np.int64)
     starts = np.concatenate(([0], np.cumsum(lengths_of * n))).astype(np.int64)
-    flat = np.concatenate([moved.ravel() for moved, _ in paths] or [np.zeros(0, np.int64)])
-    size = lengths_of[path] if path.size else np.zeros(0, dtype=np.int64)
-    row = np.repeat(starts[path] + owner * size, size) if path.size else np.zeros(0, np.int64)
+    flat = np.concatenate([moved.ravel() for moved, _ in paths])
+    size = lengths_of[path]
+    row = np.repeat(starts[path] + owner * size, size)
     place = np.arange(link_offsets[-1]) - np.repeat(link_offsets[:-1], size)
     full = lengths[link_class]
     return PathRouting(
@@ -223,9 +228,9 @@ def _spread(
         path_offsets=path_offsets,
         link_offsets=link_offsets,
         links=flat[row + place],
-        shares=np.array([share for _, share in paths])[path] if path.size else np.zeros(0),
+        shares=np.array([share for _, share in paths])[path],
         lengths=full / float(network.capacity @ full),
-        lower_bound=dual_bound(network, demand, full) if wanted.size else 0.0,
-        method="one source, by symmetry",
+        lower_bound=dual_bound(network, demand, full),
+        method=_METHOD,
         rounds=rounds,
     )

@@ -5,13 +5,20 @@ arrives less what leaves is the demand from s, and the sum over sources is at mo
 times the capacity.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
 from routing.network import FloatArray, IntArray, Network
-from routing.path_routing import PathRouting, checked_demand, dual_bound
+from routing.path_routing import (
+    PathRouting,
+    checked_demand,
+    dual_bound,
+    idle_routing,
+    require_served,
+)
 from routing.paths import forwarding_nodes
 
 if TYPE_CHECKING:
@@ -59,13 +66,13 @@ def min_congestion_lp(
         raise InputError(f"solver is {solver!r}; choose {' or '.join(SOLVERS)}")
     sources = np.flatnonzero(matrix.sum(axis=1) > 0)
     if sources.size == 0:
-        return _empty(network, matrix)
-    _require_served(network, matrix)
+        return idle_routing(network, matrix, "linear program")
+    require_served(network, matrix)
     # Numbers near one suit the solver: demand in units of its mean a source, capacity likewise.
     unit, speed = float(matrix.sum()) / sources.size, float(network.capacity.mean())
     conserve, supply, share, link_of = _rows(network, matrix / unit, sources)
     cost = np.append(np.zeros(link_of.size), 1.0)
-    answer = linprog(
+    answer: Any = linprog(  # type: ignore[call-overload]
         cost,
         A_ub=_with_last(share, -network.capacity / speed),
         b_ub=np.zeros(network.links),
@@ -87,33 +94,12 @@ def min_congestion_lp(
     return _decomposed(network, matrix, sources, flows * unit, lengths, int(answer.nit))
 
 
-def _empty(network: Network, demand: FloatArray) -> PathRouting:
-    none = np.zeros(0, dtype=np.int64)
-    ones = np.ones(network.links)
-    return PathRouting(
-        network, demand, none, np.zeros(1, np.int64), np.zeros(1, np.int64), none, np.zeros(0),
-        ones / max(float(network.capacity.sum()), 1e-300), 0.0, "linear program", 0,
-    )  # fmt: skip
-
-
-def _require_served(network: Network, demand: FloatArray) -> None:
-    from routing.paths import hop_distances
-
-    missing = (hop_distances(network)[: network.hosts, : network.hosts] < 0) & (demand > 0)
-    if missing.any():
-        source, target = np.argwhere(missing)[0].tolist()
-        raise InfeasibleError(
-            f"network {network.name!r}: host {target} cannot be reached from host {source}, which "
-            "has demand for it; add links between them"
-        )
-
-
-def _allowed(network: Network, sources: IntArray) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
+def _allowed(network: Network, sources: IntArray) -> npt.NDArray[np.bool_]:
     """Return which links each source's flow may use, shape (sources, links)."""
     transit = forwarding_nodes(network)[network.source] != 0
     own = network.source[None, :] == sources[:, None]
     back = network.target[None, :] == sources[:, None]
-    return (transit[None, :] | own) & ~back
+    return np.asarray((transit[None, :] | own) & ~back, dtype=np.bool_)
 
 
 def _row_of(network: Network, sources: IntArray) -> tuple[IntArray, IntArray]:

@@ -3,21 +3,32 @@
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from codesign_base import InfeasibleError, InputError
+from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
-from routing.path_routing import PathRouting, checked_demand, dual_bound
+from routing.path_routing import (
+    PathRouting,
+    checked_demand,
+    dual_bound,
+    idle_routing,
+    require_served,
+)
 from routing.paths import forwarding_nodes
 
-# Sharpness of the soft maximum, times the congestion: where it begins, and how it grows once
-# flows are balanced so far that the softness, not the flows, makes most of the gap.
+SmallInts = npt.NDArray[np.int32]
+
+# Sharpness of the soft maximum, times the congestion: it begins low, so that flows spread, and
+# doubles up to the last. Beyond, links keep what their prices have come to instead.
 _FIRST_SHARPNESS = 5.0
-_GROWTH = 2.0
+_LAST_SHARPNESS = 20.0
+# Flows are balanced well enough to go on when softness makes up this much more of the gap.
 _BALANCED = 0.5
 # Path costs that differ by less than this part of the accuracy count as equal.
 _TOLERANCE = 0.1
-# Exponents below this would make prices vanish.
+# Exponents below this would make prices vanish; weights below this could hardly come back.
 _LOWEST = -300.0
+_LOWEST_WEIGHT = -50.0
 
 
 def min_congestion(
@@ -59,25 +70,30 @@ def min_congestion(
 
     Notes
     -----
-    Minimises the soft maximum ln(sum exp(a u)) / a of the link utilisations u by moving flow
-    between paths of a pair, source by source, each move by exact line search (gradient
-    projection with column generation, as in traffic assignment); a doubles whenever softness
-    makes up most of the gap. One shortest tree a source and round under prices exp(a u) /
-    capacity gives both new paths and the dual bound, so the gap is certified at no extra cost.
-    Everything is done in a fixed order: the same input gives the same routing.
+    Minimises the soft maximum ln(sum w exp(a u)) / a of the link utilisations u by moving flow
+    between paths of a pair, source by source, each move by line search (gradient projection
+    with column generation, as in traffic assignment). One shortest tree a source and round under
+    prices w exp(a u) / capacity gives both new paths and the dual bound, so the gap is certified
+    at no extra cost. Whenever softness makes up most of the gap, a link's weight w becomes
+    w exp(a u) (the exponential method of multipliers): so a need not grow as accuracy does,
+    which is what slows plain multiplicative weights down. Everything is done in a fixed order:
+    the same input gives the same routing.
 
     References
     ----------
     N. Garg and J. Koenemann, "Faster and simpler algorithms for multicommodity flow and other
     fractional packing problems", FOCS 1998 (exponential prices and the dual bound); R. Jayakrishnan
     et al., "A faster path-based algorithm for traffic assignment", TRR 1443, 1994 (moves between
-    paths). Joining them with a growing sharpness and the exact step is ours.
+    paths); P. Tseng and D. Bertsekas, "On the convergence of the exponential multiplier method
+    for convex programming", Math. Programming 60, 1993. Joining them is ours.
     """
     matrix = checked_demand(network, demand)
     if not 1e-6 <= accuracy <= 1.0:
         raise InputError(f"accuracy is {accuracy}; give a fraction from 1e-6 to 1")
     if rounds < 1:
         raise InputError(f"rounds is {rounds}; give at least 1")
+    if not matrix.any():
+        return idle_routing(network, matrix, "multiplicative weights")
     if symmetry:
         from routing.circulant_flow import is_circulant, min_congestion_circulant
 
@@ -93,25 +109,31 @@ def _iterate(network: Network, demand: FloatArray, accuracy: float, rounds: int)
     work = _Work.of(network, demand)
     capacity, slowness = network.capacity, work.slowness
     sharp, scale, tolerance = _FIRST_SHARPNESS, max(bound, 1e-300), _TOLERANCE * accuracy
+    log_weight = np.zeros(network.links)
     done = 0
-    while work.pairs.size and done < rounds:
-        top = float(work.used.max(initial=0.0))
-        exponent = np.maximum((sharp / scale) * (work.used - top), _LOWEST)
-        prices = np.exp(exponent) * slowness
+    while done < rounds:
+        exponent = log_weight + (sharp / scale) * (work.used - work.used.max())
+        prices = np.exp(np.maximum(exponent - exponent.max(), _LOWEST)) * slowness
         weight = float(prices @ capacity)
-        softness = top - float((prices * capacity) @ work.used) / weight
-        total = work.extend(network, prices, sharp / scale, tolerance, live=done == 0)
-        if done > 0 and total / weight > bound:
-            bound, lengths = total / weight, prices
+        mean = float((prices * capacity) @ work.used) / weight
+        softness = float(work.used.max()) - mean
+        proven = work.extend(network, prices, sharp / scale, tolerance, live=done == 0) / weight
+        if done > 0 and proven > bound:
+            bound, lengths = proven, prices
         settle_all(*work.state(), sharp / scale, tolerance)
         work.recount()
         done += 1
-        scale = float(work.used.max())
+        top = float(work.used.max())
         # A little less than asked, because the bound that is reported is rounded down.
-        if scale <= bound * (1.0 + accuracy * (1.0 - 1e-6)):
+        if top <= bound * (1.0 + accuracy * (1.0 - 1e-6)):
             break
-        if done > 1 and top - softness - total / weight < _BALANCED * softness:
-            sharp *= _GROWTH
+        if done > 1 and mean - proven < _BALANCED * softness:
+            if sharp < _LAST_SHARPNESS:
+                sharp *= 2.0
+            else:
+                log_weight += (sharp / scale) * (work.used - top)
+                log_weight = np.maximum(log_weight - log_weight.max(), _LOWEST_WEIGHT)
+        scale = top
     path_offsets, link_offsets, back, flow = packed_paths(
         work.head, work.following, work.begin, work.hops, work.flow, work.pool
     )
@@ -125,13 +147,13 @@ def _iterate(network: Network, demand: FloatArray, accuracy: float, rounds: int)
         links=reversed_rows(link_offsets, back),
         shares=normalised(path_offsets, flow),
         lengths=lengths / float(capacity @ lengths),
-        lower_bound=dual_bound(network, demand, lengths) if pairs.size else 0.0,
+        lower_bound=dual_bound(network, demand, lengths),
         method="multiplicative weights",
         rounds=done,
     )
 
 
-def reversed_rows(offsets: IntArray, values: IntArray) -> IntArray:
+def reversed_rows(offsets: IntArray, values: SmallInts) -> IntArray:
     """Return concatenated rows with each row turned round."""
     place = np.arange(values.size)
     row = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
@@ -151,16 +173,8 @@ def normalised(offsets: IntArray, amounts: FloatArray) -> FloatArray:
 def _first_bound(network: Network, demand: FloatArray) -> tuple[float, FloatArray]:
     """Return the best of the bounds by hops and by what one node sends or receives."""
     ones = np.ones(network.links)
+    require_served(network, demand)
     best, lengths = dual_bound(network, demand, ones), ones
-    if best == float("inf"):
-        from routing.paths import hop_distances
-
-        missing = (hop_distances(network)[: network.hosts, : network.hosts] < 0) & (demand > 0)
-        source, target = np.argwhere(missing)[0].tolist()
-        raise InfeasibleError(
-            f"network {network.name!r}: host {target} cannot be reached from host {source}, which "
-            "has demand for it; add links between them"
-        )
     for ends, sums in ((network.source, demand.sum(axis=1)), (network.target, demand.sum(axis=0))):
         room = np.bincount(ends, weights=network.capacity, minlength=network.nodes)
         busy = sums / np.where(room[: network.hosts] > 0, room[: network.hosts], np.inf)
@@ -174,21 +188,20 @@ def _first_bound(network: Network, demand: FloatArray) -> tuple[float, FloatArra
 class _Work:
     """The state of one solution: pairs, their chains of paths, utilisations and prices."""
 
-    pairs: IntArray
     source: IntArray
     target: IntArray
     amount: FloatArray
     first: IntArray
-    head: IntArray
-    following: IntArray
+    head: SmallInts
+    following: SmallInts
     begin: IntArray
-    hops: IntArray
+    hops: SmallInts
     flow: FloatArray
-    pool: IntArray
+    pool: SmallInts
     price: FloatArray
     used: FloatArray
     slowness: FloatArray
-    mark: IntArray
+    mark: SmallInts
     paths: int = 0
     entries: int = 0
 
@@ -199,7 +212,6 @@ class _Work:
         worst = int(counts.max(initial=0))
         room = 2 * source.size + worst
         return cls(
-            pairs=np.arange(source.size),
             source=source,
             target=target,
             amount=demand[source, target],
@@ -216,7 +228,12 @@ class _Work:
             mark=np.zeros(network.links, dtype=np.int32),
         )
 
-    def state(self) -> tuple[IntArray | FloatArray, ...]:
+    def state(
+        self,
+    ) -> tuple[
+        SmallInts, SmallInts, IntArray, SmallInts, FloatArray, SmallInts, FloatArray, FloatArray,
+        FloatArray, SmallInts,
+    ]:  # fmt: skip
         """Return what the settling kernels take first."""
         return (
             self.head, self.following, self.begin, self.hops, self.flow, self.pool, self.price,

@@ -5,9 +5,9 @@ from functools import cached_property
 
 import numpy as np
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from routing.network import FloatArray, IntArray, Network
-from routing.paths import forwarding_nodes, shortest_routes
+from routing.paths import forwarding_nodes, hop_distances, shortest_routes
 from routing.routes import Routes
 
 # Sums in another order differ in the last bits; a bound must stay sound.
@@ -29,7 +29,7 @@ class PathRouting:
         The paths of each pair.
     link_offsets : int64 array, shape (paths + 1,)
         The links of each path.
-    links : int32 array, shape (entries,)
+    links : int64 array, shape (entries,)
         Link indices in travel order.
     shares : float64 array, shape (paths,)
         Fraction of its pair's demand that each path takes; they sum to one.
@@ -165,7 +165,7 @@ def _table(
 ) -> Routes:
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     pair = np.repeat(np.arange(hosts * hosts), lengths)
-    hops = np.bincount(pair, weights=weights, minlength=hosts * hosts)
+    hops = np.bincount(pair, weights=weights, minlength=hosts * hosts).astype(np.float64)
     return Routes(hosts, offsets, links, weights, latency, hops)
 
 
@@ -224,3 +224,25 @@ def dual_bound(network: Network, demand: FloatArray, lengths: FloatArray) -> flo
         network.out_offsets, network.target, forwarding_nodes(network), lengths, demand
     )
     return float(total / float(network.capacity @ lengths)) * _ROUNDING
+
+
+def require_served(network: Network, demand: FloatArray) -> None:
+    """Raise `InfeasibleError` naming a pair that has demand and no path."""
+    hosts = network.hosts
+    missing = (hop_distances(network)[:hosts, :hosts] < 0) & (demand > 0)
+    if missing.any():
+        source, target = np.argwhere(missing)[0].tolist()
+        raise InfeasibleError(
+            f"network {network.name!r}: host {target} cannot be reached from host {source}, which "
+            "has demand for it; add links between them"
+        )
+
+
+def idle_routing(network: Network, demand: FloatArray, method: str) -> PathRouting:
+    """Return the routing of no demand at all."""
+    none = np.zeros(0, dtype=np.int64)
+    lengths = np.ones(network.links) / max(float(network.capacity.sum()), 1e-300)
+    return PathRouting(
+        network, demand, none, np.zeros(1, np.int64), np.zeros(1, np.int64), none, np.zeros(0),
+        lengths, 0.0, method, 0,
+    )  # fmt: skip
