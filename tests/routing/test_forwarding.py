@@ -104,7 +104,7 @@ def test_what_depends_on_the_source_is_refused() -> None:
     rows[3] = [network.link(0, 1), network.link(1, 2), network.link(2, 3)]
     lengths = np.array([len(row) for row in rows])
     routes = Routes(
-        4, np.concatenate(([0], np.cumsum(lengths))), np.array([link for row in rows for link in row]),
+        4, np.concatenate(([0], np.cumsum(lengths))), np.concatenate(rows).astype(np.int64),
         np.ones(lengths.sum()), lengths * 1e-6, lengths.astype(float),
     )  # fmt: skip
     with pytest.raises(InputError, match="cannot be told by destination"):
