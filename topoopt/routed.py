@@ -46,7 +46,8 @@ class RoutedTraffic:
     paths : PathRouting or None
         The paths behind them, for the methods that minimise congestion.
     rounding_loss : float or None
-        Congestion of one path a pair over that of split paths, less one; None if split.
+        Congestion of one path a pair over that of split paths, less one; None if split. It may
+        be slightly negative, as the split paths are themselves only within the accuracy.
     bound : CongestionBound
         Of this network.
     wiring_bound : CongestionBound or None
