@@ -72,8 +72,8 @@ def rows_of_splits(
         for place in range(nodes):
             places[t, orders[t, place]] = place
     row_offsets = np.zeros(hosts * hosts + 1, np.int64)
-    links = np.empty(16 * hosts * hosts, np.int64)
-    weights = np.empty(16 * hosts * hosts)
+    links = np.empty(4 * hosts * hosts, np.int64)
+    weights = np.empty(4 * hosts * hosts)
     slowest = np.zeros(hosts * hosts)
     mean_hops = np.zeros(hosts * hosts)
     share = np.zeros(nodes)

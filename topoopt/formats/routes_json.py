@@ -71,9 +71,9 @@ def save_tables(tables: "ForwardingTables", path: str | Path) -> None:
         {
             "node": node,
             "rules": [
-                {"destination": t, "next": [[v, ratio] for v, ratio in tables.next_hops(node, t)]}
+                {"destination": t, "next": [[v, ratio] for v, ratio in hops]}
                 for t in range(network.hosts)
-                if tables.next_hops(node, t)
+                if (hops := tables.next_hops(node, t))
             ],
         }
         for node in range(network.nodes)
