@@ -11,6 +11,7 @@ from topoopt.cli.compare_command import compare_command
 from topoopt.cli.export_command import export_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.plan_command import plan_command
+from topoopt.cli.route_command import route_command
 from topoopt.cli.simulate_command import simulate_command
 from topoopt.cli.validate_command import validate_command
 from topoopt.cli.verify_command import verify_command
@@ -33,6 +34,7 @@ app.command("simulate")(simulate_command)
 app.command("validate")(validate_command)
 app.command("export")(export_command)
 app.command("what-if")(what_if_command)
+app.command("route")(route_command)
 
 
 def _version(value: bool) -> None:

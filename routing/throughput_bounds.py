@@ -1,0 +1,216 @@
+"""Lower bounds on congestion (upper bounds on throughput): of any wiring, and of this one.
+
+Congestion is seconds: what the most loaded link takes for its part of the demand in bytes.
+Throughput is its inverse, how often a second the demand can be served.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codesign_base import InputError
+from routing.network import FloatArray, IntArray, Network
+from routing.path_routing import checked_demand, dual_bound, require_served
+
+_ROUNDING = 1.0 - 1e-12
+
+
+@dataclass(frozen=True)
+class CongestionBound:
+    """A lower bound on congestion.
+
+    Parameters
+    ----------
+    seconds : float
+        The largest of the terms; infinity is never one, zero without demand.
+    terms : dict of str to float
+        Every term, in seconds.
+    """
+
+    seconds: float
+    terms: dict[str, float]
+
+    @property
+    def binding(self) -> str:
+        """Name of the largest term."""
+        return max(self.terms, key=lambda name: self.terms[name])
+
+    @property
+    def throughput(self) -> float:
+        """Most times a second that the demand can be served."""
+        return 1.0 / self.seconds if self.seconds > 0 else float("inf")
+
+    def excess(self, congestion: float) -> float:
+        """Return how far a congestion is above the bound, as a fraction of it; never negative."""
+        if congestion <= self.seconds:
+            return 0.0
+        return congestion / self.seconds - 1.0 if self.seconds > 0 else float("inf")
+
+
+def any_wiring_bound(
+    demand: FloatArray, degree: int, port_rate: float, *, bidirectional: bool = False
+) -> CongestionBound:
+    """Bound the congestion over all networks of hosts with a number of ports each.
+
+    Parameters
+    ----------
+    demand : float array, shape (hosts, hosts)
+        Bytes from row to column, zero on the diagonal.
+    degree : int
+        Ports of each host, one transmitter and one receiver each.
+    port_rate : float
+        Bytes/s of a port, each way.
+    bidirectional : bool
+        Both fibres of a port go to the same host, so that a path's next hop does not lead back
+        usefully: at most d (d - 1)^(h - 1) hosts at distance h instead of d^h.
+
+    Returns
+    -------
+    CongestionBound
+        ``injection``: the busiest host's bytes over its ports. ``distance``: link-bytes in the
+        best case, where the largest demands of each source (or to each target, whichever says
+        more) have the shortest distances, over all ports.
+
+    Raises
+    ------
+    InputError
+        If the demand is no square matrix of finite numbers of zero or more, or a number is out
+        of range.
+
+    References
+    ----------
+    Degree-distance counting: A. Singla et al., "High throughput data center topology design",
+    NSDI 2014, section 4 (there for the mean distance, here for a demand matrix).
+    """
+    matrix = np.ascontiguousarray(demand, dtype=np.float64)
+    hosts = matrix.shape[0]
+    if matrix.shape != (hosts, hosts) or not np.all(np.isfinite(matrix) & (matrix >= 0)):
+        raise InputError(
+            f"demand of shape {matrix.shape} must be a square matrix of finite numbers of zero "
+            "or more"
+        )
+    if degree < 1 or not port_rate > 0:
+        raise InputError(f"degree {degree} and port rate {port_rate} bytes/s must be positive")
+    if hosts == 0 or not matrix.any():
+        return CongestionBound(0.0, {"injection": 0.0, "distance": 0.0})
+    hops = _least_hops(hosts, degree, bidirectional)
+    off = matrix * (1.0 - np.eye(hosts))
+    from_source = np.sort(off, axis=1)[:, ::-1] @ hops
+    to_target = np.sort(off, axis=0)[::-1].T @ hops
+    busiest = max(off.sum(axis=1).max(), off.sum(axis=0).max())
+    terms = {
+        "injection": float(busiest) / (degree * port_rate),
+        "distance": float(max(from_source.sum(), to_target.sum())) / (hosts * degree * port_rate),
+    }
+    return CongestionBound(max(terms.values()) * _ROUNDING, terms)
+
+
+def _least_hops(hosts: int, degree: int, bidirectional: bool) -> FloatArray:
+    """Return the least distance of a host's nearest, second nearest, ... other; ascending."""
+    hops = np.empty(hosts)
+    at, level, width = 0, 1, degree
+    while at < hosts:
+        hops[at : at + width] = level
+        at += width
+        level += 1
+        # A path of ports back and forth gets nowhere: with one port it ends at its neighbour.
+        width = min(width * (degree - 1 if bidirectional else degree), hosts)
+        if width == 0:
+            hops[at:] = level
+            break
+    return hops
+
+
+def network_bound(
+    network: Network, demand: FloatArray, lengths: FloatArray | None = None
+) -> CongestionBound:
+    """Bound the congestion over all routings of a demand on one network.
+
+    Parameters
+    ----------
+    network : Network
+    demand : float array, shape (hosts, hosts)
+        Bytes from row to column, zero on the diagonal.
+    lengths : float64 array, shape (links,), optional
+        A dual solution, as `routing.path_routing.PathRouting.lengths`.
+
+    Returns
+    -------
+    CongestionBound
+        ``hops``: demand times hops over the sum of capacities. ``host``: the busiest host's
+        bytes over its links out or in. ``cut``: the worst of the cuts that sweep along the
+        hosts' numbers and along the slowest-mixing direction of the links (Fiedler vector).
+        ``dual``: demand times distance under ``lengths``, if given.
+
+    Raises
+    ------
+    InputError
+        If the demand does not fit the network.
+    InfeasibleError
+        If a pair with demand has no path.
+    """
+    matrix = checked_demand(network, demand)
+    terms = {"hops": 0.0, "host": 0.0, "cut": 0.0}
+    if lengths is not None:
+        terms["dual"] = 0.0
+    if not matrix.any():
+        return CongestionBound(0.0, terms)
+    require_served(network, matrix)
+    terms["hops"] = dual_bound(network, matrix, np.ones(network.links))
+    terms["host"] = _host_bound(network, matrix)
+    orders = [np.arange(network.nodes)]
+    if network.switches:
+        orders = []
+    orders.append(_fiedler_order(network))
+    terms["cut"] = max(_sweep_bound(network, matrix, order) for order in orders)
+    if lengths is not None:
+        terms["dual"] = dual_bound(network, matrix, lengths)
+    return CongestionBound(max(terms.values()) * _ROUNDING, terms)
+
+
+def _host_bound(network: Network, demand: FloatArray) -> float:
+    worst = 0.0
+    for ends, sums in ((network.source, demand.sum(axis=1)), (network.target, demand.sum(axis=0))):
+        room = np.bincount(ends, weights=network.capacity, minlength=network.nodes)
+        asked = np.flatnonzero(sums)
+        worst = max(worst, float((sums[asked] / room[asked]).max(initial=0.0)))
+    return worst
+
+
+def _fiedler_order(network: Network) -> IntArray:
+    """Return the nodes along the second eigenvector of the Laplacian of capacities both ways."""
+    nodes = network.nodes
+    weight = np.zeros((nodes, nodes))
+    weight[network.source, network.target] = network.capacity / network.capacity.max()
+    weight += weight.T
+    laplacian = np.diag(weight.sum(axis=1)) - weight
+    vector = np.linalg.eigh(laplacian)[1][:, min(1, nodes - 1)]
+    # Its sign is arbitrary; rounding keeps ties, which symmetric networks have, in node order.
+    vector = vector * np.sign(vector[np.argmax(np.abs(vector) > 1e-9 * np.abs(vector).max())])
+    return np.lexsort((np.arange(nodes), np.round(vector, 9)))
+
+
+def _sweep_bound(network: Network, demand: FloatArray, order: IntArray) -> float:
+    """Return the largest demand over capacity across the cuts between places of an order."""
+    nodes = network.nodes
+    place = np.empty(nodes, dtype=np.int64)
+    place[order] = np.arange(nodes)
+
+    def across(begin: IntArray, end: IntArray, amount: FloatArray) -> FloatArray:
+        """Amounts that cross from the first c nodes to the others, shape (nodes - 1,)."""
+        change = np.zeros(nodes + 1)
+        np.add.at(change, begin + 1, amount)
+        np.add.at(change, end + 1, -amount)
+        return np.cumsum(change)[1:nodes]
+
+    source, target = np.nonzero(demand)
+    worst = 0.0
+    for turned in (False, True):
+        at = nodes - 1 - place if turned else place
+        forward = at[source] < at[target]
+        asked = across(at[source][forward], at[target][forward], demand[source, target][forward])
+        along = at[network.source] < at[network.target]
+        room = across(at[network.source][along], at[network.target][along], network.capacity[along])
+        open_cut = room > 1e-9 * network.capacity.max()
+        worst = max(worst, float((asked[open_cut] / room[open_cut]).max(initial=0.0)))
+    return worst

@@ -1,0 +1,128 @@
+"""Compiled two-leg routes over intermediates."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+from routing.flow_kernels import cancel_cycles
+from routing.path_kernels import grown_floats, grown_ints
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+# Flow of a unit below this is rounding.
+_DUST = 1e-12
+
+
+@kernel
+def equal_split(
+    offsets: Ints, target: Ints, transit: Ints, toward: Ints, source: int, goal: int, flow: Floats
+) -> None:
+    """Add to ``flow`` a unit from source to goal, split equally over shortest next hops.
+
+    ``toward[v]`` is the hops from v to the goal.
+    """
+    nodes = offsets.size - 1
+    share = np.zeros(nodes)
+    share[source] = 1.0
+    queue = np.empty(nodes, np.int64)
+    queue[0] = source
+    head, tail = 0, 1
+    while head < tail:
+        v = queue[head]
+        head += 1
+        if v == goal:
+            continue
+        count = 0
+        for link in range(offsets[v], offsets[v + 1]):
+            w = target[link]
+            if toward[w] == toward[v] - 1 and (w == goal or transit[w] != 0):
+                count += 1
+        for link in range(offsets[v], offsets[v + 1]):
+            w = target[link]
+            if toward[w] == toward[v] - 1 and (w == goal or transit[w] != 0):
+                if share[w] == 0.0:
+                    queue[tail] = w
+                    tail += 1
+                flow[link] += share[v] / count
+                share[w] += share[v] / count
+
+
+@kernel
+def two_leg_rows(
+    offsets: Ints,
+    origin: Ints,
+    target: Ints,
+    latency: Floats,
+    transit: Ints,
+    toward: Ints,
+    hosts: int,
+    middle: Ints,
+    share: Floats,
+) -> tuple[Ints, Ints, Floats, Floats, Floats]:
+    """Return the table of routes (as in `Routes`); ``toward[t, v]``: hops from node v to t."""
+    links = target.size
+    nodes = offsets.size - 1
+    # The legs do not depend on the other end, so they add up over intermediates separately.
+    out = np.zeros((hosts, links))
+    back = np.zeros((hosts, links))
+    leg = np.zeros(links)
+    for index in range(middle.size):
+        m = middle[index]
+        for h in range(hosts):
+            leg[:] = 0.0
+            equal_split(offsets, target, transit, toward[m], h, m, leg)
+            for link in range(links):
+                out[h, link] += share[index] * leg[link]
+            leg[:] = 0.0
+            equal_split(offsets, target, transit, toward[h], m, h, leg)
+            for link in range(links):
+                back[h, link] += share[index] * leg[link]
+    row_offsets = np.zeros(hosts * hosts + 1, np.int64)
+    row_links = np.empty(4 * hosts * hosts, np.int64)
+    row_weights = np.empty(4 * hosts * hosts)
+    slowest = np.zeros(hosts * hosts)
+    mean_hops = np.zeros(hosts * hosts)
+    waiting = np.zeros(nodes, np.int64)
+    arrival = np.zeros(nodes)
+    queue = np.empty(nodes, np.int64)
+    used = 0
+    for s in range(hosts):
+        for t in range(hosts):
+            pair = s * hosts + t
+            if s != t:
+                for link in range(links):
+                    leg[link] = out[s, link] + back[t, link]
+                    # What comes back to the source, or goes on from the target, is a loop.
+                cancel_cycles(offsets, target, leg, _DUST)
+                waiting[:] = 0
+                arrival[:] = 0.0
+                row_links = grown_ints(row_links, used + links)
+                row_weights = grown_floats(row_weights, used + links)
+                for link in range(links):
+                    if leg[link] > 0.0:
+                        row_links[used] = link
+                        row_weights[used] = leg[link]
+                        mean_hops[pair] += leg[link]
+                        waiting[target[link]] += 1
+                        used += 1
+                tail = 0
+                for v in range(nodes):
+                    if waiting[v] == 0:
+                        queue[tail] = v
+                        tail += 1
+                head = 0
+                while head < tail:
+                    v = queue[head]
+                    head += 1
+                    for link in range(offsets[v], offsets[v + 1]):
+                        if leg[link] > 0.0:
+                            w = target[link]
+                            arrival[w] = max(arrival[w], arrival[v] + latency[link])
+                            waiting[w] -= 1
+                            if waiting[w] == 0:
+                                queue[tail] = w
+                                tail += 1
+                slowest[pair] = arrival[t]
+            row_offsets[pair + 1] = used
+    return row_offsets, row_links[:used], row_weights[:used], slowest, mean_hops
