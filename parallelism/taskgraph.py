@@ -63,6 +63,8 @@ class TaskGraph:
     groups : tuple of tuple of int
         Sorted distinct servers of each AllReduce group (one server: no network traffic).
     server_of_device : int64 array, shape (devices,)
+    ids : int64 array, shape (tasks,), optional
+        What the tasks are called in the file that they come from.
     """
 
     servers: int
@@ -80,6 +82,7 @@ class TaskGraph:
     predecessors: IntArray
     groups: tuple[tuple[int, ...], ...]
     server_of_device: IntArray
+    ids: IntArray | None = None
 
     @property
     def tasks(self) -> int:

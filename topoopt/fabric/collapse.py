@@ -176,6 +176,7 @@ def _quotient(
         successor_offsets=np.searchsorted(before, np.arange(classes + 1)).astype(np.int64),
         successors=after.astype(np.int64),
         predecessors=np.bincount(after, minlength=classes).astype(np.int64),
+        start_order=np.arange(classes, dtype=np.int64),
         devices=first_device.size,
         rows=classes,
         slots=classes,

@@ -94,6 +94,7 @@ def _play(
         orders.successor_offsets,
         orders.successors,
         orders.predecessors,
+        orders.start_order,
         orders.devices,
         orders.rows,
         orders.slots,

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.tasks import checked_tasks
+from topoopt.fabric.tasks import checked_tasks, starting_order
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -23,6 +23,8 @@ class Orders:
     resource, begin, end : int64 arrays, shape (tasks,)
     volume, delay, lag, cap : float64 arrays, shape (tasks,)
     successor_offsets, successors, predecessors : int64 arrays
+    start_order : int64 array, shape (tasks,)
+        In which tasks that are ready at the start are found.
     devices, rows, slots, entries : int
     links : int32 array
     weights, capacity : float64 arrays
@@ -39,6 +41,7 @@ class Orders:
     successor_offsets: IntArray
     successors: IntArray
     predecessors: IntArray
+    start_order: IntArray
     devices: int
     rows: int
     slots: int
@@ -120,6 +123,7 @@ def orders_of(fabric: Fabric, tasks: TaskGraph) -> Orders:
         successor_offsets=_plain(tasks.successor_offsets),
         successors=_plain(tasks.successors),
         predecessors=_plain(tasks.predecessors),
+        start_order=starting_order(fabric, tasks),
         devices=tasks.devices,
         rows=rows,
         slots=slots,

@@ -63,6 +63,7 @@ def play(
     successor_offsets: Ints,
     successors: Ints,
     predecessors: Ints,
+    start_order: Ints,
     devices: int,
     rows: int,
     slots: int,
@@ -89,6 +90,8 @@ def play(
         Bytes/s that the task does not exceed; the same for all tasks of a row.
     begin, end : int64 arrays, shape (tasks,)
         Entries of the row in ``links`` and ``weights``.
+    start_order : int64 array, shape (tasks,)
+        In which tasks that are ready at the start are found.
     slots, entries : int
         Upper bounds of the distinct rows, and of their entries, in use at once.
     tolerance : float
@@ -163,7 +166,8 @@ def play(
     now = 0.0
     idles = 0
     freshly = int(np.int64(0))
-    for task in range(tasks):
+    for place in range(tasks):
+        task = start_order[place]
         if waiting[task] == 0:
             fresh[freshly] = task
             freshly += 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 
 
@@ -52,6 +52,38 @@ def _htsim_tasks(tasks: TaskGraph) -> TaskGraph:
         delay=np.where(alone, 0.0, tasks.delay),
         size=np.where(sends, np.mod(tasks.size, 2.0**32), tasks.size),
     )
+
+
+_BUCKETS = (
+    13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933, 351061, 712697,
+    1447153,
+)  # fmt: skip
+
+
+def starting_order(fabric: Fabric, tasks: TaskGraph) -> IntArray:
+    """Return the order in which tasks that are ready at the start are found.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    int64 array, shape (tasks,)
+        By number. htsim keeps tasks in a hash table by their ids in the file, and goes through
+        that; graphs that come from no file, or are larger than its table of sizes here, go by
+        number there, too.
+    """
+    known = tasks.ids is not None and tasks.tasks <= _BUCKETS[-1] and tasks.ids.min(initial=0) >= 0
+    if not fabric.transport.htsim or not known:
+        return np.arange(tasks.tasks, dtype=np.int64)
+    from topoopt.fabric.htsim_kernels import hash_table_order
+
+    found: IntArray = hash_table_order(
+        np.array(tasks.ids, dtype=np.int64), np.array(_BUCKETS, dtype=np.int64)
+    )
+    return found
 
 
 def _in_range(values: FloatArray) -> bool:

@@ -60,6 +60,7 @@ def play_trains(
     successor_offsets: Ints,
     successors: Ints,
     predecessors: Ints,
+    start_order: Ints,
     devices: int,
     row_begin: Ints,
     row_end: Ints,
@@ -167,7 +168,8 @@ def play_trains(
     done = 0
     now = 0.0
     origin = mixed(np.uint64(seed))
-    for task in range(tasks):
+    for place in range(tasks):
+        task = start_order[place]
         if waiting[task] == 0:
             fresh[freshly] = task
             freshly += 1

@@ -72,7 +72,7 @@ def run_trains(
     The windows follow DCTCP (SIGCOMM 2010) in slow start, the packet sizes TopoOpt's simulator
     (NSDI 2023, section 5); trains in place of packets are ours.
     """
-    from topoopt.fabric.tasks import checked_tasks
+    from topoopt.fabric.tasks import checked_tasks, starting_order
     from topoopt.fabric.train_kernels import play_trains
     from topoopt.fabric.train_queue_kernels import COLUMNS, PACKETS, PAIR, RING, TASK
 
@@ -119,6 +119,7 @@ def run_trains(
         tasks.successor_offsets.copy(),
         tasks.successors.copy(),
         tasks.predecessors.copy(),
+        starting_order(fabric, tasks),
         tasks.devices,
         messages.row_begin,
         messages.row_end,

@@ -166,6 +166,7 @@ def task_graph_of(file: FbufFile) -> FbufTasks:
             predecessors=np.bincount(after, minlength=index.size).astype(np.int64),
             groups=groups,
             server_of_device=place[devices],
+            ids=file.task_id[index].astype(np.int64),
         ),
         index=index,
         task_id=file.task_id[index],
