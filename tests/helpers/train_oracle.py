@@ -335,7 +335,8 @@ class _Simulation:
                 return
             m.is_set_up = True
             if self.way.htsim or m.window == 0:
-                m.window = m.due = self.way.initial_window
+                m.window = self.way.initial_window
+                m.due = 2 if self.way.htsim else m.window
                 m.alpha, m.seen, m.marked = None, 0, 0
             if self.fill(m):
                 self.arrived(m)

@@ -257,7 +257,8 @@ def play_trains(
                 moment[message, ALPHA] = -1.0
                 moment[message, SEEN] = 0.0
                 moment[message, MARKED] = 0.0
-                moment[message, DUE] = window
+                # htsim looks at its marks for the first time after two packets.
+                moment[message, DUE] = 2.0 if cold else window
             table[message, HOP] += 1
             over = False
             opens = True
