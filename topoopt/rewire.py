@@ -7,14 +7,14 @@ import numpy as np
 
 from parallelism.builder import TaskGraphBuilder
 from parallelism.strategy import Strategy
-from parallelism.taskgraph import TaskGraph, traffic_of
+from parallelism.taskgraph import TaskGraph, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
 from topoopt.scoring import Routing, Scorer, busiest, direct_fabric
 from topoopt.search_types import SEARCH_TOLERANCE, Pair, Settings, search_tolerance
-from topoopt.topology.finder import PortModel, Topology, find_topology
+from topoopt.topology.finder import PortModel, Ring, Selection, Topology, find_topology
 
 _MOST_SPLITS = 10
 # Cost of building and routing a candidate topology, a server pair.
@@ -138,15 +138,27 @@ class Rewirer:
         return replace(pair, time=time)
 
     def _topologies(self, tasks: TaskGraph, formula_only: bool) -> Iterator[Topology]:
-        """Build the candidate topologies for a strategy's traffic, the paper's formula first."""
-        traffic = traffic_of(tasks)
+        """Build different topologies for a strategy's traffic, the paper's formula first."""
+        seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
+        for topology in self._variants(traffic_of(tasks), formula_only):
+            network = topology.network
+            links = (network.source, network.target, network.multiplicity)
+            key = (b"".join(array.tobytes() for array in links), topology.rings)
+            if key not in seen:
+                seen.add(key)
+                yield topology
+
+    def _variants(self, traffic: Traffic, formula_only: bool) -> Iterator[Topology]:
         cluster, faithful = self.cluster, self.settings.faithful
+        tried = self.settings.improvements
 
         def build(
             split: int | None,
             like: str | None,
             surplus: str = "matching",
             ports: PortModel = cluster.port_model,
+            selection: Selection = Selection.GEOMETRIC,
+            placement: bool = False,
         ) -> Topology:
             return find_topology(
                 traffic,
@@ -156,6 +168,8 @@ class Rewirer:
                 ports=ports,
                 degree_allreduce=split,
                 surplus=surplus,
+                selection=selection,
+                placement=placement,
                 faithful=like,
             )
 
@@ -163,18 +177,40 @@ class Rewirer:
         yield first
         if formula_only or faithful is not None:
             return
+        splits: list[int | None] = [None]
         if traffic.transfer_sent() > 0 and traffic.groups:
             yield build(None, None, "rings")
             # All splits of usual degrees; of large ones a spread, since their number and the
             # matching rounds of each both grow with the degree.
             step = -(-cluster.degree // _MOST_SPLITS)
             for split in range(cluster.degree, 0, -step):
-                if split != first.degree_allreduce:
+                if split != first.degree_allreduce and tried.splits:
+                    splits.append(split)
                     yield build(split, None, "rings")
         # Wirings of bidirectional ports are directed ones, too.
         both_ways = PortModel.BIDIRECTIONAL
-        if cluster.port_model is not both_ways and (cluster.degree > 1 or cluster.servers == 2):
+        wires_both_ways = cluster.degree > 1 or cluster.servers == 2
+        if cluster.port_model is not both_ways and wires_both_ways:
             yield build(None, None, "rings", both_ways)
-        if cluster.degree > 1 or cluster.servers == 2:
+        if wires_both_ways:
             # The published generators, so that a plan is never worse than on those rings.
             yield build(None, "artifact", ports=both_ways)
+        for selection, placement in self._selections(traffic):
+            for split in splits:
+                yield build(split, None, "rings", selection=selection, placement=placement)
+
+    def _selections(self, traffic: Traffic) -> list[tuple[Selection, bool]]:
+        """Return the other ways to choose rings that can matter for this traffic."""
+        tried = self.settings.improvements
+        ways = []
+        moves = traffic.transfer_sent() > 0
+        # A single group without transfers is as fast on any of its rings.
+        if tried.exact and (moves or len(traffic.groups) > 1):
+            ways.append((Selection.EXACT, False))
+        if moves and traffic.groups:
+            best = Selection.TRAFFIC if tried.traffic else Selection.GEOMETRIC
+            if tried.traffic:
+                ways.append((best, False))
+            if tried.placement:
+                ways.append((best, True))
+        return ways
