@@ -57,6 +57,9 @@ class Topology:
         Bytes per second of one port in one direction.
     latency : float
         Seconds a hop.
+    matching_gap : float
+        No round of matching could carry more than ``1 + matching_gap`` times its bytes; 0 (exact)
+        but for very many bidirectional servers that send to each other.
     """
 
     network: Network
@@ -67,6 +70,7 @@ class Topology:
     ports: PortModel
     bandwidth: float
     latency: float
+    matching_gap: float = 0.0
 
     @property
     def generators(self) -> dict[tuple[int, ...], tuple[int, ...]]:
@@ -183,6 +187,7 @@ def find_topology(
         ports=kind,
         bandwidth=float(bandwidth),
         latency=float(latency),
+        matching_gap=wiring.matching_gap,
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray, Network
-from topoopt.topology.matching import FloatArray, fill_ports, halve, match_once
+from topoopt.topology.matching import FloatArray, best_matching, fill_ports, halve
 from topoopt.topology.totient import ring_order
 
 
@@ -82,6 +82,8 @@ class Wiring:
         Those wired so far.
     orders : dict of tuple of int to tuple of int
         The server of each place on the rings of a group, where it is not the sorted group.
+    matching_gap : float
+        Largest gap of a round of matching; 0 if all were exact.
     """
 
     servers: int
@@ -89,6 +91,7 @@ class Wiring:
     ports: PortModel
     rings: list[Ring] = field(default_factory=list)
     orders: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    matching_gap: float = 0.0
     cables: IntArray = field(init=False)
     free_out: IntArray = field(init=False)
     free_in: IntArray = field(init=False)
@@ -140,7 +143,9 @@ class Wiring:
 
     def next_matching(self, demand: FloatArray) -> list[tuple[int, int]]:
         """Return the maximum-weight matching of the servers that have free ports."""
-        return match_once(demand, self.free_out, self.free_in, self.bidirectional)
+        edges, gap = best_matching(demand, self.free_out, self.free_in, self.bidirectional)
+        self.matching_gap = max(self.matching_gap, gap)
+        return edges
 
     def match(self, demand: FloatArray, edges: list[tuple[int, int]]) -> None:
         """Wire one round of matching and halve, in place, the demand it matched."""
