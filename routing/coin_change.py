@@ -171,8 +171,8 @@ def _ring_links(network: Network, generators: tuple[int, ...], host: IntArray) -
         if missing.any():
             at = int(np.flatnonzero(missing)[0])
             raise InputError(
-                f"network {network.name!r} has no link {host[at]}->{host[(at + p) % n]}, so it is not a "
-                f"union of rings {generators}; leave out ring step {p}"
+                f"network {network.name!r} has no link {host[at]}->{host[(at + p) % n]}, so it is "
+                f"not a union of rings {generators}; leave out ring step {p}"
             )
         found[index] = position
     return found

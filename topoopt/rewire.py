@@ -195,9 +195,11 @@ class Rewirer:
         if wires_both_ways:
             # The published generators, so that a plan is never worse than on those rings.
             yield build(None, "artifact", ports=both_ways)
+        # No plan is slower than on the wiring that the paper describes.
+        yield build(None, "paper")
         for selection, placement in self._selections(traffic):
-            for split in splits:
-                yield build(split, None, "rings", selection=selection, placement=placement)
+            for share in splits:
+                yield build(share, None, "rings", selection=selection, placement=placement)
 
     def _selections(self, traffic: Traffic) -> list[tuple[Selection, bool]]:
         """Return the other ways to choose rings that can matter for this traffic."""

@@ -9,6 +9,7 @@ from topoopt.cli.bandwidth_command import bandwidth_command
 from topoopt.cli.compare_command import compare_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.plan_command import plan_command
+from topoopt.cli.topology_command import topology_command
 from topoopt.cli.verify_command import verify_command
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app.command("compare")(compare_command)
 app.command("verify")(verify_command)
 app.command("models")(models_command)
 app.command("bandwidth")(bandwidth_command)
+app.command("topology")(topology_command)
 
 
 def _version(value: bool) -> None:

@@ -165,11 +165,12 @@ def swap_gain(demand: Floats, distance: Ints, at: Ints, u: int, v: int) -> float
     """Return by how much bytes x hops fall if servers u and v change places."""
     n = at.size
     here, there = at[u], at[v]
-    gain = (demand[u, v] - demand[v, u]) * (
+    gain = 0.0
+    gain += (demand[u, v] - demand[v, u]) * (
         distance[(there - here) % n] - distance[(here - there) % n]
     )
     for w in range(n):
-        if w == u or w == v:
+        if w in (u, v):
             continue
         out = demand[u, w] - demand[v, w]
         into = demand[w, u] - demand[w, v]
