@@ -198,7 +198,8 @@ class Rewirer:
         # No plan is slower than on the wiring that the paper describes.
         yield build(None, "paper")
         for selection, placement in self._selections(traffic):
-            for share in splits:
+            # Seating is the dearest, and hardly depends on the split.
+            for share in splits[:1] if placement else splits:
                 yield build(share, None, "rings", selection=selection, placement=placement)
 
     def _selections(self, traffic: Traffic) -> list[tuple[Selection, bool]]:

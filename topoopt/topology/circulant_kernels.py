@@ -149,41 +149,42 @@ def exchange(
 
 
 @kernel
-def placement_cost(demand: Floats, distance: Ints, at: Ints) -> float:
-    """Return the sum of bytes x hops where server i sits at place ``at[i]`` of the ring."""
+def placement_cost(demand: Floats, between: Ints, at: Ints) -> float:
+    """Return the sum of bytes x hops where server i sits at place ``at[i]``.
+
+    ``between`` holds the hops from place to place, shape (n, n).
+    """
     n = at.size
     cost = 0.0
     for i in range(n):
         for j in range(n):
             if demand[i, j] > 0.0:
-                cost += demand[i, j] * distance[(at[j] - at[i]) % n]
+                cost += demand[i, j] * between[at[i], at[j]]
     return cost
 
 
 @kernel
-def swap_gain(demand: Floats, distance: Ints, at: Ints, u: int, v: int) -> float:
+def swap_gain(demand: Floats, between: Ints, at: Ints, u: int, v: int) -> float:
     """Return by how much bytes x hops fall if servers u and v change places."""
     n = at.size
     here, there = at[u], at[v]
     gain = 0.0
-    gain += (demand[u, v] - demand[v, u]) * (
-        distance[(there - here) % n] - distance[(here - there) % n]
-    )
+    gain += (demand[u, v] - demand[v, u]) * (between[here, there] - between[there, here])
     for w in range(n):
         if w in (u, v):
             continue
         out = demand[u, w] - demand[v, w]
         into = demand[w, u] - demand[w, v]
         if out != 0.0:
-            gain += out * (distance[(at[w] - here) % n] - distance[(at[w] - there) % n])
+            gain += out * (between[here, at[w]] - between[there, at[w]])
         if into != 0.0:
-            gain += into * (distance[(here - at[w]) % n] - distance[(there - at[w]) % n])
+            gain += into * (between[at[w], here] - between[at[w], there])
     return gain
 
 
 @kernel
 def improve_placement(
-    demand: Floats, distance: Ints, at: Ints, order: Ints, least: float, swaps: int
+    demand: Floats, between: Ints, at: Ints, order: Ints, least: float, swaps: int
 ) -> int:
     """Swap servers' places in place while that gains more than ``least``.
 
@@ -200,7 +201,7 @@ def improve_placement(
                     return 0
                 swaps -= 1
                 u, v = order[a], order[b]
-                if swap_gain(demand, distance, at, u, v) > least:
+                if swap_gain(demand, between, at, u, v) > least:
                     held = at[u]
                     at[u] = at[v]
                     at[v] = held
