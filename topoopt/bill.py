@@ -1,6 +1,6 @@
 """What any network costs: its parts counted cable by cable, priced from the table."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -107,3 +107,62 @@ def network_bill(
         layer_ports += ports if layer != NO_LAYER else 0
         cables += access + trunks + (ports if layer != NO_LAYER else -(-ports // 2))
     return Bill(cost + cables * fibre_usd, nics, transceivers, switch_ports, layer_ports, cables)
+
+
+def equal_cost_bandwidth(
+    network: Network,
+    bandwidth: float,
+    target_cost: float,
+    prices: PriceTable,
+    *,
+    layer: str = "patch-panel",
+    own: int = 0,
+    fibre_usd: float = 0.0,
+) -> float:
+    """Return the port bandwidth at which a network costs a given sum, all links in proportion.
+
+    Parameters
+    ----------
+    network : Network
+    bandwidth : float
+        Bytes per second of a server's port in this network.
+    target_cost : float
+        US dollars.
+    prices, layer, own, fibre_usd
+        As in `network_bill`.
+
+    Returns
+    -------
+    float
+        Bytes per second; the largest of that cost (to within rounding).
+
+    Raises
+    ------
+    InputError
+        If a number is out of range, or no bandwidth costs that little or that much.
+
+    Notes
+    -----
+    Prices do not fall with the rate, so bisection over the rate finds it.
+    """
+    if not (target_cost > 0 and isfinite(target_cost)):
+        raise InputError(f"target cost is {target_cost} USD; give a positive number")
+
+    def cost(factor: float) -> float:
+        scaled = replace(network, capacity=network.capacity * factor)
+        bill = network_bill(scaled, prices, layer=layer, own=own, fibre_usd=fibre_usd)
+        return bill.cost
+
+    low, high = 1e-6, 1e6
+    if cost(low) > target_cost or cost(high) < target_cost:
+        raise InputError(
+            f"network {network.name!r} costs {cost(low):.4g} to {cost(high):.4g} USD at any "
+            f"bandwidth in reach, not {target_cost:.4g}; give another sum"
+        )
+    while high / low > 1.0 + 1e-12:
+        middle = (low * high) ** 0.5
+        if cost(middle) > target_cost:
+            high = middle
+        else:
+            low = middle
+    return low * bandwidth

@@ -1,4 +1,4 @@
-"""Circulant generator sets against brute force and published optima; seating against brute force."""
+"""Circulant generator sets against brute force and published optima; seating, too."""
 
 from itertools import combinations, permutations
 from math import ceil, gcd, inf, sqrt

@@ -9,8 +9,13 @@ from hypothesis import strategies as st
 from codesign_base import InputError
 from routing.network import Network
 from routing.paths import ecmp_routes, hop_distances
-from topoopt.bill import network_bill
-from topoopt.prices import default_prices, direct_connect_cost, fat_tree_cost
+from topoopt.bill import equal_cost_bandwidth, network_bill
+from topoopt.prices import (
+    default_prices,
+    direct_connect_cost,
+    equal_cost_fat_tree_bandwidth,
+    fat_tree_cost,
+)
 from topoopt.topology.fat_tree import fat_tree_network
 from topoopt.topology.wiring import DegreeTooSmallError
 from topoopt.topology.zoo.dragonfly import dragonfly, dragonfly_size
@@ -36,7 +41,7 @@ def assert_both_ways(network: Network) -> None:
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=3).filter(lambda d: 1 < np.prod(d) < 130))
 def test_torus(dims: list[int]) -> None:
     network = torus(dims, B, LAG)
-    graph = nx.grid_graph([d for d in reversed(dims)], periodic=True)
+    graph = nx.grid_graph(list(reversed(dims)), periodic=True)
     expected = {frozenset((a, b)) for a, b in graph.edges if a != b}
     names = list(np.ndindex(*dims))
     wired = {
@@ -248,3 +253,20 @@ def test_wrong_rates_are_refused() -> None:
         torus([4], B, -1.0)
     with pytest.raises(InputError, match="sizes of at least 1"):
         torus([4, 0], B, LAG)
+
+
+@pytest.mark.parametrize("name", ["leaf-spine", "rail", "dragonfly", "kautz", "fat-tree"])
+def test_bandwidth_of_equal_cost(name: str) -> None:
+    prices = default_prices()
+    target = direct_connect_cost(24, 4, B, prices)
+    built = build_fabric(name, 24, 2, B)
+    found = equal_cost_bandwidth(built.network, B, target, prices)
+    sized = build_fabric(name, 24, 2, found)
+    assert network_bill(sized.network, prices).cost == pytest.approx(target, rel=1e-9)
+    if name == "fat-tree":
+        whole = equal_cost_fat_tree_bandwidth(target, 24, prices)
+        assert 2 * found == pytest.approx(whole, rel=1e-9)
+    with pytest.raises(InputError, match="positive"):
+        equal_cost_bandwidth(built.network, B, 0.0, prices)
+    with pytest.raises(InputError, match="give another sum"):
+        equal_cost_bandwidth(built.network, B, 1.0, prices, fibre_usd=10.0)
