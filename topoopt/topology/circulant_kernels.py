@@ -179,7 +179,7 @@ def swap_gain(demand: Floats, between: Ints, at: Ints, u: int, v: int) -> float:
             gain += out * (between[here, at[w]] - between[there, at[w]])
         if into != 0.0:
             gain += into * (between[at[w], here] - between[at[w], there])
-    return gain
+    return float(gain)
 
 
 @kernel
