@@ -19,7 +19,9 @@ Group = tuple[int, ...]
 
 # Sets that are tried for a group while a topology is built.
 _MOST_SETS = 20_000
+# Steps and places are chosen in turn; large groups get one turn.
 _ROUNDS = 2
+_LARGE = 256
 
 
 class Selection(StrEnum):
@@ -106,7 +108,7 @@ class RingChooser:
             return group
         both_ways = self.bidirectional
         places: tuple[int, ...] = tuple(range(len(group)))
-        for _ in range(_ROUNDS):
+        for _ in range(_ROUNDS if len(group) <= _LARGE else 1):
             order = tuple(members[v] for v in places)
             steps = self.steps(order, count)
             distance = circulant_distances(len(group), steps, both_ways)

@@ -27,6 +27,8 @@ FloatArray = npt.NDArray[np.float64]
 # microsecond.
 MOST_SETS = 200_000
 _RESTARTS = 8
+# Steps of breadth-first searches that the restarts may take, about; the first always runs.
+_SEARCH_STEPS = 3e8
 # Distance decides between sets that serve the demand equally well.
 _TIE = 1e-6
 
@@ -275,7 +277,8 @@ def _exchanged(
     start = [place[p] for p in geometric if p in place][:choose]
     start += [i for i in range(free.size) if i not in start][: choose - len(start)]
     best, lowest, tried = np.array(start, dtype=np.int64), float("inf"), 0
-    for restart in range(_RESTARTS):
+    each = 4.0 * free.size * choose * n * steps.size
+    for restart in range(int(np.clip(_SEARCH_STEPS / max(each, 1.0), 1, _RESTARTS))):
         picked = np.array(start, dtype=np.int64)
         if restart:
             picked = rng.permutation(free.size)[:choose]

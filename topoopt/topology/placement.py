@@ -17,7 +17,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _RESTARTS = 2
 # Exchanges evaluated at most; each takes about a nanosecond a server.
-_MOST_SWAPS = 100_000_000
+_MOST_SWAPS = 50_000_000
 # A gain below this share of the cost is a rounding error.
 _LEAST = 1e-9
 
