@@ -91,7 +91,9 @@ def coin_change(servers: int, generators: Sequence[int]) -> CoinTable:
     return CoinTable(servers, rings, count, coins)
 
 
-def coin_change_routes(network: Network, generators: Sequence[int]) -> Routes:
+def coin_change_routes(
+    network: Network, generators: Sequence[int], places: Sequence[int] | None = None
+) -> Routes:
     """Route every pair of a circulant network by its coin-change path.
 
     Parameters
@@ -100,6 +102,9 @@ def coin_change_routes(network: Network, generators: Sequence[int]) -> Routes:
         Without switches; must have every link i -> i + p (mod hosts). It may have more links.
     generators : sequence of int
         As in `coin_change`.
+    places : sequence of int, optional
+        The host at each place of the rings; i and i + p above are places. By default host i is
+        at place i.
 
     Returns
     -------
@@ -109,7 +114,8 @@ def coin_change_routes(network: Network, generators: Sequence[int]) -> Routes:
     Raises
     ------
     InputError
-        If the network has switches or lacks a ring link, or a generator is out of range.
+        If the network has switches or lacks a ring link, a generator is out of range, or the
+        places are no permutation of the hosts.
     InfeasibleError
         If the generators do not reach every distance (they share a factor with n).
     """
@@ -126,9 +132,13 @@ def coin_change_routes(network: Network, generators: Sequence[int]) -> Routes:
             f"ring steps {table.generators} never sum to {distance} modulo {n}; "
             "add a step that is coprime to the number of servers"
         )
-    ring_links = _ring_links(network, table.generators)
     start = np.arange(n, dtype=np.int64)
-    lengths = table.count[(start[None, :] - start[:, None]) % n].ravel()
+    host = start if places is None else np.array(places, dtype=np.int64)
+    if not np.array_equal(np.sort(host), start):
+        raise InputError(f"ring places {host.tolist()} must name each of {n} hosts once")
+    place = np.argsort(host)
+    ring_links = _ring_links(network, table.generators, host)
+    lengths = table.count[(place[None, :] - place[:, None]) % n].ravel()
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     links = np.empty(int(offsets[-1]), dtype=np.int64)
     latency = np.zeros(n * n)
@@ -141,28 +151,28 @@ def coin_change_routes(network: Network, generators: Sequence[int]) -> Routes:
                 path[:, column] = ring_links[index, at]
                 at = (at + p) % n
                 column += 1
-        pair = start * n + (start + distance) % n
+        pair = host * n + host[(start + distance) % n]
         latency[pair] = network.latency[path].sum(axis=1)
         path.sort(axis=1)
         links[offsets[pair][:, None] + np.arange(path.shape[1])] = path
     return Routes(n, offsets, links, np.ones(links.size), latency, lengths.astype(np.float64))
 
 
-def _ring_links(network: Network, generators: tuple[int, ...]) -> IntArray:
-    """Return the link i -> i + p for each generator and server, shape (generators, hosts)."""
+def _ring_links(network: Network, generators: tuple[int, ...], host: IntArray) -> IntArray:
+    """Return the link i -> i + p for each generator and place, shape (generators, hosts)."""
     n = network.hosts
     start = np.arange(n, dtype=np.int64)
     keys = network.source * n + network.target
     found = np.empty((len(generators), n), dtype=np.int64)
     for index, p in enumerate(generators):
-        wanted = start * n + (start + p) % n
+        wanted = host * n + host[(start + p) % n]
         position = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
         missing = keys[position] != wanted if keys.size else np.ones(n, dtype=np.bool_)
         if missing.any():
             at = int(np.flatnonzero(missing)[0])
             raise InputError(
-                f"network {network.name!r} has no link {at}->{(at + p) % n}, so it is not a "
-                f"union of rings {generators}; leave out ring step {p}"
+                f"network {network.name!r} has no link {host[at]}->{host[(at + p) % n]}, so it is "
+                f"not a union of rings {generators}; leave out ring step {p}"
             )
         found[index] = position
     return found

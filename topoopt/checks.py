@@ -28,6 +28,7 @@ from topoopt.scoring import Scorer
 from topoopt.search_types import Settings
 from topoopt.solve import FABRIC_MODEL
 from topoopt.starts import USUAL, start_pair, starting_strategies
+from topoopt.topology.totient import ring_places
 
 
 def check_strategy(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -133,22 +134,30 @@ def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
 
 
 def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
-    """Every ring is one cycle of its generator, over cables of its own."""
+    """Every ring is one cycle of its generator, over cables of its own.
+
+    All rings of a group count steps in the same places: those of its first ring, in which the
+    first server of the order is at place 0.
+    """
     network = rebuilt.fabric.network
     used: Counter[tuple[int, int]] = Counter()
+    places: dict[tuple[int, ...], dict[int, int]] = {}
     for ring in plan.rings:
         order, size = ring.order, len(ring.order)
-        members = sorted(order)
         if len(set(order)) != size or size < 2:
             raise InputError(f"ring +{ring.generator} visits a server twice or has one server")
-        if ring.generator >= size:
-            raise InputError(f"ring +{ring.generator} over {size} servers; give a smaller step")
+        if not 0 < ring.generator < size:
+            raise InputError(f"ring +{ring.generator} over {size} servers; give 1 to {size - 1}")
         cycles = math.gcd(ring.generator, size)
         if cycles != 1:
             raise InputError(
                 f"ring +{ring.generator} over {size} servers is {cycles} cycles, not one"
             )
-        place = {server: position for position, server in enumerate(members)}
+        group = tuple(sorted(order))
+        if group not in places:
+            seats = ring_places(order, ring.generator)
+            places[group] = {server: position for position, server in enumerate(seats)}
+        place = places[group]
         for a, b in zip(order, [*order[1:], order[0]], strict=True):
             if (place[b] - place[a]) % size != ring.generator:
                 raise InputError(f"ring +{ring.generator} goes {a}->{b}, which is another step")

@@ -158,13 +158,13 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     if plan.routing not in set(Routing):
         raise InputError(f"routing is {plan.routing!r}; expected one of {', '.join(Routing)}")
     routing = Routing(plan.routing)
-    generators = [ring.generator for ring in plan.rings if len(ring.order) == network.hosts]
+    whole = [(r.order, r.generator) for r in plan.rings if len(r.order) == network.hosts]
     return Fabric(
         "topoopt",
         network,
         Routes(network.hosts, offsets, links, weights, latency, hops),
         {group: tuple(orders) for group, orders in rings.items()},
-        allreduce_routes(network, generators, routing),
+        allreduce_routes(network, whole, routing),
     )
 
 

@@ -1,20 +1,20 @@
 """The communication x topology plane: the best wiring and routing for one strategy."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from parallelism.builder import TaskGraphBuilder
 from parallelism.strategy import Strategy
-from parallelism.taskgraph import TaskGraph, traffic_of
+from parallelism.taskgraph import TaskGraph, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
 from topoopt.scoring import Routing, Scorer, busiest, direct_fabric
 from topoopt.search_types import SEARCH_TOLERANCE, Pair, Settings, search_tolerance
-from topoopt.topology.finder import PortModel, Topology, find_topology
+from topoopt.topology.finder import PortModel, Ring, Selection, Topology, find_topology
 
 _MOST_SPLITS = 10
 # Cost of building and routing a candidate topology, a server pair.
@@ -31,6 +31,15 @@ def no_network(servers: int) -> Fabric:
         servers, np.zeros(pairs + 1, dtype=np.int64), none, empty, np.zeros(pairs), np.zeros(pairs)
     )
     return Fabric("topoopt", network, routes, {})
+
+
+@dataclass
+class _Best:
+    """The fastest pair so far, and the topology that looked fastest unsimulated."""
+
+    time: float
+    found: tuple[Topology, Routing, Fabric] | None = None
+    promising: Topology | None = None
 
 
 class Rewirer:
@@ -101,8 +110,39 @@ class Rewirer:
             time = Scorer(self.builder, self._alone, self.memory_limit)(strategy)
             return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
         tasks = self.builder.build(strategy)
+        seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
+        best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
+        self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
+        if not formula_only and best.promising is not None:
+            # Other rings for the split of the fastest so far: all splits would cost as much
+            # again, and the best one hardly depends on the rings.
+            like = best.promising if best.found is None else best.found[0]
+            improved = self._improved(traffic_of(tasks), like.degree_allreduce)
+            self._try(tasks, improved, seen, best)
+        if best.found is None:
+            return None
+        topology, routing, fabric = best.found
+        pair = Pair(strategy, topology, routing, fabric, best.time, origin)
+        if exact:
+            pair = self.exactly(pair)
+        return pair if pair.time <= limit else None
+
+    def _try(
+        self,
+        tasks: TaskGraph,
+        topologies: Iterable[Topology],
+        seen: set[tuple[bytes, tuple[Ring, ...]]],
+        best: "_Best",
+    ) -> None:
+        """Score topologies that were not seen yet under every routing."""
         candidates: list[tuple[float, int, Topology, Routing, Fabric]] = []
-        for topology in self._topologies(tasks, formula_only):
+        for topology in topologies:
+            network = topology.network
+            links = (network.source, network.target, network.multiplicity)
+            key = (b"".join(array.tobytes() for array in links), topology.rings)
+            if key in seen:
+                continue
+            seen.add(key)
             for routing in self.settings.routings:
                 fabric = direct_fabric(topology, routing, self.seed)
                 bound = busiest(fabric, tasks)
@@ -110,23 +150,16 @@ class Rewirer:
                 candidates.append((bound, len(candidates), topology, routing, fabric))
         # Most promising first, so that the bounds of most others rule them out unsimulated.
         candidates.sort(key=lambda candidate: candidate[:2])
-        found: tuple[Topology, Routing, Fabric] | None = None
-        fastest = limit * (1.0 + SEARCH_TOLERANCE)
+        if candidates and best.promising is None:
+            best.promising = candidates[0][2]
         for bound, _, topology, routing, fabric in candidates:
-            if bound > fastest:
+            if bound > best.time:
                 break
             quick = Scorer(self.builder, fabric, self.memory_limit, self.tolerance)
-            time = quick.simulate(tasks, fastest)
+            time = quick.simulate(tasks, best.time)
             self.work += quick.work
-            if time < fastest or (found is None and time <= fastest):
-                fastest, found = time, (topology, routing, fabric)
-        if found is None:
-            return None
-        topology, routing, fabric = found
-        pair = Pair(strategy, topology, routing, fabric, fastest, origin)
-        if exact:
-            pair = self.exactly(pair)
-        return pair if pair.time <= limit else None
+            if time < best.time or (best.found is None and time <= best.time):
+                best.time, best.found = time, (topology, routing, fabric)
 
     def exactly(self, pair: Pair) -> Pair:
         """Return the pair with its exact time."""
@@ -137,44 +170,69 @@ class Rewirer:
         self.work += scorer.work
         return replace(pair, time=time)
 
-    def _topologies(self, tasks: TaskGraph, formula_only: bool) -> Iterator[Topology]:
-        """Build the candidate topologies for a strategy's traffic, the paper's formula first."""
-        traffic = traffic_of(tasks)
+    def _build(
+        self,
+        traffic: Traffic,
+        split: int | None,
+        surplus: str = "matching",
+        ports: PortModel | None = None,
+        like: str | None = None,
+        selection: Selection = Selection.GEOMETRIC,
+        placement: bool = False,
+    ) -> Topology:
+        cluster = self.cluster
+        return find_topology(
+            traffic,
+            cluster.degree,
+            cluster.port_rate,
+            latency=cluster.hop_latency,
+            ports=cluster.port_model if ports is None else ports,
+            degree_allreduce=split,
+            surplus=surplus,
+            selection=selection,
+            placement=placement,
+            faithful=like,
+        )
+
+    def _variants(self, traffic: Traffic, formula_only: bool) -> Iterator[Topology]:
+        """Build topologies with geometric rings, the paper's formula first."""
         cluster, faithful = self.cluster, self.settings.faithful
-
-        def build(
-            split: int | None,
-            like: str | None,
-            surplus: str = "matching",
-            ports: PortModel = cluster.port_model,
-        ) -> Topology:
-            return find_topology(
-                traffic,
-                cluster.degree,
-                cluster.port_rate,
-                latency=cluster.hop_latency,
-                ports=ports,
-                degree_allreduce=split,
-                surplus=surplus,
-                faithful=like,
-            )
-
-        first = build(None, faithful)
+        first = self._build(traffic, None, like=faithful)
         yield first
         if formula_only or faithful is not None:
             return
         if traffic.transfer_sent() > 0 and traffic.groups:
-            yield build(None, None, "rings")
+            yield self._build(traffic, None, "rings")
             # All splits of usual degrees; of large ones a spread, since their number and the
             # matching rounds of each both grow with the degree.
             step = -(-cluster.degree // _MOST_SPLITS)
             for split in range(cluster.degree, 0, -step):
-                if split != first.degree_allreduce:
-                    yield build(split, None, "rings")
+                if split != first.degree_allreduce and self.settings.improvements.splits:
+                    yield self._build(traffic, split, "rings")
         # Wirings of bidirectional ports are directed ones, too.
         both_ways = PortModel.BIDIRECTIONAL
-        if cluster.port_model is not both_ways and (cluster.degree > 1 or cluster.servers == 2):
-            yield build(None, None, "rings", both_ways)
-        if cluster.degree > 1 or cluster.servers == 2:
+        wires_both_ways = cluster.degree > 1 or cluster.servers == 2
+        if cluster.port_model is not both_ways and wires_both_ways:
+            yield self._build(traffic, None, "rings", both_ways)
+        if wires_both_ways:
             # The published generators, so that a plan is never worse than on those rings.
-            yield build(None, "artifact", ports=both_ways)
+            yield self._build(traffic, None, ports=both_ways, like="artifact")
+        # Nor is it slower than on the wiring that the paper describes.
+        yield self._build(traffic, None, like="paper")
+
+    def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
+        """Build topologies with other rings that can matter for this traffic."""
+        tried = self.settings.improvements
+        if self.settings.faithful is not None:
+            return
+        moves = traffic.transfer_sent() > 0
+        # A single group without transfers is as fast on any of its rings.
+        if tried.exact and (moves or len(traffic.groups) > 1):
+            yield self._build(traffic, split, "rings", selection=Selection.EXACT)
+        if not moves or not traffic.groups:
+            return
+        best = Selection.TRAFFIC if tried.traffic else Selection.GEOMETRIC
+        if tried.traffic:
+            yield self._build(traffic, split, "rings", selection=best)
+        if tried.placement:
+            yield self._build(traffic, split, "rings", selection=best, placement=True)

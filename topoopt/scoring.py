@@ -1,6 +1,6 @@
 """Scores of (strategy, fabric) pairs, and the fabrics of direct-connect topologies."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,6 +18,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.tasks import link_bytes
 from topoopt.topology.finder import Topology
+from topoopt.topology.totient import ring_places
 
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
@@ -67,18 +68,18 @@ def direct_fabric(
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
     for ring in topology.rings:
         rings.setdefault(ring.group, []).append(ring.members)
-    generators = [ring.generator for ring in topology.rings if len(ring.group) == network.hosts]
+    whole = [(r.members, r.generator) for r in topology.rings if len(r.group) == network.hosts]
     return Fabric(
         name,
         network,
         routes,
         {group: tuple(orders) for group, orders in rings.items()},
-        allreduce_routes(network, generators, routing),
+        allreduce_routes(network, whole, routing),
     )
 
 
 def allreduce_routes(
-    network: Network, generators: Iterable[int], routing: Routing
+    network: Network, rings: Sequence[tuple[Sequence[int], int]], routing: Routing
 ) -> Routes | None:
     """Return the routes of ring edges, where they differ from those of transfers.
 
@@ -86,8 +87,9 @@ def allreduce_routes(
     ----------
     network : Network
         Direct-connect.
-    generators : iterable of int
-        Steps of the rings over all servers; there may be none.
+    rings : sequence of (sequence of int, int)
+        Orders and steps of the rings over all servers, which have their places in common; there
+        may be none.
     routing : Routing
 
     Returns
@@ -99,8 +101,10 @@ def allreduce_routes(
     """
     if routing is Routing.ECMP:
         return None
-    steps = sorted(set(generators))
-    return coin_change_routes(network, steps) if steps else ecmp_routes(network)
+    if not rings:
+        return ecmp_routes(network)
+    steps = sorted({step for _, step in rings})
+    return coin_change_routes(network, steps, ring_places(*rings[0]))
 
 
 @dataclass

@@ -46,6 +46,28 @@ ProgressCallback = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
+class Improvements:
+    """Which departures from the paper's topology finder are tried beside it.
+
+    Parameters
+    ----------
+    exact : bool
+        The shortest circulant networks rather than geometric steps.
+    traffic : bool
+        The steps that serve the transfers best.
+    placement : bool
+        Servers seated on their rings so that heavy transfer pairs come near.
+    splits : bool
+        Every split of the ports between rings and matching, not only the formula's.
+    """
+
+    exact: bool = True
+    traffic: bool = True
+    placement: bool = True
+    splits: bool = True
+
+
+@dataclass(frozen=True)
 class Settings:
     """How a search works; everything that departs from the paper can be switched back.
 
@@ -58,10 +80,13 @@ class Settings:
         bidirectional ports.
     chains : int
         Markov chains; each carries a pair of strategy and topology of its own.
+    improvements : Improvements
+        Of the topology finder; none where ``faithful`` is given.
     """
 
     faithful: str | None = None
     chains: int = 3
+    improvements: Improvements = Improvements()
 
     def __post_init__(self) -> None:
         if self.faithful is not None and self.faithful not in FAITHFUL:

@@ -1,6 +1,7 @@
 """The k-ary fat-tree: its size, its cables and its network."""
 
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -75,7 +76,11 @@ def fat_tree_size(hosts: int) -> FatTreeSize:
 
 
 def fat_tree_network(
-    hosts: int, bandwidth: float, latency: float, oversubscription: float = 1.0
+    hosts: int,
+    bandwidth: float,
+    latency: float,
+    oversubscription: float = 1.0,
+    tier: str = "tor",
 ) -> Network:
     """Wire a fat-tree.
 
@@ -87,14 +92,25 @@ def fat_tree_network(
     latency : float
         Seconds of every link.
     oversubscription : float
-        Ratio of a rack's bandwidth to that of its uplinks, at least 1. All links above the
-        top-of-rack switches have ``bandwidth / oversubscription``.
+        Ratio of bandwidth below to bandwidth above the tier, at least 1. All links above it
+        have ``bandwidth / oversubscription``.
+    tier : {"tor", "aggregation"}
+        The switches whose uplinks are fewer than what they serve.
 
     Returns
     -------
     Network
         Nodes: hosts, top-of-rack, aggregation, core switches.
+
+    Raises
+    ------
+    InputError
+        If the tier is unknown, or the oversubscription below 1.
     """
+    if tier not in ("tor", "aggregation"):
+        raise InputError(f"tier is {tier!r}; choose tor or aggregation")
+    if not (oversubscription >= 1 and isfinite(oversubscription)):
+        raise InputError(f"oversubscription is {oversubscription}; give 1 (none) or more")
     size = fat_tree_size(hosts)
     half = size.k // 2
     first_edge = hosts
@@ -117,7 +133,8 @@ def fat_tree_network(
     low: IntArray = np.concatenate(lower).astype(np.int64)
     high: IntArray = np.concatenate(upper).astype(np.int64)
     capacity = np.full(low.size, bandwidth / oversubscription)
-    capacity[:hosts] = bandwidth
+    full = hosts + (size.edge_cables if tier == "aggregation" else 0)
+    capacity[:full] = bandwidth
     return Network.from_links(
         f"fat-tree (k = {size.k})",
         hosts,

@@ -14,6 +14,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import Network
+from topoopt.topology.choosing import RingChooser, Selection, selection_named
 from topoopt.topology.matching import checked_demand
 from topoopt.topology.select import artifact_generators
 from topoopt.topology.spending import spend_surplus, wire_rings
@@ -32,7 +33,7 @@ from topoopt.topology.wiring import (
     port_model,
 )
 
-__all__ = ["DegreeTooSmallError", "PortModel", "Ring", "Topology", "find_topology"]
+__all__ = ["DegreeTooSmallError", "PortModel", "Ring", "Selection", "Topology", "find_topology"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +57,9 @@ class Topology:
         Bytes per second of one port in one direction.
     latency : float
         Seconds a hop.
+    matching_gap : float
+        No round of matching could carry more than ``1 + matching_gap`` times its bytes; 0 (exact)
+        but for very many bidirectional servers that send to each other.
     """
 
     network: Network
@@ -66,6 +70,7 @@ class Topology:
     ports: PortModel
     bandwidth: float
     latency: float
+    matching_gap: float = 0.0
 
     @property
     def generators(self) -> dict[tuple[int, ...], tuple[int, ...]]:
@@ -85,6 +90,8 @@ def find_topology(
     ports: PortModel = PortModel.DIRECTED,
     degree_allreduce: int | None = None,
     surplus: str = "matching",
+    selection: str = Selection.GEOMETRIC,
+    placement: bool = False,
     faithful: str | None = None,
 ) -> Topology:
     """Build the network of one job from the traffic of one iteration.
@@ -107,6 +114,11 @@ def find_topology(
         What gets ports that a group has no further generators for: matching on whatever
         transfers are left and then parallel cables, or first a parallel ring where it would
         carry more bytes a port than the next matching.
+    selection : {"geometric", "exact", "traffic"}
+        How the steps of a group's rings are chosen: the paper's geometric sequence, the
+        shortest circulant network, or the one that serves the group's transfers best.
+    placement : bool
+        Seat the members of each group on its rings so that heavy transfer pairs come near.
     faithful : {"paper", "artifact"}, optional
         ``"paper"`` undoes the departures named above. ``"artifact"`` wires rings over all
         servers on every port, with the published code's generators.
@@ -135,11 +147,18 @@ def find_topology(
     """
     if surplus not in ("matching", "rings"):
         raise InputError(f"surplus is {surplus!r}; choose 'matching' or 'rings'")
+    chosen = selection_named(selection)
+    if faithful is not None and (placement or chosen is not Selection.GEOMETRIC):
+        raise InputError(
+            f"faithful is {faithful!r} with selection {chosen.value!r} and placement {placement}; "
+            "leave them at 'geometric' and False to reproduce others' work"
+        )
     mode = _checked(traffic, degree, bandwidth, latency, degree_allreduce, faithful)
     servers = traffic.servers
     kind = port_model(ports)
     everyone = tuple(range(servers))
     wiring = Wiring(servers, degree, kind)
+    chooser = RingChooser(chosen, placement, traffic.transfers, wiring.bidirectional)
     needed = wiring.ring_ports(everyone)
     if degree < needed:
         raise DegreeTooSmallError(
@@ -152,12 +171,13 @@ def find_topology(
         share = max(needed, degree_for_allreduce(traffic, degree))
     else:
         share = degree_allreduce
-    _wire(wiring, traffic, share, 0, mode, surplus == "matching")
+    _wire(wiring, traffic, share, 0, mode, surplus == "matching", chooser)
     if not is_strongly_connected(wiring.cables):
         wiring = Wiring(servers, degree, kind)
+        wiring.seat(chooser.arrange(everyone, 1))
         wiring.add_ring(everyone, 1)
         share = max(share, needed)
-        _wire(wiring, traffic, share, needed, mode, surplus == "matching")
+        _wire(wiring, traffic, share, needed, mode, surplus == "matching", chooser)
     return Topology(
         network=wiring.network("topoopt", bandwidth, latency),
         rings=tuple(wiring.rings),
@@ -167,6 +187,7 @@ def find_topology(
         ports=kind,
         bandwidth=float(bandwidth),
         latency=float(latency),
+        matching_gap=wiring.matching_gap,
     )
 
 
@@ -225,6 +246,7 @@ def _wire(
     reserved: int,
     mode: Faithful | None,
     matching_first: bool,
+    chooser: RingChooser,
 ) -> None:
     """Spend all ports: rings, matching, parallel rings, then whatever can be joined.
 
@@ -240,9 +262,10 @@ def _wire(
                 wiring.add_ring(everyone, p)
     else:
         shares = ports_by_total if mode is Faithful.PAPER else ports_by_server
-        wire_rings(wiring, traffic, for_rings, shares(traffic, for_rings))
+        wire_rings(wiring, traffic, for_rings, shares(traffic, for_rings), chooser)
     if mode is None:
         demand /= 2.0 ** np.minimum(wiring.cables, 64)
     for _ in range(wiring.degree - share):
         wiring.match(demand, wiring.next_matching(demand))
-    spend_surplus(wiring, traffic, demand, matching_first=matching_first or mode is not None)
+    first = matching_first or mode is not None
+    spend_surplus(wiring, traffic, demand, first, chooser)

@@ -6,14 +6,16 @@ from math import inf
 import numpy as np
 
 from parallelism.taskgraph import Traffic
+from topoopt.topology.choosing import RingChooser
 from topoopt.topology.matching import FloatArray
-from topoopt.topology.select import select_permutations
 from topoopt.topology.split import group_load, groups_by_load
 from topoopt.topology.totient import totient_permutations
 from topoopt.topology.wiring import Wiring
 
 
-def wire_rings(wiring: Wiring, traffic: Traffic, budget: int, shares: list[int]) -> None:
+def wire_rings(
+    wiring: Wiring, traffic: Traffic, budget: int, shares: list[int], chooser: RingChooser
+) -> None:
     """Wire each group's distinct rings, by decreasing bytes.
 
     Parameters
@@ -24,6 +26,7 @@ def wire_rings(wiring: Wiring, traffic: Traffic, budget: int, shares: list[int])
         AllReduce ports of each server.
     shares : list of int
         Ports each group is meant to get; the last served get what is left.
+    chooser : RingChooser
     """
     left = np.full(wiring.servers, budget, dtype=np.int64)
     for g in groups_by_load(traffic):
@@ -35,16 +38,31 @@ def wire_rings(wiring: Wiring, traffic: Traffic, budget: int, shares: list[int])
         if 0 < ports < each <= available:
             ports = each  # one port makes no bidirectional ring; take the second
         wanted = ports // each
-        there = {ring.generator for ring in wiring.rings if ring.group == group}  # if reserved
-        more = _distinct(wiring, group, wanted + len(there)) if wanted else ()
+        there = _wired_steps(wiring, group)  # if reserved
+        if wanted and not there:
+            wiring.seat(chooser.arrange(group, wanted))
+        more = chooser.steps(wiring.seats(group), wanted + len(there), there) if wanted else ()
         steps = [p for p in more if p not in there][:wanted]
         for p in steps:
             wiring.add_ring(group, p)
         left[members] -= each * len(steps)
 
 
+def _wired_steps(wiring: Wiring, group: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the different steps of a group's rings, one of +p and -p if both are there."""
+    n = len(group)
+    wired = [ring.generator for ring in wiring.rings if ring.group == group]
+    if wiring.bidirectional:
+        wired = [min(p, n - p) for p in wired]
+    return tuple(dict.fromkeys(wired))
+
+
 def spend_surplus(
-    wiring: Wiring, traffic: Traffic, demand: FloatArray, matching_first: bool
+    wiring: Wiring,
+    traffic: Traffic,
+    demand: FloatArray,
+    matching_first: bool,
+    chooser: RingChooser,
 ) -> None:
     """Spend the ports that rings and planned matching left, until none can be joined.
 
@@ -57,8 +75,9 @@ def spend_surplus(
     matching_first : bool
         Further matching before further rings whatever the bytes. Otherwise a group whose next
         ring would carry more bytes a port than the next matching goes first.
+    chooser : RingChooser
     """
-    waiting = _Waiting(wiring, traffic)
+    waiting = _Waiting(wiring, traffic, chooser)
     while True:
         edges = wiring.next_matching(demand)
         bytes_a_port = -inf
@@ -78,8 +97,9 @@ def spend_surplus(
 class _Waiting:
     """Groups that could use one more ring, the one with most bytes a ring first."""
 
-    def __init__(self, wiring: Wiring, traffic: Traffic) -> None:
+    def __init__(self, wiring: Wiring, traffic: Traffic, chooser: RingChooser) -> None:
         self.wiring = wiring
+        self.chooser = chooser
         self.groups = traffic.groups
         self.load = group_load(traffic)
         index = {group: g for g, group in enumerate(traffic.groups)}
@@ -113,14 +133,8 @@ class _Waiting:
     def _next_step(self, g: int) -> int:
         """Return a step not wired yet, or the one with fewest parallel cables."""
         group, used = self.groups[g], self.wired[g]
-        per_step = self.wiring.ring_ports(group)
-        for p in _distinct(self.wiring, group, len(used) // per_step + 1):
+        there = _wired_steps(self.wiring, group)
+        for p in self.chooser.steps(self.wiring.seats(group), len(there) + 1, there):
             if p not in used:
                 return p
         return min(totient_permutations(len(group)), key=lambda p: (used.count(p), p))
-
-
-def _distinct(wiring: Wiring, group: tuple[int, ...], steps: int) -> tuple[int, ...]:
-    """Return the chosen ring steps of a group under the port model."""
-    reversible = wiring.bidirectional and len(group) > 2
-    return select_permutations(len(group), steps, bidirectional=reversible)

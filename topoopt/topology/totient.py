@@ -69,3 +69,31 @@ def ring_order(members: Sequence[int], p: int) -> tuple[int, ...]:
             f"choose a step coprime to {n}"
         )
     return tuple(members[i * p % n] for i in range(n))
+
+
+def ring_places(order: Sequence[int], p: int) -> tuple[int, ...]:
+    """Return the member at each place: what `ring_order` made the ring +p of.
+
+    Parameters
+    ----------
+    order : sequence of int
+        The ring; its first member is at place 0.
+    p : int
+        Ring step, coprime to the number of members.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    InputError
+        If the step is not coprime to the number of members.
+    """
+    n = len(order)
+    if math.gcd(p, n) != 1:
+        raise InputError(
+            f"ring step {p} over {n} servers makes {math.gcd(p, n)} cycles; "
+            f"choose a step coprime to {n}"
+        )
+    return tuple(order[place * pow(p, -1, n) % n] for place in range(n))

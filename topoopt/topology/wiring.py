@@ -7,7 +7,7 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray, Network
-from topoopt.topology.matching import FloatArray, fill_ports, halve, match_once
+from topoopt.topology.matching import FloatArray, best_matching, fill_ports, halve
 from topoopt.topology.totient import ring_order
 
 
@@ -59,7 +59,8 @@ class Ring:
     members : tuple of int
         Servers in ring order.
     generator : int
-        The step p over the sorted group.
+        The step p: each member stands p places after the one before, in the places that all
+        rings of the group share (the sorted group, unless the servers were seated otherwise).
     group : tuple of int
         The same servers, sorted.
     """
@@ -77,12 +78,20 @@ class Wiring:
     ----------
     servers, degree : int
     ports : PortModel
+    rings : list of Ring
+        Those wired so far.
+    orders : dict of tuple of int to tuple of int
+        The server of each place on the rings of a group, where it is not the sorted group.
+    matching_gap : float
+        Largest gap of a round of matching; 0 if all were exact.
     """
 
     servers: int
     degree: int
     ports: PortModel
     rings: list[Ring] = field(default_factory=list)
+    orders: dict[tuple[int, ...], tuple[int, ...]] = field(default_factory=dict)
+    matching_gap: float = 0.0
     cables: IntArray = field(init=False)
     free_out: IntArray = field(init=False)
     free_in: IntArray = field(init=False)
@@ -107,9 +116,18 @@ class Wiring:
         members = list(group)
         return int(min(self.free_out[members].min(), self.free_in[members].min()))
 
+    def seat(self, order: tuple[int, ...]) -> None:
+        """Set which server takes which place on the rings of a group that has none yet."""
+        self.orders[tuple(sorted(order))] = order
+
+    def seats(self, group: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the server of each place on the rings of a sorted group."""
+        return self.orders.get(group, group)
+
     def add_ring(self, group: tuple[int, ...], generator: int) -> None:
         """Wire the ring +p over a sorted group; in bidirectional mode this also gives -p."""
-        order = ring_order(group, generator)
+        seats = self.seats(group)
+        order = ring_order(seats, generator)
         members = np.array(order, dtype=np.int64)
         following = np.roll(members, -1)
         self.rings.append(Ring(order, generator, group))
@@ -121,11 +139,13 @@ class Wiring:
         elif len(group) > 2:
             self.cables[following, members] += 1
             reverse = len(group) - generator
-            self.rings.append(Ring(ring_order(group, reverse), reverse, group))
+            self.rings.append(Ring(ring_order(seats, reverse), reverse, group))
 
     def next_matching(self, demand: FloatArray) -> list[tuple[int, int]]:
         """Return the maximum-weight matching of the servers that have free ports."""
-        return match_once(demand, self.free_out, self.free_in, self.bidirectional)
+        edges, gap = best_matching(demand, self.free_out, self.free_in, self.bidirectional)
+        self.matching_gap = max(self.matching_gap, gap)
+        return edges
 
     def match(self, demand: FloatArray, edges: list[tuple[int, int]]) -> None:
         """Wire one round of matching and halve, in place, the demand it matched."""

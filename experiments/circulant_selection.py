@@ -1,0 +1,120 @@
+"""Exact circulant generators beside the geometric sequence, and how short paths could be."""
+
+from collections.abc import Sequence
+
+from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.topology.circulants import Objective, circulant_distances, select_circulant
+from topoopt.topology.moore import abelian_bound, moore_bound
+from topoopt.topology.select import select_permutations
+
+
+def case(
+    servers: int, degree: int, ports: str, most_sets: int, seed: int
+) -> list[dict[str, object]]:
+    """Choose generators by three rules; one row a rule.
+
+    Parameters
+    ----------
+    servers, degree : int
+    ports : {"directed", "bidirectional"}
+        Of bidirectional ports an odd one joins servers half the ring apart.
+    most_sets : int
+        Sets that are tried exhaustively; beyond, a local search.
+    seed : int
+        Of the local search.
+
+    Returns
+    -------
+    list of dict
+        The columns of `EXPERIMENT`.
+    """
+    both_ways = ports == "bidirectional"
+    count = degree // 2 if both_ways else degree
+    half = both_ways and degree % 2 == 1
+    moore = moore_bound(servers, degree, both_ways)
+    circulant = abelian_bound(servers, count, both_ways, half)
+    geometric = select_permutations(servers, count, bidirectional=both_ways)
+    steps = geometric
+    if both_ways:
+        steps = (*geometric, *(servers - p for p in geometric))
+    distance = circulant_distances(servers, (*steps, servers // 2) if half else steps)
+    rows: list[tuple[str, tuple[int, ...], int, float, bool]] = [
+        ("geometric", geometric, int(distance.max()), float(distance.sum()) / (servers - 1), False)
+    ]
+    for objective in Objective:
+        best = select_circulant(
+            servers, count, bidirectional=both_ways, half=half, objective=objective,
+            most=most_sets, seed=seed,
+        )  # fmt: skip
+        rows.append(
+            (f"least {objective}", best.generators, best.diameter, best.mean_distance, best.exact)
+        )
+    return [
+        {
+            "rule": rule,
+            "generators": " ".join(map(str, generators)) + (f" {servers // 2}" if half else ""),
+            "diameter_hops": diameter,
+            "mean_distance_hops": mean,
+            "proven_best": exact,
+            "moore_diameter_hops": moore.diameter,
+            "moore_mean_hops": moore.mean_distance,
+            "circulant_bound_diameter_hops": circulant.diameter,
+            "circulant_bound_mean_hops": circulant.mean_distance,
+        }
+        for rule, generators, diameter, mean, exact in rows
+    ]
+
+
+def tabulate(rows: Sequence[Row]) -> list[Table]:
+    """Return one table a port model: diameter and mean distance of each rule, and the bounds."""
+    tables = []
+    for ports in dict.fromkeys(row["ports"] for row in rows):
+        columns = ("servers", "degree", "rule", "generators", "diameter_hops",
+                   "mean_distance_hops", "proven_best", "circulant_bound_diameter_hops",
+                   "circulant_bound_mean_hops", "moore_diameter_hops",
+                   "moore_mean_hops")  # fmt: skip
+        chosen = [row for row in rows if row["ports"] == ports]
+        cells = tuple(tuple(row[column] for column in columns) for row in chosen)
+        tables.append(Table(columns, cells, f"{ports} ports"))
+    return tables
+
+
+EXPERIMENT = Experiment(
+    name="circulant-selection",
+    description=(
+        "Diameter and mean distance of unions of rings: the geometric choice of steps, and the "
+        "choices of least mean distance and of least diameter. proven_best: all sets were tried "
+        "or a bound is met."
+    ),
+    source="extends TopoOpt (NSDI 2023), section 4, SelectPermutations",
+    grid={
+        "servers": [16, 32, 64, 128],
+        "degree": [3, 4, 6, 8],
+        "ports": ["directed", "bidirectional"],
+        "most_sets": [10_000_000],
+        "seed": [0],
+    },
+    quick_grid={
+        "servers": [16, 32],
+        "degree": [3, 4],
+        "ports": ["directed", "bidirectional"],
+        "most_sets": [100_000],
+        "seed": [0],
+    },
+    columns=(
+        "rule",
+        "generators",
+        "diameter_hops",
+        "mean_distance_hops",
+        "proven_best",
+        "moore_diameter_hops",
+        "moore_mean_hops",
+        "circulant_bound_diameter_hops",
+        "circulant_bound_mean_hops",
+    ),
+    case=case,
+    tabulate=tabulate,
+)
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

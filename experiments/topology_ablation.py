@@ -1,0 +1,125 @@
+"""What each departure from the paper's topology finder earns, workload by workload."""
+
+from collections.abc import Sequence
+
+from topoopt import Cluster, Job, models
+from topoopt.codesign import AlternatingSearch
+from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.rewire import Rewirer
+from topoopt.search_types import Budget, Improvements, Settings
+
+VARIANTS = {
+    "all": Improvements(),
+    # Surplus ports, wirings of bidirectional ports and ECMP are tried all the same.
+    "none": Improvements(False, False, False, False),
+    "only exact": Improvements(True, False, False, False),
+    "only traffic": Improvements(False, True, False, False),
+    "only placement": Improvements(False, False, True, False),
+    "only splits": Improvements(False, False, False, True),
+    "without exact": Improvements(exact=False),
+    "without traffic": Improvements(traffic=False),
+    "without placement": Improvements(placement=False),
+    "without splits": Improvements(splits=False),
+}
+
+
+def case(
+    model: str, servers: int, degree: int, bandwidth_gbps: float, steps: int, seed: int
+) -> list[dict[str, object]]:
+    """Wire the same strategies with each set of improvements; one row a strategy and set.
+
+    Parameters
+    ----------
+    model : str
+        A preset; its batch a GPU and the default server and roofline are used.
+    servers, degree : int
+    bandwidth_gbps : float
+        Of a port, each way.
+    steps : int
+        Proposals of the search whose best strategy is wired.
+    seed : int
+
+    Returns
+    -------
+    list of dict
+        The columns of `EXPERIMENT`; builder ``paper`` is the paper's finder with its routing.
+    """
+    job = Job(models.get_model(model))
+    cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
+    builder, limit = job.builder(servers), job.server.accelerator.memory_bytes
+    search = AlternatingSearch(builder, cluster, limit, Settings(), seed)
+    found = search.run(Budget(steps=steps))
+    strategies = {"searched": found.best.strategy}
+    starts, _, _ = search.start()
+    strategies |= {pair.origin: pair.strategy for pair in starts[:4]}
+    rows: list[dict[str, object]] = []
+    for name, strategy in strategies.items():
+        plain = Rewirer(builder, cluster, limit, Settings(faithful="paper"), seed)
+        paper = plain.wire(strategy, name)
+        assert paper is not None  # no limit
+        rows.append({"strategy": name, "builder": "paper", "iteration_time_s": paper.time,
+                     "relative_time": 1.0, "work": plain.work})  # fmt: skip
+        for variant, improvements in VARIANTS.items():
+            rewirer = Rewirer(builder, cluster, limit, Settings(improvements=improvements), seed)
+            pair = rewirer.wire(strategy, name)
+            assert pair is not None  # no limit
+            rows.append({"strategy": name, "builder": variant, "iteration_time_s": pair.time,
+                         "relative_time": pair.time / paper.time,
+                         "work": rewirer.work})  # fmt: skip
+    return rows
+
+
+def tabulate(rows: Sequence[Row]) -> list[Table]:
+    """Return, for each cluster, the times relative to the paper's builder."""
+    tables = []
+    for servers, degree in dict.fromkeys((row["servers"], row["degree"]) for row in rows):
+        chosen: list[Row] = [
+            {
+                **row,
+                "job": (
+                    f"{row['model']}, {row['bandwidth_gbps']} Gbps, seed {row['seed']}, "
+                    f"{row['strategy']}"
+                ),
+                # A case without a result has no builder; its status stands in the first column.
+                "builder": row["builder"] or "paper",
+            }
+            for row in rows
+            if (row["servers"], row["degree"]) == (servers, degree)
+        ]
+        title = f"{servers} servers, degree {degree}: iteration time over the paper's builder's"
+        tables.append(
+            pivot(chosen, index="job", columns="builder", value="relative_time", title=title)
+        )
+    return tables
+
+
+EXPERIMENT = Experiment(
+    name="topology-ablation",
+    description=(
+        "Iteration time of the same strategies on wirings of the paper's finder and with exact "
+        "generators, traffic awareness, placement and all degree splits, alone and left out."
+    ),
+    source="extends TopoOpt (NSDI 2023), section 4",
+    grid={
+        "model": ["dlrm-16", "candle-16", "bert-16", "ncf", "resnet50", "vgg16-16"],
+        "servers": [16],
+        "degree": [4, 8],
+        "bandwidth_gbps": [10, 25],
+        "steps": [500],
+        "seed": [0, 1, 2],
+    },
+    quick_grid={
+        "model": ["dlrm-16", "candle-16"],
+        "servers": [16],
+        "degree": [4],
+        "bandwidth_gbps": [25],
+        "steps": [200],
+        "seed": [0],
+    },
+    columns=("strategy", "builder", "iteration_time_s", "relative_time", "work"),
+    case=case,
+    tabulate=tabulate,
+)
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

@@ -1,0 +1,51 @@
+"""Plans whose rings seat servers otherwise: verified as they are, refused when broken."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_plans import small_dlrm, solve
+
+from topoopt.plan import RingRecord
+from topoopt.rewire import Rewirer
+from topoopt.scoring import Routing
+from topoopt.search_types import Settings
+from topoopt.topology.choosing import RingChooser
+from topoopt.topology.finder import find_topology
+from topoopt.verify import verify_plan
+
+
+@pytest.mark.parametrize("routing", [Routing.ECMP, Routing.K_SHORTEST])
+@pytest.mark.parametrize("ports", ["directed", "bidirectional"])
+def test_a_seated_plan_verifies(
+    ports: str, routing: Routing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shuffled(_: RingChooser, group: tuple[int, ...], __: int) -> tuple[int, ...]:
+        order = np.random.default_rng(len(group)).permutation(group).tolist()
+        return tuple(order)
+
+    def only_seated(self: Rewirer, traffic, formula_only: bool):
+        yield find_topology(
+            traffic, self.cluster.degree, self.cluster.port_rate, placement=True,
+            latency=self.cluster.hop_latency, ports=self.cluster.port_model,
+        )  # fmt: skip
+
+    monkeypatch.setattr(RingChooser, "arrange", shuffled)
+    monkeypatch.setattr(Rewirer, "_variants", only_seated)
+    monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
+    monkeypatch.setattr(Settings, "routings", (routing,))
+    # `solve` verifies the plan, also after a trip through its file format.
+    plan = solve(small_dlrm(), 8, 4, ports=ports, steps=20, baselines=())
+    whole = [ring for ring in plan.rings if len(ring.order) == 8]
+    steps = {ring.generator for ring in whole}
+    assert len(steps) > 1
+    assert any((ring.order[1] - ring.order[0]) % 8 != ring.generator for ring in whole)
+    # A ring that steps otherwise in the places of the first one, over the same links.
+    at = plan.rings.index(whole[1])
+    other = min({1, 3, 5, 7} - {whole[1].generator})
+    rings = list(plan.rings)
+    rings[at] = RingRecord(generator=other, order=whole[1].order)
+    broken = verify_plan(replace(plan, rings=rings))
+    assert not broken.ok
+    if routing is Routing.ECMP:  # other routings need the rings to rebuild the fabric
+        assert any("another step" in failure for failure in broken.failures)

@@ -1,0 +1,103 @@
+"""`topoopt topology`: build a network by name and measure it."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from topoopt.cli import common
+
+
+def topology_command(
+    name: Annotated[str, typer.Argument(help="A fabric; `topoopt topology list` lists them.")],
+    servers: Annotated[
+        int | None, typer.Option(help="Number of servers.", show_default="from --dims or --traffic")
+    ] = None,
+    degree: Annotated[
+        int | None,
+        typer.Option(help="Network ports of each server.", show_default="what the fabric needs"),
+    ] = None,
+    bandwidth: common.Bandwidth = "100Gbps",
+    ports: common.Ports = "directed",
+    latency: common.Latency = "1us",
+    traffic: Annotated[
+        Path | None,
+        typer.Option(help="What an iteration sends (.npz).", show_default="uniform"),
+    ] = None,
+    dims: Annotated[
+        str | None, typer.Option(help="torus: 4x4x8; product: RI(4)_FC(8)_SW(4).")
+    ] = None,
+    group: Annotated[
+        int | None,
+        typer.Option(help="Servers a rack or pod.", show_default="square root of all"),
+    ] = None,
+    oversubscription: Annotated[
+        float, typer.Option(help="Of fat-tree, leaf-spine and rail: 2 is 2:1.")
+    ] = 1.0,
+    tier: Annotated[str, typer.Option(help="Where a Fat-tree tapers: tor or aggregation.")] = "tor",
+    selection: Annotated[
+        str, typer.Option(help="Rings of totient: geometric (paper), exact or traffic.")
+    ] = "exact",
+    placement: Annotated[
+        bool, typer.Option("--placement", help="totient: seat servers on rings by traffic.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of expander and xpander.")] = 0,
+    layer: Annotated[
+        str, typer.Option(help="What joins servers' ports: patch-panel, ocs or none.")
+    ] = "patch-panel",
+    fibre_usd: Annotated[float, typer.Option(help="US dollars of a cable.")] = 0.0,
+    prices: common.Prices = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the network (JSON or GraphML).")
+    ] = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Build a network by name, and say how short its paths and how close to the best it is.
+
+    Example: topoopt topology totient --servers 128 --degree 4 --traffic traffic.npz
+    """
+    from topoopt.formats.network_file import save_network
+    from topoopt.formats.traffic import load_traffic
+    from topoopt.prices import default_prices
+    from topoopt.topology.report import report_text, topology_report
+    from topoopt.topology.zoo.registry import FABRICS, build_fabric
+    from topoopt.units import parse_bandwidth, parse_time
+
+    if name == "list":
+        if as_json:
+            common.print_json(FABRICS)
+        else:
+            width = max(map(len, FABRICS))
+            print("\n".join(f"{fabric:{width}}  {what}" for fabric, what in FABRICS.items()))
+        return
+    common.check_outputs(output)
+    rate = parse_bandwidth(bandwidth)
+    sent = None if traffic is None else load_traffic(traffic)
+    if servers is None and sent is not None and dims is None:
+        servers = sent.servers
+    built = build_fabric(
+        name,
+        servers,
+        degree,
+        rate,
+        parse_time(latency, "latency", allow_zero=True),
+        ports=ports,
+        dims=dims,
+        group=group,
+        oversubscription=oversubscription,
+        tier=tier,
+        traffic=sent,
+        selection=selection,
+        placement=placement,
+        seed=seed,
+    )
+    table = common.make_prices(prices) or default_prices()
+    report = topology_report(built, rate, table, sent, layer=layer, fibre_usd=fibre_usd)
+    if output is not None:
+        save_network(built.network, output)
+    if as_json:
+        common.print_json(report.to_dict())
+    else:
+        print(report_text(report))
+        if output is not None:
+            print(f"network written to {output}")

@@ -1,0 +1,169 @@
+"""How much of a demand a network can carry: what its routes do, and what no routing exceeds.
+
+Rates are in multiples of the demand a second: at rate t, D[i, j] t bytes a second go from server
+i to server j.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.taskgraph import Traffic
+from routing.network import FloatArray, IntArray, Network
+from routing.routes import Routes
+from topoopt.topology.spectrum import cut_order
+
+
+@dataclass(frozen=True, slots=True)
+class RateBound:
+    """An upper bound on the rate of a demand, and what it comes from.
+
+    Parameters
+    ----------
+    rate : float
+        Multiples of the demand a second.
+    binding : str
+        "server" (a server's own ports), "distance" (bytes x hops over all links) or "cut".
+    """
+
+    rate: float
+    binding: str
+
+
+def port_rate_bound(network: Network, demand: FloatArray) -> float:
+    """Return the rate at which the busiest server sends or receives with all its ports.
+
+    Parameters
+    ----------
+    network : Network
+    demand : float64 array, shape (hosts, hosts)
+        Bytes, not all zero.
+    """
+    out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
+    into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+    hosts = network.hosts
+    busy = max(
+        float((demand.sum(axis=1) / out[:hosts]).max()),
+        float((demand.sum(axis=0) / into[:hosts]).max()),
+    )
+    return 1.0 / busy
+
+
+def routed_rate(network: Network, routes: Routes, demand: FloatArray) -> float:
+    """Return the rate at which the busiest link of the given routes is full."""
+    return 1.0 / float((routes.link_bytes(network, demand) / network.capacity).max())
+
+
+def rate_upper_bound(network: Network, demand: FloatArray, distance: IntArray) -> RateBound:
+    """Return a rate that no routing of this network exceeds.
+
+    Parameters
+    ----------
+    network : Network
+    demand : float64 array, shape (hosts, hosts)
+        Bytes, not all zero; zero diagonal.
+    distance : int64 array, shape (nodes, nodes)
+        `routing.paths.hop_distances`.
+
+    Returns
+    -------
+    RateBound
+        The least of: the ports of the busiest server; all links full with every byte on a
+        shortest path; and the cuts between a first and a last part of the nodes, in the order
+        of their numbers and in that of `topoopt.topology.spectrum.cut_order`.
+    """
+    hosts = network.hosts
+    needed = float((demand * distance[:hosts, :hosts]).sum())
+    bounds = [
+        RateBound(port_rate_bound(network, demand), "server"),
+        RateBound(float(network.capacity.sum()) / needed, "distance"),
+    ]
+    orders = [cut_order(network)]
+    if not network.switches:
+        orders.append(np.arange(network.nodes, dtype=np.float64))
+    for key in orders:
+        place = np.empty(network.nodes, dtype=np.int64)
+        place[np.argsort(key, kind="stable")] = np.arange(network.nodes)
+        bounds.append(RateBound(_prefix_cuts(network, demand, place), "cut"))
+    return min(bounds, key=lambda bound: bound.rate)
+
+
+def _prefix_cuts(network: Network, demand: FloatArray, place: IntArray) -> float:
+    """Return the least capacity over demand of the cuts after each node of an order."""
+    nodes = network.nodes
+    i, j = np.nonzero(demand)
+    least = np.inf
+    for sign in (1, -1):  # forward, then backward across the cut
+        link = _across(place[network.source], place[network.target], network.capacity, nodes, sign)
+        sent = _across(place[i], place[j], demand[i, j], nodes, sign)
+        crossed = sent > 1e-9 * demand.sum()
+        if crossed.any():
+            least = min(least, float((link[crossed] / sent[crossed]).min()))
+    return least
+
+
+def _across(
+    start: IntArray, stop: IntArray, amount: FloatArray, nodes: int, sign: int
+) -> FloatArray:
+    """Return the sums that cross each cut, shape (nodes - 1,)."""
+    if sign < 0:
+        start, stop = stop, start
+    ahead = start < stop
+    change: FloatArray = np.zeros(nodes)
+    change += np.bincount(start[ahead], weights=amount[ahead], minlength=nodes)
+    change -= np.bincount(stop[ahead], weights=amount[ahead], minlength=nodes)
+    crossing: FloatArray = np.cumsum(change)[: nodes - 1]
+    return crossing
+
+
+def best_wiring_seconds(
+    traffic: Traffic, degree: int, bandwidth: float, bidirectional: bool = False
+) -> float:
+    """Return the seconds below which no direct-connect wiring carries one iteration's traffic.
+
+    Parameters
+    ----------
+    traffic : Traffic
+    degree : int
+        Ports a server.
+    bandwidth : float
+        Bytes per second of a port in one direction.
+    bidirectional : bool
+        Whether both directions of a port go to the same server.
+
+    Returns
+    -------
+    float
+        Seconds; 0 without traffic.
+
+    Raises
+    ------
+    InputError
+        If the degree is below 1 or the bandwidth not positive.
+
+    Notes
+    -----
+    At most d + d^2 + ... servers are within k hops of a server (bidirectional: the Moore bound),
+    so of the transfers of each server at least those beyond its heaviest partners take more.
+    AllReduces take one hop a byte. All links together carry N d bandwidth.
+    """
+    if degree < 1 or not bandwidth > 0:
+        raise InputError(f"degree {degree} and bandwidth {bandwidth}; give positive numbers")
+    n = traffic.servers
+    sizes = np.array([len(group) for group in traffic.groups], dtype=np.float64)
+    ring = 2.0 * (sizes - 1.0) / sizes * traffic.group_bytes
+    busy = np.maximum(traffic.transfers.sum(axis=0), traffic.transfers.sum(axis=1))
+    for group, sent in zip(traffic.groups, ring, strict=True):
+        busy[list(group)] += sent
+    total = traffic.transfer_sent()
+    rows = np.cumsum(-np.sort(-traffic.transfers, axis=1), axis=1)
+    columns = np.cumsum(-np.sort(-traffic.transfers, axis=0), axis=0)
+    crossings = float((sizes * ring).sum()) + total
+    reached, level = degree, degree
+    while level > 0 and reached < n - 1:
+        within = min(float(rows[:, reached - 1].sum()), float(columns[reached - 1].sum()))
+        crossings += total - within
+        level *= degree - 1 if bidirectional else degree
+        reached += level
+    return max(crossings / (n * degree * bandwidth), float(busy.max()) / (degree * bandwidth))

@@ -1,0 +1,77 @@
+"""Cables in both directions, and the checks that all builders share."""
+
+from math import isfinite
+
+import numpy as np
+
+from codesign_base import InputError
+from routing.network import FloatArray, IntArray, Network
+from topoopt.topology.wiring import DegreeTooSmallError
+
+
+def check_rates(hosts: int, bandwidth: float, latency: float) -> None:
+    """Check what all fabrics take.
+
+    Raises
+    ------
+    InputError
+        If there are fewer than two hosts, or a number is out of range.
+    """
+    if hosts < 2:
+        raise InputError(f"a network of {hosts} servers; give at least 2")
+    if not (bandwidth > 0 and isfinite(bandwidth)):
+        raise InputError(f"bandwidth is {bandwidth} bytes/s; give a positive number")
+    if not (latency >= 0 and isfinite(latency)):
+        raise InputError(f"latency is {latency} s; give zero or more")
+
+
+def both_ways(
+    name: str,
+    hosts: int,
+    switches: int,
+    low: IntArray,
+    high: IntArray,
+    capacity: float | FloatArray,
+    latency: float,
+    count: int | IntArray = 1,
+) -> Network:
+    """Return a network of cables that carry both directions.
+
+    Parameters
+    ----------
+    name, hosts, switches
+        As in `Network`.
+    low, high : int64 array
+        Ends of each cable, or bundle of cables.
+    capacity : float or array
+        Bytes/s of one cable in each direction.
+    latency : float
+        Seconds.
+    count : int or array
+        Cables of each bundle.
+    """
+    many = np.broadcast_to(np.asarray(count, dtype=np.int64), low.shape)
+    rate = np.repeat(np.broadcast_to(np.asarray(capacity, dtype=np.float64), low.shape), many)
+    one, other = np.repeat(low, many), np.repeat(high, many)
+    return Network.from_links(
+        name,
+        hosts,
+        switches,
+        np.concatenate((one, other)),
+        np.concatenate((other, one)),
+        np.concatenate((rate, rate)),
+        latency,
+    )
+
+
+def check_degree(name: str, needed: int, degree: int | None) -> None:
+    """Check that servers have the ports that a fabric needs.
+
+    Raises
+    ------
+    DegreeTooSmallError
+    """
+    if degree is not None and degree < needed:
+        raise DegreeTooSmallError(
+            f"{name} needs {needed} ports a server, degree is {degree}; give at least {needed}"
+        )

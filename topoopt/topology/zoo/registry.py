@@ -1,0 +1,263 @@
+"""Fabrics by name, with the options that each takes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.taskgraph import Traffic
+from routing.network import Network
+from topoopt.topology.expander import random_regular_cables
+from topoopt.topology.fabrics import ideal_switch
+from topoopt.topology.fat_tree import fat_tree_network
+from topoopt.topology.finder import Ring, find_topology
+from topoopt.topology.wiring import PortModel, Wiring, port_model
+from topoopt.topology.zoo.cables import check_degree
+from topoopt.topology.zoo.dragonfly import dragonfly
+from topoopt.topology.zoo.products import Block, full_mesh, hypercube, product, torus
+from topoopt.topology.zoo.shift_graphs import de_bruijn, kautz
+from topoopt.topology.zoo.switched import leaf_spine, rail_optimised
+from topoopt.topology.zoo.xpander import xpander
+
+FABRICS = {
+    "totient": "AllReduce rings and matchings for the traffic (TopoOpt); --degree ports a server",
+    "expander": "random regular wiring of --degree ports a server",
+    "xpander": "random lift of a complete graph; servers a multiple of --degree + 1",
+    "de-bruijn": "generalised de Bruijn network of --degree directed ports, any size",
+    "kautz": "generalised Kautz network of --degree directed ports, any size",
+    "torus": "neighbours along each of --dims, such as 4x4x8",
+    "hypercube": "servers whose numbers differ in one bit; a power of two",
+    "full-mesh": "a cable between every two servers",
+    "product": "rings, full meshes and switches: --dims such as RI(4)_FC(8)_SW(4), innermost first",
+    "ideal-switch": "one switch, --degree ports' bandwidth a server",
+    "fat-tree": "k-ary Fat-tree of --degree ports' bandwidth a server",
+    "leaf-spine": "racks of --group servers under a leaf, spines above",
+    "rail": "port r of a pod's --group servers on rail switch r, spines above",
+    "dragonfly": "balanced dragonfly of switches, minimal routing",
+}
+_SIZED_BY_DIMS = ("torus", "product")
+_TAPERED = ("fat-tree", "leaf-spine", "rail")
+_GROUPED = ("leaf-spine", "rail")
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltFabric:
+    """A fabric by name.
+
+    Parameters
+    ----------
+    name : str
+        A key of `FABRICS`.
+    network : Network
+    degree : int
+        Ports of a server in use, at most.
+    own : int
+        Servers' own forwarding nodes; see `topoopt.bill.network_bill`.
+    rings : tuple of Ring
+        AllReduce rings that are wired.
+    bidirectional : bool
+        Whether both directions of every port go to the same node.
+    """
+
+    name: str
+    network: Network
+    degree: int
+    own: int = 0
+    rings: tuple[Ring, ...] = ()
+    bidirectional: bool = True
+
+
+def build_fabric(
+    name: str,
+    servers: int | None,
+    degree: int | None,
+    bandwidth: float,
+    latency: float = 1e-6,
+    *,
+    ports: str = PortModel.DIRECTED,
+    dims: str | None = None,
+    group: int | None = None,
+    oversubscription: float = 1.0,
+    tier: str = "tor",
+    traffic: Traffic | None = None,
+    selection: str = "exact",
+    placement: bool = False,
+    seed: int = 0,
+) -> BuiltFabric:
+    """Build a fabric by name.
+
+    Parameters
+    ----------
+    name : str
+        A key of `FABRICS`.
+    servers : int, optional
+        Needed unless ``dims`` say it.
+    degree : int, optional
+        Ports a server; needed by direct wirings of free degree, 1 by default of switched ones,
+        and otherwise checked against what the fabric needs.
+    bandwidth : float
+        Bytes per second of one port in one direction.
+    latency : float
+        Seconds of each link.
+    ports : {"directed", "bidirectional"}
+        Of ``totient`` and ``expander``.
+    dims : str, optional
+        Of ``torus`` (4x4x8) and ``product`` (RI(4)_FC(8)).
+    group : int, optional
+        Servers a rack (``leaf-spine``) or pod (``rail``).
+    oversubscription : float
+        Of ``fat-tree``, ``leaf-spine`` and ``rail``.
+    tier : {"tor", "aggregation"}
+        Where a Fat-tree is oversubscribed.
+    traffic : Traffic, optional
+        What ``totient`` is built for; by default an AllReduce over all servers.
+    selection, placement
+        Of ``totient``; see `topoopt.topology.finder.find_topology`.
+    seed : int
+        Of ``expander`` and ``xpander``.
+
+    Returns
+    -------
+    BuiltFabric
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or an option is missing, out of range or of another fabric.
+    DegreeTooSmallError
+        If the fabric needs more ports.
+    """
+    if name not in FABRICS:
+        raise InputError(f"fabric is {name!r}; choose {', '.join(FABRICS)}")
+    _check_options(name, dims, group, oversubscription, tier)
+    if name in _SIZED_BY_DIMS:
+        blocks = _blocks(name, dims)
+        there = prod(size for _, size in blocks)
+        if servers not in (None, there):
+            raise InputError(f"{name} of dims {dims} has {there} servers, not {servers}")
+        network = (
+            torus([size for _, size in blocks], bandwidth, latency)
+            if name == "torus"
+            else product(blocks, bandwidth, latency)
+        )
+        return _direct(name, network, degree, network.hosts if network.switches else 0)
+    if servers is None:
+        raise InputError(f"{name} needs the number of servers; give --servers")
+    if name in ("hypercube", "full-mesh"):
+        build = hypercube if name == "hypercube" else full_mesh
+        return _direct(name, build(servers, bandwidth, latency), degree, 0)
+    if name in ("totient", "expander", "xpander", "de-bruijn", "kautz"):
+        if degree is None:
+            raise InputError(f"{name} needs the ports of a server; give --degree")
+        return _free_degree(
+            name, servers, degree, bandwidth, latency, port_model(ports), traffic, selection,
+            placement, seed,
+        )  # fmt: skip
+    cables = 1 if degree is None else degree
+    if cables < 1:
+        raise InputError(f"degree {cables}; give at least 1 port a server")
+    whole = cables * bandwidth
+    if name == "ideal-switch":
+        network = ideal_switch(servers, whole, latency)[0]
+    elif name == "fat-tree":
+        network = fat_tree_network(servers, whole, latency, oversubscription, tier)
+    elif name == "leaf-spine":
+        network = leaf_spine(
+            servers, bandwidth, latency, cables=cables, per_leaf=group,
+            oversubscription=oversubscription,
+        )  # fmt: skip
+    elif name == "rail":
+        network = rail_optimised(
+            servers, cables, bandwidth, latency, per_pod=group, oversubscription=oversubscription
+        )
+    else:
+        network = dragonfly(servers, bandwidth, latency, cables)
+    return BuiltFabric(name, network, cables)
+
+
+def _free_degree(
+    name: str,
+    servers: int,
+    degree: int,
+    bandwidth: float,
+    latency: float,
+    ports: PortModel,
+    traffic: Traffic | None,
+    selection: str,
+    placement: bool,
+    seed: int,
+) -> BuiltFabric:
+    """Build a direct wiring of any degree."""
+    both_ways = ports is PortModel.BIDIRECTIONAL
+    if name == "totient":
+        wanted = _allreduce(servers) if traffic is None else traffic
+        if wanted.servers != servers:
+            raise InputError(f"the traffic is of {wanted.servers} servers, not {servers}")
+        found = find_topology(
+            wanted, degree, bandwidth, latency=latency, ports=ports, surplus="rings",
+            selection=selection, placement=placement,
+        )  # fmt: skip
+        return BuiltFabric(name, found.network, degree, 0, found.rings, both_ways)
+    if name == "expander":
+        wiring = Wiring(servers, degree, ports)
+        wiring.cables = random_regular_cables(servers, degree, np.random.default_rng(seed), ports)
+        network = wiring.network("expander", bandwidth, latency)
+        return BuiltFabric(name, network, degree, bidirectional=both_ways)
+    if name == "xpander":
+        rng = np.random.default_rng(seed)
+        return BuiltFabric(name, xpander(servers, degree, bandwidth, latency, rng), degree)
+    build = de_bruijn if name == "de-bruijn" else kautz
+    network = build(servers, degree, bandwidth, latency)
+    return BuiltFabric(name, network, degree, bidirectional=False)
+
+
+def _direct(name: str, network: Network, degree: int | None, own: int) -> BuiltFabric:
+    """Return a wiring that needs so many ports; servers may have more."""
+    first = network.hosts if own else 0
+    ports = network.out_degree()[first : first + network.hosts] - (1 if own else 0)
+    check_degree(network.name, int(ports.max()), degree)
+    return BuiltFabric(name, network, int(ports.max()), own)
+
+
+def _allreduce(servers: int) -> Traffic:
+    if servers < 2:
+        raise InputError(f"totient of {servers} servers; give at least 2")
+    none = np.zeros((servers, servers))
+    return Traffic(servers, none, (tuple(range(servers)),), np.ones(1))
+
+
+def _blocks(name: str, dims: str | None) -> Sequence[tuple[Block, int]]:
+    """Read dimensions; those of LIBRA's notation begin with the innermost."""
+    if dims is None:
+        example = "4x4x8" if name == "torus" else "RI(4)_FC(8)_SW(4)"
+        raise InputError(f"{name} needs its dimensions; give --dims such as {example}")
+    if name == "torus":
+        parts = dims.lower().split("x")
+        if not all(part.strip().isdigit() for part in parts):
+            raise InputError(f"dims is {dims!r}; write sizes joined by x, such as 4x4x8")
+        return [(Block.RING, int(part)) for part in parts]
+    from topoopt.bandwidth.network import Block as Libra
+    from topoopt.bandwidth.network import parse_network
+
+    kinds = {
+        Libra.RING: Block.RING,
+        Libra.FULLY_CONNECTED: Block.FULL_MESH,
+        Libra.SWITCH: Block.SWITCH,
+    }
+    read = parse_network(dims)
+    return [(kinds[b], size) for b, size in zip(read.blocks, read.sizes, strict=True)][::-1]
+
+
+def _check_options(
+    name: str, dims: str | None, group: int | None, oversubscription: float, tier: str
+) -> None:
+    if dims is not None and name not in _SIZED_BY_DIMS:
+        raise InputError(f"dims {dims!r} does not apply to {name}; leave it out")
+    if group is not None and name not in _GROUPED:
+        raise InputError(f"group {group} does not apply to {name}; leave it out")
+    if oversubscription != 1 and name not in _TAPERED:
+        raise InputError(f"oversubscription does not apply to {name}; leave it out")
+    if tier != "tor" and name != "fat-tree":
+        raise InputError(f"tier {tier!r} does not apply to {name}; leave it out")

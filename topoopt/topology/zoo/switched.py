@@ -1,0 +1,148 @@
+"""Two-tier fabrics of switches: leaf-spine, and rails."""
+
+from math import ceil, isfinite, sqrt
+
+import numpy as np
+
+from codesign_base import InputError
+from routing.network import Network
+from topoopt.topology.zoo.cables import both_ways, check_rates
+
+
+def leaf_spine(
+    servers: int,
+    bandwidth: float,
+    latency: float,
+    *,
+    cables: int = 1,
+    per_leaf: int | None = None,
+    oversubscription: float = 1.0,
+) -> Network:
+    """Build racks with a leaf switch each, and spines that join all leaves.
+
+    Parameters
+    ----------
+    servers : int
+    bandwidth : float
+        Bytes per second of one cable of a server in each direction.
+    latency : float
+        Seconds of each link.
+    cables : int
+        Cables of each server, all to its leaf.
+    per_leaf : int, optional
+        Servers a rack; by default the square root of all, rounded up.
+    oversubscription : float
+        Ratio of a rack's bandwidth to that of its leaf's uplinks, at least 1.
+
+    Returns
+    -------
+    Network
+        Hosts, leaves, spines; one rack has no spine. Spines are as many as a rack has cables,
+        divided by the oversubscription and rounded up; each uplink has an equal part of the
+        uplink bandwidth.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    """
+    check_rates(servers, bandwidth, latency)
+    rack = _rack(servers, per_leaf)
+    _check_ratio(cables, oversubscription)
+    leaves = -(-servers // rack)
+    host = np.arange(servers, dtype=np.int64)
+    spines = ceil(rack * cables / oversubscription - 1e-9) if leaves > 1 else 0
+    low = [host, np.repeat(servers + np.arange(leaves), spines)]
+    high = [servers + host // rack, servers + leaves + np.tile(np.arange(spines), leaves)]
+    uplink = rack * cables * bandwidth / oversubscription / max(spines, 1)
+    rate = np.concatenate((np.full(servers, float(bandwidth)), np.full(leaves * spines, uplink)))
+    count = np.concatenate((np.full(servers, cables), np.ones(leaves * spines, dtype=np.int64)))
+    return both_ways(
+        "leaf-spine",
+        servers,
+        leaves + spines,
+        np.concatenate(low),
+        np.concatenate(high),
+        rate,
+        latency,
+        count,
+    )
+
+
+def rail_optimised(
+    servers: int,
+    rails: int,
+    bandwidth: float,
+    latency: float,
+    *,
+    per_pod: int | None = None,
+    oversubscription: float = 1.0,
+) -> Network:
+    """Join cable r of every server of a pod to the pod's switch of rail r, and rails by spines.
+
+    Parameters
+    ----------
+    servers : int
+    rails : int
+        Cables of each server (one a GPU).
+    bandwidth : float
+        Bytes per second of one cable in each direction.
+    latency : float
+        Seconds of each link.
+    per_pod : int, optional
+        Servers that share rail switches; by default the square root of all, rounded up.
+    oversubscription : float
+        Ratio of a rail switch's bandwidth to its servers to that of its uplinks.
+
+    Returns
+    -------
+    Network
+        Hosts, rail switches pod by pod, spines; one pod has no spine. Each spine joins all rail
+        switches. Servers of a pod reach each other over any rail in two links.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    """
+    check_rates(servers, bandwidth, latency)
+    pod = _rack(servers, per_pod)
+    _check_ratio(rails, oversubscription)
+    pods = -(-servers // pod)
+    leaves = pods * rails
+    host = np.arange(servers, dtype=np.int64)
+    rail = np.arange(rails, dtype=np.int64)
+    spines = ceil(pod / oversubscription - 1e-9) if pods > 1 else 0
+    low = [np.repeat(host, rails), np.repeat(servers + np.arange(leaves), spines)]
+    high = [
+        (servers + (host // pod * rails)[:, None] + rail[None, :]).ravel(),
+        servers + leaves + np.tile(np.arange(spines), leaves),
+    ]
+    uplink = pod * bandwidth / oversubscription / max(spines, 1)
+    rate = np.concatenate(
+        (np.full(servers * rails, float(bandwidth)), np.full(leaves * spines, uplink))
+    )
+    return both_ways(
+        "rail-optimised",
+        servers,
+        leaves + spines,
+        np.concatenate(low),
+        np.concatenate(high),
+        rate,
+        latency,
+    )
+
+
+def _rack(servers: int, wanted: int | None) -> int:
+    if wanted is None:
+        return ceil(sqrt(servers))
+    if wanted < 1:
+        raise InputError(f"{wanted} servers a rack or pod; give at least 1")
+    return min(wanted, servers)
+
+
+def _check_ratio(cables: int, oversubscription: float) -> None:
+    if cables < 1:
+        raise InputError(f"{cables} cables a server; give at least 1")
+    if not (oversubscription >= 1 and isfinite(oversubscription)):
+        raise InputError(f"oversubscription is {oversubscription}; give 1 (none) or more")
