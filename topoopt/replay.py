@@ -121,7 +121,7 @@ def replay_fabric(
             _refuse(given, {"--oversubscription"}, f"fabric {chosen!r}")
         ratio = 2.0 if oversubscription is None else oversubscription
         return _switched(workload, chosen, bandwidth, latency, ratio, transport)
-    if not Path(chosen).exists():
+    if not chosen or not Path(chosen).exists():
         raise InputError(
             f"fabric is {chosen!r}, which is no file; choose {', '.join(FABRICS)} or name a plan "
             "or network file"

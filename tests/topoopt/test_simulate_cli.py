@@ -68,6 +68,20 @@ def place(tmp_path_factory):
     return directory
 
 
+def test_an_export_does_not_overwrite_the_plan(place):
+    before = (place / "plan.json").read_bytes()
+    for kind in ("fbuf", "node-link"):
+        result = invoke("export", "plan.json", "--format", kind, "-o", "plan.json", directory=place)
+        assert "plan.json is also read" in str(result.exception)
+    assert (place / "plan.json").read_bytes() == before
+
+
+def test_endless_hops_are_finite_numbers_without_warnings(place):
+    found = simulated("plan.json", "--fabric", "ideal", "--latency", "1e300s", directory=place)
+    assert found["iteration_time_s"] > 1e300
+    assert all(0 <= link["utilisation"] < 1e-290 for link in found["links"])
+
+
 def test_a_plan_takes_the_time_that_it_says(place):
     plan = shared_plan()
     found = simulated("plan.json", directory=place)
@@ -280,6 +294,10 @@ def replaced(file: FbufFile, **changes):
         (("torn.json",), "not valid JSON"),
         (("plan.json", "--model", "packet"), "model is 'packet'; choose fluid, train"),
         (("plan.json", "--jitter", "0"), "jitter is 0 copies"),
+        (("plan.json", "--jitter", "9" * 12), "give 1 to 100000"),
+        (("plan.json", "--timeline", "plan.json"), "plan.json is also read"),
+        (("plan.json", "--fabric", "net.json", "--timeline", "./net.json"), "is also read"),
+        (("plan.json", "--fabric", ""), "fabric is '', which is no file"),
         (("plan.json", "--seed", "-1"), "seed is -1"),
         (("plan.json", "--compat", "ns3"), "compat is 'ns3'"),
         (("plan.json", "--bandwidth", "10Gbps"), "--bandwidth does not go with a plan's own"),

@@ -67,6 +67,20 @@ def main() -> None:
         if stop.code == 130:
             print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
         raise
+    except SystemError as error:
+        # Compiled code that Ctrl-C stops at its end says so in this way.
+        if not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
+        sys.exit(130)
+    except MemoryError as error:
+        reason = " ".join(str(error).split()) or "none is left"
+        print(
+            f"error: not enough memory ({reason}); give a smaller job, network or number of "
+            "repetitions",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     except BrokenPipeError:
         # The reader (head, less) has what it wanted.
         sys.stderr.close()
