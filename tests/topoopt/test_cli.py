@@ -453,7 +453,8 @@ def _left_by(error, workplace, monkeypatch, capsys):
 
 def test_interrupted_kernels_and_lack_of_memory_are_one_sentence(workplace, monkeypatch, capsys):
     error = SystemError("kernel returned a result with an exception set")
-    error.__cause__ = KeyboardInterrupt()
+    error.__cause__ = SystemError("helper returned a result with an exception set")
+    error.__cause__.__cause__ = KeyboardInterrupt()
     status, message = _left_by(error, workplace, monkeypatch, capsys)
     assert status == 130 and message.startswith("interrupted: ") and message.count("\n") == 1
     lack = MemoryError("Unable to allocate 7 TiB")

@@ -50,6 +50,14 @@ def _options(
     """Answer --version before any command."""
 
 
+def _interrupted(error: BaseException) -> bool:
+    """Say whether Ctrl-C is behind an error: compiled code wraps it, often several times."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__
+    return cause is not None
+
+
 def main() -> None:
     """Run the command line; wrong input ends in one sentence and exit status 2."""
     from codesign_base.collisions import distribution_conflicts
@@ -68,8 +76,7 @@ def main() -> None:
             print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
         raise
     except SystemError as error:
-        # Compiled code that Ctrl-C stops at its end says so in this way.
-        if not isinstance(error.__cause__, KeyboardInterrupt):
+        if not _interrupted(error):
             raise
         print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
         sys.exit(130)
