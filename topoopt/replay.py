@@ -192,18 +192,20 @@ def _switched(
     else:
         raise InputError(f"{workload.name} holds no network bandwidth; give --bandwidth")
     hop = _latency(workload, latency)
-    hosts = workload.tasks.servers
+    hosts, rings = workload.tasks.servers, workload.orders
     network: Network
     routes: Routes
     if name == "ideal":
         network, routes = ideal_switch(hosts, rate, hop)
-        merged = fabric = Fabric("ideal switch", network, routes, transport=transport)
+        merged = fabric = Fabric("ideal switch", network, routes, rings, transport=transport)
         what = "ideal switch"
     else:
         over = ratio if name.startswith("over") else 1.0
         network, routes = fat_tree(hosts, rate, hop, over)
-        fabric = Fabric(name, network, routes, transport=transport)
-        merged = Fabric(name, *merge_equivalent_links(network, routes)[:2], transport=transport)
+        fabric = Fabric(name, network, routes, rings, transport=transport)
+        merged = Fabric(
+            name, *merge_equivalent_links(network, routes)[:2], rings, transport=transport
+        )
         what = network.name if over == 1.0 else f"{network.name}, {over:g}:1 oversubscribed"
     return Replay(
         fabric,
@@ -233,6 +235,8 @@ def _from_file(
 
         way = "ecmp" if routing is None else routing
         fabric = _routed(load_network(path), way, transport, seed)
+        if fabric.network.switches:
+            fabric = replace(fabric, rings=workload.orders)
         about = f"network ({way} routes)"
     if fabric.network.hosts < workload.tasks.servers:
         raise InputError(
