@@ -13,6 +13,7 @@ from topoopt.workload import Workload
 
 if TYPE_CHECKING:
     from routing.routes import Routes
+    from topoopt.scoring import Routing
 
 FABRICS = ("ideal", "fat-tree", "oversubscribed-fat-tree", "own")
 """Fabrics by name; anything else names a file."""
@@ -228,13 +229,24 @@ def _from_file(
         from topoopt.plan import load_plan
         from topoopt.rebuild import rebuild_fabric
 
-        fabric = replace(rebuild_fabric(load_plan(path)), transport=transport)
+        plan = load_plan(path)
+        try:
+            fabric = replace(rebuild_fabric(plan), transport=transport)
+        except InputError as error:
+            raise type(error)(f"plan file {str(path)!r}: {error}") from None
         about = "network, rings and routes of plan"
     else:
         from topoopt.formats.network_file import load_network
+        from topoopt.scoring import Routing
 
         way = "ecmp" if routing is None else routing
-        fabric = _routed(load_network(path), way, transport, seed)
+        if way not in set(Routing):
+            raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
+        network = load_network(path)
+        try:
+            fabric = _routed(network, Routing(way), transport, seed)
+        except InputError as error:
+            raise type(error)(f"network file {str(path)!r}: {error}") from None
         if fabric.network.switches:
             fabric = replace(fabric, rings=workload.orders)
         about = f"network ({way} routes)"
@@ -264,14 +276,11 @@ def _is_plan(path: Path) -> bool:
     return isinstance(document, dict) and "schema_version" in document
 
 
-def _routed(network: Network, routing: str, transport: Transport, seed: int) -> Fabric:
+def _routed(network: Network, way: "Routing", transport: Transport, seed: int) -> Fabric:
     """Route a network as plans are routed."""
     from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
     from topoopt.scoring import Routing, allreduce_routes
 
-    if routing not in set(Routing):
-        raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
-    way = Routing(routing)
     if way is Routing.ECMP:
         routes = ecmp_routes(network)
     elif way is Routing.K_SHORTEST:

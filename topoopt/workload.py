@@ -93,7 +93,12 @@ def load_workload(path: str | Path) -> Workload:
                 f"{str(path)!r} is a network, and holds no tasks; name a task graph or plan, and "
                 "give the network with --fabric"
             )
-        return plan_workload(parse_plan(text, f"plan file {str(path)!r}"), Path(path).stem)
+        where = f"plan file {str(path)!r}"
+        plan = parse_plan(text, where)
+        try:
+            return plan_workload(plan, Path(path).stem)
+        except InputError as error:
+            raise type(error)(f"{where}: {error}") from None
     raise InputError(
         f"{str(path)!r} ends neither in .fbuf (task graph) nor in .json (plan); name a file of "
         "either kind"

@@ -104,6 +104,18 @@ def test_names_of_nodes_do_not_matter_on_a_switch(graph):
         assert times[1] == pytest.approx(times[0], rel=1e-9)
 
 
+def test_what_is_wrong_inside_a_file_names_the_file(place):
+    plan = json.loads((place / "plan.json").read_text())
+    plan["links"][0]["source"] = 99
+    (place / "astray.json").write_text(json.dumps(plan))
+    assert "plan file 'astray.json'" in refused("simulate", "astray.json", directory=place)
+    network = json.loads((place / "net.json").read_text())
+    network["edges"] = network["edges"][:1]
+    (place / "cut.json").write_text(json.dumps(network))
+    message = refused("simulate", "plan.json", "--fabric", "cut.json", directory=place)
+    assert "network file 'cut.json'" in message
+
+
 def test_an_export_does_not_overwrite_the_plan(place):
     before = (place / "plan.json").read_bytes()
     for kind in ("fbuf", "node-link"):
