@@ -112,9 +112,15 @@ def _kernel_directory() -> Path:
     return cache_directory()
 
 
-def compiled_cache_is_warm() -> bool:
-    """Say whether kernels of this version were compiled before (so a first run can say so)."""
-    return any(cache_directory().rglob("*.nbi"))
+def compiled_cache_is_warm(kernels: str = "*/*") -> bool:
+    """Say whether kernels of this version were compiled before (so a first run can say so).
+
+    Parameters
+    ----------
+    kernels : str
+        Pattern of package and module, such as ``clos_*/*`` or ``fabric_*/train_kernels*``.
+    """
+    return any(cache_directory().glob(f"{kernels}.nbi"))
 
 
 _decorating = threading.Lock()

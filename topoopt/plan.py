@@ -291,7 +291,7 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
     """
     document = parse_json(text, name)
     if not isinstance(document, dict):
-        raise InputError(f"{name} holds a {type(document).__name__}, not a plan; write it again")
+        raise InputError(f"{name} holds no object of fields; give a plan file")
     if document.get("schema_version") != SCHEMA_VERSION:
         raise InputError(
             f"{name} has schema_version {document.get('schema_version')!r}; this version reads "

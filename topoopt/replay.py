@@ -13,6 +13,7 @@ from topoopt.workload import Workload
 
 if TYPE_CHECKING:
     from routing.routes import Routes
+    from topoopt.scoring import Routing
 
 FABRICS = ("ideal", "fat-tree", "oversubscribed-fat-tree", "own")
 """Fabrics by name; anything else names a file."""
@@ -121,7 +122,7 @@ def replay_fabric(
             _refuse(given, {"--oversubscription"}, f"fabric {chosen!r}")
         ratio = 2.0 if oversubscription is None else oversubscription
         return _switched(workload, chosen, bandwidth, latency, ratio, transport)
-    if not Path(chosen).exists():
+    if not chosen or not Path(chosen).exists():
         raise InputError(
             f"fabric is {chosen!r}, which is no file; choose {', '.join(FABRICS)} or name a plan "
             "or network file"
@@ -192,18 +193,20 @@ def _switched(
     else:
         raise InputError(f"{workload.name} holds no network bandwidth; give --bandwidth")
     hop = _latency(workload, latency)
-    hosts = workload.tasks.servers
+    hosts, rings = workload.tasks.servers, workload.orders
     network: Network
     routes: Routes
     if name == "ideal":
         network, routes = ideal_switch(hosts, rate, hop)
-        merged = fabric = Fabric("ideal switch", network, routes, transport=transport)
+        merged = fabric = Fabric("ideal switch", network, routes, rings, transport=transport)
         what = "ideal switch"
     else:
         over = ratio if name.startswith("over") else 1.0
         network, routes = fat_tree(hosts, rate, hop, over)
-        fabric = Fabric(name, network, routes, transport=transport)
-        merged = Fabric(name, *merge_equivalent_links(network, routes)[:2], transport=transport)
+        fabric = Fabric(name, network, routes, rings, transport=transport)
+        merged = Fabric(
+            name, *merge_equivalent_links(network, routes)[:2], rings, transport=transport
+        )
         what = network.name if over == 1.0 else f"{network.name}, {over:g}:1 oversubscribed"
     return Replay(
         fabric,
@@ -226,13 +229,26 @@ def _from_file(
         from topoopt.plan import load_plan
         from topoopt.rebuild import rebuild_fabric
 
-        fabric = replace(rebuild_fabric(load_plan(path)), transport=transport)
+        plan = load_plan(path)
+        try:
+            fabric = replace(rebuild_fabric(plan), transport=transport)
+        except InputError as error:
+            raise type(error)(f"plan file {str(path)!r}: {error}") from None
         about = "network, rings and routes of plan"
     else:
         from topoopt.formats.network_file import load_network
+        from topoopt.scoring import Routing
 
         way = "ecmp" if routing is None else routing
-        fabric = _routed(load_network(path), way, transport, seed)
+        if way not in set(Routing):
+            raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
+        network = load_network(path)
+        try:
+            fabric = _routed(network, Routing(way), transport, seed)
+        except InputError as error:
+            raise type(error)(f"network file {str(path)!r}: {error}") from None
+        if fabric.network.switches:
+            fabric = replace(fabric, rings=workload.orders)
         about = f"network ({way} routes)"
     if fabric.network.hosts < workload.tasks.servers:
         raise InputError(
@@ -260,14 +276,11 @@ def _is_plan(path: Path) -> bool:
     return isinstance(document, dict) and "schema_version" in document
 
 
-def _routed(network: Network, routing: str, transport: Transport, seed: int) -> Fabric:
+def _routed(network: Network, way: "Routing", transport: Transport, seed: int) -> Fabric:
     """Route a network as plans are routed."""
     from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
     from topoopt.scoring import Routing, allreduce_routes
 
-    if routing not in set(Routing):
-        raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
-    way = Routing(routing)
     if way is Routing.ECMP:
         routes = ecmp_routes(network)
     elif way is Routing.K_SHORTEST:

@@ -1,7 +1,7 @@
 """What `topoopt simulate` plays: the tasks of a task-graph file or of a plan."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 
 if TYPE_CHECKING:
+    from topoopt.fabric.fabric import Group
+    from topoopt.fabric.rings import Rings
     from topoopt.formats.fbuf_file import FbufFile
     from topoopt.plan import Plan
 
@@ -41,6 +43,9 @@ class Workload:
         Whether the file has a direct-connect network of its own.
     own : callable
         Makes the fabric of the file's own network for a port rate (bytes/s) and a latency (s).
+    orders : mapping of tuple of int to tuple of tuple of int
+        For networks with switches, one ring of each AllReduce group, by its sorted servers, in
+        the order in which the file lists them. Groups that are missing go in sorted order.
     """
 
     name: str
@@ -53,6 +58,7 @@ class Workload:
     latency: float | None
     direct: bool
     own: Callable[[float, float], Fabric]
+    orders: "Mapping[Group, Rings]" = field(default_factory=dict)
 
 
 def load_workload(path: str | Path) -> Workload:
@@ -87,7 +93,12 @@ def load_workload(path: str | Path) -> Workload:
                 f"{str(path)!r} is a network, and holds no tasks; name a task graph or plan, and "
                 "give the network with --fabric"
             )
-        return plan_workload(parse_plan(text, f"plan file {str(path)!r}"), Path(path).stem)
+        where = f"plan file {str(path)!r}"
+        plan = parse_plan(text, where)
+        try:
+            return plan_workload(plan, Path(path).stem)
+        except InputError as error:
+            raise type(error)(f"{where}: {error}") from None
     raise InputError(
         f"{str(path)!r} ends neither in .fbuf (task graph) nor in .json (plan); name a file of "
         "either kind"
@@ -127,6 +138,12 @@ def fbuf_workload(file: "FbufFile", name: str) -> Workload:
         latency=None,
         direct=file.switches == 0 and bool(file.conn_source.size),
         own=lambda rate, latency: _fbuf_fabric(file, name, rate, latency),
+        # Reversed, so that of two orders of one group the first counts.
+        orders={
+            tuple(sorted(group)): (group,)
+            for group in reversed(found.stored_groups)
+            if len(group) > 1
+        },
     )
 
 

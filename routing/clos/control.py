@@ -103,6 +103,7 @@ class Controller:
         self._seen = np.zeros(0)
         self._memory: dict[int, _Memory] = {}
         self._forgotten = 0
+        self._undecided = False
         self._rings: Rings | None = None
         self._ring_speed = np.zeros(0)
         self._movers = np.zeros(0, dtype=np.int64)
@@ -166,20 +167,25 @@ class Controller:
         Raises
         ------
         InputError
-            If flows have no NICs, one stands twice, or time decreases.
+            If flows have no NICs or do not fit the fabric, one stands twice, or time decreases
+            or is not finite. The controller is then as before the call.
         InfeasibleError
-            If no spine is live for a flow.
+            If no spine is live for a flow. Traffic and fabric are noted, routes stay, and the
+            next call decides anew.
         """
         began = perf_counter()
+        # All is checked before anything is noted, so that a refused call changes nothing.
+        if not np.isfinite(time):
+            raise InputError(f"time is {time}; give a finite number of seconds")
         if time < self.time:
             raise InputError(f"time is {time} after {self.time}; observe in the order of time")
-        self.time = time
-        renewed = clos is not None and clos is not self.clos
-        if clos is not None:
-            self.clos = clos
         keys = keys_of(flows)
         if keys.size != np.unique(keys).size:
             raise InputError("a flow of one job stands twice between two NICs; give it once")
+        flows.check_fits(self.clos if clos is None else clos)
+        self.time = time
+        if clos is not None and clos is not self.clos:
+            self.clos, self._undecided = clos, True
         place, known = self._find(keys)
         self._seen[place[known]] = time
         self._note(flows.jobs, time)
@@ -193,9 +199,12 @@ class Controller:
         added = self._add(flows.subset(~known), keys[~known], time)
         self._memory = {job: self._memory[job] for job in self._flows.jobs.tolist()}
         changed, moved = np.zeros(0, dtype=np.int64), 0
-        decided = bool(self._keys.size and (renewed or released or added))
+        # Stays set if no route exists, so that the next call asks the router again.
+        self._undecided |= bool(released or added)
+        decided = bool(self._keys.size and self._undecided)
         if decided:
             changed, moved = self._decide()
+        self._undecided = False
         return RouteChanges(
             self._flows,
             self._spine.copy(),
@@ -358,7 +367,6 @@ class Controller:
         """Add unknown flows without spines; return how many."""
         if keys.size == 0:
             return 0
-        flows.check_fits(self.clos)
         joined = np.concatenate((self._keys, keys))
         order = np.argsort(joined, kind="stable")
         self._keys = joined[order]

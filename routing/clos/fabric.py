@@ -15,6 +15,9 @@ FloatArray = npt.NDArray[np.float64]
 BoolArray = npt.NDArray[np.bool_]
 Direction = Literal["both", "up", "down"]
 
+MOST = 2**24
+"""Links up, and NICs, that a fabric may have: kernels number them with 32 bits."""
+
 
 @dataclass(frozen=True, eq=False)
 class Clos:
@@ -52,6 +55,11 @@ class Clos:
                 raise InputError(f"a Clos fabric with {getattr(self, field)} {field}; give 1+")
         if self.nics_per_tor < 0:
             raise InputError(f"nics_per_tor is {self.nics_per_tor}; give zero or more")
+        if self.tors * self.nics_per_tor > MOST:
+            raise InputError(
+                f"a Clos of {self.tors} ToRs with {self.nics_per_tor} NICs each has too many NICs; "
+                f"give at most {MOST} in all"
+            )
         shapes = {"up": (self.tors, self.spines), "down": (self.spines, self.tors)}
         for field, shape in shapes.items():
             array = np.ascontiguousarray(getattr(self, field), dtype=np.float64)
@@ -93,11 +101,21 @@ class Clos:
         Returns
         -------
         Clos
+
+        Raises
+        ------
+        InputError
+            If a number is not positive, or there are more than `MOST` links up or NICs.
         """
         if tors < 1 or spines < 1 or cables < 1 or not (np.isfinite(capacity) and capacity > 0):
             raise InputError(
                 f"a uniform Clos of {tors} ToRs, {spines} spines, {cables} cables a pair of "
                 f"capacity {capacity}; give positive numbers"
+            )
+        if tors * spines > MOST:
+            raise InputError(
+                f"a Clos of {tors} ToRs x {spines} spines has too many links; give at most "
+                f"{MOST} pairs of ToR and spine"
             )
         nics = int(spines * cables * capacity) if nics_per_tor is None else nics_per_tor
         return cls(

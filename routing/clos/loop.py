@@ -100,9 +100,9 @@ def run_loop(
         nonlocal balancing, exchanged
         if not controller.rotate or order.size == 0:
             return
-        left = simulation.work_left()[order]
+        work = simulation.work_left()[order]
         began = perf_counter()
-        found = controller.balance(left)
+        found = controller.balance(work)
         balancing += perf_counter() - began
         if found.size:
             spine[order[found]] = controller.spine[found]

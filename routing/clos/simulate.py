@@ -16,6 +16,12 @@ from routing.clos.jobs import RingJob, flows_of
 NIC_RATE = 100e9 / 8
 """Bytes per second of a NIC of 100 Gbps, as in the paper's experiments."""
 
+MOST_TIMES = 2**28
+"""Times of epochs and flows that a run may keep (2 GiB)."""
+
+RESOLUTION = 1e-4
+"""The clock must tell apart this share of the shortest AllReduce at the end of a run."""
+
 Pacing = Literal["flow", "job"]
 
 
@@ -51,6 +57,12 @@ class Simulation:
         Bytes per second of a NIC.
     record_flows : bool
         Keep the completion time of every flow.
+
+    Raises
+    ------
+    InputError
+        If there is no job, the rate is not positive, a number of epochs is below 1, or the run
+        is too long to be kept or to be timed.
     """
 
     def __init__(
@@ -68,6 +80,8 @@ class Simulation:
         count = [epochs] * len(jobs) if isinstance(epochs, int) else list(epochs)
         if len(count) != len(jobs) or min(count) < 1:
             raise InputError(f"epochs is {epochs}; give one or more for each of {len(jobs)} jobs")
+        sizes = [n * job.steps * job.flows for n, job in zip(count, jobs, strict=True)]
+        _check_length(jobs, count, nic_rate, sum(sizes) if record_flows else 0)
         from routing.clos import levels_kernels as table
         from routing.clos import simulate_kernels as k
 
@@ -83,7 +97,6 @@ class Simulation:
         self._job[k.STEPS] = [job.steps for job in jobs]
         self._job[k.EPOCHS] = count
         self._job[k.RING_0], self._job[k.RING_1] = last - rings, last
-        sizes = [n * job.steps * job.flows for n, job in zip(count, jobs, strict=True)]
         self._job[k.FCT_0] = np.cumsum([0, *sizes])[:-1]
         self._times = np.array(
             [[job.start_time for job in jobs], [job.compute_time for job in jobs]], dtype=np.float64
@@ -355,3 +368,24 @@ def simulate(
     while simulation.run() != Stop.FINISHED:
         pass
     return simulation.result()
+
+
+def _check_length(
+    jobs: Sequence[RingJob], epochs: Sequence[int], nic_rate: float, recorded: int
+) -> None:
+    """Refuse runs of more times than memory holds, or longer than the clock can resolve."""
+    times = len(jobs) * max(epochs) + recorded
+    if times > MOST_TIMES:
+        raise InputError(
+            f"epochs is {max(epochs)}; that makes {times} times to keep, and at most {MOST_TIMES} "
+            "are kept: give fewer epochs"
+        )
+    for job, count in zip(jobs, epochs, strict=True):
+        floor = job.floor(nic_rate)
+        end = job.start_time + count * (job.compute_time + floor)
+        if not (np.isfinite(end) and np.spacing(end) <= RESOLUTION * floor):
+            raise InputError(
+                f"job {job.name!r} starts at {job.start_time:g} s, computes for "
+                f"{job.compute_time:g} s and needs {floor:g} s for an AllReduce; these times are "
+                "too far apart to be simulated together: check their units, and those of the rate"
+            )

@@ -104,6 +104,35 @@ def test_a_failure_moves_the_flows_that_it_hits():
         controller.observe(flows, 2.0, CLOS.with_failed_spines(range(4)))
 
 
+def test_a_refused_observation_changes_nothing():
+    flows = flows_of(CLOS, two_jobs())
+    controller = Controller(CLOS, "greedy")
+    spine = controller.observe(flows, 0.0).spine
+    broken = CLOS.with_failed_spines([0])
+    twice = flows.subset(np.array([0, 0]))
+    for wrong, time in ((twice, 1.0), (flows, float("nan")), (flows, -1.0)):
+        with pytest.raises(InputError):
+            controller.observe(wrong, time, broken)
+        assert controller.clos is CLOS and controller.time == 0.0
+    changes = controller.observe(flows, 1.0, broken)
+    assert changes.decided and changes.moved >= (spine == 0).sum() > 0
+    assert not (changes.spine == 0).any()
+
+
+def test_what_had_no_route_is_decided_again():
+    flows = flows_of(CLOS, two_jobs())
+    controller = Controller(CLOS, "greedy")
+    controller.observe(flows.subset(flows.job == 0), 0.0)
+    dead = CLOS.with_failed_spines(range(4))
+    with pytest.raises(InfeasibleError):
+        controller.observe(flows, 1.0, dead)
+    with pytest.raises(InfeasibleError):  # and not: nothing is new, so nothing is to be done
+        controller.observe(flows, 2.0, dead)
+    changes = controller.observe(flows, 3.0, CLOS)
+    assert changes.decided and (changes.spine >= 0).all()
+    assert not controller.observe(flows, 4.0, CLOS).decided
+
+
 def test_moving_must_pay():
     # Random routes are drawn anew; when a leaves, b's flows need not move: at a price they stay.
     flows = flows_of(CLOS, two_jobs())

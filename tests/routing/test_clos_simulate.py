@@ -173,6 +173,14 @@ def test_wrong_input_is_named():
         simulate(clos, [job], [0, 0], 1, pacing="host")
     with pytest.raises(InputError, match="nic_rate"):
         simulate(clos, [job], [0, 0], 1, nic_rate=0.0)
+    with pytest.raises(InputError, match="give fewer epochs"):
+        simulate(clos, [job], [0, 0], 10**12)
+    # Between two epochs the clock would not move, and AllReduces would take no time.
+    late = RingJob("late", np.array([[0, 2]]), 1.0, start_time=1e300)
+    slow = RingJob("slow", np.array([[0, 2]]), 1.0, compute_time=1e20)
+    for far in (late, slow):
+        with pytest.raises(InputError, match="too far apart"):
+            simulate(clos, [far], [0, 0], 1, nic_rate=1.0)
     dead = clos.with_failed_spines([0])
     for pacing in ("flow", "job"):
         with pytest.raises(InfeasibleError, match="no capacity"):

@@ -440,6 +440,28 @@ def test_interrupting_before_any_plan_has_status_130(workplace, monkeypatch, cap
     assert "interrupted: there is no result yet" in capsys.readouterr().err
 
 
+def _left_by(error, workplace, monkeypatch, capsys):
+    def stop(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("topoopt.solve.co_optimize", stop)
+    monkeypatch.setattr("sys.argv", ["topoopt", "plan", str(workplace[0] / "small.yaml"), *FAST])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return stopped.value.code, capsys.readouterr().err
+
+
+def test_interrupted_kernels_and_lack_of_memory_are_one_sentence(workplace, monkeypatch, capsys):
+    error = SystemError("kernel returned a result with an exception set")
+    error.__cause__ = SystemError("helper returned a result with an exception set")
+    error.__cause__.__cause__ = KeyboardInterrupt()
+    status, message = _left_by(error, workplace, monkeypatch, capsys)
+    assert status == 130 and message.startswith("interrupted: ") and message.count("\n") == 1
+    lack = MemoryError("Unable to allocate 7 TiB")
+    status, message = _left_by(lack, workplace, monkeypatch, capsys)
+    assert status == 2 and message.startswith("error: not enough memory (Unable to allocate 7 TiB)")
+
+
 def test_interrupts_wait_for_the_next_report_and_a_second_does_not():
     reports = []
     with interrupts_between_steps(reports.append) as report:

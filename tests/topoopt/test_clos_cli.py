@@ -161,6 +161,15 @@ def test_traffic_folders_load(tmp_path):
         (("route", "--jobs", "JOBS", "--udp-ports"), "name their file with --tables"),
         (("route", "--random", "5", "--replicas", "8"), "need at least 1920 NICs"),
         (("route", "--jobs", "JOBS", "--nics-per-tor", "0"), "nics-per-tor is 0"),
+        (("route", "--jobs", "JOBS", "--nics-per-tor", "9" * 12), "too many NICs"),
+        (("route", "--jobs", "JOBS", "--tors", "9" * 12), "too many links"),
+        (("route", "--random", "1", "--cables", "9" * 12), "too many NICs"),
+        (("route", "--jobs", "JOBS", "--seed", "-1"), "seed is -1"),
+        (("run", "--jobs", "JOBS", "--seed", "-1"), "seed is -1"),
+        (("route", "--jobs", "JOBS", "--time-limit", "nan"), "time-limit is nan"),
+        (("run", "--jobs", "JOBS", "--time-limit", "-1"), "time-limit is -1.0"),
+        (("run", "--jobs", "JOBS", "--epochs", "9" * 12), "give fewer epochs"),
+        (("run", "--jobs", "JOBS", "--bandwidth", "1e280Gbps"), "too far apart"),
     ],
 )
 def test_wrong_options_are_one_clear_sentence(jobs, arguments, message):
@@ -168,6 +177,15 @@ def test_wrong_options_are_one_clear_sentence(jobs, arguments, message):
     with pytest.raises(InputError, match=message) as error:
         clos(command, *FABRIC, *rest)
     assert "\n" not in str(error.value)
+
+
+def test_tables_do_not_overwrite_the_jobs(tmp_path):
+    path = tmp_path / "jobs.json"
+    text = json.dumps({"jobs": [{"parameters": 8, "compute_time": "1s", "replicas": 2}]})
+    path.write_text(text)
+    with pytest.raises(InputError, match="is also read"):
+        clos("route", *FABRIC, "--jobs", str(path), "--tables", str(path))
+    assert path.read_text() == text
 
 
 def test_the_console_script_exits_with_2(jobs):

@@ -14,11 +14,12 @@ from typer.testing import CliRunner
 from codesign_base import InputError
 from topoopt.cli.app import app
 from topoopt.fabric import jittered, simulate
-from topoopt.formats.fbuf_file import FbufFile
+from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask
 from topoopt.formats.fbuf_read import read_fbuf
 from topoopt.formats.fbuf_ring_routes import moved_ring_edges
 from topoopt.formats.network_file import load_network
 from topoopt.rebuild import rebuild
+from topoopt.replay import replay_fabric
 from topoopt.workload import fbuf_workload, load_workload
 
 DATA = data_directory()
@@ -66,6 +67,67 @@ def place(tmp_path_factory):
     run("export", "plan.json", "--format", "graphml", "-o", "net.graphml", directory=directory)
     run("export", "plan.json", "--format", "node-link", "-o", "net.json", directory=directory)
     return directory
+
+
+def renamed(file, name):
+    """Return a task-graph file with other names of its nodes, and without its network."""
+    none = np.zeros(0, dtype=np.int64)
+    reduces = np.repeat(file.task_type == FbufTask.ALLREDUCE, np.diff(file.next_offsets))
+    nexts, node, ends = file.next_ids.copy(), file.device_node.copy(), file.device_property.copy()
+    nexts[reduces] = name[nexts[reduces].astype(np.int64)]
+    inside = node < file.nodes
+    node[inside] = name[node[inside].astype(np.int64)]
+    nodes = file.nodes + file.switches
+    links = (file.device_type == FbufDevice.NETWORK) | (
+        file.device_type == FbufDevice.NOMINAL_NETWORK
+    )
+    source, target = np.divmod(ends[links].astype(np.int64), nodes)
+    ends[links] = name[source] * nodes + name[target]
+    return replace(
+        file, next_ids=nexts, device_node=node, device_property=ends, ring_size=none, jumps=none,
+        ring_offsets=np.zeros(1, dtype=np.int64), jump_offsets=np.zeros(1, dtype=np.int64),
+    )  # fmt: skip
+
+
+@published
+@pytest.mark.parametrize("graph", ["100candle_16", "100dlrm_16"])
+def test_names_of_nodes_do_not_matter_on_a_switch(graph):
+    file = read_fbuf(DATA / f"{graph}.fbuf")
+    rng = np.random.default_rng(0)
+    for model in ("fluid", "train"):
+        times = []
+        for name in (np.arange(16), rng.permutation(16)):
+            named = np.append(name, np.arange(16, file.nodes + file.switches))
+            workload = fbuf_workload(renamed(file, named), "graph")
+            fabric = replay_fabric(workload, "ideal").for_model(model)
+            times.append(simulate(fabric, workload.tasks, model=model).makespan)
+        assert times[1] == pytest.approx(times[0], rel=1e-9)
+
+
+def test_what_is_wrong_inside_a_file_names_the_file(place):
+    plan = json.loads((place / "plan.json").read_text())
+    plan["links"][0]["source"] = 99
+    (place / "astray.json").write_text(json.dumps(plan))
+    assert "plan file 'astray.json'" in refused("simulate", "astray.json", directory=place)
+    network = json.loads((place / "net.json").read_text())
+    network["edges"] = network["edges"][:1]
+    (place / "cut.json").write_text(json.dumps(network))
+    message = refused("simulate", "plan.json", "--fabric", "cut.json", directory=place)
+    assert "network file 'cut.json'" in message
+
+
+def test_an_export_does_not_overwrite_the_plan(place):
+    before = (place / "plan.json").read_bytes()
+    for kind in ("fbuf", "node-link"):
+        result = invoke("export", "plan.json", "--format", kind, "-o", "plan.json", directory=place)
+        assert "plan.json is also read" in str(result.exception)
+    assert (place / "plan.json").read_bytes() == before
+
+
+def test_endless_hops_are_finite_numbers_without_warnings(place):
+    found = simulated("plan.json", "--fabric", "ideal", "--latency", "1e300s", directory=place)
+    assert found["iteration_time_s"] > 1e300
+    assert all(0 <= link["utilisation"] < 1e-290 for link in found["links"])
 
 
 def test_a_plan_takes_the_time_that_it_says(place):
@@ -280,6 +342,10 @@ def replaced(file: FbufFile, **changes):
         (("torn.json",), "not valid JSON"),
         (("plan.json", "--model", "packet"), "model is 'packet'; choose fluid, train"),
         (("plan.json", "--jitter", "0"), "jitter is 0 copies"),
+        (("plan.json", "--jitter", "9" * 12), "give 1 to 100000"),
+        (("plan.json", "--timeline", "plan.json"), "plan.json is also read"),
+        (("plan.json", "--fabric", "net.json", "--timeline", "./net.json"), "is also read"),
+        (("plan.json", "--fabric", ""), "fabric is '', which is no file"),
         (("plan.json", "--seed", "-1"), "seed is -1"),
         (("plan.json", "--compat", "ns3"), "compat is 'ns3'"),
         (("plan.json", "--bandwidth", "10Gbps"), "--bandwidth does not go with a plan's own"),

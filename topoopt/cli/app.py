@@ -56,6 +56,14 @@ def _options(
     """Answer --version before any command."""
 
 
+def _interrupted(error: BaseException) -> bool:
+    """Say whether Ctrl-C is behind an error: compiled code wraps it, often several times."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, KeyboardInterrupt):
+        cause = cause.__cause__
+    return cause is not None
+
+
 def main() -> None:
     """Run the command line; wrong input ends in one sentence and exit status 2."""
     from codesign_base.collisions import distribution_conflicts
@@ -73,6 +81,19 @@ def main() -> None:
         if stop.code == 130:
             print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
         raise
+    except SystemError as error:
+        if not _interrupted(error):
+            raise
+        print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
+        sys.exit(130)
+    except MemoryError as error:
+        reason = " ".join(str(error).split()) or "none is left"
+        print(
+            f"error: not enough memory ({reason}); give a smaller job, network or number of "
+            "repetitions",
+            file=sys.stderr,
+        )
+        sys.exit(2)
     except BrokenPipeError:
         # The reader (head, less) has what it wanted.
         sys.stderr.close()

@@ -53,7 +53,8 @@ Seed = Annotated[int, typer.Option(help="Of random placement and random routers.
 TimeLimit = Annotated[
     float | None,
     typer.Option(
-        help="Work of one decision, for methods that search.", show_default="the method's own"
+        help="Seconds of work (not of the clock) of one decision, for method optimum.",
+        show_default="8",
     ),
 ]
 
@@ -92,12 +93,13 @@ def route_command(
     check_tables(tables)
     clos, loaded = _inputs(
         tors, spines, cables, nics, fail_spines, fail_link, degrade,
-        jobs, traffic, random, replicas, seed,
+        jobs, traffic, random, replicas, seed, time_limit,
     )  # fmt: skip
-    common.check_outputs(tables)
+    common.check_outputs(tables, inputs=[jobs])
     if udp_ports and tables is None:
         raise InputError("--udp-ports adds to the tables; name their file with --tables")
-    report = route_jobs(clos, loaded, method, seed=seed, time_limit=time_limit)
+    with common.first_run_notice("clos_*/*"):
+        report = route_jobs(clos, loaded, method, seed=seed, time_limit=time_limit)
     if tables is not None:
         write_tables(clos, loaded, report, tables, ports=udp_ports)
     if as_json:
@@ -159,21 +161,22 @@ def run_command(
     names = [name.strip() for name in methods.split(",")]
     clos, loaded = _inputs(
         tors, spines, cables, nics, fail_spines, fail_link, degrade,
-        jobs, traffic, random, replicas, seed,
+        jobs, traffic, random, replicas, seed, time_limit,
     )  # fmt: skip
-    results = run_methods(
-        clos,
-        loaded,
-        names,
-        epochs,
-        changes=failures_at(clos, fail_spine_at or []),
-        seed=seed,
-        nic_rate=nic_rate,
-        predict=not no_prediction,
-        rotate=False if no_rotation else None,
-        move_cost=cost,
-        time_limit=time_limit,
-    )
+    with common.first_run_notice("clos_*/*"):
+        results = run_methods(
+            clos,
+            loaded,
+            names,
+            epochs,
+            changes=failures_at(clos, fail_spine_at or []),
+            seed=seed,
+            nic_rate=nic_rate,
+            predict=not no_prediction,
+            rotate=False if no_rotation else None,
+            move_cost=cost,
+            time_limit=time_limit,
+        )
     if as_json:
         common.print_json(run_document(clos, results, epochs=epochs, seed=seed))
     else:
@@ -193,10 +196,14 @@ def _inputs(
     random: int | None,
     replicas: int,
     seed: int,
+    time_limit: float | None,
 ) -> "tuple[Clos, tuple[RingJob, ...]]":
     """Return the fabric and the jobs that the options describe."""
     from topoopt.clos.fabric_options import make_fabric
 
+    common.check_seed(seed)
+    if time_limit is not None and not 0 < time_limit < float("inf"):
+        raise InputError(f"time-limit is {time_limit}; give a positive number of seconds")
     if sum(source is not None for source in (jobs, traffic, random)) != 1:
         raise InputError("name the jobs with exactly one of --jobs, --traffic and --random")
     clos = make_fabric(

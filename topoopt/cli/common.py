@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +12,8 @@ import typer
 
 # A budget in seconds has no number of steps to count towards.
 _UNLIMITED = 2**60
+# Copies of a jitter take the seeds that follow.
+_SEED_LIMIT = 2**31
 
 if TYPE_CHECKING:
     from topoopt.job import Cluster, Job
@@ -151,16 +153,26 @@ def _shown(quiet: bool) -> "Iterator[ProgressCallback | None]":
 
 
 @contextmanager
-def first_run_notice() -> "Iterator[Callable[[], None]]":
+def first_run_notice(kernels: str = "*/*") -> "Iterator[Callable[[], None]]":
     """Say that kernels are being compiled, if that is why nothing happens at first.
 
     A wrong option is refused within the grace time, so that its message stands alone.
+
+    Parameters
+    ----------
+    kernels : str
+        Which kernels, see `codesign_base.jit.compiled_cache_is_warm`.
+
+    Yields
+    ------
+    callable
+        To be called when the first result is there.
     """
     from threading import Timer
 
     from codesign_base.jit import compiled_cache_is_warm
 
-    if compiled_cache_is_warm():
+    if compiled_cache_is_warm(kernels):
         yield lambda: None
         return
     notice = Timer(1.0, _say, ["first run: compiling kernels (10 to 20 s, once)"])
@@ -205,19 +217,29 @@ def _line(report: "Progress") -> str:
     return f"{stage}: step {report.done}{total}, best {best}"
 
 
-def check_outputs(*paths: Path | None) -> None:
+def check_seed(seed: int) -> None:
+    """Raise InputError if a seed is out of range."""
+    from codesign_base import InputError
+
+    if not 0 <= seed < _SEED_LIMIT:
+        raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
+
+
+def check_outputs(*paths: Path | None, inputs: Iterable[Path | str | None] = ()) -> None:
     """Refuse output files that cannot be written before the work is done.
 
     Parameters
     ----------
     *paths : Path or None
         None stands for an output that is not wanted.
+    inputs : iterable of (Path or str or None)
+        What is read; names that are no file are passed over.
 
     Raises
     ------
     InputError
-        If a directory does not exist or may not be written, a path is a directory, or two
-        outputs are the same file.
+        If a directory does not exist or may not be written, a path is a directory, two
+        outputs are the same file, or an output would overwrite an input.
     """
     from codesign_base import InputError
 
@@ -234,3 +256,9 @@ def check_outputs(*paths: Path | None) -> None:
             raise InputError(f"output {path}: {place} may not be written; choose another path")
     if len({path.resolve() for path in given}) < len(given):
         raise InputError(f"two outputs are written to {given[0]}; give each its own file")
+    for source in inputs:
+        if source is None or not Path(source).is_file():
+            continue
+        for path in given:
+            if path.exists() and path.samefile(source):
+                raise InputError(f"output {path} is also read; give it another name")

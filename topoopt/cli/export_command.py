@@ -43,7 +43,7 @@ def export_command(
         raise InputError(f"format is {kind!r}; choose {', '.join(FORMATS)}")
     if omit_updates and kind != "fbuf":
         raise InputError(f"--omit-updates does not go with format {kind!r}; leave it out")
-    common.check_outputs(output)
+    common.check_outputs(output, inputs=[plan])
 
     from topoopt.formats.fbuf_plan import plan_fbuf, plan_network
     from topoopt.plan import load_plan

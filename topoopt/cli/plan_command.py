@@ -57,7 +57,7 @@ def plan_command(
 
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
-    common.check_outputs(output, save_traffic, save_network)
+    common.check_outputs(output, save_traffic, save_network, inputs=[model, profile, prices])
     table = common.make_prices(prices)
     with common.progress_reports(quiet) as progress:
         plan = co_optimize(

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 _SHOWN = 5
 _LINKS = 64
-# Copies of a jitter take the seeds that follow.
-_SEED_LIMIT = 2**31
 
 
 def simulate_command(
@@ -86,8 +84,9 @@ def simulate_command(
     from topoopt.replay import replay_fabric
     from topoopt.workload import load_workload
 
-    _check(model, jitter, seed, timeline, timeline_links)
-    with common.first_run_notice():
+    _check(file, fabric, model, jitter, seed, timeline, timeline_links)
+    kernels = "simulate_kernels" if model == "fluid" else "train_kernels"
+    with common.first_run_notice(f"fabric_*/{kernels}*"):
         workload = load_workload(file)
         replay = replay_fabric(
             workload,
@@ -141,21 +140,27 @@ def simulate_command(
 
 
 def _check(
-    model: str, jitter: int | None, seed: int, timeline: Path | None, timeline_links: int | None
+    file: Path,
+    fabric: str | None,
+    model: str,
+    jitter: int | None,
+    seed: int,
+    timeline: Path | None,
+    timeline_links: int | None,
 ) -> None:
     """Refuse what is wrong whatever the files hold, before reading them."""
+    from topoopt.fabric.jitter import check_copies
     from topoopt.fabric.warm import check_model
 
     check_model(model)
-    if jitter is not None and jitter < 1:
-        raise InputError(f"jitter is {jitter} copies; give at least 1")
-    if not 0 <= seed < _SEED_LIMIT:
-        raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
+    if jitter is not None:
+        check_copies(jitter)
+    common.check_seed(seed)
     if timeline_links is not None and timeline is None:
         raise InputError("--timeline-links goes with --timeline only; name the trace to write")
     if timeline_links is not None and timeline_links < 0:
         raise InputError(f"--timeline-links is {timeline_links}; give zero or more links")
-    common.check_outputs(timeline)
+    common.check_outputs(timeline, inputs=[file, fabric])
 
 
 def _document(

@@ -38,7 +38,8 @@ def validate_command(
 
     names = tuple(name.strip() for name in models.split(",") if name.strip())
 
-    with common.first_run_notice() as started:
+    kernels = "train_kernels" if "train" in names else "simulate_kernels"
+    with common.first_run_notice(f"fabric_*/{kernels}*") as started:
 
         def report(case: "Case") -> None:
             started()

@@ -64,15 +64,20 @@ def run_lines(clos: Clos, results: Sequence[MethodTimes], *, epochs: int) -> lis
         rows += [
             (
                 job.name,
-                f"{job.floor_s:.3f}",
+                _seconds(job.floor_s),
                 f"{job.mean_slowdown:.3f}",
                 f"{job.p99_slowdown:.3f}",
                 f"{job.worst_slowdown:.3f}",
                 format_time(job.mean_flow_s),
                 format_time(job.p99_flow_s),
-                " ".join(f"{time:.3f}" for time in job.allreduce_s),
+                " ".join(map(_seconds, job.allreduce_s)),
             )
             for job in result.jobs
         ]
         lines += table_lines(rows)
     return lines
+
+
+def _seconds(time: float) -> str:
+    """Milliseconds are enough for usual AllReduces; others need four digits to say anything."""
+    return f"{time:.3f}" if 0.1 <= time < 1e4 else f"{time:.4g}"

@@ -12,6 +12,8 @@ from topoopt.fabric.simulate import score
 AMPLITUDE = 0.02
 """Delays are moved by up to this fraction."""
 
+MOST_COPIES = 100_000
+
 
 @dataclass(frozen=True, eq=False)
 class Jitter:
@@ -49,6 +51,7 @@ def jittered(
     fabric : Fabric
     tasks : TaskGraph
     copies : int
+        At most `MOST_COPIES`.
     model : {"fluid", "train"}
     seed : int
         Of the factors, uniform within 2 % of 1, and of the paths that each copy draws.
@@ -60,10 +63,9 @@ def jittered(
     Raises
     ------
     InputError
-        If there is no copy, or as in `simulate`.
+        If the number of copies is out of range, or as in `simulate`.
     """
-    if copies < 1:
-        raise InputError(f"jitter is {copies} copies; give at least 1")
+    check_copies(copies)
     rng = np.random.default_rng(seed)
     factors = rng.uniform(1.0 - AMPLITUDE, 1.0 + AMPLITUDE, copies)
     times = [
@@ -71,6 +73,18 @@ def jittered(
         for number, factor in enumerate(factors)
     ]
     return Jitter(np.array(times))
+
+
+def check_copies(copies: int) -> None:
+    """Refuse a number of copies that is out of range.
+
+    Raises
+    ------
+    InputError
+        If there is no copy, or there are more than `MOST_COPIES`.
+    """
+    if not 1 <= copies <= MOST_COPIES:
+        raise InputError(f"jitter is {copies} copies; give 1 to {MOST_COPIES}")
 
 
 def _slowed(fabric: Fabric, factor: float) -> Fabric:

@@ -216,8 +216,8 @@ def _by_device(tasks: TaskGraph, timeline: Timeline) -> list[IntArray]:
 
 def _link_uses(fabric: Fabric, carried: FloatArray, makespan: float) -> tuple[LinkUse, ...]:
     network = fabric.network
-    most = network.capacity * makespan
-    share = np.divide(carried, most, out=np.zeros(carried.size), where=most > 0.0)
+    # One division after the other, because capacity times makespan may overflow.
+    share = carried / network.capacity / makespan if makespan > 0.0 else np.zeros(carried.size)
     columns = (network.source, network.target, network.capacity, carried, share)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(LinkUse(link, *row) for link, row in enumerate(rows))

@@ -83,7 +83,7 @@ def load_network(path: str | Path) -> Network:
     where = f"network file {str(path)!r}"
     document = parse_json(read_text(path, "network file"), where)
     if not isinstance(document, dict):
-        raise InputError(f"{where} holds a {type(document).__name__}, not a network")
+        raise InputError(f"{where} holds no object of fields; give a network file")
     if "links" in document and "edges" not in document:
         document["edges"] = document.pop("links")
     return network_of_document(document, where, Path(path).stem)

@@ -50,9 +50,10 @@ def data_directory(data: str | Path | None = None) -> Path | None:
         return None
     directory = Path(named)
     if not directory.is_dir():
+        wrong = "is a file" if directory.exists() else "does not exist"
         raise InputError(
-            f"data directory {str(named)!r} does not exist; give --data or {ENVIRONMENT} a "
-            "directory with task graphs"
+            f"data directory {str(named)!r} {wrong}; give --data or {ENVIRONMENT} a directory with "
+            "task graphs"
         )
     inner = directory / "taskgraphs"
     return inner if inner.is_dir() else directory
@@ -89,7 +90,7 @@ def validate(
     Raises
     ------
     InputError
-        If a model is unknown, no case has a name of this pattern, the directory does not exist,
+        If a model is unknown, no case has a name of this pattern, there is no such directory,
         or a task graph in it is malformed.
 
     Examples
