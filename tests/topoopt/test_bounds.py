@@ -20,7 +20,6 @@ from topoopt.bounds import Wirings, hop_bytes, injection_time, space_bound, stra
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 
-
 LAG = 2e-6  # announced, and sent, over one hop of random_fabric
 
 
@@ -58,7 +57,7 @@ def all_wirings(servers, degree):
             yield choice
 
 
-@pytest.mark.parametrize("bandwidth", [2e3, 1e5])
+@pytest.mark.parametrize("bandwidth", [2e3])
 def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidth):
     graph = ModelGraph("tiny", (operator("a", []), operator("b", [0], 4000)), 1)
     builder = TaskGraphBuilder(graph, FakeCompute(fixed=0.02), FakeServer(), 4, BATCH)
