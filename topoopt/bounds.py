@@ -48,8 +48,9 @@ class Bound:
 
     @property
     def binding(self) -> str:
-        """Name of the largest term."""
-        return max(self.terms, key=lambda name: self.terms[name])
+        """Name of the largest term; the first of those that rounding alone tells apart."""
+        least = max(self.terms.values()) * ROUNDING
+        return next(name for name, value in self.terms.items() if value >= least)
 
 
 def space_bound(

@@ -13,6 +13,9 @@ from topoopt.tradeoff import Choices, Terms
 
 # Operators of the heaviest path whose backward passes divide the iteration.
 MOST_CUTS = 16
+# The same where the model's edges have more pairs of configurations than so many, in all.
+FEW_CUTS = 5
+MANY_PAIRS = 5_000_000
 # Operators of the path with most inputs, whose inputs' transfers are summed.
 MOST_JOINTS = 2
 # Edges of more pairs of configurations count nothing.
@@ -122,7 +125,9 @@ def all_terms(graph: ModelGraph, choices: Choices, path: list[int]) -> Terms:
             own[index, Own.LAST_RING] += 1.0
 
     end = len(path) - 1
-    for cut in sorted({round(x) for x in np.linspace(0, end, MOST_CUTS)}):
+    pairs = sum(table[0].size for table in choices.shared if table is not None)
+    cuts = MOST_CUTS if pairs <= MANY_PAIRS else FEW_CUTS
+    for cut in sorted({round(x) for x in np.linspace(0, end, cuts)}):
         at = path[cut]
         name = graph.operators[at].name
         own, shared = term(f"network after {name}")
