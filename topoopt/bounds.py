@@ -22,7 +22,7 @@ from topoopt.tradeoff import best_weights, weighted
 ROUNDING = 1.0 - 1e-9
 
 # A weight that adds less than this share says nothing.
-_SMALLEST_WEIGHT = 1e-3
+_SMALLEST_WEIGHT = 1e-5
 # Moments from which on the remaining demand is counted in hops.
 _MOMENTS = 12
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from parallelism.taskgraph import FloatArray
 
-ROUNDS = 80
-CLOSE = 5e-4
+ROUNDS = 100
+CLOSE = 1e-4
 
 
 @dataclass(frozen=True)
