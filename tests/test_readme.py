@@ -195,7 +195,8 @@ SECTIONS = {
     "Link": "## `links`",
     "RingRecord": "## `rings`",
     "RouteTable": "## `routes`",
-    "BoundRecord": "## `bound` and `strategy_bound`",
+    "BoundRecord": "## `bound`, `strategy_bound`, `topology_bound` and `routes_bound`",
+    "GapRecord": "## `gap_parts`",
     "Baseline": "## `baselines`, one entry a fabric",
     "ModelRecord": "## `model`",
     "ModelOperator": "## `model`",
@@ -230,7 +231,8 @@ def test_free_form_records_are_documented(small):
     plan = json.loads((small / "plan.json").read_text())
     page = DOCS["plan-file.md"]
     server, compute = plan["server"], plan["compute"]
-    terms = (plan["bound"]["terms_s"], plan["strategy_bound"]["terms_s"])
+    bounds = ("bound", "strategy_bound", "topology_bound", "routes_bound")
+    terms = tuple(plan[name]["terms_s"] for name in bounds)
     records = (server, server["accelerator"], compute, *terms)
     for key in {key for record in records for key in record}:
         assert f"`{key}`" in page, key

@@ -15,11 +15,11 @@ from parallelism.strategy import Strategy, check_legal
 from parallelism.taskgraph import traffic_of
 from topoopt.arithmetic import SIMULATED, require_same
 from topoopt.baselines import baseline_fabric
-from topoopt.bounds import space_bound, strategy_bound
 from topoopt.confirm import COPIES, TRAIN_MODEL
 from topoopt.fabric.jitter import jittered
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path, exposed_communication
+from topoopt.gap import HOW, plan_bounds
 from topoopt.plan import OperatorPlan, Plan
 from topoopt.prices import PriceTable, direct_connect_cost
 from topoopt.rebuild import Rebuilt, rebuild_strategy
@@ -215,18 +215,30 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
 
 def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
     """The lower bounds are those of the job and the strategy, and lie below the time."""
-    everything = space_bound(rebuilt.builder)
     tasks = rebuilt.builder.build(rebuilt.strategy)
-    strategy = strategy_bound(tasks, rebuilt.cluster.degree, rebuilt.cluster.port_rate)
+    memory = rebuilt.server.accelerator.memory_bytes
+    # The weights were found by a search whose end another machine's arithmetic may move; with
+    # any weights the bound holds, and theirs is recomputed.
+    again = plan_bounds(
+        rebuilt.builder, rebuilt.cluster, memory, rebuilt.fabric, tasks, plan.iteration_time_s,
+        plan.bound.weights,
+    )  # fmt: skip
+    everything, strategy = again.everything, again.strategy
     for name, stored, bound in (
         ("bound", plan.bound, everything),
         ("strategy_bound", plan.strategy_bound, strategy),
+        ("topology_bound", plan.topology_bound, again.topology),
+        ("routes_bound", plan.routes_bound, again.routes),
     ):
         require_same(f"{name}.seconds", stored.seconds, bound.seconds)
         if set(stored.terms_s) != set(bound.terms):
             raise InputError(f"{name} has terms {sorted(stored.terms_s)}")
         for term, value in bound.terms.items():
             require_same(f"{name} term {term}", stored.terms_s[term], value)
+        if set(stored.weights) != set(bound.weights):
+            raise InputError(f"{name} has weights of {sorted(stored.weights)}")
+        for term, value in bound.weights.items():
+            require_same(f"{name} weight of {term}", stored.weights[term], value)
         if stored.binding != bound.binding:
             raise InputError(f"{name}.binding is {stored.binding!r}, not {bound.binding!r}")
     require_same("lower_bound_s", plan.lower_bound_s, everything.seconds)
@@ -235,6 +247,18 @@ def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
     require_same("gap", plan.gap, plan.iteration_time_s / plan.lower_bound_s - 1.0, SIMULATED)
     if plan.strategy_lower_bound_s > plan.iteration_time_s:
         raise InputError("a lower bound exceeds the iteration time")
+    names = [part.name for part in again.parts]
+    if [part.name for part in plan.gap_parts] != names:
+        raise InputError(f"gap_parts are not {', '.join(names)}")
+    for part, computed in zip(plan.gap_parts, again.parts, strict=True):
+        # Differences of times, each of which may be rounded.
+        if abs(part.seconds - computed.seconds) > SIMULATED * plan.iteration_time_s:
+            raise InputError(
+                f"gap_parts: {part.name} is {part.seconds!r} in the plan, recomputed "
+                f"{computed.seconds!r}"
+            )
+        if (part.binding, part.how) != (computed.binding, HOW[part.name]):
+            raise InputError(f"gap_parts: {part.name} has another binding or method")
 
 
 def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:

@@ -124,11 +124,22 @@ class RouteTable:
 
 @checked(frozen=True, config=_STRICT)
 class BoundRecord:
-    """A lower bound with all its terms, in seconds."""
+    """A lower bound with all its terms, in seconds, and the weights of its trade-off."""
 
     seconds: Seconds
     binding: str
     terms_s: dict[str, Seconds]
+    weights: dict[str, Amount]
+
+
+@checked(frozen=True, config=_STRICT)
+class GapRecord:
+    """One part of the gap between the plan and the bound over everything."""
+
+    name: str
+    seconds: Seconds
+    binding: str
+    how: str
 
 
 @checked(frozen=True, config=_STRICT)
@@ -206,6 +217,9 @@ class Plan:
     routes: RouteTable
     bound: BoundRecord
     strategy_bound: BoundRecord
+    topology_bound: BoundRecord
+    routes_bound: BoundRecord
+    gap_parts: list[GapRecord]
     notes: list[str]
     model: ModelRecord
     server: dict[str, Any]
@@ -339,6 +353,7 @@ __all__ = [
     "CandidateRecord",
     "ClusterRecord",
     "ConfirmationRecord",
+    "GapRecord",
     "Link",
     "ModelOperator",
     "ModelRecord",

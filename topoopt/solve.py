@@ -23,11 +23,12 @@ from topoopt.baselines import (
     baseline_fabric,
     best_on,
 )
-from topoopt.bounds import Bound, space_bound, strategy_bound
+from topoopt.bounds import Bound
 from topoopt.codesign import AlternatingSearch
 from topoopt.confirm import COPIES, TRAIN_MODEL, Confirmed, check_confirm, confirm_pairs
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
+from topoopt.gap import HOW, plan_bounds
 from topoopt.interrupts import interrupts_between_steps
 from topoopt.job import Cluster, Job
 from topoopt.plan import (
@@ -36,6 +37,7 @@ from topoopt.plan import (
     CandidateRecord,
     ClusterRecord,
     ConfirmationRecord,
+    GapRecord,
     Link,
     ModelOperator,
     ModelRecord,
@@ -284,6 +286,7 @@ def _bound_record(bound: Bound) -> BoundRecord:
         seconds=bound.seconds,
         binding=bound.binding,
         terms_s={name: float(value) for name, value in bound.terms.items()},
+        weights=bound.weights,
     )
 
 
@@ -319,13 +322,14 @@ def _assemble(
     tasks = builder.build(pair.strategy)
     timeline = simulate(pair.fabric, tasks)
     computing = compute_on_critical_path(tasks, timeline)
-    everything = space_bound(builder)
+    memory = job.server.accelerator.memory_bytes
+    bounds = plan_bounds(builder, cluster, memory, pair.fabric, tasks, timeline.makespan)
+    everything, strategy = bounds.everything, bounds.strategy
     if everything.seconds <= 0:
         raise InputError(
             f"model {job.model.name!r} takes no time on these devices, so no bound can be given; "
             "give its operators FLOPs or bytes"
         )
-    strategy = strategy_bound(tasks, cluster.degree, cluster.port_rate)
     traffic = traffic_of(tasks)
     network, routes, topology = pair.fabric.network, pair.fabric.routes, pair.topology
     useful = traffic.allreduce_sent() + traffic.transfer_sent()
@@ -377,6 +381,14 @@ def _assemble(
         ),
         bound=_bound_record(everything),
         strategy_bound=_bound_record(strategy),
+        topology_bound=_bound_record(bounds.topology),
+        routes_bound=_bound_record(bounds.routes),
+        gap_parts=[
+            GapRecord(
+                name=part.name, seconds=part.seconds, binding=part.binding, how=HOW[part.name]
+            )
+            for part in bounds.parts
+        ],
         notes=[
             *_compute_notes(builder, compute, pair.strategy),
             *_price_notes(cluster, compared, prices),

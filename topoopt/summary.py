@@ -65,17 +65,17 @@ def _times(plan: Plan) -> list[str]:
             format_time(plan.exposed_communication_s),
             _share(plan.exposed_communication_s, total),
         ),
-        ("lower bound", format_time(plan.lower_bound_s), _gap(plan.gap, plan.bound.binding)),
-        (
-            "  for this strategy",
-            format_time(plan.strategy_lower_bound_s),
-            _gap(
-                total / plan.strategy_lower_bound_s - 1.0,
-                # The bound of everything also holds for one strategy, and may be the larger.
-                max(plan.strategy_bound, plan.bound, key=lambda bound: bound.seconds).binding,
-            ),
-        ),
+        ("lower bound", format_time(plan.lower_bound_s), _gap(plan.gap, _binding(plan))),
     ]
+    reached = plan.lower_bound_s
+    for label, part in zip(_LEVELS, plan.gap_parts, strict=False):
+        reached += part.seconds
+        # A bound of everything also holds for one strategy, and may be the larger.
+        rows.append((label, format_time(reached), _gap(total / reached - 1.0, part.binding)))
+    # Bounds leave a part in 10^9 for rounding, which is no gap.
+    shown = {part.name: part.seconds * (part.seconds > 1e-8 * total) for part in plan.gap_parts}
+    parts = [f"{name} {format_time(seconds)}" for name, seconds in shown.items()]
+    rows.append(("gap", format_time(sum(shown.values())), " + ".join(parts)))
     lines = table_lines(rows, left=(0, 2))
     record = plan.confirmation
     if record is not None:
@@ -85,6 +85,15 @@ def _times(plan: Plan) -> list[str]:
             f"the fastest of {len(record.candidates)} candidates"
         )
     return lines
+
+
+_LEVELS = ("  for this strategy", "  on this wiring", "  over these routes")
+
+
+def _binding(plan: Plan) -> str:
+    mostly = next(iter(plan.bound.weights), "")
+    name = plan.bound.binding
+    return f"{name}, mostly {mostly}" if name == "trade-off" else name
 
 
 def _share(part: float, whole: float) -> str:

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from fabric_cases import random_fabric
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_cases import BATCH, FakeCompute, FakeServer, jobs, operator
@@ -15,24 +16,14 @@ from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import Traffic, traffic_of
 from routing.network import Network
 from routing.paths import ecmp_routes
-from topoopt.bounds import hop_bytes, injection_time, space_bound, strategy_bound
+from topoopt.bounds import Wirings, hop_bytes, injection_time, space_bound, strategy_bound
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 
-
-def random_fabric(servers, degree, bandwidth, rng):
-    """A strongly connected digraph of random permutations, one a port."""
-    source, target = [], []
-    ring = rng.permutation(servers)
-    for port in range(degree):
-        order = ring if port == 0 else rng.permutation(servers)
-        source += order.tolist()
-        target += np.roll(order, -1).tolist()
-    network = Network.from_links("random", servers, 0, source, target, bandwidth, 1e-6)
-    return Fabric("random", network, ecmp_routes(network), {})
+LAG = 2e-6  # announced, and sent, over one hop of random_fabric
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     jobs(sizes=(2, 3, 4, 6, 8)),
     st.integers(1, 3),
@@ -46,8 +37,8 @@ def test_bounds_are_below_the_simulated_time(job, degree, bandwidth, fixed, seed
     tasks = builder.build(strategy)
     fabric = random_fabric(servers, degree, bandwidth, np.random.default_rng(seed))
     time = score(fabric, tasks)
-    everything = space_bound(builder)
-    own = strategy_bound(tasks, degree, bandwidth)
+    everything = space_bound(builder, Wirings(servers, degree, bandwidth, LAG))
+    own = strategy_bound(tasks, degree, bandwidth, LAG)
     assert everything.seconds <= time
     assert own.seconds <= time
     for name in ("compute", "chain"):
@@ -66,7 +57,7 @@ def all_wirings(servers, degree):
             yield choice
 
 
-@pytest.mark.parametrize("bandwidth", [2e3, 1e5])
+@pytest.mark.parametrize("bandwidth", [2e3])
 def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidth):
     graph = ModelGraph("tiny", (operator("a", []), operator("b", [0], 4000)), 1)
     builder = TaskGraphBuilder(graph, FakeCompute(fixed=0.02), FakeServer(), 4, BATCH)
@@ -81,7 +72,7 @@ def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidt
             if nx.is_strongly_connected(network.to_networkx()):
                 fabrics.append((degree, Fabric("w", network, ecmp_routes(network), {})))
     assert len(fabrics) > 6
-    everything = space_bound(builder).seconds
+    everything = {d: space_bound(builder, Wirings(4, d, bandwidth, LAG)).seconds for d in (1, 2)}
     configs = [
         OperatorConfig(s, p, mode, tuple(chosen))
         for s, p, mode in legal_degrees(graph.operators[0], 4, BATCH)
@@ -95,8 +86,8 @@ def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidt
         for degree in (1, 2):
             choices = [fabric for d, fabric in fabrics if d == degree]
             time = score(choices[rng.integers(len(choices))], tasks)
-            assert everything <= time
-            assert strategy_bound(tasks, degree, bandwidth).seconds <= time
+            assert everything[degree] <= time
+            assert strategy_bound(tasks, degree, bandwidth, LAG).seconds <= time
             tried += 1
     assert tried > 1000
 
@@ -140,10 +131,11 @@ def test_more_ports_than_partners_are_one_hop():
 def test_terms_by_hand():
     graph = ModelGraph("tiny", (operator("a", [], 0), operator("b", [0], 0)), 1)
     builder = TaskGraphBuilder(graph, FakeCompute(with_update=False), FakeServer(), 2, BATCH)
-    bound = space_bound(builder)
+    bound = space_bound(builder, Wirings(2, 1, 1.0))
     # Work of a is 3, of b 6 seconds in all; each can be halved on the two servers.
-    assert bound.terms == {"compute": pytest.approx(4.5), "chain": pytest.approx(4.5)}
+    assert bound.terms == {name: pytest.approx(4.5) for name in ("compute", "chain", "trade-off")}
     assert bound.binding in bound.terms
+    assert sum(bound.weights.values()) == pytest.approx(1.0)
     assert (
         traffic_of(builder.build(Strategy((OperatorConfig(2, 1, Mode.OUTPUT, (0, 1)),) * 2))).groups
         == ()

@@ -55,13 +55,14 @@ def test_every_quantity_names_its_unit():
     units = ("_s", "_bytes", "_bytes_per_s", "_usd", "_flops", "_bytes_per_flop")
     # Counts, shares and identifiers have no unit.
     plain = {
-        "bandwidth_tax", "gap", "seconds", "weight_values", "efficiency", "memory_efficiency",
+        "bandwidth_tax", "gap", "seconds", "weight_values", "weights", "efficiency",
+        "memory_efficiency",
     }  # fmt: skip
 
     def walk(node, key):
         if isinstance(node, dict):
             for name, part in node.items():
-                walk(part, name if not key.endswith(units) else key)
+                walk(part, key if key.endswith(units) or key == "weights" else name)
         elif isinstance(node, list):
             for part in node:
                 walk(part, key)

@@ -237,6 +237,25 @@ def gap_changed(d):
 
 
 @tampering
+def weight_moved(d):
+    first = next(iter(d["bound"]["weights"]))
+    d["bound"]["weights"][first] *= 0.5
+    return {"bounds"}
+
+
+@tampering
+def gap_part_moved(d):
+    d["gap_parts"][0]["seconds"] += 1e-3
+    return {"bounds"}
+
+
+@tampering
+def gap_part_explained_otherwise(d):
+    d["gap_parts"][3]["how"] = "guessed"
+    return {"bounds"}
+
+
+@tampering
 def two_parts_on_one_server(d):
     wide = next(op for op in d["strategy"] if op["sample"] == 4)
     wide["servers"][1] = wide["servers"][0]

@@ -1,0 +1,235 @@
+"""What any placement of a configuration costs at least, operator by operator and edge by edge.
+
+The smallest numbers that the splits alone fix, wherever the parts run and however the servers
+are wired: device time, bytes that rings must send, bytes that must leave a server, and hops
+that they take.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder, part_memory
+from parallelism.graph import Mode
+from parallelism.search.space import legal_degrees
+from parallelism.taskgraph import FloatArray
+
+Degrees = tuple[int, int, Mode]
+
+
+class Own(IntEnum):
+    """What is known of one operator's configuration alone, all in seconds.
+
+    ``WORK``, ``FORWARD_WORK``, ``BACKWARD_WORK``: device time of all parts over N devices.
+    ``FORWARD``, ``BACKWARD``: of one part. ``TAIL``: from the end of the last backward pass of
+    a parameter shard to the end of its update. ``RING``: bytes that all rings send, over all
+    ports of all servers. ``LAST_RING``: the same for one of the parameter shards. ``MEMORY``:
+    share of all memory (no seconds).
+    """
+
+    WORK = 0
+    FORWARD = 1
+    BACKWARD = 2
+    TAIL = 3
+    RING = 4
+    LAST_RING = 5
+    FORWARD_WORK = 6
+    BACKWARD_WORK = 7
+    MEMORY = 8
+
+
+class Shared(IntEnum):
+    """What is known of the configurations of a producer and a reader, all in seconds.
+
+    ``NETWORK``: link-bytes of the activations (and again of the gradients), over all links.
+    ``INTO_READER``: a part of the reader has to receive so long before it starts, over all ports
+    of its server; a part of the reader has to send its gradients as long. ``FROM_PRODUCER``: a
+    part of the producer sends its output so long, and receives its gradients as long.
+    """
+
+    NETWORK = 0
+    INTO_READER = 1
+    FROM_PRODUCER = 2
+
+
+@dataclass(frozen=True)
+class Wirings:
+    """All wirings of some ports, between which a bound does not choose.
+
+    Parameters
+    ----------
+    servers, degree : int
+    bandwidth : float
+        Bytes/s of a port, each way.
+    lag : float
+        Seconds that any message takes beyond its bytes.
+    memory : float
+        Bytes of each GPU.
+    """
+
+    servers: int
+    degree: int
+    bandwidth: float
+    lag: float = 0.0
+    memory: float = float("inf")
+
+    @property
+    def port_rate(self) -> float:
+        """Bytes/s of all ports of a server, each way."""
+        return self.degree * self.bandwidth
+
+    @property
+    def network_rate(self) -> float:
+        """Bytes/s of all links."""
+        return self.servers * self.degree * self.bandwidth
+
+    def hops(self, targets: FloatArray) -> FloatArray:
+        """Return the least total hops from one server to the nearest of the others.
+
+        Parameters
+        ----------
+        targets : float64 array
+            How many servers are reached, the server itself (0 hops) among them; a fraction is
+            a part of the last one's bytes.
+
+        Returns
+        -------
+        float64 array, of the same shape
+            At most ``degree ** h`` servers are at distance h, whatever the wiring.
+        """
+        total = np.zeros_like(targets)
+        left = targets - 1.0
+        level, width = 1, float(self.degree)
+        while np.any(left > 0.0) and level <= self.servers:
+            total += level * np.clip(left, 0.0, width)
+            left = left - width
+            level, width = level + 1, min(width * self.degree, float(self.servers))
+        return total
+
+
+def operator_degrees(builder: TaskGraphBuilder, index: int, memory: float) -> tuple[Degrees, ...]:
+    """Return the legal degrees of an operator of which one part fits on a server.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    index : int
+        Operator.
+    memory : float
+        Bytes of each GPU.
+
+    Returns
+    -------
+    tuple of (int, int, Mode)
+        All legal ones if none fits (the job then has no plan).
+    """
+    op = builder.graph.operators[index]
+    legal = legal_degrees(op, builder.servers, builder.batch)
+    return tuple(d for d in legal if _memory(builder, index, d) <= memory) or legal
+
+
+def _memory(builder: TaskGraphBuilder, index: int, degrees: Degrees) -> float:
+    op = builder.graph.operators[index]
+    return part_memory(
+        builder.graph, op, builder.batch, *degrees, builder.server.gpus, builder.optimizer_states
+    )
+
+
+def own_costs(
+    builder: TaskGraphBuilder, index: int, degrees: tuple[Degrees, ...], wirings: Wirings
+) -> FloatArray:
+    """Return what each configuration of an operator costs at least by itself.
+
+    A parameter shard of S bytes that s servers replicate is reduced by rings: each sends
+    2 (s - 1) / s S bytes to its next, in 2 (s - 1) rounds.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    index : int
+    degrees : tuple of (sample, parameter, mode)
+    wirings : Wirings
+
+    Returns
+    -------
+    float64 array, shape (`Own`, degrees)
+    """
+    size = builder.graph.parameter_bytes(index)
+    op = builder.graph.operators[index]
+    rows = []
+    for sample, parameter, mode in degrees:
+        time = builder.part_time(index, sample, parameter, mode)
+        parts = sample * parameter
+        both = time.forward + time.backward
+        shard = size / parameter
+        tail = time.update
+        if shard > 0.0:
+            tail += 0.0 if op.sparse else builder.server.intra_allreduce_time(shard)
+            rounds = 2.0 * (sample - 1.0)
+            tail += rounds * (shard / sample / wirings.port_rate + wirings.lag)
+        ring = 2.0 * (sample - 1.0) * size / wirings.network_rate
+        room = wirings.memory * wirings.servers
+        rows.append(
+            (
+                parts * (both + time.update) / wirings.servers,
+                time.forward,
+                time.backward,
+                tail,
+                ring,
+                ring / parameter,
+                parts * time.forward / wirings.servers,
+                parts * time.backward / wirings.servers,
+                parts * _memory(builder, index, (sample, parameter, mode)) / room,
+            )
+        )
+    return np.array(rows).T.copy()
+
+
+def shared_costs(
+    size: float, made: tuple[Degrees, ...], read: tuple[Degrees, ...], wirings: Wirings
+) -> FloatArray:
+    """Return what each pair of configurations of a producer and its reader moves at least.
+
+    A part of the reader needs its share of the input, from every partial sum; a pair of parts
+    has at most the overlap of two slices in common, and a server holds at most one part of each
+    operator. So of what a part needs or makes, one overlap may stay on its server, and as many
+    overlaps as the server has neighbours may travel one hop.
+
+    Parameters
+    ----------
+    size : float
+        Bytes of the producer's output, all samples.
+    made, read : tuple of (sample, parameter, mode)
+        Configurations of the producer and of the reader.
+    wirings : Wirings
+
+    Returns
+    -------
+    float64 array, shape (`Shared`, made, read)
+    """
+    sa, pa, cut_a = (x[:, None] for x in _split(made, out=True))
+    sb, pb, cut_b = (x[None, :] for x in _split(read, out=False))
+    whole_a = np.where(cut_a, 1.0, pa)  # partial sums, each of the whole output
+    whole_b = np.where(cut_b, 1.0, pb)
+    needed = whole_a / sb / np.where(cut_b, pb, 1.0)
+    sent = whole_b / sa / np.where(cut_a, pa, 1.0)
+    features = np.maximum(np.where(cut_a, pa, 1.0), np.where(cut_b, pb, 1.0))
+    overlap = 1.0 / np.maximum(sa, sb) / features
+    into, out = needed / overlap, sent / overlap
+    hops = np.maximum(sa * pa * wirings.hops(out), sb * pb * wirings.hops(into))
+    # Ratios of whole numbers: what is less than a part in 10^9 of an overlap is rounding.
+    late = [
+        (part - 1.0) * overlap * size / wirings.port_rate + np.where(part > 1.0, wirings.lag, 0.0)
+        for part in (np.where(x < 1.0 + 1e-9, 1.0, x) for x in (into, out))
+    ]
+    if size == 0.0:
+        late = [np.zeros_like(hops)] * 2
+    return np.stack((hops * overlap * size / wirings.network_rate, *late))
+
+
+def _split(degrees: tuple[Degrees, ...], *, out: bool) -> tuple[FloatArray, FloatArray, FloatArray]:
+    sample = np.array([d[0] for d in degrees], dtype=np.float64)
+    parameter = np.array([d[1] for d in degrees], dtype=np.float64)
+    cut = [d[1] > 1 and (d[2].slices_output if out else d[2].slices_input) for d in degrees]
+    return sample, parameter, np.array(cut)

@@ -1,0 +1,158 @@
+"""The least of a weighted sum of bounds over all strategies, and the weights that raise it most.
+
+Each *term* is a lower bound on the iteration time of a strategy that is a sum over its operators
+and over its edges. A strategy may make any one of them small, but hardly all at once: it pays
+for less AllReduce with slower operators or more transfers. For any weights that sum to 1 the
+weighted sum is a bound for that strategy, too, and so its minimum over all strategies is one for
+everything (Lagrangian relaxation). The minimum is exact over a forest of the model's edges, by
+dynamic programming; edges beyond the forest count nothing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from parallelism.taskgraph import FloatArray
+
+ROUNDS = 100
+CLOSE = 1e-4
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The costs of all configurations of a model's operators.
+
+    Parameters
+    ----------
+    own : tuple of float64 arrays, shape (own features, configurations)
+        One an operator.
+    reader : tuple of int
+        For each operator the reader that its edge in the forest goes to, -1 for none.
+    shared : tuple of (float64 array or None)
+        One an operator, for that edge: shape (shared features, configurations, the reader's).
+    """
+
+    own: tuple[FloatArray, ...]
+    reader: tuple[int, ...]
+    shared: tuple[FloatArray | None, ...]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Bounds as sums over operators and edges, with a right-hand side.
+
+    Parameters
+    ----------
+    names : tuple of str
+    own : float64 array, shape (terms, operators, own features)
+        How often each feature counts.
+    shared : float64 array, shape (terms, operators, shared features)
+        The same for the edge of each operator in the forest.
+    """
+
+    names: tuple[str, ...]
+    own: FloatArray
+    shared: FloatArray
+
+
+def least(choices: Choices, own: FloatArray, shared: FloatArray) -> tuple[float, list[int]]:
+    """Return the least weighted cost over all strategies, and one that has it.
+
+    Parameters
+    ----------
+    choices : Choices
+    own : float64 array, shape (operators, own features)
+    shared : float64 array, shape (operators, shared features)
+
+    Returns
+    -------
+    float
+    list of int
+        A configuration an operator (the first of equals).
+    """
+    count = len(choices.own)
+    total = [own[o] @ choices.own[o] for o in range(count)]
+    follow: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None] = [None] * count
+    value = 0.0
+    # Readers come later, so a forward sweep has all that flows into an operator.
+    for o in range(count):
+        reader = choices.reader[o]
+        table = choices.shared[o]
+        if reader < 0:
+            value += float(total[o].min())
+        elif table is None or not shared[o].any():
+            total[reader] = total[reader] + float(total[o].min())
+        else:
+            costs = np.tensordot(shared[o], table, 1) + total[o][:, None]
+            follow[o] = costs.argmin(axis=0)
+            total[reader] = total[reader] + costs.min(axis=0)
+    chosen = [0] * count
+    for o in reversed(range(count)):
+        best = follow[o]
+        chosen[o] = int(total[o].argmin()) if best is None else int(best[chosen[choices.reader[o]]])
+    return value, chosen
+
+
+def values(choices: Choices, terms: Terms, chosen: list[int]) -> FloatArray:
+    """Return every term of one strategy, shape (terms,)."""
+    own = np.stack([table[:, c] for table, c in zip(choices.own, chosen, strict=True)])
+    shared = np.zeros(terms.shared.shape[1:])
+    for o, (table, reader) in enumerate(zip(choices.shared, choices.reader, strict=True)):
+        if reader >= 0 and table is not None:
+            shared[o] = table[:, chosen[o], chosen[reader]]
+    result: FloatArray = np.tensordot(terms.own, own, 2) + np.tensordot(terms.shared, shared, 2)
+    return result
+
+
+def weighted(choices: Choices, terms: Terms, weights: FloatArray) -> tuple[float, list[int]]:
+    """Return the least weighted sum of the terms over all strategies, and one that has it."""
+    return least(
+        choices, np.tensordot(weights, terms.own, 1), np.tensordot(weights, terms.shared, 1)
+    )
+
+
+def best_weights(choices: Choices, terms: Terms) -> tuple[float, FloatArray]:
+    """Return the highest of these bounds, and the weights that give it.
+
+    Cutting planes: strategies found so far, first those that make a single term least, bound
+    from above what any weights can give; the next weights lie between those that would be best
+    if these were all, and the best so far.
+
+    Parameters
+    ----------
+    choices : Choices
+    terms : Terms
+
+    Returns
+    -------
+    float
+    float64 array, shape (terms,)
+    """
+    from scipy.optimize import linprog
+
+    count = len(terms.names)
+    rows: list[FloatArray] = []
+    best, weights = -np.inf, np.zeros(count)
+    trials = list(np.eye(count))
+    for _ in range(ROUNDS):
+        for trial in trials:
+            value, chosen = weighted(choices, terms, trial)
+            if value > best:
+                best, weights = value, trial
+            rows.append(values(choices, terms, chosen))
+        # Maximise t subject to t <= weights . row for every strategy found.
+        scale = max(float(np.max(rows)), 1e-300)
+        solved = linprog(
+            np.append(np.zeros(count), -1.0),
+            A_ub=np.column_stack((-np.array(rows) / scale, np.ones(len(rows)))),
+            b_ub=np.zeros(len(rows)),
+            A_eq=np.append(np.ones(count), 0.0)[None, :],
+            b_eq=[1.0],
+            bounds=[(0.0, 1.0)] * count + [(None, None)],
+            method="highs-ds",
+        )
+        if solved.x is None or solved.x[-1] * scale <= best * (1.0 + CLOSE):
+            break
+        fresh = np.maximum(solved.x[:-1], 0.0)
+        trials = [0.5 * (fresh / fresh.sum()) + 0.5 * weights]
+    return best, weights
