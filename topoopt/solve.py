@@ -10,11 +10,8 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel
-from parallelism.graph import ModelGraph
-from parallelism.profile import ProfileModel
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
-from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
 from topoopt.baselines import (
     BASELINES,
@@ -23,9 +20,8 @@ from topoopt.baselines import (
     baseline_fabric,
     best_on,
 )
-from topoopt.bounds import Bound
 from topoopt.codesign import AlternatingSearch
-from topoopt.confirm import COPIES, TRAIN_MODEL, Confirmed, check_confirm, confirm_pairs
+from topoopt.confirm import Confirmed, check_confirm, confirm_pairs
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.gap import HOW, plan_bounds
@@ -33,21 +29,23 @@ from topoopt.interrupts import interrupts_between_steps
 from topoopt.job import Cluster, Job
 from topoopt.plan import (
     Baseline,
-    BoundRecord,
-    CandidateRecord,
     ClusterRecord,
-    ConfirmationRecord,
     GapRecord,
     Link,
-    ModelOperator,
-    ModelRecord,
-    OperatorPlan,
     Plan,
     RingRecord,
     RouteTable,
     SearchRecord,
 )
 from topoopt.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt.records import (
+    bound_record,
+    compute_notes,
+    confirmation_record,
+    model_record,
+    price_notes,
+    strategy_record,
+)
 from topoopt.rewire import Rewirer
 from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
 
@@ -207,102 +205,10 @@ def _baselines(
             cost_usd=base.cost,
             bandwidth_bytes_per_s=base.bandwidth,
             strategy_origin=origin,
-            strategy=_strategy_record(search.builder, strategy),
+            strategy=strategy_record(search.builder, strategy),
             note=base.note,
         )
     return found, False
-
-
-def _strategy_record(builder: TaskGraphBuilder, strategy: Strategy) -> list[OperatorPlan]:
-    records = []
-    for index, config in enumerate(strategy.configs):
-        times = builder.part_time(index, config.sample, config.parameter, config.mode)
-        records.append(
-            OperatorPlan(
-                operator=builder.graph.operators[index].name,
-                sample=config.sample,
-                parameter=config.parameter,
-                mode=config.mode.name.lower(),
-                servers=[int(v) for v in config.servers],
-                forward_s=float(times.forward),
-                backward_s=float(times.backward),
-                update_s=float(times.update),
-            )
-        )
-    return records
-
-
-def model_record(graph: ModelGraph) -> ModelRecord:
-    """Return a model graph as a plan file holds it."""
-    return ModelRecord(
-        name=graph.name,
-        batch_per_gpu=graph.batch_per_gpu,
-        element_bytes=graph.element_bytes,
-        operators=[
-            ModelOperator(
-                name=op.name,
-                kind=str(op.kind),
-                inputs=list(op.inputs),
-                output_shape=list(op.output_shape),
-                forward_flops=float(op.forward_flops),
-                backward_flops=float(op.backward_flops),
-                parameters=op.parameters,
-                forward_bytes=float(op.forward_bytes),
-                backward_bytes=float(op.backward_bytes),
-                splits={split.mode.name.lower(): split.extent for split in op.splits},
-                sparse=op.sparse,
-                profile_key=op.profile_key,
-            )
-            for op in graph.operators
-        ],
-    )
-
-
-def _compute_notes(
-    builder: TaskGraphBuilder, compute: ComputeModel, strategy: Strategy
-) -> tuple[str, ...]:
-    """Return the assumptions behind the plan's own times, not those of all that was tried."""
-    if not isinstance(compute, ProfileModel):
-        return compute.notes
-    own = ProfileModel(
-        compute.profile, compute.server, missing=compute.missing, roofline=compute.roofline
-    )
-    for index, config in enumerate(strategy.configs):
-        own.operator_time(
-            builder.graph, index, builder.batch, config.sample, config.parameter, config.mode
-        )
-    return own.notes
-
-
-def _price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:
-    """Return a sentence for each price that lies outside the table's rates."""
-    priced = [base for base in compared.values() if base.cost_usd is not None]
-    rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in priced)]
-    return sorted({note for rate in rates if (note := prices.note(rate))})
-
-
-def _bound_record(bound: Bound) -> BoundRecord:
-    return BoundRecord(
-        seconds=bound.seconds,
-        binding=bound.binding,
-        terms_s={name: float(value) for name, value in bound.terms.items()},
-        weights=bound.weights,
-    )
-
-
-def _confirmation_record(confirmed: Confirmed | None) -> ConfirmationRecord | None:
-    if confirmed is None:
-        return None
-    return ConfirmationRecord(
-        model=TRAIN_MODEL,
-        copies=COPIES,
-        iteration_time_s=confirmed.jitter.mean,
-        iteration_time_spread_s=confirmed.jitter.spread,
-        candidates=[
-            CandidateRecord(origin=origin, fluid_time_s=fluid, mean_time_s=mean)
-            for origin, fluid, mean in confirmed.candidates
-        ],
-    )
 
 
 def _assemble(
@@ -357,7 +263,7 @@ def _assemble(
             name: float(time) if np.isfinite(time) else None for name, time in result.named.items()
         },
         strategy_origin=pair.origin,
-        strategy=_strategy_record(builder, pair.strategy),
+        strategy=strategy_record(builder, pair.strategy),
         links=[
             Link(
                 source=int(network.source[link]),
@@ -379,10 +285,10 @@ def _assemble(
             weight_values=values.tolist(),
             latency_s=routes.latency.tolist(),
         ),
-        bound=_bound_record(everything),
-        strategy_bound=_bound_record(strategy),
-        topology_bound=_bound_record(bounds.topology),
-        routes_bound=_bound_record(bounds.routes),
+        bound=bound_record(everything),
+        strategy_bound=bound_record(strategy),
+        topology_bound=bound_record(bounds.topology),
+        routes_bound=bound_record(bounds.routes),
         gap_parts=[
             GapRecord(
                 name=part.name, seconds=part.seconds, binding=part.binding, how=HOW[part.name]
@@ -390,8 +296,8 @@ def _assemble(
             for part in bounds.parts
         ],
         notes=[
-            *_compute_notes(builder, compute, pair.strategy),
-            *_price_notes(cluster, compared, prices),
+            *compute_notes(builder, compute, pair.strategy),
+            *price_notes(cluster, compared, prices),
         ],
         model=model_record(job.model),
         server=asdict(job.server),
@@ -415,7 +321,7 @@ def _assemble(
             converged=result.converged,
         ),
         fabric_model=FABRIC_MODEL,
-        confirmation=_confirmation_record(confirmed),
+        confirmation=confirmation_record(confirmed),
         seed=seed,
         version=installed_version("topoopt"),
     )
@@ -452,4 +358,4 @@ def score_named(job: Job, cluster: Cluster, name: str, *, seed: int = 0) -> floa
     return pair.time
 
 
-__all__ = ["FABRIC_MODEL", "co_optimize", "model_record", "score_named"]
+__all__ = ["FABRIC_MODEL", "co_optimize", "score_named"]

@@ -1,0 +1,115 @@
+"""The records of a plan, made of the objects that they describe."""
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.device import ComputeModel
+from parallelism.graph import ModelGraph
+from parallelism.profile import ProfileModel
+from parallelism.strategy import Strategy
+from topoopt.bounds import Bound
+from topoopt.confirm import COPIES, TRAIN_MODEL, Confirmed
+from topoopt.job import Cluster
+from topoopt.plan import (
+    Baseline,
+    BoundRecord,
+    CandidateRecord,
+    ConfirmationRecord,
+    ModelOperator,
+    ModelRecord,
+    OperatorPlan,
+)
+from topoopt.prices import PriceTable
+
+
+def strategy_record(builder: TaskGraphBuilder, strategy: Strategy) -> list[OperatorPlan]:
+    """Return a strategy as a plan file holds it, with the times of its parts."""
+    records = []
+    for index, config in enumerate(strategy.configs):
+        times = builder.part_time(index, config.sample, config.parameter, config.mode)
+        records.append(
+            OperatorPlan(
+                operator=builder.graph.operators[index].name,
+                sample=config.sample,
+                parameter=config.parameter,
+                mode=config.mode.name.lower(),
+                servers=[int(v) for v in config.servers],
+                forward_s=float(times.forward),
+                backward_s=float(times.backward),
+                update_s=float(times.update),
+            )
+        )
+    return records
+
+
+def model_record(graph: ModelGraph) -> ModelRecord:
+    """Return a model graph as a plan file holds it."""
+    return ModelRecord(
+        name=graph.name,
+        batch_per_gpu=graph.batch_per_gpu,
+        element_bytes=graph.element_bytes,
+        operators=[
+            ModelOperator(
+                name=op.name,
+                kind=str(op.kind),
+                inputs=list(op.inputs),
+                output_shape=list(op.output_shape),
+                forward_flops=float(op.forward_flops),
+                backward_flops=float(op.backward_flops),
+                parameters=op.parameters,
+                forward_bytes=float(op.forward_bytes),
+                backward_bytes=float(op.backward_bytes),
+                splits={split.mode.name.lower(): split.extent for split in op.splits},
+                sparse=op.sparse,
+                profile_key=op.profile_key,
+            )
+            for op in graph.operators
+        ],
+    )
+
+
+def compute_notes(
+    builder: TaskGraphBuilder, compute: ComputeModel, strategy: Strategy
+) -> tuple[str, ...]:
+    """Return the assumptions behind the plan's own times, not those of all that was tried."""
+    if not isinstance(compute, ProfileModel):
+        return compute.notes
+    own = ProfileModel(
+        compute.profile, compute.server, missing=compute.missing, roofline=compute.roofline
+    )
+    for index, config in enumerate(strategy.configs):
+        own.operator_time(
+            builder.graph, index, builder.batch, config.sample, config.parameter, config.mode
+        )
+    return own.notes
+
+
+def price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:
+    """Return a sentence for each price that lies outside the table's rates."""
+    priced = [base for base in compared.values() if base.cost_usd is not None]
+    rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in priced)]
+    return sorted({note for rate in rates if (note := prices.note(rate))})
+
+
+def bound_record(bound: Bound) -> BoundRecord:
+    """Return a bound as a plan file holds it."""
+    return BoundRecord(
+        seconds=bound.seconds,
+        binding=bound.binding,
+        terms_s={name: float(value) for name, value in bound.terms.items()},
+        weights=bound.weights,
+    )
+
+
+def confirmation_record(confirmed: Confirmed | None) -> ConfirmationRecord | None:
+    """Return what packet trains said, as a plan file holds it; None if they were not asked."""
+    if confirmed is None:
+        return None
+    return ConfirmationRecord(
+        model=TRAIN_MODEL,
+        copies=COPIES,
+        iteration_time_s=confirmed.jitter.mean,
+        iteration_time_spread_s=confirmed.jitter.spread,
+        candidates=[
+            CandidateRecord(origin=origin, fluid_time_s=fluid, mean_time_s=mean)
+            for origin, fluid, mean in confirmed.candidates
+        ],
+    )
