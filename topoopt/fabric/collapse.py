@@ -68,12 +68,10 @@ def collapse(orders: Orders) -> Quotient | None:
     """
     from topoopt.fabric.symmetry_kernels import refine_links, refine_tasks, topological_order
 
-    network = ~orders.compute
     task_colour = _first_colours(orders)
     link_colour = _mixed(_words(orders.capacity))
     device_colour = np.zeros(orders.devices, dtype=np.uint64)
     weight_words = _words(orders.weights)
-    used = np.zeros(orders.capacity.size, dtype=np.bool_)
     counts = (0, 0, 0)
     order: IntArray | None = None
     while True:
@@ -82,7 +80,7 @@ def collapse(orders: Orders) -> Quotient | None:
             link_colour,
         )  # fmt: skip
         link_classes = np.unique(link_colour).size
-        if 2 * link_classes > used.size:
+        if 2 * link_classes > orders.capacity.size:
             return None
         if order is None:
             order, known = topological_order(
@@ -97,7 +95,7 @@ def collapse(orders: Orders) -> Quotient | None:
         )  # fmt: skip
         task_classes = np.unique(task_colour).size
         found = (task_classes, link_classes, np.unique(device_colour).size)
-        if 2 * task_classes > network.size or task_classes * link_classes > MOST_CELLS:
+        if 2 * task_classes > orders.compute.size or task_classes * link_classes > MOST_CELLS:
             return None
         if found == counts:
             return _quotient(orders, task_colour, link_colour, device_colour)

@@ -5,6 +5,7 @@ import numpy.typing as npt
 
 from codesign_base.jit import kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
+from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.flows_kernels import (
     BLOCK,
     CAPACITY,
@@ -189,24 +190,7 @@ def play(
                     starts += 1
                 continue
             device = resource[task]
-            tail = back[device]
-            if front[device] < 0:
-                front[device] = task
-                back[device] = task
-            elif arrival_order or ready[tail] < now or tail < task:
-                following[tail] = task
-                back[device] = task
-            else:
-                after = front[device]
-                ahead = -1
-                while ready[after] < now or after < task:
-                    ahead = after
-                    after = following[after]
-                following[task] = after
-                if ahead < 0:
-                    front[device] = task
-                else:
-                    following[ahead] = task
+            enqueue(task, device, now, arrival_order, ready, front, back, following)
             if running[device] < 0 and not is_idle[device]:
                 is_idle[device] = True
                 idle[idles] = device

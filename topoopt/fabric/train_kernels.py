@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from codesign_base.jit import kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
+from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.draw_kernels import mixed
 from topoopt.fabric.heap_kernels import pop, push
 from topoopt.fabric.train_queue_kernels import (
@@ -186,25 +187,7 @@ def play_trains(
                 push(times, names, state, late, base + task)
                 continue
             device = resource[task]
-            if front[device] < 0:
-                front[device] = task
-                back[device] = task
-            else:
-                tail = back[device]
-                if arrival_order or ready[tail] < now or tail < task:
-                    following[tail] = task
-                    back[device] = task
-                else:
-                    after = front[device]
-                    ahead = int(np.int64(-1))
-                    while ready[after] < now or after < task:
-                        ahead = after
-                        after = following[after]
-                    following[task] = after
-                    if ahead < 0:
-                        front[device] = task
-                    else:
-                        following[ahead] = task
+            enqueue(task, device, now, arrival_order, ready, front, back, following)
             if running[device] < 0:
                 running[device] = 1
                 idle[idles] = device

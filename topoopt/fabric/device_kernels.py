@@ -1,0 +1,43 @@
+"""The queue of a device, which both fabric models keep in the same way."""
+
+import numpy as np
+
+from codesign_base.jit import kernel
+from routing.fairness_kernels import Floats, Ints
+
+
+@kernel
+def enqueue(
+    task: int,
+    device: int,
+    now: float,
+    arrival_order: bool,
+    ready: Floats,
+    front: Ints,
+    back: Ints,
+    following: Ints,
+) -> None:
+    """Put a task that is ready now into its device's queue, first in first out.
+
+    Of tasks that became ready at one time the one with the lowest number goes first, unless they
+    go in the order in which that was found out.
+    """
+    if front[device] < 0:
+        front[device] = task
+        back[device] = task
+        return
+    tail = back[device]
+    if arrival_order or ready[tail] < now or tail < task:
+        following[tail] = task
+        back[device] = task
+        return
+    after = front[device]
+    ahead = int(np.int64(-1))
+    while ready[after] < now or after < task:
+        ahead = after
+        after = following[after]
+    following[task] = after
+    if ahead < 0:
+        front[device] = task
+    else:
+        following[ahead] = task
