@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from topoopt.clos import VARIANTS, Clos, draw_jobs, run_methods, run_variant
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 
-SEARCHED = ("annealing", "optimum")  # dear methods: on fewer job sets
-
 
 def case(
     tors: int,

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph
@@ -14,8 +13,6 @@ from routing.paths import ecmp_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
-
-Bools = npt.NDArray[np.bool_]
 
 REPAIRS = ("detour", "reroute", "drop-rings", "new-rings")
 """How a fabric goes on: see `repaired`."""

@@ -24,7 +24,7 @@ from routing.clos.spreading import live_spines_of
 ROCE_PORT = 4791
 UDP = 17
 NIC_ADDRESS = 0x0A000000  # 10.0.0.0
-FIRST_PORT, PORTS = 49152, 16384  # the dynamic ports, from which RoCE v2 draws its entropy
+FIRST_PORT = 49152  # the first of the dynamic ports, from which RoCE v2 draws its entropy
 _BLOCK = 512  # ports tried at a time
 
 Words = npt.NDArray[np.uint32]

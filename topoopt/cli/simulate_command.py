@@ -150,7 +150,7 @@ def _check(
 ) -> None:
     """Refuse what is wrong whatever the files hold, before reading them."""
     from topoopt.fabric.jitter import check_copies
-    from topoopt.fabric.warm import check_model
+    from topoopt.fabric.simulate import check_model
 
     check_model(model)
     if jitter is not None:

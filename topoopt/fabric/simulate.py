@@ -65,7 +65,8 @@ def simulate(
     go, progressive filling is repeated only from the lowest level that can change, and equal
     flows of a symmetric fabric are filled as one (see `collapse`); both are exact.
     """
-    if _known(model) == "train":
+    check_model(model)
+    if model == "train":
         trains = run_trains(fabric, tasks, seed=seed)
         start, finish, binding = trains.start, trains.finish, trains.binding
     else:
@@ -108,14 +109,25 @@ def score(
     float
         Seconds; infinity if the simulation gave up.
     """
-    if _known(model) == "train":
+    check_model(model)
+    if model == "train":
         finish = run_trains(fabric, tasks, seed=seed, limit=limit).finish
     else:
         finish = run_fluid(fabric, tasks, completion_tolerance, limit=limit).finish
     return float(finish.max(initial=0.0))
 
 
-def _known(model: str) -> str:
+def check_model(model: str) -> None:
+    """Refuse an unknown simulation model.
+
+    Parameters
+    ----------
+    model : str
+
+    Raises
+    ------
+    InputError
+        If it is none of `MODELS`.
+    """
     if model not in MODELS:
         raise InputError(f"simulation model is {model!r}; choose {', '.join(MODELS)}")
-    return model

@@ -1,25 +1,13 @@
 """What is to be done once before a clock starts: load kernels, choose rings."""
 
-from codesign_base import InputError
+from dataclasses import replace
+
+import numpy as np
+
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.simulate import MODELS, simulate
-
-
-def check_model(model: str) -> None:
-    """Refuse an unknown simulation model.
-
-    Parameters
-    ----------
-    model : str
-
-    Raises
-    ------
-    InputError
-        If it is none of `MODELS`.
-    """
-    if model not in MODELS:
-        raise InputError(f"simulation model is {model!r}; choose {', '.join(MODELS)}")
+from topoopt.fabric.simulate import simulate
+from topoopt.fabric.transport import PACKETS, Transport
 
 
 def warm_up(model: str) -> None:
@@ -42,7 +30,9 @@ def warm_up(model: str) -> None:
         [(0, 1)],
         ((0, 1),),
     )
-    simulate(Fabric("warm-up", network, routes), tasks, model=model)
+    named = replace(tasks, ids=np.arange(3, dtype=np.int64))
+    for transport in (PACKETS, Transport(htsim=True)):
+        simulate(Fabric("warm-up", network, routes, transport=transport), named, model=model)
 
 
 def choose_rings(fabric: Fabric, tasks: TaskGraph) -> None:

@@ -99,7 +99,8 @@ def validate(
     >>> found.cases[0].results["fluid"].error < 1e-9
     True
     """
-    from topoopt.fabric.warm import check_model, warm_up
+    from topoopt.fabric.simulate import check_model
+    from topoopt.fabric.warm import warm_up
 
     chosen = tuple(dict.fromkeys(models))
     if not chosen:
