@@ -1,0 +1,1 @@
+"""Transformers as they are trained: architectures, parallel layouts, costs, memory, schedules."""

@@ -1,0 +1,319 @@
+"""What a transformer is: widths, heads, experts, and how many parameters that makes."""
+
+from dataclasses import dataclass, fields
+from typing import Literal
+
+from codesign_base import InputError
+
+Norm = Literal["layernorm", "rmsnorm"]
+
+
+def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
+    for field in fields(record):  # type: ignore[arg-type]
+        value = getattr(record, field.name)
+        if field.name not in least:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < least[field.name]:
+            raise InputError(
+                f"{what}: {field.name} is {value!r}; give a whole number of at least "
+                f"{least[field.name]}"
+            )
+
+
+@dataclass(frozen=True)
+class LatentAttention:
+    """Ranks of multi-head latent attention (DeepSeek-V2, section 2.1).
+
+    Parameters
+    ----------
+    kv_rank : int
+        Width of the latent vector that keys and values are made from.
+    query_rank : int
+        Width of the queries' latent vector; 0: queries are projected in one step.
+    rope_width : int
+        Width of the rotary part of queries and of the one key that all heads share.
+    value_width : int
+        Width of a head's value; the head's non-rotary key width is `Attention.head_width`.
+    """
+
+    kv_rank: int
+    query_rank: int
+    rope_width: int
+    value_width: int
+
+    def __post_init__(self) -> None:
+        _check_counts(
+            "latent attention", self,
+            {"kv_rank": 1, "query_rank": 0, "rope_width": 0, "value_width": 1},
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Attention:
+    """One self-attention layer.
+
+    Parameters
+    ----------
+    heads : int
+        Query heads.
+    kv_heads : int
+        Key and value heads, a divisor of ``heads`` (grouped-query attention); immaterial for
+        latent attention.
+    head_width : int
+    query_bias, output_bias : bool
+        Biases of the query / key / value projections and of the output projection.
+    head_norm : bool
+        Normalise queries and keys of each head (one weight an element of a head's width, each).
+    latent : LatentAttention, optional
+        Multi-head latent attention instead of grouped queries.
+    """
+
+    heads: int
+    kv_heads: int
+    head_width: int
+    query_bias: bool = False
+    output_bias: bool = False
+    head_norm: bool = False
+    latent: LatentAttention | None = None
+
+    def __post_init__(self) -> None:
+        _check_counts("attention", self, {"heads": 1, "kv_heads": 1, "head_width": 1})
+        if self.heads % self.kv_heads:
+            raise InputError(
+                f"attention: kv_heads is {self.kv_heads}, which does not divide the {self.heads} "
+                "heads; give a divisor"
+            )
+
+    @property
+    def query_width(self) -> int:
+        """Width of all heads' queries together."""
+        rope = self.latent.rope_width if self.latent else 0
+        return self.heads * (self.head_width + rope)
+
+    @property
+    def value_width(self) -> int:
+        """Width of all heads' outputs together, which the output projection reads."""
+        return self.heads * (self.latent.value_width if self.latent else self.head_width)
+
+    def parameters(self, hidden: int) -> int:
+        """Return the trainable parameters of the layer, its own norms included."""
+        output = self.value_width * hidden + (hidden if self.output_bias else 0)
+        if self.latent is not None:
+            latent = self.latent
+            if latent.query_rank:
+                query = hidden * latent.query_rank + latent.query_rank * self.query_width
+                query += latent.query_rank  # norm of the latent vector
+            else:
+                query = hidden * self.query_width
+            down = hidden * (latent.kv_rank + latent.rope_width) + latent.kv_rank
+            up = latent.kv_rank * self.heads * (self.head_width + latent.value_width)
+            return query + down + up + output
+        width = self.query_width + 2 * self.kv_heads * self.head_width
+        norms = 2 * self.head_width if self.head_norm else 0
+        return hidden * width + (width if self.query_bias else 0) + norms + output
+
+
+@dataclass(frozen=True)
+class Experts:
+    """The mixture-of-experts layers of a model.
+
+    Parameters
+    ----------
+    count : int
+        Routed experts of a layer.
+    per_token : int
+        Experts that each token goes to.
+    width : int
+        Feed-forward width of a routed expert.
+    shared : int
+        Experts that every token goes to.
+    shared_width : int
+        Feed-forward width of each of them.
+    shared_gate : bool
+        A learned gate (hidden -> 1) scales the shared experts (Qwen2-MoE).
+    first_dense : int
+        Layers before the first one with experts.
+    every : int
+        Of the layers after these, each ``every``-th has experts; the others are dense.
+    router_bias : bool
+        The router has a bias an expert that is no trainable parameter of the loss but is stored
+        (DeepSeek-V3's load balancing).
+    """
+
+    count: int
+    per_token: int
+    width: int
+    shared: int = 0
+    shared_width: int = 0
+    shared_gate: bool = False
+    first_dense: int = 0
+    every: int = 1
+    router_bias: bool = False
+
+    def __post_init__(self) -> None:
+        _check_counts(
+            "experts", self,
+            {"count": 1, "per_token": 1, "width": 1, "shared": 0, "shared_width": 0,
+             "first_dense": 0, "every": 1},
+        )  # fmt: skip
+        if self.per_token > self.count:
+            raise InputError(
+                f"experts: per_token is {self.per_token} of {self.count} experts; "
+                "give at most their count"
+            )
+        if self.shared and not self.shared_width:
+            raise InputError("experts: shared_width is 0 but there are shared experts; give it")
+
+
+@dataclass(frozen=True)
+class Transformer:
+    """A decoder-only language model, an encoder, or a vision transformer.
+
+    Parameters
+    ----------
+    name : str
+    layers, hidden : int
+    attention : Attention
+    feed_forward : int
+        Width of the dense feed-forward layers.
+    vocabulary : int
+        Tokens (0: none, as in a vision transformer).
+    sequence : int
+        Tokens of a sample, the default of a job.
+    gated : bool
+        Feed-forward of three matrices (SwiGLU) rather than two.
+    bias : bool
+        Biases in feed-forward layers and norms' offsets follow ``norm``; attention has its own.
+    norm : {"layernorm", "rmsnorm"}
+        Two vectors or one; two norms a layer and one at the end.
+    positions : int
+        Learned position vectors (0: rotary or none).
+    tied : bool
+        The output projection shares the token embedding.
+    causal : bool
+        Tokens look back only; half of the attention scores count.
+    experts : Experts, optional
+    patch : int
+        Elements of an image patch that a linear embedding reads (0: tokens are embedded).
+    classes : int
+        Outputs of a classification head (0: the head is the vocabulary projection).
+    dense_bytes : int
+        Bytes of a weight, activation or gradient element in training (2: BF16 or FP16).
+    source : str
+        Where the numbers are from.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    attention: Attention
+    feed_forward: int
+    vocabulary: int
+    sequence: int
+    gated: bool = False
+    bias: bool = False
+    norm: Norm = "rmsnorm"
+    positions: int = 0
+    tied: bool = False
+    causal: bool = True
+    experts: Experts | None = None
+    patch: int = 0
+    classes: int = 0
+    dense_bytes: int = 2
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        _check_counts(
+            f"transformer {self.name!r}", self,
+            {"layers": 1, "hidden": 1, "feed_forward": 1, "vocabulary": 0, "sequence": 1,
+             "positions": 0, "patch": 0, "classes": 0, "dense_bytes": 1},
+        )  # fmt: skip
+        if not self.vocabulary and not self.patch:
+            raise InputError(
+                f"transformer {self.name!r}: neither vocabulary nor patch is given; give one"
+            )
+        if self.experts and self.experts.first_dense >= self.layers:
+            raise InputError(
+                f"transformer {self.name!r}: first_dense is {self.experts.first_dense} of "
+                f"{self.layers} layers; give fewer"
+            )
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a layer's feed-forward part is a mixture of experts."""
+        experts = self.experts
+        if experts is None or layer < experts.first_dense:
+            return False
+        return (layer - experts.first_dense) % experts.every == experts.every - 1
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers with experts."""
+        return sum(self.has_experts(layer) for layer in range(self.layers))
+
+    def norm_parameters(self) -> int:
+        """Return the parameters of one norm over the hidden width."""
+        return self.hidden * (2 if self.norm == "layernorm" else 1)
+
+    def dense_parameters(self, width: int) -> int:
+        """Return the parameters of one feed-forward part (or expert) of a width."""
+        matrices = 3 if self.gated else 2
+        biases = ((2 if self.gated else 1) * width + self.hidden) if self.bias else 0
+        return matrices * self.hidden * width + biases
+
+    def router_parameters(self) -> int:
+        """Return the parameters of one layer's router (and shared experts' gate)."""
+        if self.experts is None:
+            return 0
+        experts = self.experts
+        bias = experts.count if experts.router_bias else 0
+        return self.hidden * (experts.count + experts.shared_gate) + bias
+
+    def layer_parameters(self, layer: int, *, active: bool = False) -> int:
+        """Return the parameters of one layer.
+
+        Parameters
+        ----------
+        layer : int
+        active : bool
+            Only those that one token meets.
+
+        Returns
+        -------
+        int
+        """
+        common = self.attention.parameters(self.hidden) + 2 * self.norm_parameters()
+        if not self.has_experts(layer):
+            return common + self.dense_parameters(self.feed_forward)
+        experts = self.experts
+        assert experts is not None
+        routed = (experts.per_token if active else experts.count) * self.dense_parameters(
+            experts.width
+        )
+        shared = experts.shared * self.dense_parameters(experts.shared_width)
+        return common + routed + shared + self.router_parameters()
+
+    @property
+    def embedding_parameters(self) -> int:
+        """Parameters of the token or patch embedding and of learned positions."""
+        patches = (self.patch + 1) * self.hidden + self.hidden if self.patch else 0
+        return (self.vocabulary + self.positions) * self.hidden + patches
+
+    @property
+    def head_parameters(self) -> int:
+        """Parameters of the last norm and the output projection, unless it is tied."""
+        head = 0 if self.tied else self.vocabulary * self.hidden
+        if self.classes:
+            head += (self.hidden + 1) * self.classes
+        return self.norm_parameters() + head
+
+    @property
+    def parameters(self) -> int:
+        """Trainable parameters."""
+        layers = sum(self.layer_parameters(layer) for layer in range(self.layers))
+        return self.embedding_parameters + layers + self.head_parameters
+
+    @property
+    def active_parameters(self) -> int:
+        """Parameters that one token meets."""
+        layers = sum(self.layer_parameters(layer, active=True) for layer in range(self.layers))
+        return self.embedding_parameters + layers + self.head_parameters
