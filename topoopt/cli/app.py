@@ -10,6 +10,7 @@ from topoopt.cli.clos_command import clos_app
 from topoopt.cli.compare_command import compare_command
 from topoopt.cli.export_command import export_command
 from topoopt.cli.models_command import models_command
+from topoopt.cli.pareto_command import pareto_command
 from topoopt.cli.plan_command import plan_command
 from topoopt.cli.route_command import route_command
 from topoopt.cli.simulate_command import simulate_command
@@ -35,6 +36,7 @@ app.command("simulate")(simulate_command)
 app.command("validate")(validate_command)
 app.command("export")(export_command)
 app.command("what-if")(what_if_command)
+app.command("pareto")(pareto_command)
 app.command("route")(route_command)
 app.command("topology")(topology_command)
 

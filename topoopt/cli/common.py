@@ -59,6 +59,11 @@ Steps = Annotated[
 Prices = Annotated[
     Path | None, typer.Option(help="Component prices (JSON).", show_default="built-in table")
 ]
+ObjectiveName = Annotated[
+    str, typer.Option("--objective", help="time, or cost-time: cost times time of a sample.")
+]
+MaxCost = Annotated[float | None, typer.Option(help="US dollars that the network may cost.")]
+MaxPorts = Annotated[int | None, typer.Option(help="Ports that all servers together may use.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
@@ -206,6 +211,8 @@ def _milestone(report: "Progress") -> int | None:
 def _line(report: "Progress") -> str:
     from topoopt.units import format_time
 
+    if report.stage.startswith("design "):
+        return report.stage
     best = format_time(report.best) if report.best < float("inf") else "none fits yet"
     total = f" of at most {report.total}" if 0 < report.total < _UNLIMITED else ""
     stage = {

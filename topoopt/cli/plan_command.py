@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -39,6 +39,9 @@ def plan_command(
         str | None,
         typer.Option(help="train: choose among the best plans by simulating packet trains."),
     ] = None,
+    objective: common.ObjectiveName = "time",
+    max_cost: common.MaxCost = None,
+    max_ports: common.MaxPorts = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the whole plan (JSON).")
     ] = None,
@@ -53,24 +56,43 @@ def plan_command(
 
     Example: topoopt plan dlrm --servers 128 --degree 4 --bandwidth 100Gbps -o plan.json
     """
+    from dataclasses import replace
+
+    from topoopt.designs import Limits
+    from topoopt.pareto import choose_degree
     from topoopt.solve import co_optimize
 
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
     common.check_outputs(output, save_traffic, save_network, inputs=[model, profile, prices])
     table = common.make_prices(prices)
+    how: dict[str, Any] = {
+        "seconds": seconds,
+        "chains": chains,
+        "faithful": faithful,
+        "confirm": confirm,
+    }
+    weighed = ""
+    if objective != "time" or max_cost is not None or max_ports is not None:
+        # Fewer ports than there are may be the better buy.
+        with common.progress_reports(quiet) as progress:
+            explored = choose_degree(
+                job,
+                cluster,
+                objective,
+                Limits(max_cost, max_ports),
+                seed=seed,
+                steps=steps,
+                prices=table,
+                options=how,
+                progress=progress,
+            )
+        weighed = explored.summary()
+        assert explored.best is not None  # else it was refused
+        cluster = replace(cluster, degree=explored.best.point.degree)
     with common.progress_reports(quiet) as progress:
         plan = co_optimize(
-            job,
-            cluster,
-            seed=seed,
-            steps=steps,
-            seconds=seconds,
-            chains=chains,
-            faithful=faithful,
-            prices=table,
-            confirm=confirm,
-            progress=progress,
+            job, cluster, seed=seed, steps=steps, prices=table, progress=progress, **how
         )
     if output is not None:
         plan.save(output)
@@ -81,6 +103,8 @@ def plan_command(
         sys.stdout.write(plan.to_json() + "\n")
     else:
         print(plan.summary())
+        if weighed:
+            print(f"\n{weighed}")
         if output is not None:
             print(f"plan written to {output}")
 

@@ -1,0 +1,112 @@
+"""`topoopt pareto`: which cluster to buy."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from topoopt.cli import common
+
+if TYPE_CHECKING:
+    from topoopt.designs import Point
+    from topoopt.plan import Plan
+
+
+def pareto_command(
+    model: common.Model,
+    servers: Annotated[str, typer.Option(help="Numbers of servers: 16,24 or 16..256 (doubling).")],
+    degree: Annotated[str, typer.Option(help="Network ports of each server: 4,8 or 2..8.")],
+    bandwidth: Annotated[
+        str, typer.Option(help="Speeds of a port, separated by commas: 100Gbps,400Gbps.")
+    ],
+    objective: common.ObjectiveName = "time",
+    max_cost: common.MaxCost = None,
+    max_ports: common.MaxPorts = None,
+    server_usd: Annotated[
+        float, typer.Option(help="US dollars of a server without its network ports.")
+    ] = 0.0,
+    global_batch: Annotated[
+        int | None,
+        typer.Option(
+            help="Samples of an iteration on every cluster.",
+            show_default="the batch of each GPU stays",
+        ),
+    ] = None,
+    ports: common.Ports = "directed",
+    latency: common.Latency = "1us",
+    device: common.Device = "a100",
+    gpus: common.Gpus = 4,
+    batch: common.Batch = None,
+    profile: common.Profile = None,
+    optimizer: common.OptimizerName = "sgd",
+    seed: common.Seed = 0,
+    steps: common.Steps = None,
+    prices: common.Prices = None,
+    prune: Annotated[
+        bool, typer.Option(help="Skip designs whose bound shows that a cheaper one is as fast.")
+    ] = True,
+    least_gain: Annotated[
+        float, typer.Option(help="Share by which a dearer design must be faster, such as 0.01.")
+    ] = 0.0,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="Keep finished designs in this file, and go on from what it holds."),
+    ] = None,
+    save_plans: Annotated[
+        Path | None, typer.Option(help="Write every plan into this directory.")
+    ] = None,
+    as_json: common.AsJson = False,
+    quiet: common.Quiet = False,
+) -> None:
+    """Plan a job on a grid of clusters; list those that none beats in cost and time.
+
+    Example: topoopt pareto dlrm-16 --servers 8..32 --degree 2..4 --bandwidth 40Gbps,100Gbps
+    """
+    from codesign_base import InputError
+    from topoopt.designs import Limits, parse_counts
+    from topoopt.pareto import Grid, explore
+
+    if batch is not None and global_batch is not None:
+        raise InputError(
+            f"both --batch-per-gpu {batch} and --global-batch {global_batch} are given; "
+            "give one of them"
+        )
+    job = common.make_job(model, device, gpus, batch, profile, optimizer)
+    grid = Grid(
+        parse_counts(servers, "servers", doubling=True),
+        parse_counts(degree, "degree", doubling=False),
+        tuple(rate.strip() for rate in bandwidth.split(",")),
+        ports,
+        latency,
+    )
+    common.check_outputs(store, inputs=[model, profile, prices])
+    if save_plans is not None and not save_plans.is_dir():
+        raise InputError(f"directory {save_plans} does not exist; create it first")
+
+    def keep(point: "Point", plan: "Plan") -> None:
+        if save_plans is not None:
+            gbps = f"{point.bandwidth_bytes_per_s * 8e-9:g}"
+            name = f"{point.servers}-servers-{point.degree}x{gbps}Gbps.json"
+            plan.save(save_plans / name)
+
+    with common.progress_reports(quiet) as progress:
+        found = explore(
+            job,
+            grid,
+            objective=objective,
+            limits=Limits(max_cost, max_ports),
+            global_batch=global_batch,
+            server_usd=server_usd,
+            seed=seed,
+            steps=steps,
+            prune=prune,
+            least_gain=least_gain,
+            prices=common.make_prices(prices),
+            store=store,
+            save_plan=keep,
+            progress=progress,
+        )
+    if as_json:
+        common.print_json(found.to_dict())
+    else:
+        print(found.summary())
