@@ -18,6 +18,8 @@ class TaskKind(IntEnum):
     COMPUTE = 0
     TRANSFER = 1
     ALLREDUCE = 2
+    REDUCE_SCATTER = 3
+    ALL_GATHER = 4
 
 
 class Phase(IntEnum):
@@ -44,13 +46,15 @@ class TaskGraph:
     kind : int64 array, shape (tasks,)
         `TaskKind` values.
     first : int64 array, shape (tasks,)
-        COMPUTE: device. TRANSFER: source server. ALLREDUCE: index into ``groups``.
+        COMPUTE: device. TRANSFER: source server. Collectives (ALLREDUCE, REDUCE_SCATTER,
+        ALL_GATHER): index into ``groups``.
     second : int64 array, shape (tasks,)
         TRANSFER: destination server (never the source). Otherwise -1.
     size : float64 array, shape (tasks,)
-        COMPUTE: duration in seconds. TRANSFER: bytes. ALLREDUCE: bytes of the reduced buffer.
+        COMPUTE: duration in seconds. TRANSFER: bytes. Collectives: bytes of the whole buffer
+        that is reduced or gathered.
     delay : float64 array, shape (tasks,)
-        ALLREDUCE: seconds between readiness and the start of network traffic (reduction
+        Collectives: seconds between readiness and the start of network traffic (reduction
         inside each server). Zero otherwise.
     operator, phase, part : int64 array, shape (tasks,)
         Operator index, `Phase`, and part of the operator (AllReduce: parameter shard).
@@ -61,7 +65,7 @@ class TaskGraph:
     predecessors : int64 array, shape (tasks,)
         Number of tasks that each task waits for.
     groups : tuple of tuple of int
-        Sorted distinct servers of each AllReduce group (one server: no network traffic).
+        Sorted distinct servers of each group of a collective (one server: no network traffic).
     server_of_device : int64 array, shape (devices,)
     ids : int64 array, shape (tasks,), optional
         What the tasks are called in the file that they come from.
@@ -88,6 +92,20 @@ class TaskGraph:
     def tasks(self) -> int:
         """Number of tasks."""
         return int(self.kind.size)
+
+    @property
+    def collective(self) -> npt.NDArray[np.bool_]:
+        """Which tasks are collectives over a group, shape (tasks,)."""
+        return self.kind >= TaskKind.ALLREDUCE
+
+    @property
+    def passes(self) -> FloatArray:
+        """How often the buffer of a collective goes round its ring, shape (tasks,).
+
+        Twice for an AllReduce, once for a ReduceScatter or AllGather: each member sends so many
+        times (n - 1) / n of the buffer. Zero for other tasks.
+        """
+        return np.where(self.kind == TaskKind.ALLREDUCE, 2.0, 1.0) * self.collective
 
     @classmethod
     def from_lists(
@@ -122,7 +140,7 @@ class TaskGraph:
         first = np.array([t[1] for t in tasks], dtype=np.int64)
         second = np.array([t[2] for t in tasks], dtype=np.int64)
         for task in range(count):
-            limit = len(groups) if kind[task] == TaskKind.ALLREDUCE else servers
+            limit = len(groups) if kind[task] >= TaskKind.ALLREDUCE else servers
             if not 0 <= first[task] < limit or second[task] >= servers:
                 raise InputError(f"task {task}: {tasks[task]} names no existing server or group")
         before = np.array([e[0] for e in edges], dtype=np.int64)
@@ -162,7 +180,7 @@ class Traffic:
         Sorted servers of each AllReduce group with at least two members.
     group_bytes : float64 array, shape (groups,)
         Bytes of gradient reduced over each group in one iteration (S, before the ring's
-        factor 2 (n-1) / n).
+        factor 2 (n-1) / n); half for what is only scattered or gathered.
     """
 
     servers: int
@@ -195,9 +213,11 @@ def traffic_of(tasks: TaskGraph) -> Traffic:
     moves = tasks.kind == TaskKind.TRANSFER
     pairs = tasks.first[moves] * tasks.servers + tasks.second[moves]
     matrix = np.bincount(pairs, weights=tasks.size[moves], minlength=tasks.servers**2)
-    reduces = tasks.kind == TaskKind.ALLREDUCE
+    reduces = tasks.collective
     totals = np.bincount(
-        tasks.first[reduces], weights=tasks.size[reduces], minlength=len(tasks.groups)
+        tasks.first[reduces],
+        weights=tasks.size[reduces] * tasks.passes[reduces] / 2.0,
+        minlength=len(tasks.groups),
     )
     used = [g for g, members in enumerate(tasks.groups) if len(members) > 1 and totals[g] > 0]
     return Traffic(

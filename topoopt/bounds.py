@@ -164,9 +164,9 @@ def _least(tasks: TaskGraph, rate: float, lag: float) -> Least:
     after = np.where(moves, lag, 0.0)
     through = np.where(moves, tasks.size / rate, 0.0)
     length[moves] = through[moves] + lag
-    reduces = tasks.kind == TaskKind.ALLREDUCE
+    reduces = tasks.collective
     g = members[tasks.first[reduces]]
-    rounds = 2.0 * (g - 1.0)
+    rounds = tasks.passes[reduces] * (g - 1.0)
     length[reduces] = rounds * (tasks.size[reduces] / g / rate + lag) + tasks.delay[reduces]
     return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
 
@@ -196,9 +196,10 @@ def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
     pairs = tasks.first[moves] * servers + tasks.second[moves]
     sums = np.bincount(pairs, weights=tasks.size[moves], minlength=servers**2)
     demand: FloatArray = sums.astype(np.float64).reshape(servers, servers)
-    reduces = chosen[tasks.kind[chosen] == TaskKind.ALLREDUCE]
+    reduces = chosen[tasks.collective[chosen]]
     members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
-    rings = 2.0 * (members[tasks.first[reduces]] - 1.0) * tasks.size[reduces]
+    sent = tasks.passes[reduces] * tasks.size[reduces]
+    rings = (members[tasks.first[reduces]] - 1.0) * sent
     return _transfer_hops(demand, degree) + float(rings.sum())
 
 

@@ -114,7 +114,7 @@ def device_end(tasks: TaskGraph, span: Span) -> float:
 
 
 def ring_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return what each member of each AllReduce sends (and receives) by rings.
+    """Return what each member of each collective sends (and receives) by rings.
 
     Parameters
     ----------
@@ -124,10 +124,10 @@ def ring_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray]:
     -------
     task, server : int64 arrays, shape (uses,)
     size : float64 array, shape (uses,)
-        Bytes: 2 (n - 1) / n of the reduced buffer.
+        Bytes: 2 (n - 1) / n of the buffer of an AllReduce, half of that otherwise.
     """
     counts = np.array([len(group) for group in tasks.groups] or [0], dtype=np.int64)
-    reduces = np.flatnonzero(tasks.kind == TaskKind.ALLREDUCE)
+    reduces = np.flatnonzero(tasks.collective)
     reduces = reduces[counts[tasks.first[reduces]] > 1]
     members = np.array([v for group in tasks.groups for v in group], dtype=np.int64)
     begin = np.concatenate(([0], np.cumsum(counts)))
@@ -136,7 +136,7 @@ def ring_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray]:
     ends = np.cumsum(own)
     total = int(ends[-1]) if own.size else 0
     at = np.arange(total) - np.repeat(ends - own, own) + np.repeat(begin[group], own)
-    sent = 2.0 * (own - 1.0) / own * tasks.size[reduces]
+    sent = tasks.passes[reduces] * (own - 1.0) / own * tasks.size[reduces]
     return np.repeat(reduces, own), members[at], np.repeat(sent, own)
 
 

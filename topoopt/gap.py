@@ -143,9 +143,9 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph) -> Bound:
         [rate[list(group)].min() if len(group) > 1 else 1.0 for group in tasks.groups] or [1.0]
     )
     members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
-    reduces = tasks.kind == TaskKind.ALLREDUCE
+    reduces = tasks.collective
     of = tasks.first[reduces]
-    rounds = 2.0 * (members[of] - 1.0)
+    rounds = tasks.passes[reduces] * (members[of] - 1.0)
     alone = np.where(rounds > 0.0, tasks.size[reduces] / members[of] / slowest[of] + lag, 0.0)
     length[reduces] = tasks.delay[reduces] + rounds * alone
     through = through if transfer_ports(tasks) else np.zeros_like(through)

@@ -1,12 +1,15 @@
 """Simulated times against closed forms."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from fabric_oracle import circulant, shortest_routes, star
 
 from codesign_base import InputError
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing.network import Network
+from topoopt.bounds import strategy_bound
 from topoopt.fabric import (
     IDEAL,
     Fabric,
@@ -16,6 +19,7 @@ from topoopt.fabric import (
     score,
     simulate,
 )
+from topoopt.fabric.transport import PACKETS
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
 
@@ -27,6 +31,34 @@ def test_ring_allreduce(servers: int) -> None:
     share = 2 * (servers - 1) / servers
     expected = 0.125 + share * 80.0 / 5.0 + 2 * (servers - 1) * 0.01
     assert simulate(fabric, tasks).makespan == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("servers", [2, 3, 8])
+@pytest.mark.parametrize("kind", [TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER])
+def test_ring_goes_round_once(servers: int, kind: TaskKind) -> None:
+    fabric = circulant(servers, (1,), capacity=5.0, latency=0.01)
+    tasks = TaskGraph.from_lists(
+        servers, [(kind, 0, -1, 80.0, 0.125)], [], (tuple(range(servers)),)
+    )
+    expected = 0.125 + (servers - 1) / servers * 80.0 / 5.0 + (servers - 1) * 0.01
+    timeline = simulate(fabric, tasks)
+    assert timeline.makespan == pytest.approx(expected, rel=1e-12)
+    ring = timeline.link_bytes[timeline.link_bytes > 0]
+    np.testing.assert_allclose(ring, (servers - 1) / servers * 80.0)
+    sent = traffic_of(tasks).allreduce_sent()
+    assert sent == pytest.approx((servers - 1) * 80.0)
+    assert strategy_bound(tasks, 1, 5.0, 0.01).seconds <= timeline.makespan
+
+
+@pytest.mark.parametrize("model", ["fluid", "train"])
+def test_scattering_and_gathering_make_an_allreduce(model: str) -> None:
+    group = (tuple(range(8)),)
+    fabric = replace(circulant(8, (1, 3), capacity=1e9, latency=1e-6), transport=PACKETS)
+    whole = TaskGraph.from_lists(8, [(A, 0, -1, 8e6, 0.0)], [], group)
+    parts = [(kind, 0, -1, 8e6, 0.0) for kind in (TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER)]
+    halves = TaskGraph.from_lists(8, parts, [(0, 1)], group)
+    one, two = (simulate(fabric, tasks, model=model).makespan for tasks in (whole, halves))
+    assert one == pytest.approx(two, rel=1e-3)
 
 
 def test_two_rings_halve_the_time() -> None:

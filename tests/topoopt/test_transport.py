@@ -27,7 +27,9 @@ def wire(transport: Transport, size: float) -> float:
 
 
 def rounds(transport: Transport, size: float, members: int, rings: int) -> tuple[float, float]:
-    count, message = transport.rounds(np.array([size]), np.array([members]), np.array([rings]))
+    count, message = transport.rounds(
+        np.array([size]), np.array([members]), np.array([rings]), np.array([2.0])
+    )
     return float(count[0]), float(message[0])
 
 

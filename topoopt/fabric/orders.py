@@ -91,7 +91,7 @@ def orders_of(fabric: Fabric, tasks: TaskGraph) -> Orders:
         slots = int(moves.size)
         entries = int((end[moves] - begin[moves]).sum())
 
-    reduces = np.flatnonzero(tasks.kind == TaskKind.ALLREDUCE)
+    reduces = np.flatnonzero(tasks.collective)
     rows = hosts * hosts
     if reduces.size:
         streams = _streams(fabric, tasks, reduces)
@@ -135,7 +135,7 @@ def orders_of(fabric: Fabric, tasks: TaskGraph) -> Orders:
 
 
 class _Streams(NamedTuple):
-    """AllReduces in the terms of the kernel."""
+    """Collectives in the terms of the kernel."""
 
     volume: FloatArray
     lag: FloatArray
@@ -145,7 +145,7 @@ class _Streams(NamedTuple):
 
 
 def _streams(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Streams:
-    """Turn ring AllReduces into coupled streams.
+    """Turn ring collectives into coupled streams.
 
     The rate of a stream is capped so that each round takes its bytes at the rate that an empty
     network gives, and the round's lag. One member needs no network.
@@ -161,7 +161,7 @@ def _streams(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Streams:
     counts = np.where(alone, 2, members).astype(np.int64)
     parts = np.where(alone, 1, rings).astype(np.int64)
     size = tasks.size[reduces]
-    rounds, message = fabric.transport.rounds(size, counts, parts)
+    rounds, message = fabric.transport.rounds(size, counts, parts, tasks.passes[reduces])
     wire = fabric.transport.wire_bytes(message)
     idle = alone | (size == 0.0)
     busy = np.where(idle, 1.0, wire)

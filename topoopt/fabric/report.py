@@ -126,10 +126,10 @@ def report_of(
     carried = timeline.link_bytes if link_bytes is None else link_bytes
     kind = tasks.kind
     sizes = np.array([len(group) for group in tasks.groups] or [1], dtype=np.int64)
-    reduces = np.flatnonzero(kind == TaskKind.ALLREDUCE)
+    reduces = np.flatnonzero(tasks.collective)
     members = sizes[tasks.first[reduces]]
     moved = float(tasks.size[kind == TaskKind.TRANSFER].sum())
-    reduced = float((2.0 * (members - 1) * tasks.size[reduces]).sum())
+    reduced = float((tasks.passes[reduces] * (members - 1) * tasks.size[reduces]).sum())
     lasted = timeline.finish - timeline.start
     return Report(
         makespan_s=timeline.makespan,

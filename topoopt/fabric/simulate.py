@@ -27,8 +27,8 @@ def simulate(
     device, first in first out by ready time (ties by task id). A TRANSFER of S bytes sends them
     over the routes of its pair when ready. An ALLREDUCE of S bytes over g > 1 servers waits for
     its delay, then runs in 2 (g - 1) rounds of g messages of S / (g R) bytes on each of its R
-    rings; over one server it takes its delay. Messages are whole packets, and are announced
-    (see `Transport`).
+    rings; REDUCE_SCATTER and ALL_GATHER in half as many; over one server it takes its delay.
+    Messages are whole packets, and are announced (see `Transport`).
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ def _htsim_tasks(tasks: TaskGraph) -> TaskGraph:
 
     An AllReduce over one server takes no time, and sizes are held modulo 4 GiB.
     """
-    reduces = tasks.kind == TaskKind.ALLREDUCE
+    reduces = tasks.collective
     alone = np.array([len(g) < 2 for g in tasks.groups] + [False])[
         np.where(reduces, tasks.first, -1)
     ]
@@ -97,9 +97,11 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
     pairs = tasks.first[moves] * hosts + tasks.second[moves]
     demand = np.bincount(pairs, weights=tasks.size[moves], minlength=hosts * hosts)
     total = fabric.routes.link_bytes(fabric.network, demand.astype(np.float64))
-    reduces = tasks.kind == TaskKind.ALLREDUCE
+    reduces = tasks.collective
     reduced = np.bincount(
-        tasks.first[reduces], weights=tasks.size[reduces], minlength=len(tasks.groups)
+        tasks.first[reduces],
+        weights=tasks.size[reduces] * tasks.passes[reduces],
+        minlength=len(tasks.groups),
     )
     for group, amount in zip(tasks.groups, reduced.tolist(), strict=True):
         if len(group) > 1 and amount > 0:
@@ -110,4 +112,4 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
 
 
 def _ring_edge_bytes(size: int, amount: float, rings: int) -> float:
-    return 2.0 * (size - 1) / size * amount / rings
+    return (size - 1) / size * amount / rings

@@ -202,14 +202,17 @@ def _messages(
     rings: list[tuple[int, int, int, int, int]] = []
     place = moves.size
     known: dict[int, IntArray] = {}
-    for task in np.flatnonzero(tasks.kind == TaskKind.ALLREDUCE).tolist():
+    passes = tasks.passes
+    for task in np.flatnonzero(tasks.collective).tolist():
         group = int(tasks.first[task])
         members = tasks.groups[group]
         if len(members) < 2:
             continue
         row = fabric.group_row(members)
         size = tasks.size[task : task + 1]
-        rounds, message = transport.rounds(size, np.array([len(members)]), np.array([row.rings]))
+        rounds, message = transport.rounds(
+            size, np.array([len(members)]), np.array([row.rings]), passes[task : task + 1]
+        )
         if tasks.size[task] == 0:
             lag[task] = float(rounds[0]) * row.round_latency
             continue

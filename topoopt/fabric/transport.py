@@ -77,27 +77,29 @@ class Transport:
         return packets * self.segment_bytes
 
     def rounds(
-        self, size: FloatArray, members: IntArray, rings: IntArray
+        self, size: FloatArray, members: IntArray, rings: IntArray, passes: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Return how ring AllReduces are cut into rounds.
+        """Return how ring collectives are cut into rounds.
 
         Parameters
         ----------
         size : float64 array, shape (collectives,)
-            Bytes of each reduced buffer.
+            Bytes of each buffer.
         members, rings : int64 arrays, of the same shape
             Servers of its group (two or more), and rings that share the buffer.
+        passes : float64 array, of the same shape
+            2 for AllReduce, 1 for ReduceScatter and AllGather.
 
         Returns
         -------
         rounds, message : float64 arrays, of the same shape
             Rounds of each ring, and bytes that each member sends to the next in one round:
-            2 (g - 1) rounds of S / (g R). htsim sends less than 9000 g bytes in a single
-            round of floor(2 (g - 1) S / g) / (g R), and stops after the first round up to
-            18000 (g - 1) bytes.
+            2 (g - 1) rounds of S / (g R), or half as many. htsim sends less than 9000 g bytes
+            in a single round of floor(2 (g - 1) S / g) / (g R), and stops after the first round
+            up to 18000 (g - 1) bytes.
         """
         count = members.astype(np.float64)
-        rounds = 2.0 * (count - 1.0)
+        rounds = passes * (count - 1.0)
         message = size / (count * rings)
         if self.htsim:
             small = size < _MTU * count

@@ -103,6 +103,10 @@ def fbuf_of(
             f"the task graph is for {tasks.servers} servers and network {network.name!r} has "
             f"{hosts}; give a network of as many"
         )
+    if (tasks.kind > TaskKind.ALLREDUCE).any():
+        raise InputError(
+            "task graph: the .fbuf format knows no ReduceScatter or AllGather; simulate it here"
+        )
     used = sorted(
         {
             tasks.groups[g]
