@@ -2,10 +2,12 @@
 
 import base64
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -19,20 +21,17 @@ class Browser:
         theirs_in, self._out = os.pipe()
         self._in, theirs_out = os.pipe()
 
-        def pipes():
-            # Chromium reads commands from descriptor 3 and writes answers to 4.
-            source, sink = os.dup(theirs_in), os.dup(theirs_out)
-            os.dup2(source, 3)
-            os.dup2(sink, 4)
-
+        # Chromium reads commands from descriptor 3 and writes answers to 4.
+        source, sink = (fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (theirs_in, theirs_out))
+        joined = f'exec "$0" "$@" 3</dev/fd/{source} 4>/dev/fd/{sink}'
         self._process = subprocess.Popen(
-            [CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-             "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank"],
-            preexec_fn=pipes, close_fds=False,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            ["sh", "-c", joined, CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu",
+             "--hide-scrollbars", "--remote-debugging-pipe", f"--user-data-dir={profile}",
+             "about:blank"],
+            pass_fds=(source, sink), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-        os.close(theirs_in)
-        os.close(theirs_out)
+        for end in (theirs_in, theirs_out, source, sink):
+            os.close(end)
         self._rest, self._number, self._session, self._events = b"", 0, None, []
         self.errors, self.requests = [], []
         targets = self._call("Target.getTargets")["targetInfos"]
@@ -131,5 +130,4 @@ class Browser:
         )
         clip = dict(zip(("x", "y", "width", "height"), box, strict=True), scale=1)
         shot = self._call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-        with open(path, "wb") as stream:
-            stream.write(base64.b64decode(shot["data"]))
+        Path(path).write_bytes(base64.b64decode(shot["data"]))

@@ -16,7 +16,8 @@ def plan_answer(plan: Plan) -> str:
         if same and plan.cost_usd and rival.cost_usd:
             same = abs(rival.cost_usd / plan.cost_usd - 1.0) < 0.01
         what = "a Fat-tree of the same cost" if same else "the Fat-tree"
-        clauses.append(f"{ratio:.2f} times as fast as {what}")
+        times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} times "
+        clauses.append(f"{times}as fast as {what}")
     clauses.append(f"{plan.gap:.1%} above the lower bound over all plans")
     return f"{words}: {', '.join(clauses)}."
 

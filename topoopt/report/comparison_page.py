@@ -41,12 +41,17 @@ def comparison_answer(comparison: Comparison) -> str:
     )
     if not others:
         return f"{words}."
-    ratios = [f"{other.relative_time:.2f} times that on {other.fabric}" for other in others]
-    return f"{words}; it takes {_listed(ratios)}."
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    clauses = []
+    for rival in others:
+        if rival.fabric == "fat-tree":
+            clauses.append(f"{rival.relative_time:.2f} times as fast as on the Fat-tree")
+    fastest = min(comparison.fabrics, key=lambda result: result.iteration_time_s)
+    time = format_time(fastest.iteration_time_s)
+    if fastest is ours:
+        clauses.append(f"the fastest of {len(comparison.fabrics)} fabrics")
+    else:
+        clauses.append(f"the fastest is {fastest.fabric} with {time}")
+    return f"{words}: {'; '.join(clauses)}."
 
 
 def comparison_facts(comparison: Comparison) -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,8 @@ def render_results(results: Results) -> str:
     if figures:
         sections.append(Section("figures", "Figures", joined(figures)))
     if results.tables:
-        sections.append(Section("tables", "Tables", markdown_html(results.tables)))
+        known = {manifest["description"], f"Source: {manifest['source']}"}
+        sections.append(Section("tables", "Tables", markdown_html(results.tables, known)))
     sections += [
         Section("results", "All results", _rows(results)),
         Section("manifest", "Manifest", _manifest(manifest)),
@@ -170,13 +172,15 @@ def picture(folder: Path, name: str) -> Html:
     return element("figure", image, element("figcaption", title), class_="picture")
 
 
-def markdown_html(text: str) -> Html:
+def markdown_html(text: str, known: Collection[str] = ()) -> Html:
     """Return the tables of ``table.md`` and their headings as markup.
 
     Parameters
     ----------
     text : str
         As `topoopt.experiment.tables.to_markdown` writes it: headings, paragraphs, tables.
+    known : collection of str
+        Paragraphs to leave out, because they are said elsewhere.
     """
     parts: list[Html] = []
     title = ""
@@ -190,7 +194,7 @@ def markdown_html(text: str) -> Html:
             title = match[2]
             if len(match[1]) > 1:
                 parts.append(element("h3", title))
-        else:
+        elif " ".join(lines) not in known:
             parts.append(element("p", " ".join(lines)))
     return joined(parts)
 
@@ -216,7 +220,13 @@ def _rows(results: Results) -> Html:
         about += f", of which the first {len(shown)} are shown"
     return joined(
         element("p", f"{about}; the file has all digits.", class_="note"),
-        table([results.head[c] for c in used], rows, words=words | {0}, caption="All results"),
+        table(
+            [results.head[c] for c in used],
+            rows,
+            words=words | {0},
+            caption="All results",
+            kind="rows",
+        ),
     )
 
 

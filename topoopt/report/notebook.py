@@ -61,6 +61,10 @@ def _fragment(*parts: Html | str | list[Html]) -> str:
 
     style = files("topoopt.report").joinpath("report.css").read_text(encoding="utf-8")
     # Rules hold below the fragment only, so that the notebook around it stays as it is.
-    scoped = f"@scope (.topoopt-report) {{\n{style.replace(':root', ':scope')}\n}}"
+    frame = (
+        ":scope { background: var(--panel); border: 1px solid var(--line); border-radius: 10px; "
+        "padding: 16px 20px; }"
+    )
+    scoped = f"@scope (.topoopt-report) {{\n{style.replace(':root', ':scope')}\n{frame}\n}}"
     inside = joined(*(part if isinstance(part, list) else as_html(part) for part in parts))
     return element("div", element("style", Html(scoped)), inside, class_="topoopt-report")
