@@ -104,10 +104,12 @@ class Browser:
     def centre(self, query):
         """Scroll to an element; return the middle of what it covers in the window."""
         return self.run(
-            f"(() => {{ const e = document.querySelector({query!r});"
+            f"new Promise((done) => {{ const e = document.querySelector({query!r});"
             "e.scrollIntoView({block: 'center', behavior: 'instant'});"
+            # The page hears of its scrolling with the next frame.
+            "requestAnimationFrame(() => requestAnimationFrame(() => {"
             "const b = e.getBoundingClientRect();"
-            "return [b.left + b.width / 2, b.top + b.height / 2] })()"
+            "done([b.left + b.width / 2, b.top + b.height / 2]) })) })"
         )
 
     def move(self, x, y):
