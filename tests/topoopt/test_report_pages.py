@@ -3,6 +3,7 @@
 import base64
 import dataclasses
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -31,6 +32,7 @@ from topoopt.units import format_bytes, format_number, format_time
 
 NODE = shutil.which("node")
 SCRIPT = Path(to.__file__).parent / "report" / "report.js"
+STYLE = SCRIPT.with_suffix(".css").read_text()
 HOSTILE = "</script><b onclick=alert(1)>\"'&|"
 
 
@@ -306,6 +308,28 @@ def test_the_ramp_darkens_evenly():
 @pytest.mark.skipif(NODE is None, reason="node checks the script's syntax")
 def test_the_script_is_well_formed():
     subprocess.run([NODE, "--check", str(SCRIPT)], check=True)
+
+
+def brightness(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_words_stand_out_in_both_themes():
+    # Web Content Accessibility Guidelines 2.1, success criteria 1.4.3 and 1.4.11.
+    light, dark = re.findall(r":root \{(.*?)\n *\}", STYLE, re.S)[:2]
+    themes = [dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", text)) for text in (light, dark)]
+    assert set(themes[0]) == set(themes[1])
+    pairs = [
+        (word, ground, 4.5) for word in ("ink", "soft", "accent") for ground in ("page", "panel")
+    ]
+    pairs += [("on", part, 4.5) for part in ("blue", "grey")] + [("page", "ink", 4.5)]
+    pairs += [(part, "panel", 3.0) for part in ("blue", "grey", "mark", "red", "accent")]
+    for theme in themes:
+        for first, second, least in pairs:
+            high, low = sorted(map(brightness, (theme[first], theme[second])), reverse=True)
+            assert (high + 0.05) / (low + 0.05) >= least, (first, second)
 
 
 def test_the_script_puts_words_in_as_text():

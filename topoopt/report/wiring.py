@@ -64,8 +64,8 @@ def draw(plan: Plan, load: FloatArray | None = None) -> Drawing:
             if (here, there) in at:
                 rings[at[here, there]].append(number_)
     weight = np.zeros(len(plan.links)) if load is None else load
-    order = np.argsort(weight, kind="stable")[-MOST_LINKS:] if plan.links else []
-    return Drawing(seats_of(plan), tuple(int(i) for i in order), tuple(map(tuple, rings)))
+    order = np.argsort(weight, kind="stable")[-MOST_LINKS:]
+    return Drawing(seats_of(plan), tuple(order.tolist()), tuple(map(tuple, rings)))
 
 
 def seats_of(plan: Plan) -> tuple[int, ...]:
