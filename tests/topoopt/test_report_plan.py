@@ -26,6 +26,7 @@ from topoopt.cli.app import app
 from topoopt.report import render_report, write_report
 from topoopt.report.evaluate import evaluate
 from topoopt.report.lanes import Segment, make_lanes, pack, shown_servers
+from topoopt.report.layers import layer_names
 from topoopt.report.reproduce import bandwidth_text, plan_command_line
 from topoopt.report.wiring import MOST_LINKS, draw, seats_of, wiring_svg
 from topoopt.units import format_bandwidth, format_bytes, format_time, parse_bandwidth
@@ -251,6 +252,21 @@ def test_of_many_servers_the_critical_ones_are_shown(monkeypatch):
     shown = shown_servers(found)
     assert len(shown) == len(set(shown)) == 3
     assert on_path <= set(shown) or len(on_path) > 3
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["block_0_add", "block_1_add", "block_2_add"], "block_0..2_add"),
+        ([f"b{i}_{j}" for i in range(3) for j in (0, 1)], "b0..2_{0,1}"),
+        (["top_1", "top_3"], "top_1, top_3"),
+        (["a1b1", "a2b2", "a3b3"], "a1b1, a2b2, a3b3"),
+        (["x", "top_0", "top_1", "top_2"], "x, top_0..2"),
+        (["t01", "t02", "t03"], "t{01,02,03}"),
+    ],
+)
+def test_layers_that_differ_in_numbers_share_a_name(names, shown):
+    assert layer_names(names) == shown
 
 
 def test_hostile_names_stay_words():

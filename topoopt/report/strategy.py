@@ -2,8 +2,9 @@
 
 from topoopt.plan import OperatorPlan
 from topoopt.report.evaluate import Evaluation
+from topoopt.report.layers import layer_names
 from topoopt.report.markup import Html, element, joined, number, table
-from topoopt.summary import operator_names, server_names
+from topoopt.summary import server_names
 from topoopt.units import format_bytes, format_time
 
 _HEAD = ("operators", "kind", "count", "split", "servers", "forward", "backward", "update",
@@ -16,7 +17,7 @@ def strategy_section(found: Evaluation) -> Html:
     rows, placed = [], []
     for members in _alike(found).values():
         operators = [plan.strategy[i] for i in members]
-        first, names = operators[0], operator_names([op.operator for op in operators])
+        first, names = operators[0], layer_names([op.operator for op in operators])
         places = list(dict.fromkeys(tuple(sorted(op.servers)) for op in operators))
         rows.append(
             (
