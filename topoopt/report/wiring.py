@@ -104,14 +104,14 @@ def wiring_svg(plan: Plan, drawing: Drawing, load: FloatArray | None = None) -> 
         colour = f"r{rings[0] % COLOURS}" if rings else "rn"
         shape = _curve(spot[link.source], spot[link.target], digits)
         paths.append(element("path", d=shape, class_=f"{colour} l{level}", data_l=index))
-    size = max(2.5, min(15.0, 0.55 * math.pi * _RADIUS / servers))
+    size = max(1.2, min(15.0, 0.55 * math.pi * _RADIUS / servers))
     every = max(1, 2 ** math.ceil(math.log2(servers / 48))) if servers > 48 else 1
     dots, names = [], []
     for place, server in enumerate(drawing.seats):
         x, y = spot[server]
         dots.append(element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r=f"{size:.1f}", data_s=server))
         if place % every == 0:
-            far = (_RADIUS + size + 20.0) / _RADIUS
+            far = (_RADIUS + size + 8.0 + 7.0 * len(str(servers))) / _RADIUS
             names.append(
                 element(
                     "text", str(server),
