@@ -294,6 +294,9 @@ def test_hostile_names_stay_words():
     readable = HOSTILE.replace("\ud800", "?")
     assert readable in page.text
     assert any(HOSTILE in text for text in page.scripts["timeline-data"]["texts"])
+    scripts = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.S)
+    assert len(scripts) == 3
+    assert not any("<" in script for script in scripts)
     text.encode()  # a lone surrogate could not be written
     command, _ = plan_command_line(renamed)
     assert shlex.split(command)[:3] == ["topoopt", "plan", "model.yaml"]
