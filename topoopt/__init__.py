@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from topoopt.job import Job as Job
     from topoopt.plan import Plan as Plan
     from topoopt.plan import load_plan as load_plan
+    from topoopt.report import write_report as write_report
     from topoopt.solve import co_optimize as co_optimize
     from topoopt.verify import verify_plan as verify_plan
 
@@ -48,6 +49,7 @@ _HOMES = {
     "load_model": "parallelism.model_file",
     "load_plan": "topoopt.plan",
     "verify_plan": "topoopt.verify",
+    "write_report": "topoopt.report",
 }
 
 __all__ = [*sorted(_HOMES), "__version__", "models"]

@@ -2,14 +2,21 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
+from codesign_base import InputError
+from parallelism.reading import parse_json
 from topoopt.baselines import BASELINES, BaselineFabric, file_fabric, is_network_file
 from topoopt.job import Cluster, Job
+from topoopt.plan import Amount, Count, Whole, schema_fault
 from topoopt.prices import PriceTable
 from topoopt.search_types import ProgressCallback
 from topoopt.solve import co_optimize
 from topoopt.summary import dollars, table_lines
 from topoopt.units import format_bandwidth, format_time
+
+# How strictly `parse_comparison` reads the records.
+_STRICT = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
 
 @dataclass(frozen=True)
@@ -30,11 +37,13 @@ class FabricResult:
     """
 
     fabric: str
-    iteration_time_s: float
-    relative_time: float
-    cost_usd: float | None
-    bandwidth_bytes_per_s: float
+    iteration_time_s: Amount
+    relative_time: Amount
+    cost_usd: Amount | None
+    bandwidth_bytes_per_s: Amount
     strategy_origin: str
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
 
 @dataclass(frozen=True)
@@ -56,13 +65,15 @@ class Comparison:
     """
 
     model: str
-    servers: int
-    degree: int
-    lower_bound_s: float
+    servers: Whole
+    degree: Whole
+    lower_bound_s: Amount
     fabrics: tuple[FabricResult, ...]
-    seed: int
-    steps: int
+    seed: Count
+    steps: Count
     version: str
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
     def summary(self) -> str:
         """Return the comparison as a table of text."""
@@ -83,6 +94,43 @@ class Comparison:
         title = f"{self.model} on {self.servers} servers, degree {self.degree}"
         bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
         return "\n".join([title, "", *table_lines(rows, left=(0, 5)), "", bound])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from topoopt.report.notebook import comparison_html
+
+        return comparison_html(self)
+
+
+def parse_comparison(text: str, name: str = "comparison") -> Comparison:
+    """Read what ``topoopt compare --json`` printed.
+
+    Parameters
+    ----------
+    text : str
+        JSON.
+    name : str
+        What errors call it.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        If it is not JSON, or not a comparison.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    parse_json(text, name)
+    try:
+        found = TypeAdapter(Comparison).validate_json(text)
+    except ValidationError as error:
+        raise InputError(f"{name}: {schema_fault(error, 'compare again')}") from None
+    if not found.fabrics:
+        raise InputError(f"{name} lists no fabric; compare again")
+    return found
 
 
 def compare(

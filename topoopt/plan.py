@@ -264,6 +264,12 @@ class Plan:
 
         return plan_summary(self)
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from topoopt.report.notebook import plan_html
+
+        return plan_html(self)
+
 
 def load_plan(path: str | Path) -> Plan:
     """Read a plan file.
@@ -317,7 +323,7 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
         # From text, because strict checking turns JSON objects into records only there.
         return TypeAdapter(Plan).validate_json(text)
     except ValidationError as error:
-        raise InputError(f"{name}: {_sentence(error)}") from None
+        raise InputError(f"{name}: {schema_fault(error)}") from None
 
 
 def _check_finite(value: Any, name: str) -> None:
@@ -332,18 +338,18 @@ def _check_finite(value: Any, name: str) -> None:
         raise InputError(f"{name} is {value}; give a finite number or plan again")
 
 
-def _sentence(error: ValidationError) -> str:
-    """Turn the first finding of pydantic into one sentence."""
+def schema_fault(error: ValidationError, mend: str = "plan again") -> str:
+    """Return the first finding of pydantic as the end of a sentence."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "missing":
-        return f"field {where!r} is missing; plan again"
+        return f"field {where!r} is missing; {mend}"
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"unknown field {where!r}; remove it or plan again"
+        return f"unknown field {where!r}; remove it or {mend}"
     given = " ".join(repr(first["input"]).split())
     shown = given if len(given) <= 60 else given[:57] + "..."
     message = first["msg"][0].lower() + first["msg"][1:]
-    return f"field {where!r} is {shown}: {message}; mend it or plan again"
+    return f"field {where!r} is {shown}: {message}; mend it or {mend}"
 
 
 __all__ = [
@@ -364,4 +370,5 @@ __all__ = [
     "SearchRecord",
     "load_plan",
     "parse_plan",
+    "schema_fault",
 ]

@@ -174,7 +174,7 @@ def strategy_lines(strategy: list[OperatorPlan], servers: int) -> list[str]:
             rest.setdefault((op.sample, op.parameter, op.mode), []).append(op)
     lines = ["strategy:"]
     if data:
-        lines.append(f"  data-parallel on all servers ({len(data)}): {_names(data)}")
+        lines.append(f"  data-parallel on all servers ({len(data)}): {operator_names(data)}")
     if whole:
         lines.append(f"  whole on one server ({len(whole)}): {_placements(whole)}")
     for (sample, parameter, mode), ops in sorted(rest.items()):
@@ -182,13 +182,15 @@ def strategy_lines(strategy: list[OperatorPlan], servers: int) -> list[str]:
         if parameter > 1:
             splits.append(f"{parameter} {mode} shards")
         places = {tuple(op.servers) for op in ops}
-        where = _places(next(iter(places))) if len(places) == 1 else f"{len(places)} placements"
-        names = _names([op.operator for op in ops])
+        one = server_names(next(iter(places)))
+        where = one if len(places) == 1 else f"{len(places)} placements"
+        names = operator_names([op.operator for op in ops])
         lines.append(f"  {' x '.join(splits)} on {where} ({len(ops)}): {names}")
     return lines
 
 
-def _places(servers: tuple[int, ...]) -> str:
+def server_names(servers: tuple[int, ...]) -> str:
+    """Return servers in few words: ``"servers 0..15"``, ``"servers 0..14 by 2"``."""
     ordered = sorted(servers)
     if len(ordered) == 1:
         return f"server {ordered[0]}"
@@ -242,7 +244,8 @@ def _name_run(names: list[str]) -> str:
     return names[0] if len(names) == 1 or not match else f"{names[0]}..{match[2]}"
 
 
-def _names(names: list[str]) -> str:
+def operator_names(names: list[str]) -> str:
+    """Return names in few words, those that count up as one: ``"top_0..15"``."""
     shown = []
     for run in _runs(names):
         if len(run) > 2:
@@ -275,7 +278,7 @@ def _wiring(plan: Plan) -> list[str]:
     shown = list(groups.items())
     for members, generators in shown[:6]:
         steps = ", ".join(f"+{g}" for g in generators)
-        lines.append(f"  rings over {len(members)} ({_places(members)}): generators {steps}")
+        lines.append(f"  rings over {len(members)} ({server_names(members)}): generators {steps}")
     if len(shown) > 6:
         lines.append(f"  ... and rings over {len(shown) - 6} more groups")
     return lines

@@ -45,6 +45,12 @@ class ExperimentRun:
     figures: tuple[str, ...] = ()
     note: str = ""
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from topoopt.report.notebook import run_html
+
+        return run_html(self)
+
 
 def run_experiment(
     experiment: Experiment,

@@ -1,0 +1,106 @@
+"""The report of a comparison of fabrics."""
+
+import shlex
+
+from topoopt.comparison import Comparison, FabricResult
+from topoopt.report.answer import servers_text
+from topoopt.report.bars import Bar, bar_table
+from topoopt.report.markup import Html, element, joined, number
+from topoopt.report.page import Section, render_page
+from topoopt.report.reproduce import bandwidth_text
+from topoopt.summary import dollars
+from topoopt.units import format_bandwidth, format_time
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Return the page of a comparison.
+
+    Parameters
+    ----------
+    comparison : Comparison
+
+    Returns
+    -------
+    str
+        An HTML document; the same for the same comparison.
+    """
+    sections = [
+        Section("fabrics", "Fabrics", fabrics(comparison)),
+        Section("reproduce", "Make it again", _reproduce(comparison)),
+    ]
+    title = f"topoopt comparison: {comparison.model}"
+    return render_page(title, comparison_answer(comparison), comparison_facts(comparison), sections)
+
+
+def comparison_answer(comparison: Comparison) -> str:
+    """Return one sentence: how fast, and against what."""
+    ours, *others = comparison.fabrics
+    words = (
+        f"{comparison.model} takes {format_time(ours.iteration_time_s)} an iteration on "
+        f"{servers_text(comparison.servers)} with the co-designed fabric"
+    )
+    if not others:
+        return f"{words}."
+    clauses = []
+    for rival in others:
+        if rival.fabric == "fat-tree":
+            clauses.append(f"{rival.relative_time:.2f} times as fast as on the Fat-tree")
+    fastest = min(comparison.fabrics, key=lambda result: result.iteration_time_s)
+    time = format_time(fastest.iteration_time_s)
+    if fastest is ours:
+        clauses.append(f"the fastest of {len(comparison.fabrics)} fabrics")
+    else:
+        clauses.append(f"the fastest is {fastest.fabric} with {time}")
+    return f"{words}: {'; '.join(clauses)}."
+
+
+def comparison_facts(comparison: Comparison) -> list[tuple[str, str]]:
+    """Return what was asked, as pairs of a name and words."""
+    rate = format_bandwidth(comparison.fabrics[0].bandwidth_bytes_per_s)
+    return [
+        ("Model", comparison.model),
+        ("Servers", servers_text(comparison.servers)),
+        ("Ports", f"{comparison.degree} x {rate} a server"),
+        ("Search", f"{comparison.steps} steps, seed {comparison.seed}"),
+    ]
+
+
+def fabrics(comparison: Comparison) -> Html:
+    """Return the fabrics as bars."""
+    bars = [
+        Bar(result.fabric, result.iteration_time_s, _cells(result), ours=place == 0)
+        for place, result in enumerate(comparison.fabrics)
+    ]
+    head = ("fabric", "iteration", "relative", "network cost", "link", "strategy from")
+    bound = number(comparison.lower_bound_s, format_time(comparison.lower_bound_s))
+    return joined(
+        element("p", "Every fabric runs the best strategy that was found for it. The line marks "
+                "the lower bound on any wiring of this degree, ", bound, ".", class_="note"),
+        bar_table(bars, head, caption="Iteration time and cost by fabric",
+                  mark=comparison.lower_bound_s, words=frozenset({5})),
+    )  # fmt: skip
+
+
+def _cells(result: FabricResult) -> tuple[str, ...]:
+    cost = dollars(result.cost_usd)
+    return (
+        number(result.relative_time, f"{result.relative_time:.2f}x"),
+        cost if result.cost_usd is None else number(result.cost_usd, cost),
+        number(result.bandwidth_bytes_per_s, format_bandwidth(result.bandwidth_bytes_per_s)),
+        result.strategy_origin,
+    )
+
+
+def _reproduce(comparison: Comparison) -> Html:
+    others = [result.fabric for result in comparison.fabrics[1:]]
+    words = ["topoopt", "compare", comparison.model]
+    words += ["--servers", str(comparison.servers), "--degree", str(comparison.degree)]
+    words += ["--bandwidth", bandwidth_text(comparison.fabrics[0].bandwidth_bytes_per_s)]
+    words += ["--fabrics", ",".join(others), "--seed", str(comparison.seed)]
+    words += ["--steps", str(comparison.steps), "--json"]
+    return joined(
+        element("p", f"With topoopt {comparison.version}. A comparison does not record device, "
+                "batch, optimizer, kind of ports, latency and prices: add those options if they "
+                "were given."),
+        element("pre", element("code", shlex.join(words)), tabindex=0),
+    )  # fmt: skip

@@ -1,0 +1,221 @@
+"""The timeline as lanes: segments for the eye as paths, for the pointer as numbers."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from parallelism.taskgraph import Phase, TaskKind
+from topoopt.report.evaluate import Evaluation
+from topoopt.units import format_bytes
+
+MOST_ROWS = 16
+"""Servers with lanes of their own."""
+
+MOST_SEGMENTS = 20_000
+"""Segments of all servers together; fewer servers are shown where theirs are many."""
+
+MOST_STREAMS = 40
+"""Lanes of AllReduces."""
+
+CLASSES = ("forward", "backward", "update", "transfer", "allreduce")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Something that happens from one time to another.
+
+    Parameters
+    ----------
+    start, end : float
+        Seconds.
+    kind : str
+        One of `CLASSES`.
+    label : str
+    critical : bool
+        Whether (some of) it lies on the critical path.
+    """
+
+    start: float
+    end: float
+    kind: str
+    label: str
+    critical: bool = False
+
+
+@dataclass(frozen=True)
+class Lane:
+    """One line of the timeline; its segments do not overlap, and are in order of time.
+
+    Parameters
+    ----------
+    name : str
+        Empty for a lane that goes on with the one above.
+    segments : tuple of Segment
+    size : str
+        Its class in the style sheet, which sets the height.
+    spoken : str
+        What the lane is called beside a segment.
+    """
+
+    name: str
+    segments: tuple[Segment, ...]
+    size: str
+    spoken: str
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The lanes of a report.
+
+    Parameters
+    ----------
+    lanes : tuple of Lane
+    servers : tuple of int
+        Those that have lanes.
+    streams, left_out : int
+        AllReduces over two or more servers, and how many of them are in no lane.
+    """
+
+    lanes: tuple[Lane, ...]
+    servers: tuple[int, ...]
+    streams: int
+    left_out: int
+
+
+def make_lanes(found: Evaluation) -> Lanes:
+    """Return the critical path, AllReduces, and what chosen servers compute and send.
+
+    Parameters
+    ----------
+    found : Evaluation
+
+    Returns
+    -------
+    Lanes
+    """
+    critical = frozenset(found.critical)
+    path = tuple(_segment(found, task, critical) for task in found.critical)
+    lanes = [Lane("critical path", path, "lane", "critical path")]
+    streams = _streams(found)
+    packed = pack([_segment(found, task, critical) for task in streams], MOST_STREAMS)
+    for number, segments in enumerate(packed):
+        lanes.append(
+            Lane("AllReduces" if number == 0 else "", segments, "lane stream", "AllReduces")
+        )
+    servers = shown_servers(found)
+    for server in servers:
+        lanes += _server_lanes(found, server, critical)
+    kept = sum(map(len, packed))
+    return Lanes(tuple(lanes), servers, len(streams), len(streams) - kept)
+
+
+def shown_servers(found: Evaluation) -> tuple[int, ...]:
+    """Return the servers of the critical path that fit, and an even sample of the others."""
+    tasks, servers = found.tasks, found.plan.cluster.servers
+    compute = tasks.kind == TaskKind.COMPUTE
+    each = max(1, int(compute.sum()) // max(servers, 1))
+    most = min(servers, MOST_ROWS, max(2, MOST_SEGMENTS // each))
+    if most == servers:
+        return tuple(range(servers))
+    chosen = list(dict.fromkeys(
+        int(tasks.server_of_device[tasks.first[t]]) for t in found.critical if compute[t]
+    ))[: most - most // 4]  # fmt: skip
+    wanted = np.linspace(0, servers - 1, most).round().astype(int).tolist()
+    for server in (*wanted, *range(servers)):
+        if len(chosen) == most:
+            break
+        if server not in chosen:
+            chosen.append(server)
+    return tuple(sorted(chosen))
+
+
+def pack(segments: Iterable[Segment], most: int) -> list[tuple[Segment, ...]]:
+    """Put segments into as few lanes as possible, the earliest first (interval partitioning).
+
+    Parameters
+    ----------
+    segments : iterable of Segment
+    most : int
+        Lanes; segments that find no room in them are left out.
+
+    Returns
+    -------
+    list of tuple of Segment
+    """
+    lanes: list[list[Segment]] = []
+    for segment in sorted(segments, key=lambda s: (s.start, -s.end, s.label)):
+        for lane in lanes:
+            if lane[-1].end <= segment.start:
+                lane.append(segment)
+                break
+        else:
+            if len(lanes) < most:
+                lanes.append([segment])
+    return [tuple(lane) for lane in lanes]
+
+
+def _streams(found: Evaluation) -> list[int]:
+    """Return the AllReduces that use the network."""
+    tasks = found.tasks
+    reduces = np.flatnonzero((tasks.kind == TaskKind.ALLREDUCE) & (tasks.size > 0.0))
+    return [t for t in reduces.tolist() if len(tasks.groups[tasks.first[t]]) > 1]
+
+
+def _segment(found: Evaluation, task: int, critical: frozenset[int]) -> Segment:
+    tasks = found.tasks
+    start, end = float(found.timeline.start[task]), float(found.timeline.finish[task])
+    operator = found.plan.strategy[int(tasks.operator[task])].operator
+    phase = Phase(int(tasks.phase[task]))
+    if tasks.kind[task] == TaskKind.COMPUTE:
+        server = int(tasks.server_of_device[tasks.first[task]])
+        label = f"{phase.name.lower()} of {operator} on server {server}"
+        return Segment(start, end, phase.name.lower(), label, task in critical)
+    size = format_bytes(float(tasks.size[task]))
+    if tasks.kind[task] == TaskKind.TRANSFER:
+        ends = f"{tasks.first[task]} to {tasks.second[task]}"
+        label = f"{phase.name.lower()} of {operator}, {ends}, {size}"
+        return Segment(start, end, "transfer", label, task in critical)
+    members = len(tasks.groups[int(tasks.first[task])])
+    label = f"AllReduce of {operator} over {members} servers, {size}"
+    return Segment(start, end, "allreduce", label, task in critical)
+
+
+def _server_lanes(found: Evaluation, server: int, critical: frozenset[int]) -> list[Lane]:
+    tasks = found.tasks
+    compute = tasks.kind == TaskKind.COMPUTE
+    here = np.flatnonzero(
+        compute & (tasks.server_of_device[np.where(compute, tasks.first, 0)] == server)
+    )
+    order = here[np.lexsort((found.timeline.finish[here], found.timeline.start[here]))]
+    name = f"server {server}"
+    lanes = [Lane(name, tuple(_segment(found, t, critical) for t in order.tolist()), "lane", name)]
+    moves = tasks.kind == TaskKind.TRANSFER
+    sent = np.flatnonzero(moves & ((tasks.first == server) | (tasks.second == server)))
+    if sent.size:
+        lanes.append(Lane("", _spans(found, server, sent.tolist(), critical), "lane thin", name))
+    return lanes
+
+
+def _spans(
+    found: Evaluation, server: int, moves: Sequence[int], critical: frozenset[int]
+) -> tuple[Segment, ...]:
+    """Return when a server sends or receives transfers, overlapping ones as one segment."""
+    tasks, start, finish = found.tasks, found.timeline.start, found.timeline.finish
+    runs: list[list[int]] = []
+    end = -1.0
+    for task in sorted(moves, key=lambda t: (float(start[t]), t)):
+        if float(start[task]) < end:
+            runs[-1].append(task)
+        else:
+            runs.append([task])
+        end = max(end, float(finish[task]))
+    spans = []
+    for run in runs:
+        out = float(sum(tasks.size[t] for t in run if tasks.first[t] == server))
+        into = float(sum(tasks.size[t] for t in run if tasks.second[t] == server))
+        count = "1 transfer" if len(run) == 1 else f"{len(run)} transfers"
+        label = f"{count}, sends {format_bytes(out)}, receives {format_bytes(into)}"
+        begin, last = float(start[run[0]]), max(float(finish[t]) for t in run)
+        spans.append(Segment(begin, last, "transfer", label, not critical.isdisjoint(run)))
+    return tuple(spans)

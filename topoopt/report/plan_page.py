@@ -1,0 +1,183 @@
+"""The report of a plan."""
+
+from topoopt.plan import Plan
+from topoopt.report.answer import plan_answer, plan_facts
+from topoopt.report.bars import Bar, Part, bar_table, stacked_bar
+from topoopt.report.evaluate import evaluate
+from topoopt.report.markup import Html, element, joined, number
+from topoopt.report.page import Section, render_page
+from topoopt.report.reproduce import plan_command_line
+from topoopt.report.strategy import strategy_section
+from topoopt.report.timeline import timeline_section
+from topoopt.report.traffic import traffic_section
+from topoopt.report.wiring import wiring_section
+from topoopt.summary import dollars
+from topoopt.units import format_bandwidth, format_bytes, format_time
+
+
+def render_plan(plan: Plan) -> str:
+    """Return the page of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Returns
+    -------
+    str
+        An HTML document; the same for the same plan.
+
+    Raises
+    ------
+    InputError
+        As `evaluate`.
+    """
+    found = evaluate(plan)
+    sections = [
+        Section("baselines", "Against other fabrics", baselines(plan)),
+        Section("gap", "Where the time goes", joined(halves(plan), gap(plan))),
+        Section("topology", "Topology", wiring_section(found)),
+        Section("traffic-matrix", "Traffic", joined(_sums(plan), traffic_section(found))),
+        Section("iteration", "One iteration", timeline_section(found)),
+        Section("strategy", "Strategy", strategy_section(found)),
+        Section("notes", "Notes", _notes(plan)),
+        Section("reproduce", "Make it again", _reproduce(plan)),
+    ]
+    title = f"topoopt plan: {plan.model.name}"
+    return render_page(title, plan_answer(plan), plan_facts(plan), sections)
+
+
+def baselines(plan: Plan) -> Html:
+    """Return the plan and the fabrics compared with as bars."""
+    port = plan.cluster.bandwidth_bytes_per_s
+    bars = [Bar("topoopt", plan.iteration_time_s, _cells(plan, plan.iteration_time_s,
+                port, plan.cost_usd, plan.strategy_origin), ours=True)]  # fmt: skip
+    for name, base in plan.baselines.items():
+        cells = _cells(
+            plan, base.iteration_time_s, base.bandwidth_bytes_per_s, base.cost_usd,
+            base.strategy_origin,
+        )  # fmt: skip
+        bars.append(Bar(name, base.iteration_time_s, cells))
+    head = ("fabric", "iteration", "vs plan", "network cost", "link", "strategy from")
+    notes = [
+        element("li", element("strong", name), f": {base.note}")
+        for name, base in plan.baselines.items()
+        if base.note
+    ]
+    return joined(
+        element("p", "Every fabric runs the best strategy that was found for it. The line marks "
+                "the lower bound of any plan.", class_="note"),
+        bar_table(bars, head, caption="Iteration time and cost by fabric",
+                  mark=plan.lower_bound_s, words=frozenset({5})),
+        element("ul", notes, class_="small") if notes else "",
+    )  # fmt: skip
+
+
+def _cells(
+    plan: Plan, seconds: float, bandwidth: float, cost: float | None, origin: str
+) -> tuple[str, ...]:
+    ratio = seconds / plan.iteration_time_s if plan.iteration_time_s else 1.0
+    price = dollars(cost) if cost is None else number(cost, dollars(cost))
+    return (
+        number(ratio, f"{ratio:.2f}x"),
+        price,
+        number(bandwidth, format_bandwidth(bandwidth)),
+        origin,
+    )
+
+
+def halves(plan: Plan) -> Html:
+    """Return compute and exposed communication as a stacked bar."""
+    parts = [
+        Part("compute", plan.compute_time_s, "p-compute", "Computing on the critical path."),
+        Part(
+            "exposed communication",
+            plan.exposed_communication_s,
+            "p-exposed",
+            "The rest of the critical path: network time, and reductions inside servers, that no "
+            "computation hides.",
+        ),
+    ]
+    return joined(
+        element("h3", "Compute and communication"),
+        stacked_bar(parts, label="The iteration: compute and exposed communication"),
+    )
+
+
+def gap(plan: Plan) -> Html:
+    """Return the bound and the parts of the gap as a stacked bar."""
+    mostly = next(iter(plan.bound.weights), "")
+    how = (
+        "No plan can be faster: over every strategy, wiring and routing; fixed by the "
+        f"{plan.bound.binding} term"
+    )
+    parts = [
+        Part(
+            "lower bound",
+            plan.lower_bound_s,
+            "p-bound",
+            f"{how}, mostly {mostly}." if mostly else f"{how}.",
+        )
+    ]
+    for part in plan.gap_parts:
+        words = f"{part.how[:1].upper()}{part.how[1:]}; fixed by {part.binding}."
+        parts.append(Part(part.name, part.seconds, f"p-{part.name}", words))
+    text = (
+        f"The plan is {plan.gap:.1%} above the lower bound. A part says what its choice may cost, "
+        "not what another choice would save: a bound may be out of reach."
+    )
+    return joined(
+        element("h3", "The gap to the lower bound"),
+        element("p", text, class_="note"),
+        stacked_bar(parts, label="The iteration: lower bound and the parts of the gap"),
+    )
+
+
+def _sums(plan: Plan) -> Html:
+    tax = number(plan.bandwidth_tax, f"{plan.bandwidth_tax:.2f}")
+    return element(
+        "p",
+        "An iteration sends ",
+        number(plan.allreduce_bytes, format_bytes(plan.allreduce_bytes)),
+        " along AllReduce rings and ",
+        number(plan.transfer_bytes, format_bytes(plan.transfer_bytes)),
+        " in transfers; bandwidth tax ", tax,
+        " (bytes on all links over bytes sent; 1: nothing is forwarded).",
+    )  # fmt: skip
+
+
+def _notes(plan: Plan) -> Html:
+    notes = [element("li", note) for note in plan.notes]
+    record = plan.confirmation
+    if record is not None:
+        notes.append(
+            element(
+                "li",
+                f"packet trains ({record.model}): {format_time(record.iteration_time_s)}, mean of "
+                f"{record.copies} copies with moved delays (spread "
+                f"{format_time(record.iteration_time_spread_s)}); the fastest of "
+                f"{len(record.candidates)} candidates",
+            )
+        )
+    named = [
+        f"{name} {'does not fit' if time is None else format_time(time)}"
+        for name, time in plan.named_strategies_s.items()
+    ]
+    if named:
+        notes.append(element("li", f"starting strategies: {', '.join(named)}"))
+    notes.append(
+        element("li", f"times are those of the fabric model {plan.fabric_model}, over one "
+                "iteration that starts on an idle cluster")
+    )  # fmt: skip
+    return element("ul", notes)
+
+
+def _reproduce(plan: Plan) -> Html:
+    command, remarks = plan_command_line(plan)
+    lines = f"{command}\ntopoopt verify plan.json\ntopoopt report plan.json -o plan.html"
+    return joined(
+        element("p", f"With topoopt {plan.version} (seed {plan.seed}, {plan.search.steps} steps), "
+                "the same command gives the same plan; verify recomputes it from the file alone."),
+        element("pre", element("code", lines), tabindex=0),
+        element("ul", (element("li", remark) for remark in remarks)) if remarks else "",
+    )  # fmt: skip

@@ -1,0 +1,117 @@
+"""The timeline of an iteration, drawn from its lanes."""
+
+from topoopt.report.evaluate import Evaluation
+from topoopt.report.lanes import CLASSES, Lane, Lanes, make_lanes
+from topoopt.report.markup import Html, data_script, element, joined
+from topoopt.report.wiring import zoom_buttons
+from topoopt.units import format_time
+
+UNITS = 100_000
+"""Widths of lanes are in so many parts of the iteration."""
+
+_NAMES = {
+    "forward": "forward",
+    "backward": "backward",
+    "update": "update",
+    "transfer": "transfers",
+    "allreduce": "AllReduce",
+}
+
+
+def timeline_section(found: Evaluation) -> Html:
+    """Return the lanes with their switches, and the data of what pointing at them tells."""
+    made = make_lanes(found)
+    whole = found.timeline.makespan or 1.0
+    texts: dict[str, int] = {}
+    lanes = []
+    for lane in made.lanes:
+        numbers: list[int] = []
+        for segment in lane.segments:
+            begin, end = round(segment.start * 1e9), round(segment.end * 1e9)
+            numbers += [begin, end - begin, texts.setdefault(segment.label, len(texts))]
+        lanes.append([lane.spoken, numbers])
+    data = {"lanes": lanes, "texts": list(texts), "length": whole, "units": UNITS}
+    rows = [_row(number, lane, whole) for number, lane in enumerate(made.lanes)]
+    keys = [
+        element("span", element("span", class_=f"key t-{kind}"), _NAMES[kind]) for kind in CLASSES
+    ]
+    keys.append(element("span", element("span", class_="key t-critical"), "critical"))
+    return joined(
+        element("p", _about(found, made), class_="note"),
+        element(
+            "figure",
+            element(
+                "div",
+                element("p", keys, class_="keys"),
+                element("fieldset", element("legend", "View", class_="unseen"), zoom_buttons()),
+                class_="controls",
+            ),
+            element(
+                "div",
+                element("div", "time", class_="lane-name"),
+                element("div", _axis(whole), class_="axis"),
+                rows,
+                class_="lanes", tabindex=0, role="application",
+                aria_label="Timeline: plus and minus zoom, arrow keys move, 0 shows all",
+            ),
+            element("p", "Point at a segment or tap it. Zoom with the buttons, + and -, or Ctrl "
+                    "and the wheel; drag or use the arrow keys to move.",
+                    class_="readout", aria_live="polite"),
+            id="timeline", class_="wide",
+        ),
+        data_script("timeline-data", data),
+    )  # fmt: skip
+
+
+def _about(found: Evaluation, made: Lanes) -> str:
+    servers = found.plan.cluster.servers
+    words = (
+        "One iteration, simulated again from the plan. The critical path is the chain of tasks of "
+        "which each starts when the one before ends; its parts are marked below. Of each server "
+        "the upper lane shows what it computes, the lower one when it sends or receives transfers."
+    )
+    if len(made.servers) < servers:
+        words += (
+            f" Shown are {len(made.servers)} of {servers} servers: those of the critical path, as "
+            "far as there is room, and an even sample of the others."
+        )
+    if made.left_out:
+        words += f" {made.left_out} of {made.streams} AllReduces found no room in the lanes."
+    return words
+
+
+def _axis(whole: float) -> Html:
+    marks = []
+    for part in (0.0, 0.25, 0.5, 0.75, 1.0):
+        marks.append(element("span", format_time(part * whole), style=f"left:{part:.0%}"))
+    return joined(marks)
+
+
+def _row(number: int, lane: Lane, whole: float) -> Html:
+    shapes = []
+    for kind in CLASSES:
+        pieces = [
+            _box(segment.start / whole, segment.end / whole, 0, 10)
+            for segment in lane.segments
+            if segment.kind == kind
+        ]
+        if pieces:
+            shapes.append(element("path", d="".join(pieces), class_=f"t-{kind}"))
+    marked = [
+        _box(segment.start / whole, segment.end / whole, 8, 2)
+        for segment in lane.segments
+        if segment.critical
+    ]
+    if marked and number:
+        shapes.append(element("path", d="".join(marked), class_="t-critical"))
+    svg = element(
+        "svg", shapes, viewBox=f"0 0 {UNITS} 10", preserveAspectRatio="none", aria_hidden="true",
+        class_=lane.size, data_lane=number,
+    )  # fmt: skip
+    return joined(element("div", lane.name, class_="lane-name"), svg)
+
+
+def _box(start: float, end: float, top: int, height: int) -> str:
+    x = round(start * UNITS)
+    width = max(1, round(end * UNITS) - x)
+    return f"M{x} {top}h{width}v{height}h-{width}z"

@@ -1,0 +1,102 @@
+"""Which page a subject gets, and writing it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codesign_base import InputError
+from topoopt.atomic import write_text_atomically
+
+if TYPE_CHECKING:
+    from topoopt.comparison import Comparison
+    from topoopt.experiment.run import ExperimentRun
+    from topoopt.plan import Plan
+
+    Subject = Plan | Comparison | ExperimentRun | str | Path
+
+
+def write_report(subject: "Subject", path: str | Path) -> None:
+    """Write a report as one HTML page that opens offline.
+
+    Parameters
+    ----------
+    subject : Plan, Comparison, ExperimentRun, str or Path
+        What it is about, or the name of a plan file, of the JSON that ``topoopt compare --json``
+        prints, or of an experiment's results folder.
+    path : str or Path
+        The page, written whole or not at all.
+
+    Raises
+    ------
+    InputError
+        If the subject cannot be read or its numbers do not hold, or the page cannot be written.
+    """
+    write_text_atomically(path, render_report(subject))
+
+
+def render_report(subject: "Subject") -> str:
+    """Return the page that `write_report` writes.
+
+    Parameters
+    ----------
+    subject : Plan, Comparison, ExperimentRun, str or Path
+
+    Returns
+    -------
+    str
+        An HTML document: the same for the same subject.
+
+    Raises
+    ------
+    InputError
+        If the subject cannot be read or its numbers do not hold.
+    """
+    from topoopt.comparison import Comparison
+    from topoopt.experiment.run import ExperimentRun
+    from topoopt.plan import Plan
+    from topoopt.report.comparison_page import render_comparison
+    from topoopt.report.experiment_page import load_results, render_results
+    from topoopt.report.plan_page import render_plan
+
+    if isinstance(subject, Plan):
+        return render_plan(subject)
+    if isinstance(subject, Comparison):
+        return render_comparison(subject)
+    if isinstance(subject, ExperimentRun):
+        return render_results(load_results(subject.output))
+    if not isinstance(subject, str | Path):
+        raise InputError(
+            f"a report of a {type(subject).__name__} is not known; give a plan, a comparison, the "
+            "run of an experiment, or the name of a file"
+        )
+    path = Path(subject)
+    if path.is_dir():
+        return render_results(load_results(path))
+    return _of_file(path)
+
+
+def _of_file(path: Path) -> str:
+    from parallelism.reading import parse_json, read_text
+    from topoopt.comparison import parse_comparison
+    from topoopt.plan import parse_plan
+    from topoopt.report.comparison_page import render_comparison
+    from topoopt.report.experiment_page import SCHEMA, load_results, render_results
+    from topoopt.report.plan_page import render_plan
+
+    where = f"report file {str(path)!r}"
+    text = read_text(path, "report file")
+    document = parse_json(text, where)
+    if isinstance(document, dict):
+        if "schema_version" in document:
+            plan = parse_plan(text, f"plan file {str(path)!r}")
+            try:
+                return render_plan(plan)
+            except InputError as error:
+                raise type(error)(f"plan file {str(path)!r}: {error}") from None
+        if "fabrics" in document:
+            return render_comparison(parse_comparison(text, f"comparison {str(path)!r}"))
+        if str(document.get("schema", "")).startswith(SCHEMA):
+            return render_results(load_results(path.parent))
+    raise InputError(
+        f"{str(path)!r} is neither a plan nor a comparison nor the manifest of an experiment; give "
+        "a file of topoopt plan -o or topoopt compare --json, or an experiment's results folder"
+    )
