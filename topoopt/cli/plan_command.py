@@ -39,6 +39,13 @@ def plan_command(
         str | None,
         typer.Option(help="train: choose among the best plans by simulating packet trains."),
     ] = None,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            help="Order, buckets and overlap inside the iteration: plain (as published), barrier "
+            "(the best that keeps the barrier between iterations) or auto."
+        ),
+    ] = "plain",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the whole plan (JSON).")
     ] = None,
@@ -70,6 +77,7 @@ def plan_command(
             faithful=faithful,
             prices=table,
             confirm=confirm,
+            schedule=schedule,
             progress=progress,
         )
     if output is not None:
