@@ -271,7 +271,7 @@ def gap_parts(
     reached, binding = everything.seconds, everything.binding
     parts = []
     for name, bound in (("strategy", strategy), ("topology", topology), ("routing", routes)):
-        if bound.seconds > reached:
+        if bound.seconds * ROUNDING > reached:  # rounding alone is no gap
             parts.append(GapPart(name, bound.seconds - reached, bound.binding))
             reached, binding = bound.seconds, bound.binding
         else:

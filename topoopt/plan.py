@@ -167,7 +167,6 @@ class ScheduleRecord:
     bucket_bytes: Amount | None
     microbatches: Whole
     plain_time_s: Seconds
-    tried: Whole
 
 
 @checked(frozen=True, config=_STRICT)

@@ -120,14 +120,14 @@ def schedule_record(scheduled: Scheduled) -> ScheduleRecord:
         bucket_bytes=schedule.bucket_bytes,
         microbatches=schedule.microbatches,
         plain_time_s=scheduled.plain_time,
-        tried=scheduled.tried,
     )
 
 
 def schedule_notes(scheduled: Scheduled) -> list[str]:
     """Return what must be known to compare a plan under another schedule than the plain one."""
     if scheduled.schedule == Schedule.plain():
-        return []
+        tried = scheduled.tried
+        return [f"none of {tried} schedules tried beats the plain one"] if tried > 1 else []
     return [
         f"the iteration time holds for a schedule ({scheduled.schedule.describe()}) that published "
         "results do not use; baselines and starting strategies have the plain one, under which "

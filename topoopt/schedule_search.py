@@ -1,6 +1,5 @@
 """The last stage of a search: a schedule for its best pairs."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from codesign_base import InputError
@@ -29,6 +28,7 @@ MOST_TASKS = 8_000_000
 # A schedule is worth its trouble if it saves this share of the iteration.
 _WORTH = 1e-4
 _PASSES = 2
+_STEPS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,14 +169,11 @@ def _descend(
     schedule = Schedule.plain()
     plain = play_schedule(pair.fabric, builder.build(pair.strategy), schedule)
     runs[schedule] = best = plain
-    sums = plain.tasks.size[plain.tasks.kind == TaskKind.ALLREDUCE].sum()
+    sums = float(plain.tasks.size[plain.tasks.kind == TaskKind.ALLREDUCE].sum())
     for _ in range(_PASSES):
         before = schedule
-        for choices in _choices(overlapping, float(sums)):
-            # All are compared with the schedule before the choice, not with each other's.
-            base = schedule
-            for choice in choices:
-                trial = replace(base, **choice)
+        for step in range(_STEPS):
+            for trial in _variants(schedule, overlapping, sums, step):
                 played = play(trial)
                 if played is not None and played.time < best.time * (1.0 - _WORTH):
                     schedule, best = trial, played
@@ -185,17 +182,20 @@ def _descend(
     return plain, best, schedule, len(runs), used
 
 
-def _choices(overlapping: bool, reduced: float) -> Iterator[list[dict[str, object]]]:
-    """Yield the choices, each as what it may be set to."""
-    yield [
-        {"microbatches": count, "compute": order}
-        for count in MICROBATCHES
-        for order in COMPUTE_ORDERS
-    ]
-    yield [{"network": order} for order in NETWORK_ORDERS]
-    yield [{"bucket_bytes": size} for size in (None, *BUCKETS_BYTES) if (size or 0.0) < reduced]
-    if overlapping:
-        yield [{"overlap": overlap} for overlap in OVERLAPS]
+def _variants(schedule: Schedule, overlapping: bool, reduced: float, step: int) -> list[Schedule]:
+    """Return what one of the `_STEPS` choices may be set to, all others kept."""
+    if step == 0:
+        return [
+            replace(schedule, microbatches=count, compute=order)
+            for count in MICROBATCHES
+            for order in COMPUTE_ORDERS
+        ]
+    if step == 1:
+        return [replace(schedule, network=order) for order in NETWORK_ORDERS]
+    if step == 2:
+        sizes = [size for size in BUCKETS_BYTES if size < reduced]
+        return [replace(schedule, bucket_bytes=size) for size in (None, *sizes)]
+    return [replace(schedule, overlap=way) for way in (OVERLAPS if overlapping else ())]
 
 
 def _divided(builder: TaskGraphBuilder, pair: Pair, microbatches: int) -> TaskGraph | None:

@@ -243,13 +243,13 @@ def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
     """
     orders = orders_of(fabric, tasks)
     sends = np.flatnonzero(~orders.compute)
-    load = np.zeros(orders.capacity.size)
+    load: FloatArray = np.zeros(orders.capacity.size)
     counts = orders.end[sends] - orders.begin[sends]
     ends = np.cumsum(counts)
     if sends.size and ends[-1]:
         at = np.arange(int(ends[-1])) - np.repeat(ends - counts - orders.begin[sends], counts)
         carried = np.repeat(orders.volume[sends], counts) * orders.weights[at]
-        load = np.bincount(orders.links[at], weights=carried, minlength=load.size)
+        load = np.bincount(orders.links[at], carried, load.size).astype(np.float64)
     return float((load / orders.capacity).max(initial=0.0))
 
 

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from topoopt.plan import OperatorPlan, Plan
+from topoopt.scheduling import Schedule
 from topoopt.units import format_bandwidth, format_bytes, format_time
 
 
@@ -79,8 +80,7 @@ def _times(plan: Plan) -> list[str]:
     parts = [f"{name} {format_time(seconds)}" for name, seconds in shown.items()]
     rows.append(("gap", format_time(sum(shown.values())), " + ".join(parts)))
     lines = table_lines(rows, left=(0, 2))
-    if plan.schedule.tried > 1:
-        lines.append(_schedule(plan))
+    lines += _schedule(plan)
     record = plan.confirmation
     if record is not None:
         lines.append(
@@ -91,12 +91,14 @@ def _times(plan: Plan) -> list[str]:
     return lines
 
 
-def _schedule(plan: Plan) -> str:
+def _schedule(plan: Plan) -> list[str]:
     from topoopt.rebuild import rebuild_schedule
 
-    words = rebuild_schedule(plan.schedule).describe()
+    schedule = rebuild_schedule(plan.schedule)
+    if schedule == Schedule.plain():
+        return []
     before = format_time(plan.schedule.plain_time_s)
-    return f"schedule: {words}; plain {before} ({plan.schedule.tried} schedules tried)"
+    return [f"schedule: {schedule.describe()}; plain {before}"]
 
 
 _LEVELS = ("  for this strategy", "  on this wiring", "  over these routes")
