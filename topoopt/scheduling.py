@@ -70,7 +70,7 @@ class Schedule:
         for name, value, choices in (
             ("overlap", self.overlap, OVERLAPS),
             ("compute order", self.compute, COMPUTE_ORDERS),
-            ("network order", self.network, NETWORK_ORDERS),
+            ("network priority", self.network, NETWORK_ORDERS),
         ):
             if value not in choices:
                 raise InputError(f"{name} is {value!r}; choose {', '.join(choices)}")
@@ -204,19 +204,14 @@ def play_schedule(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> Playe
     their ends say little. No schedule can go on for long faster than its busiest device or link
     works, so where so few iterations hide that (by working ahead) its time is the period.
     """
-    carried = carried_edges(tasks) if schedule.streaming else None
-    if schedule.bucket_bytes is not None:
-        # A bucket takes gradients in the order in which the unfused iteration has them ready.
-        ready = run_fluid(fabric, tasks).start
-        tasks, place = bucket_allreduces(tasks, schedule.bucket_bytes, ready)
-        if carried is not None:
-            carried = place[carried[0]], place[carried[1]]
-    if carried is None:
-        own = replace(tasks, priority=_priorities(fabric, tasks, schedule, tasks, 1))
+    if not schedule.streaming:
+        own, _ = ordered_tasks(fabric, tasks, schedule)
         timeline = simulate(fabric, own)
         computing = compute_on_critical_path(own, timeline)
         return Played(timeline.makespan, computing, own, np.array([timeline.makespan]))
-    many = unroll(tasks, ITERATIONS, carried)
+    carried = carried_edges(tasks)
+    tasks, place = _fused(fabric, tasks, schedule)
+    many = unroll(tasks, ITERATIONS, (place[carried[0]], place[carried[1]]))
     priority = _priorities(fabric, tasks, schedule, many, ITERATIONS)
     finish = run_fluid(fabric, replace(many, priority=priority)).finish
     ends = finish.reshape(ITERATIONS, tasks.tasks).max(axis=1, initial=0.0)
@@ -226,6 +221,44 @@ def play_schedule(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> Playe
     time = max(period, float(busy.max()), busiest_link(fabric, tasks))
     own = replace(tasks, priority=None if priority is None else priority[: tasks.tasks])
     return Played(time, float(busy.max()), own, ends)
+
+
+def ordered_tasks(
+    fabric: Fabric, tasks: TaskGraph, schedule: Schedule
+) -> tuple[TaskGraph, IntArray]:
+    """Return one iteration with the buckets and priorities of a schedule.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    schedule : Schedule
+        That keeps the barrier.
+
+    Returns
+    -------
+    tasks : TaskGraph
+    place : int64 array
+        Which of these tasks does the work of each of the given ones.
+
+    Raises
+    ------
+    InputError
+        If iterations should overlap, or as `simulate`.
+    """
+    if schedule.streaming:
+        raise InputError(
+            f"overlap is {schedule.overlap!r}, which needs several iterations; give 'barrier'"
+        )
+    fused, place = _fused(fabric, tasks, schedule)
+    return replace(fused, priority=_priorities(fabric, fused, schedule, fused, 1)), place
+
+
+def _fused(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> tuple[TaskGraph, IntArray]:
+    """Fuse AllReduces in the order in which the unfused iteration has their gradients ready."""
+    if schedule.bucket_bytes is None:
+        return tasks, np.arange(tasks.tasks, dtype=np.int64)
+    return bucket_allreduces(tasks, schedule.bucket_bytes, run_fluid(fabric, tasks).start)
 
 
 def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
@@ -303,5 +336,5 @@ def _levels(rank: IntArray) -> IntArray:
 
 __all__ = [
     "COMPUTE_ORDERS", "ITERATIONS", "LEVELS", "NETWORK_ORDERS", "OVERLAPS", "Played", "Schedule",
-    "batch_tasks", "busiest_link", "play_schedule", "smaller_batch",
+    "batch_tasks", "busiest_link", "ordered_tasks", "play_schedule", "smaller_batch",
 ]  # fmt: skip

@@ -279,7 +279,7 @@ def test_wrong_schedules_are_refused(arguments, says):
     [
         ({"overlap": "none"}, "overlap is 'none'; choose barrier, next-forward"),
         ({"compute": "lifo"}, "compute order is 'lifo'"),
-        ({"network": "first"}, "network order is 'first'"),
+        ({"network": "first"}, "network priority is 'first'"),
         ({"bucket_bytes": -1.0}, "bucket size is -1.0 bytes"),
         ({"microbatches": 0}, "microbatches is 0"),
     ],
