@@ -69,6 +69,9 @@ class TaskGraph:
     server_of_device : int64 array, shape (devices,)
     ids : int64 array, shape (tasks,), optional
         What the tasks are called in the file that they come from.
+    priority : int64 array, shape (tasks,), optional
+        Lower numbers go first: compute tasks in the queue of their device, network tasks on the
+        links that they share. Without it all are equal.
     """
 
     servers: int
@@ -87,6 +90,7 @@ class TaskGraph:
     groups: tuple[tuple[int, ...], ...]
     server_of_device: IntArray
     ids: IntArray | None = None
+    priority: IntArray | None = None
 
     @property
     def tasks(self) -> int:

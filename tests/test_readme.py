@@ -203,6 +203,7 @@ SECTIONS = {
     "SearchRecord": "## `search`",
     "ConfirmationRecord": "## `confirmation`",
     "CandidateRecord": "## `confirmation.candidates`",
+    "ScheduleRecord": "## `schedule`",
 }
 
 

@@ -12,7 +12,16 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind, Traffic
-from topoopt.critical import Least, Span, device_end, least_end, port_uses, span_of, transfer_ports
+from topoopt.critical import (
+    Least,
+    Span,
+    device_end,
+    least_end,
+    port_uses,
+    span_of,
+    steady_span,
+    transfer_ports,
+)
 from topoopt.relaxation import Own, Wirings
 from topoopt.space_terms import trade_off
 from topoopt.tradeoff import best_weights, weighted
@@ -117,7 +126,41 @@ def space_bound(
     )
 
 
-def strategy_bound(tasks: TaskGraph, degree: int, bandwidth: float, lag: float = 0.0) -> Bound:
+def resource_bound(builder: TaskGraphBuilder, wirings: Wirings, microbatches: int = 1) -> Bound:
+    """Bound the period of overlapping iterations over all strategies, topologies and routings.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+        Of the whole batch.
+    wirings : Wirings
+    microbatches : int
+        Parts of the batch that run one after another.
+
+    Returns
+    -------
+    Bound
+        What no overlap hides. ``compute``: as in `space_bound`, the microbatches' work.
+        ``network``: what rings and transfers must send at least, over all ports.
+    """
+    from topoopt.scheduling import smaller_batch
+    from topoopt.space_terms import all_choices
+
+    choices, terms = trade_off(builder, wirings)
+    network, _ = weighted(choices, terms, np.array([float(n == "network") for n in terms.names]))
+    work = sum(float(own[Own.WORK].min()) for own in choices.own)
+    if microbatches > 1:
+        # Updates come once, whatever the number of microbatches, and are left out.
+        choices, _ = all_choices(smaller_batch(builder, microbatches), wirings)
+        passes = [own[Own.FORWARD_WORK] + own[Own.BACKWARD_WORK] for own in choices.own]
+        work = microbatches * sum(float(both.min()) for both in passes)
+    result = {"compute": work, "network": network}
+    return Bound(max(result.values()) * ROUNDING, result)
+
+
+def strategy_bound(
+    tasks: TaskGraph, degree: int, bandwidth: float, lag: float = 0.0, *, steady: bool = False
+) -> Bound:
     """Bound the iteration time of one strategy over all topologies and routings.
 
     Parameters
@@ -130,6 +173,9 @@ def strategy_bound(tasks: TaskGraph, degree: int, bandwidth: float, lag: float =
         Bytes/s of a port, each way.
     lag : float
         Seconds that any message takes beyond its bytes.
+    steady : bool
+        Bound the period of iterations that overlap instead: no ``chain``, and all uses of a
+        resource count from zero.
 
     Returns
     -------
@@ -144,7 +190,7 @@ def strategy_bound(tasks: TaskGraph, degree: int, bandwidth: float, lag: float =
     if degree < 1 or not bandwidth > 0:
         raise InputError(f"degree {degree} and bandwidth {bandwidth} must be positive")
     rate = degree * bandwidth
-    span = span_of(tasks, _least(tasks, rate, lag))
+    span = steady_span(tasks) if steady else span_of(tasks, _least(tasks, rate, lag))
     terms = {"compute": device_end(tasks, span)}
     task, server, size, into = port_uses(tasks)
     terms["injection"] = max(
@@ -152,7 +198,8 @@ def strategy_bound(tasks: TaskGraph, degree: int, bandwidth: float, lag: float =
         for side in (into, ~into)
     )
     terms["hop"] = _hop_end(tasks, span, degree, bandwidth)
-    terms["chain"] = span.chain
+    if not steady:
+        terms["chain"] = span.chain
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 
@@ -259,6 +306,6 @@ def _transfer_hops(transfers: FloatArray, degree: int) -> float:
 
 
 __all__ = [
-    "ROUNDING", "Bound", "Wirings", "hop_bytes", "injection_time", "space_bound",
+    "ROUNDING", "Bound", "Wirings", "hop_bytes", "injection_time", "resource_bound", "space_bound",
     "strategy_bound",
 ]  # fmt: skip

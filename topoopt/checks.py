@@ -17,13 +17,14 @@ from topoopt.arithmetic import SIMULATED, require_same
 from topoopt.baselines import baseline_fabric
 from topoopt.confirm import COPIES, TRAIN_MODEL
 from topoopt.fabric.jitter import jittered
-from topoopt.fabric.simulate import simulate
-from topoopt.fabric.timeline import compute_on_critical_path, exposed_communication
+from topoopt.fabric.simulate import score
+from topoopt.fabric.tasks import link_bytes
 from topoopt.gap import HOW, plan_bounds
 from topoopt.plan import OperatorPlan, Plan
 from topoopt.prices import PriceTable, direct_connect_cost
 from topoopt.rebuild import Rebuilt, rebuild_strategy
 from topoopt.rewire import Rewirer
+from topoopt.scheduling import Schedule
 from topoopt.scoring import Scorer
 from topoopt.search_types import Settings
 from topoopt.solve import FABRIC_MODEL
@@ -169,17 +170,23 @@ def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
 
 
 def check_times(plan: Plan, rebuilt: Rebuilt) -> None:
-    """Simulation gives the stated time, and divides it as stated."""
+    """Simulation under the schedule gives the stated time, and divides it as stated."""
+    played = rebuilt.play()
+    require_same("iteration_time_s", plan.iteration_time_s, played.time, SIMULATED)
+    require_same("compute_time_s", plan.compute_time_s, played.computing, SIMULATED)
+    exposed = played.time - played.computing
+    # A difference of two times, which may be nothing but their rounding.
+    if abs(plan.exposed_communication_s - exposed) > SIMULATED * played.time:
+        raise InputError(
+            f"exposed_communication_s is {plan.exposed_communication_s!r} in the plan, "
+            f"recomputed {exposed!r}"
+        )
     tasks = rebuilt.builder.build(rebuilt.strategy)
-    timeline = simulate(rebuilt.fabric, tasks)
-    require_same("iteration_time_s", plan.iteration_time_s, timeline.makespan, SIMULATED)
-    computing = compute_on_critical_path(tasks, timeline)
-    require_same("compute_time_s", plan.compute_time_s, computing, SIMULATED)
-    exposed = exposed_communication(tasks, timeline)
-    require_same("exposed_communication_s", plan.exposed_communication_s, exposed, SIMULATED)
+    plain = score(rebuilt.fabric, tasks)
+    require_same("schedule.plain_time_s", plan.schedule.plain_time_s, plain, SIMULATED)
     traffic = traffic_of(tasks)
     useful = traffic.allreduce_sent() + traffic.transfer_sent()
-    tax = float(timeline.link_bytes.sum() / useful) if useful else 1.0
+    tax = float(link_bytes(rebuilt.fabric, tasks).sum() / useful) if useful else 1.0
     require_same("bandwidth_tax", plan.bandwidth_tax, tax)
 
 
@@ -188,6 +195,10 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
     record = plan.confirmation
     if record is None:
         return
+    if rebuilt.schedule != Schedule.plain():
+        raise InputError(
+            f"confirmation: packet trains do not know the schedule {rebuilt.schedule.describe()!r}"
+        )
     for name, stored, expected in (
         ("model", record.model, TRAIN_MODEL),
         ("copies", record.copies, COPIES),
@@ -215,13 +226,13 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
 
 def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
     """The lower bounds are those of the job and the strategy, and lie below the time."""
-    tasks = rebuilt.builder.build(rebuilt.strategy)
+    tasks = rebuilt.play().tasks
     memory = rebuilt.server.accelerator.memory_bytes
     # The weights were found by a search whose end another machine's arithmetic may move; with
     # any weights the bound holds, and theirs is recomputed.
     again = plan_bounds(
         rebuilt.builder, rebuilt.cluster, memory, rebuilt.fabric, tasks, plan.iteration_time_s,
-        plan.bound.weights,
+        plan.bound.weights, rebuilt.schedule,
     )  # fmt: skip
     everything, strategy = again.everything, again.strategy
     for name, stored, bound in (

@@ -70,6 +70,11 @@ def span_of(tasks: TaskGraph, least: Least) -> Span:
     return Span(head + tasks.delay, tail + least.after, chain)
 
 
+def steady_span(tasks: TaskGraph) -> Span:
+    """Return the span that says nothing: where iterations overlap, any task may be under way."""
+    return Span(np.zeros(tasks.tasks), np.zeros(tasks.tasks), 0.0)
+
+
 def least_end(
     task: IntArray, resource: IntArray, seconds: FloatArray, span: Span, count: int
 ) -> float:

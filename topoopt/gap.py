@@ -12,7 +12,7 @@ import numpy as np
 
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
-from topoopt.bounds import ROUNDING, Bound, Wirings, space_bound, strategy_bound
+from topoopt.bounds import ROUNDING, Bound, Wirings, resource_bound, space_bound, strategy_bound
 from topoopt.critical import (
     Least,
     Span,
@@ -21,11 +21,13 @@ from topoopt.critical import (
     port_uses,
     ring_uses,
     span_of,
+    steady_span,
     transfer_ports,
 )
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.orders import orders_of
+from topoopt.fabric.orders import alone_seconds, orders_of
 from topoopt.job import Cluster
+from topoopt.scheduling import Schedule
 
 # Uses of links beyond which sets of them are not sorted by time.
 MOST_USES = 4_000_000
@@ -77,6 +79,7 @@ def plan_bounds(
     tasks: TaskGraph,
     time: float,
     weights: Mapping[str, float] | None = None,
+    schedule: Schedule | None = None,
 ) -> PlanBounds:
     """Bound a plan at every level.
 
@@ -89,11 +92,15 @@ def plan_bounds(
     fabric : Fabric
         The plan's.
     tasks : TaskGraph
-        One iteration of the plan's strategy.
+        One iteration of the plan's strategy, as scheduled.
     time : float
         Its simulated time.
     weights : mapping of str to float, optional
         As in `space_bound`.
+    schedule : Schedule, optional
+        The plan's; plain by default. All bounds hold for any order of tasks and any buckets.
+        Where iterations overlap, only what resources must do bounds their period; and over all
+        strategies, only that where there are microbatches, which shorten chains.
 
     Returns
     -------
@@ -102,15 +109,20 @@ def plan_bounds(
     # A message is announced over at least one hop, and sent over it.
     lag = (2.0 if fabric.transport.handshake else 1.0) * cluster.hop_latency
     wirings = Wirings(cluster.servers, cluster.degree, cluster.port_rate, lag, memory)
-    everything = space_bound(builder, wirings, weights)
-    strategy = strategy_bound(tasks, cluster.degree, cluster.port_rate, lag)
-    topology = topology_bound(fabric, tasks)
-    routes = routes_bound(fabric, tasks)
+    schedule = schedule or Schedule.plain()
+    steady = schedule.streaming
+    if steady or schedule.microbatches > 1:
+        everything = resource_bound(builder, wirings, schedule.microbatches)
+    else:
+        everything = space_bound(builder, wirings, weights)
+    strategy = strategy_bound(tasks, cluster.degree, cluster.port_rate, lag, steady=steady)
+    topology = topology_bound(fabric, tasks, steady=steady)
+    routes = routes_bound(fabric, tasks, steady=steady)
     parts = gap_parts(everything, strategy, topology, routes, time)
     return PlanBounds(everything, strategy, topology, routes, parts)
 
 
-def topology_bound(fabric: Fabric, tasks: TaskGraph) -> Bound:
+def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> Bound:
     """Bound the iteration time of one strategy on one network over all routings.
 
     Parameters
@@ -118,6 +130,8 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph) -> Bound:
     fabric : Fabric
         Its routes and rings are not looked at.
     tasks : TaskGraph
+    steady : bool
+        As in `strategy_bound`.
 
     Returns
     -------
@@ -149,7 +163,7 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph) -> Bound:
     alone = np.where(rounds > 0.0, tasks.size[reduces] / members[of] / slowest[of] + lag, 0.0)
     length[reduces] = tasks.delay[reduces] + rounds * alone
     through = through if transfer_ports(tasks) else np.zeros_like(through)
-    span = span_of(tasks, Least(length, through, after))
+    span = steady_span(tasks) if steady else span_of(tasks, Least(length, through, after))
     terms = {"compute": device_end(tasks, span)}
     task, server, size, received = port_uses(tasks)
     terms["ports"] = max(
@@ -157,7 +171,8 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph) -> Bound:
         for side, ports in ((received, into), (~received, out))
     )
     terms["distance"] = _distance_end(tasks, span, distance, float(network.capacity.sum()))
-    terms["chain"] = span.chain
+    if not steady:
+        terms["chain"] = span.chain
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 
@@ -185,13 +200,15 @@ def _distance_end(tasks: TaskGraph, span: Span, distance: IntArray, total: float
     return least_end(uses, np.zeros_like(uses), seconds, span, 1)
 
 
-def routes_bound(fabric: Fabric, tasks: TaskGraph) -> Bound:
+def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> Bound:
     """Bound the iteration time of one strategy over fixed routes and rings, in any order.
 
     Parameters
     ----------
     fabric : Fabric
     tasks : TaskGraph
+    steady : bool
+        As in `strategy_bound`.
 
     Returns
     -------
@@ -210,11 +227,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph) -> Bound:
     links = orders.links[at].astype(np.int64)
     slowness = weights[at] / capacity[links]
     seconds = np.repeat(orders.volume[sends], counts) * slowness
-    alone = np.zeros(tasks.tasks)
-    if total:
-        alone[sends] = np.maximum.reduceat(seconds, ends - counts)
-    alone[sends] = np.maximum(alone[sends], orders.volume[sends] / orders.cap[sends])
-    length = np.where(orders.compute, orders.volume, orders.delay + alone + orders.lag)
+    length = alone_seconds(orders)
     through = np.zeros(tasks.tasks)
     if transfer_ports(tasks):
         out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
@@ -222,7 +235,8 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph) -> Bound:
         moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
         pair = np.minimum(out[tasks.first[moves]], into[tasks.second[moves]])
         through[moves] = orders.volume[moves] / pair
-    span = span_of(tasks, Least(length, through, np.where(orders.compute, 0.0, orders.lag)))
+    after = np.where(orders.compute, 0.0, orders.lag)
+    span = steady_span(tasks) if steady else span_of(tasks, Least(length, through, after))
     terms = {"compute": device_end(tasks, span)}
     if total <= MOST_USES:
         uses = np.repeat(sends, counts)
@@ -230,7 +244,8 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph) -> Bound:
     else:
         load = np.bincount(links, weights=seconds, minlength=network.links)
         terms["link"] = float(load.max())
-    terms["chain"] = span.chain
+    if not steady:
+        terms["chain"] = span.chain
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 
@@ -256,7 +271,7 @@ def gap_parts(
     reached, binding = everything.seconds, everything.binding
     parts = []
     for name, bound in (("strategy", strategy), ("topology", topology), ("routing", routes)):
-        if bound.seconds > reached:
+        if bound.seconds * ROUNDING > reached:  # rounding alone is no gap
             parts.append(GapPart(name, bound.seconds - reached, bound.binding))
             reached, binding = bound.seconds, bound.binding
         else:

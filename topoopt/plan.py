@@ -155,6 +155,21 @@ class Baseline:
 
 
 @checked(frozen=True, config=_STRICT)
+class ScheduleRecord:
+    """The schedule inside the iteration that the plan's time holds for.
+
+    ``plain_time_s`` is the time of the same strategy and network under the plain schedule.
+    """
+
+    overlap: Literal["barrier", "next-forward"]
+    compute: Literal["ready", "critical-path"]
+    network: Literal["fair", "transfers-first", "critical-path"]
+    bucket_bytes: Amount | None
+    microbatches: Whole
+    plain_time_s: Seconds
+
+
+@checked(frozen=True, config=_STRICT)
 class CandidateRecord:
     """One of the pairs that were compared in the truer model."""
 
@@ -184,14 +199,14 @@ class Plan:
     Parameters
     ----------
     iteration_time_s : float
-        Of the plan, in the fabric model.
+        Of the plan, in the fabric model, under its schedule.
     lower_bound_s, strategy_lower_bound_s : float
         Over everything, and over all topologies and routings for the plan's strategy.
     gap : float
         ``iteration_time_s / lower_bound_s - 1``.
     compute_time_s, exposed_communication_s : float
         Computing, and communicating or waiting, on the critical path; they sum to the
-        iteration.
+        iteration. Where iterations overlap, the busiest device's, and the rest.
     """
 
     iteration_time_s: Seconds
@@ -232,6 +247,7 @@ class Plan:
     search: SearchRecord
     fabric_model: str
     confirmation: ConfirmationRecord | None
+    schedule: ScheduleRecord
     seed: Annotated[int, Field(ge=0)]
     version: str
     schema_version: int = SCHEMA_VERSION
@@ -367,6 +383,7 @@ __all__ = [
     "Plan",
     "RingRecord",
     "RouteTable",
+    "ScheduleRecord",
     "SearchRecord",
     "load_plan",
     "parse_plan",

@@ -17,7 +17,8 @@ from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster, Optimizer
-from topoopt.plan import ModelRecord, OperatorPlan, Plan
+from topoopt.plan import ModelRecord, OperatorPlan, Plan, ScheduleRecord
+from topoopt.scheduling import Played, Schedule, batch_tasks, play_schedule
 from topoopt.scoring import Routing, allreduce_routes
 
 
@@ -34,6 +35,7 @@ class Rebuilt:
     cluster : Cluster
     strategy : Strategy
     fabric : Fabric
+    schedule : Schedule
     """
 
     builder: TaskGraphBuilder
@@ -42,6 +44,12 @@ class Rebuilt:
     cluster: Cluster
     strategy: Strategy
     fabric: Fabric
+    schedule: Schedule
+
+    def play(self) -> Played:
+        """Simulate the plan's iteration under its schedule."""
+        tasks = batch_tasks(self.builder, self.strategy, self.schedule.microbatches)
+        return play_schedule(self.fabric, tasks, self.schedule)
 
 
 def rebuild_model(record: ModelRecord) -> ModelGraph:
@@ -212,4 +220,14 @@ def rebuild(plan: Plan) -> Rebuilt:
         Optimizer(plan.optimizer).states,
     )
     strategy = rebuild_strategy(graph, plan.strategy)
-    return Rebuilt(builder, compute, server, cluster, strategy, rebuild_fabric(plan))
+    fabric = rebuild_fabric(plan)
+    return Rebuilt(
+        builder, compute, server, cluster, strategy, fabric, rebuild_schedule(plan.schedule)
+    )
+
+
+def rebuild_schedule(record: ScheduleRecord) -> Schedule:
+    """Return the schedule of a plan."""
+    return Schedule(
+        record.overlap, record.compute, record.network, record.bucket_bytes, record.microbatches
+    )

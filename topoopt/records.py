@@ -1,5 +1,7 @@
 """The records of a plan, made of the objects that they describe."""
 
+from typing import Literal, cast
+
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel
 from parallelism.graph import ModelGraph
@@ -16,8 +18,12 @@ from topoopt.plan import (
     ModelOperator,
     ModelRecord,
     OperatorPlan,
+    ScheduleRecord,
 )
 from topoopt.prices import PriceTable
+from topoopt.schedule_search import Scheduled
+from topoopt.scheduling import Schedule
+from topoopt.units import format_time
 
 
 def strategy_record(builder: TaskGraphBuilder, strategy: Strategy) -> list[OperatorPlan]:
@@ -67,7 +73,7 @@ def model_record(graph: ModelGraph) -> ModelRecord:
 
 
 def compute_notes(
-    builder: TaskGraphBuilder, compute: ComputeModel, strategy: Strategy
+    builder: TaskGraphBuilder, compute: ComputeModel, strategy: Strategy, microbatches: int = 1
 ) -> tuple[str, ...]:
     """Return the assumptions behind the plan's own times, not those of all that was tried."""
     if not isinstance(compute, ProfileModel):
@@ -77,7 +83,12 @@ def compute_notes(
     )
     for index, config in enumerate(strategy.configs):
         own.operator_time(
-            builder.graph, index, builder.batch, config.sample, config.parameter, config.mode
+            builder.graph,
+            index,
+            builder.batch // microbatches,
+            config.sample,
+            config.parameter,
+            config.mode,
         )
     return own.notes
 
@@ -97,6 +108,31 @@ def bound_record(bound: Bound) -> BoundRecord:
         terms_s={name: float(value) for name, value in bound.terms.items()},
         weights=bound.weights,
     )
+
+
+def schedule_record(scheduled: Scheduled) -> ScheduleRecord:
+    """Return a schedule as a plan file holds it."""
+    schedule = scheduled.schedule
+    return ScheduleRecord(
+        overlap=cast(Literal["barrier", "next-forward"], schedule.overlap),
+        compute=cast(Literal["ready", "critical-path"], schedule.compute),
+        network=cast(Literal["fair", "transfers-first", "critical-path"], schedule.network),
+        bucket_bytes=schedule.bucket_bytes,
+        microbatches=schedule.microbatches,
+        plain_time_s=scheduled.plain_time,
+    )
+
+
+def schedule_notes(scheduled: Scheduled) -> list[str]:
+    """Return what must be known to compare a plan under another schedule than the plain one."""
+    if scheduled.schedule == Schedule.plain():
+        tried = scheduled.tried
+        return [f"none of {tried} schedules tried beats the plain one"] if tried > 1 else []
+    return [
+        f"the iteration time holds for a schedule ({scheduled.schedule.describe()}) that published "
+        "results do not use; baselines and starting strategies have the plain one, under which "
+        f"the plan takes {format_time(scheduled.plain_time)}"
+    ]
 
 
 def confirmation_record(confirmed: Confirmed | None) -> ConfirmationRecord | None:

@@ -22,8 +22,7 @@ from topoopt.baselines import (
 )
 from topoopt.codesign import AlternatingSearch
 from topoopt.confirm import Confirmed, check_confirm, confirm_pairs
-from topoopt.fabric.simulate import simulate
-from topoopt.fabric.timeline import compute_on_critical_path
+from topoopt.fabric.tasks import link_bytes
 from topoopt.gap import HOW, plan_bounds
 from topoopt.interrupts import interrupts_between_steps
 from topoopt.job import Cluster, Job
@@ -44,9 +43,12 @@ from topoopt.records import (
     confirmation_record,
     model_record,
     price_notes,
+    schedule_notes,
+    schedule_record,
     strategy_record,
 )
 from topoopt.rewire import Rewirer
+from topoopt.schedule_search import Scheduled, check_scheduling, plainly, schedule_pairs
 from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
 
 FABRIC_MODEL = "fluid-2"
@@ -67,6 +69,7 @@ def co_optimize(
     baselines: Iterable[str | BaselineFabric] = PLAN_BASELINES,
     prices: PriceTable | None = None,
     confirm: str | None = None,
+    schedule: str = "plain",
     progress: ProgressCallback | None = None,
 ) -> Plan:
     """Co-optimize parallelization strategy, topology and routing of a training job.
@@ -101,6 +104,11 @@ def co_optimize(
         Simulate the best few pairs found with packet trains as well, and plan the one with the
         lowest mean there. Times, bounds and baselines of the plan stay those of the fluid model;
         what the trains say is recorded beside them.
+    schedule : {"plain", "barrier", "auto"}
+        Choose a schedule inside the iteration for the best few pairs found, and plan the one
+        that is then fastest: none (as published), one that keeps the barrier between iterations,
+        or one whose iterations may overlap (see `topoopt.scheduling.Schedule`). Starting
+        strategies and baselines keep the plain one.
     progress : callable, optional
         Called with a `Progress` after every step.
 
@@ -128,6 +136,7 @@ def co_optimize(
     if seed < 0:
         raise InputError(f"seed is {seed}; give zero or more")
     check_confirm(confirm)
+    check_scheduling(schedule, confirm)
     settings = Settings(faithful, chains)
     table = default_prices() if prices is None else prices
     compute = job.compute_model()
@@ -145,10 +154,11 @@ def co_optimize(
     with interrupts_between_steps(progress) as report:
         result = search.run(budget, report)
         confirmed = _confirm(search, result, seed, report) if confirm else None
+        scheduled = _schedule(search, result, schedule, report)
         compared, interrupted = _baselines(search, result, names, table, seed, report)
     result.interrupted = result.interrupted or interrupted
     return _assemble(
-        job, cluster, builder, compute, search, result, confirmed, compared, table, seed
+        job, cluster, builder, compute, search, result, confirmed, scheduled, compared, table, seed
     )
 
 
@@ -168,6 +178,24 @@ def _confirm(
         return None
     result.best = confirmed.pair
     return confirmed
+
+
+def _schedule(
+    search: AlternatingSearch,
+    result: SearchResult,
+    scheduling: str,
+    progress: ProgressCallback | None,
+) -> Scheduled:
+    """Choose a schedule for the best pairs; the plain one if that is asked or interrupted."""
+    if scheduling != "plain" and not result.interrupted:
+        try:
+            scheduled = schedule_pairs(search.builder, result.others, scheduling, progress)
+        except KeyboardInterrupt:
+            result.interrupted = True
+        else:
+            result.best = scheduled.pair
+            return scheduled
+    return plainly(search.builder, result.best)
 
 
 def _baselines(
@@ -219,42 +247,45 @@ def _assemble(
     search: AlternatingSearch,
     result: SearchResult,
     confirmed: Confirmed | None,
+    scheduled: Scheduled,
     compared: dict[str, Baseline],
     prices: PriceTable,
     seed: int,
 ) -> Plan:
     """Gather everything that the plan file holds."""
-    pair = result.best
-    tasks = builder.build(pair.strategy)
-    timeline = simulate(pair.fabric, tasks)
-    computing = compute_on_critical_path(tasks, timeline)
+    pair, played = result.best, scheduled.played
     memory = job.server.accelerator.memory_bytes
-    bounds = plan_bounds(builder, cluster, memory, pair.fabric, tasks, timeline.makespan)
+    bounds = plan_bounds(
+        builder, cluster, memory, pair.fabric, played.tasks, played.time,
+        schedule=scheduled.schedule,
+    )  # fmt: skip
     everything, strategy = bounds.everything, bounds.strategy
     if everything.seconds <= 0:
         raise InputError(
             f"model {job.model.name!r} takes no time on these devices, so no bound can be given; "
             "give its operators FLOPs or bytes"
         )
+    tasks = builder.build(pair.strategy)
     traffic = traffic_of(tasks)
+    carried = link_bytes(pair.fabric, tasks)
     network, routes, topology = pair.fabric.network, pair.fabric.routes, pair.topology
     useful = traffic.allreduce_sent() + traffic.transfer_sent()
     values, which = np.unique(routes.weights, return_inverse=True)
     alone = cluster.servers == 1
     return Plan(
-        iteration_time_s=timeline.makespan,
+        iteration_time_s=played.time,
         lower_bound_s=everything.seconds,
         strategy_lower_bound_s=max(strategy.seconds, everything.seconds),
-        gap=timeline.makespan / everything.seconds - 1.0,
-        compute_time_s=computing,
-        exposed_communication_s=timeline.makespan - computing,
+        gap=played.time / everything.seconds - 1.0,
+        compute_time_s=played.computing,
+        exposed_communication_s=played.time - played.computing,
         cost_usd=0.0
         if alone
         else direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices),
         degree_allreduce=topology.degree_allreduce if topology else 0,
         degree_transfer=topology.degree_transfer if topology else 0,
         routing=pair.routing.value,
-        bandwidth_tax=float(timeline.link_bytes.sum() / useful) if useful else 1.0,
+        bandwidth_tax=float(carried.sum() / useful) if useful else 1.0,
         allreduce_bytes=traffic.allreduce_sent(),
         transfer_bytes=traffic.transfer_sent(),
         memory_per_gpu_bytes=float(builder.memory(pair.strategy).max()),
@@ -296,8 +327,9 @@ def _assemble(
             for part in bounds.parts
         ],
         notes=[
-            *compute_notes(builder, compute, pair.strategy),
+            *compute_notes(builder, compute, pair.strategy, scheduled.schedule.microbatches),
             *price_notes(cluster, compared, prices),
+            *schedule_notes(scheduled),
         ],
         model=model_record(job.model),
         server=asdict(job.server),
@@ -322,6 +354,7 @@ def _assemble(
         ),
         fabric_model=FABRIC_MODEL,
         confirmation=confirmation_record(confirmed),
+        schedule=schedule_record(scheduled),
         seed=seed,
         version=installed_version("topoopt"),
     )

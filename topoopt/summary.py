@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from topoopt.plan import OperatorPlan, Plan
+from topoopt.scheduling import Schedule
 from topoopt.units import format_bandwidth, format_bytes, format_time
 
 
@@ -53,6 +54,8 @@ def plan_summary(plan: Plan) -> str:
 
 def _times(plan: Plan) -> list[str]:
     total = plan.iteration_time_s
+    # Times leave a part in 10^9 for rounding, which is nothing exposed.
+    exposed = plan.exposed_communication_s * (plan.exposed_communication_s > 1e-8 * total)
     rows: list[tuple[str, ...]] = [
         (
             "iteration time",
@@ -62,8 +65,8 @@ def _times(plan: Plan) -> list[str]:
         ("  compute", format_time(plan.compute_time_s), _share(plan.compute_time_s, total)),
         (
             "  exposed communication",
-            format_time(plan.exposed_communication_s),
-            _share(plan.exposed_communication_s, total),
+            format_time(exposed),
+            _share(exposed, total),
         ),
         ("lower bound", format_time(plan.lower_bound_s), _gap(plan.gap, _binding(plan))),
     ]
@@ -77,6 +80,7 @@ def _times(plan: Plan) -> list[str]:
     parts = [f"{name} {format_time(seconds)}" for name, seconds in shown.items()]
     rows.append(("gap", format_time(sum(shown.values())), " + ".join(parts)))
     lines = table_lines(rows, left=(0, 2))
+    lines += _schedule(plan)
     record = plan.confirmation
     if record is not None:
         lines.append(
@@ -85,6 +89,16 @@ def _times(plan: Plan) -> list[str]:
             f"the fastest of {len(record.candidates)} candidates"
         )
     return lines
+
+
+def _schedule(plan: Plan) -> list[str]:
+    from topoopt.rebuild import rebuild_schedule
+
+    schedule = rebuild_schedule(plan.schedule)
+    if schedule == Schedule.plain():
+        return []
+    before = format_time(plan.schedule.plain_time_s)
+    return [f"schedule: {schedule.describe()}; plain {before}"]
 
 
 _LEVELS = ("  for this strategy", "  on this wiring", "  over these routes")

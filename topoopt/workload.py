@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from topoopt.fabric.rings import Rings
     from topoopt.formats.fbuf_file import FbufFile
     from topoopt.plan import Plan
+    from topoopt.scheduling import Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,8 @@ class Workload:
     orders : mapping of tuple of int to tuple of tuple of int
         For networks with switches, one ring of each AllReduce group, by its sorted servers, in
         the order in which the file lists them. Groups that are missing go in sorted order.
+    notes : tuple of str
+        What of the file is not in the tasks.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Workload:
     direct: bool
     own: Callable[[float, float], Fabric]
     orders: "Mapping[Group, Rings]" = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
 
 def load_workload(path: str | Path) -> Workload:
@@ -160,6 +164,46 @@ def _fbuf_fabric(file: "FbufFile", name: str, rate: float, latency: float) -> Fa
     return Fabric("own network", network, routes, rings, along)
 
 
+def scheduled_workload(workload: Workload, fabric: Fabric, schedule: "Schedule") -> Workload:
+    """Return a workload with the buckets and priorities of a schedule.
+
+    Parameters
+    ----------
+    workload : Workload
+    fabric : Fabric
+        That it is to be played on.
+    schedule : Schedule
+        That keeps the barrier and the batch whole.
+
+    Returns
+    -------
+    Workload
+        A bucket is called like its last part.
+
+    Raises
+    ------
+    InputError
+        As `topoopt.scheduling.ordered_tasks`; or if there are microbatches.
+    """
+    from topoopt.scheduling import ordered_tasks
+
+    if schedule.microbatches > 1:
+        raise InputError(
+            f"microbatches is {schedule.microbatches}, but the tasks of a file have their batch; "
+            "give 1"
+        )
+    tasks, place = ordered_tasks(fabric, workload.tasks, schedule)
+    last = np.empty(tasks.tasks, dtype=np.int64)
+    last[place] = np.arange(place.size)
+    parts = np.bincount(place, minlength=tasks.tasks)
+
+    def label(task: int) -> str:
+        more = f" and {parts[task] - 1} more" if parts[task] > 1 else ""
+        return workload.label(int(last[task])) + more
+
+    return replace(workload, tasks=tasks, label=label)
+
+
 def plan_workload(plan: "Plan", name: str) -> Workload:
     """Return the workload of a plan.
 
@@ -204,4 +248,30 @@ def plan_workload(plan: "Plan", name: str) -> Workload:
         latency=plan.cluster.latency_s,
         direct=True,
         own=lambda _rate, _latency: built.fabric,
+        notes=tuple(schedule_left_out(plan)),
     )
+
+
+def schedule_left_out(plan: "Plan") -> list[str]:
+    """Return a sentence on the schedule of a plan whose plain iteration is used; none if plain.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Returns
+    -------
+    list of str
+    """
+    from topoopt.rebuild import rebuild_schedule
+    from topoopt.scheduling import Schedule
+    from topoopt.units import format_time
+
+    schedule = rebuild_schedule(plan.schedule)
+    if schedule == Schedule.plain():
+        return []
+    return [
+        f"the plan's iteration of {format_time(plan.iteration_time_s)} has a schedule "
+        f"({schedule.describe()}); this is its plain iteration of "
+        f"{format_time(plan.schedule.plain_time_s)}"
+    ]

@@ -43,6 +43,24 @@ def fill(
     return rates
 
 
+def fill_by_level(
+    rows: list[dict[int, float]], capacity: list[float], caps: list[float], level: list[int]
+) -> list[float]:
+    """Fill one level after another, each over what those before it leave."""
+    rates = [0.0] * len(rows)
+    room = list(capacity)
+    for each in sorted(set(level)):
+        own = [f for f in range(len(rows)) if level[f] == each]
+        given = fill([rows[f] for f in own], room, [caps[f] for f in own])
+        for f, rate in zip(own, given, strict=True):
+            rates[f] = rate
+            for link, weight in rows[f].items():
+                room[link] -= weight * rate
+        # What rounding leaves of a full link is nothing.
+        room = [0.0 if left < 1e-9 * capacity[link] else left for link, left in enumerate(room)]
+    return rates
+
+
 def shortest_routes(network: Network, paths: int = 1) -> Routes:
     """Split every pair evenly over up to so many shortest paths."""
     graph = network.to_networkx()
@@ -196,7 +214,8 @@ def play(fabric: Fabric, tasks: TaskGraph) -> Played:
     waiting = tasks.predecessors.tolist()
     start, ready, finish = [0.0] * n, [0.0] * n, [float("inf")] * n
     binding = [-1] * n
-    queue: dict[int, list[tuple[float, int]]] = {d: [] for d in range(tasks.devices)}
+    first_of_all = [0] * n if tasks.priority is None else tasks.priority.tolist()
+    queue: dict[int, list[tuple[int, float, int]]] = {d: [] for d in range(tasks.devices)}
     busy: dict[int, bool] = dict.fromkeys(queue, False)
     last: dict[int, int] = dict.fromkeys(queue, -1)
     left: dict[int, float] = {}
@@ -212,7 +231,7 @@ def play(fabric: Fabric, tasks: TaskGraph) -> Played:
         for t in sorted(fresh):
             ready[t] = start[t] = now
             if tasks.kind[t] == TaskKind.COMPUTE:
-                queue[int(tasks.first[t])].append((now, t))
+                queue[int(tasks.first[t])].append((first_of_all[t], now, t))
             elif volume[t] == 0:
                 events.append((now + delay[t] + lag[t], t, "finish"))
             elif delay[t] > 0:
@@ -224,7 +243,7 @@ def play(fabric: Fabric, tasks: TaskGraph) -> Played:
         for d, waiters in queue.items():
             if waiters and not busy[d]:
                 waiters.sort()
-                since, t = waiters.pop(0)
+                _, since, t = waiters.pop(0)
                 busy[d] = True
                 start[t] = now
                 if since < now:
@@ -234,9 +253,12 @@ def play(fabric: Fabric, tasks: TaskGraph) -> Played:
         if upcoming > now * (1 + INSTANT) and stale:
             stale = False
             active = sorted(left)
-            rates = fill([row[t] for t in active], capacity, [cap[t] for t in active])
+            rates = fill_by_level(
+                [row[t] for t in active], capacity, [cap[t] for t in active],
+                [first_of_all[t] for t in active],
+            )  # fmt: skip
             rate = dict(zip(active, rates, strict=True))
-            end = {t: now + left[t] / rate[t] for t in active}
+            end = {t: now + left[t] / rate[t] for t in active if rate[t] > 0.0}
             for link, room in enumerate(capacity):
                 used = sum(rate[t] * row[t].get(link, 0.0) for t in active)
                 most_used = max(most_used, used / room)
@@ -253,7 +275,7 @@ def play(fabric: Fabric, tasks: TaskGraph) -> Played:
         limit = now * (1 + INSTANT)
         for t in sorted(end):
             if end[t] <= limit:
-                del left[t], rate[t], end[t]
+                del left[t], rate[t], end[t]  # others may stand still, and have no end
                 stale = True
                 events.append((now + lag[t], t, "finish"))
         due = [e for e in events if e[0] <= limit]

@@ -39,6 +39,13 @@ def plan_command(
         str | None,
         typer.Option(help="train: choose among the best plans by simulating packet trains."),
     ] = None,
+    schedule: Annotated[
+        str,
+        typer.Option(
+            help="Order, buckets and overlap inside the iteration: plain (as published), barrier "
+            "(the best that keeps the barrier between iterations) or auto."
+        ),
+    ] = "plain",
     objective: common.ObjectiveName = "time",
     max_cost: common.MaxCost = None,
     max_ports: common.MaxPorts = None,
@@ -71,6 +78,7 @@ def plan_command(
         "chains": chains,
         "faithful": faithful,
         "confirm": confirm,
+        "schedule": schedule,
     }
     weighed = ""
     if objective != "time" or max_cost is not None or max_ports is not None:

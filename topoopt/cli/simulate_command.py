@@ -61,6 +61,16 @@ def simulate_command(
         str | None,
         typer.Option(help="htsim: repeat that simulator's artefacts, to compare with it."),
     ] = None,
+    buckets: Annotated[
+        str | None,
+        typer.Option(help="Fuse the gradients of a group into AllReduces of at least this: 25MB."),
+    ] = None,
+    compute_order: Annotated[
+        str, typer.Option(help="Order on a device: ready (first in first out) or critical-path.")
+    ] = "ready",
+    priority: Annotated[
+        str, typer.Option(help="Among messages: fair, transfers-first or critical-path.")
+    ] = "fair",
     seed: Annotated[int, typer.Option(help="Of paths drawn, and of the jitter.")] = 0,
     timeline: Annotated[
         Path | None,
@@ -82,8 +92,15 @@ def simulate_command(
     from topoopt.fabric.tasks import link_bytes
     from topoopt.fabric.warm import choose_rings, warm_up
     from topoopt.replay import replay_fabric
-    from topoopt.workload import load_workload
+    from topoopt.scheduling import Schedule
+    from topoopt.units import parse_bytes
+    from topoopt.workload import load_workload, scheduled_workload
 
+    schedule = Schedule(
+        compute=compute_order,
+        network=priority,
+        bucket_bytes=None if buckets is None else parse_bytes(buckets, "buckets"),
+    )
     _check(file, fabric, model, jitter, seed, timeline, timeline_links)
     kernels = "simulate_kernels" if model == "fluid" else "train_kernels"
     with common.first_run_notice(f"fabric_*/{kernels}*"):
@@ -99,8 +116,12 @@ def simulate_command(
             seed=seed,
         )
         warm_up(model)
-        played, tasks = replay.for_model(model), workload.tasks
-        choose_rings(played, tasks)
+        played = replay.for_model(model)
+        choose_rings(played, workload.tasks)
+        notes = list(workload.notes)
+        if schedule != Schedule.plain():
+            workload = scheduled_workload(workload, played, schedule)
+        tasks = workload.tasks
     copies = None
     began = time.perf_counter()
     run = simulate(played, tasks, model=model, seed=seed)
@@ -113,22 +134,20 @@ def simulate_command(
         run,
         None if played is replay.fabric else link_bytes(replay.fabric, tasks),
     )
-    notes = []
     if timeline is not None:
         from topoopt.formats.trace import save_trace
 
-        notes = list(
-            save_trace(
-                timeline,
-                replay.fabric,
-                tasks,
-                run,
-                label=workload.label,
-                processors=workload.processors,
-                most_links=_LINKS if timeline_links is None else timeline_links,
-            )
+        notes += save_trace(
+            timeline,
+            replay.fabric,
+            tasks,
+            run,
+            label=workload.label,
+            processors=workload.processors,
+            most_links=_LINKS if timeline_links is None else timeline_links,
         )
     document = _document(workload, replay, report, model, compat, seed, wall, copies)
+    document["schedule"] = schedule.describe()
     if as_json:
         common.print_json(document | {"notes": notes})
         return
@@ -232,6 +251,8 @@ def _text(
     tasks = workload.tasks
     servers = "server" if tasks.servers == 1 else "servers"
     compat = f", compat {document['compat']}" if document["compat"] else ""
+    if document["schedule"] != "plain":
+        compat += f", {document['schedule']}"
     lines = [
         f"{workload.name}: {workload.kind} of {tasks.servers} {servers}, {tasks.tasks} tasks",
         f"fabric: {replay.about}",

@@ -26,8 +26,10 @@ def what_if_command(
     from topoopt.plan import load_plan
     from topoopt.rebuild import rebuild
     from topoopt.search_types import Progress
+    from topoopt.workload import schedule_left_out
 
-    built = rebuild(load_plan(plan))
+    loaded = load_plan(plan)
+    built = rebuild(loaded)
     tasks = built.builder.build(built.strategy)
     with common.progress_reports(quiet) as report:
         found = fail_randomly(
@@ -39,11 +41,11 @@ def what_if_command(
             both_ways=built.cluster.ports == "bidirectional",
             progress=lambda done, time: report(Progress("failures", done, trials, time)),
         )
-    document = _document(found, fail_links, seed)
+    document = _document(found, fail_links, seed) | {"notes": schedule_left_out(loaded)}
     if as_json:
         common.print_json(document)
     else:
-        print("\n".join(_lines(document)))
+        print("\n".join([*_lines(document), *(f"note: {n}" for n in document["notes"])]))
 
 
 def _document(found: Any, fail_links: int, seed: int) -> dict[str, Any]:

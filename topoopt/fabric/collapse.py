@@ -113,6 +113,8 @@ def _first_colours(orders: Orders) -> Words:
     colour = _mixed(place.view(np.uint64))
     for field in (orders.volume, orders.delay, orders.lag, orders.cap):
         colour = _mixed(colour ^ _words(field))
+    if orders.priority.any():
+        colour = _mixed(colour ^ orders.priority.astype(np.uint64))
     return colour
 
 
@@ -175,6 +177,8 @@ def _quotient(
         successors=after.astype(np.int64),
         predecessors=np.bincount(after, minlength=classes).astype(np.int64),
         start_order=np.arange(classes, dtype=np.int64),
+        priority=orders.priority[first_task],
+        levels=orders.levels,
         devices=first_device.size,
         rows=classes,
         slots=classes,

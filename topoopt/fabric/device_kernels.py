@@ -12,6 +12,7 @@ def enqueue(
     device: int,
     now: float,
     arrival_order: bool,
+    priority: Ints,
     ready: Floats,
     front: Ints,
     back: Ints,
@@ -19,21 +20,27 @@ def enqueue(
 ) -> None:
     """Put a task that is ready now into its device's queue, first in first out.
 
-    Of tasks that became ready at one time the one with the lowest number goes first, unless they
-    go in the order in which that was found out.
+    Tasks of a lower priority number go before all others. Of tasks of one priority that became
+    ready at one time the one with the lowest number goes first, unless they go in the order in
+    which that was found out.
     """
     if front[device] < 0:
         front[device] = task
         back[device] = task
         return
     tail = back[device]
-    if arrival_order or ready[tail] < now or tail < task:
+    own = priority[task]
+    if priority[tail] < own or (
+        priority[tail] == own and (arrival_order or ready[tail] < now or tail < task)
+    ):
         following[tail] = task
         back[device] = task
         return
     after = front[device]
     ahead = int(np.int64(-1))
-    while ready[after] < now or after < task:
+    while priority[after] < own or (
+        priority[after] == own and (arrival_order or ready[after] < now or after < task)
+    ):
         ahead = after
         after = following[after]
     following[task] = after

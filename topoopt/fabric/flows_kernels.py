@@ -18,7 +18,8 @@ from routing.fairness_kernels import Floats, Ints, SmallInts, refill
 COPIES, RATE, SERVICE, SINCE, DUE, CAP = 0, 1, 2, 3, 4, 5  # slot: members; bytes/s of each, -1
 # before the first solve; bytes each had at SINCE (s); when its first member has all its bytes
 # (s); bytes/s that no member exceeds
-BEGIN, END, ROW, HEAD = 0, 1, 2, 3  # index: entries of the slot's links, row, first member
+BEGIN, END, ROW, HEAD, LEVEL = 0, 1, 2, 3, 4  # index: entries of the slot's links, row, first
+# member; level, to which the levels below leave what they do not use
 MARK, JOINED = 0, 1  # member: service at which it leaves; when it joined (s)
 EARLIEST, LARGEST = 0, 1  # block: least DUE, largest RATE
 SPARE, LOAD, CAPACITY = 0, 1, 2  # link: bytes/s that no stream uses; weight of all members
@@ -77,6 +78,7 @@ def join(
     end: int,
     size: float,
     cap: float,
+    level: int,
     now: float,
     slot: Floats,
     index: Ints,
@@ -111,6 +113,7 @@ def join(
         index[END, s] = end
         index[ROW, s] = row
         index[HEAD, s] = task
+        index[LEVEL, s] = level
         member[MARK, task] = size
         following[task] = -1
         if s % BLOCK == 0:
@@ -254,8 +257,29 @@ def take_ended(
 
 
 @kernel
+def _sort_by_level(chosen: SmallInts, count: int, level: Ints) -> None:
+    """Sort the first slots of ``chosen`` by level, then by number (Shell's sort)."""
+    gap = 1
+    while gap < count // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, count):
+            s = chosen[i]
+            at = i
+            while at >= gap:
+                other = chosen[at - gap]
+                if level[other] < level[s] or (level[other] == level[s] and other < s):
+                    break
+                chosen[at] = other
+                at -= gap
+            chosen[at] = s
+        gap //= 3
+
+
+@kernel
 def solve(
     threshold: float,
+    levels: int,
     now: float,
     slot: Floats,
     index: Ints,
@@ -280,7 +304,8 @@ def solve(
     Progressive filling runs the same with and without a flow until the level at which that flow
     freezes. So only rates at or above a threshold can change: the lowest rate of a flow that
     left (given), lowered here by what each flow that joined gets at the very least, the smallest
-    capacity over total weight among its links.
+    capacity over total weight among its links. With several levels every rate is worked out
+    anew, level by level, each over what the ones before leave; a stream may then stand still.
     """
     active = count[ACTIVE]
     found = int(np.int64(0))
@@ -295,7 +320,7 @@ def solve(
             slot[RATE, s] = -2.0  # a row that several tasks joined at once counts once
             chosen[found] = s
             found += 1
-    threshold *= 1.0 - MARGIN
+    threshold = 0.0 if levels > 1 else threshold * (1.0 - MARGIN)
     for number in range((active + BLOCK - 1) // BLOCK):
         if block[LARGEST, number] >= threshold:
             for s in range(number * BLOCK, min(number * BLOCK + BLOCK, active)):
@@ -318,15 +343,27 @@ def solve(
             held = slot[COPIES, s] * max(slot[RATE, s], 0.0)
             for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
                 link[SPARE, np.uint64(links[entry])] -= weights[entry] * held
-    refill(
-        chosen, found, index[BEGIN], index[END], slot[COPIES], slot[CAP], slot[RATE], links,
-        weights, link[SPARE], real, whole, near, amounts, given, first,
-    )  # fmt: skip
+    if levels > 1:
+        _sort_by_level(chosen, found, index[LEVEL])
+    done = int(np.int64(0))
+    while done < found:
+        stop = found
+        if levels > 1:
+            stop = done + 1
+            while stop < found and index[LEVEL, chosen[stop]] == index[LEVEL, chosen[done]]:
+                stop += 1
+        refill(
+            chosen[done:], stop - done, index[BEGIN], index[END], slot[COPIES], slot[CAP],
+            slot[RATE], links, weights, link[SPARE], real, whole, near, amounts, given, first,
+        )  # fmt: skip
+        done = stop
     stale = int(np.int64(-1))
     for i in range(found):
         s = chosen[i]
         head = index[HEAD, s]
-        slot[DUE, s] = now + (member[MARK, head] - slot[SERVICE, s]) / slot[RATE, s]
+        slot[DUE, s] = np.inf
+        if slot[RATE, s] > 0.0:
+            slot[DUE, s] = now + (member[MARK, head] - slot[SERVICE, s]) / slot[RATE, s]
         number = s // BLOCK
         if number != stale and stale >= 0:
             refresh_block(slot, block, stale)

@@ -95,6 +95,8 @@ def _play(
         orders.successors,
         orders.predecessors,
         orders.start_order,
+        orders.priority,
+        orders.levels,
         orders.devices,
         orders.rows,
         orders.slots,

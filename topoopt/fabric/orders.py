@@ -25,6 +25,10 @@ class Orders:
     successor_offsets, successors, predecessors : int64 arrays
     start_order : int64 array, shape (tasks,)
         In which tasks that are ready at the start are found.
+    priority : int64 array, shape (tasks,)
+        Compute: lower numbers leave the device's queue first. Network: level, from 0 up.
+    levels : int
+        Number of levels of network tasks.
     devices, rows, slots, entries : int
     links : int32 array
     weights, capacity : float64 arrays
@@ -42,6 +46,8 @@ class Orders:
     successors: IntArray
     predecessors: IntArray
     start_order: IntArray
+    priority: IntArray
+    levels: int
     devices: int
     rows: int
     slots: int
@@ -111,6 +117,21 @@ def orders_of(fabric: Fabric, tasks: TaskGraph) -> Orders:
         volume[reduces] = streams.volume
         slots += which.size
         entries += int((streams.end - streams.begin)[which].sum())
+    priority, levels = np.zeros(tasks.tasks, dtype=np.int64), 1
+    if tasks.priority is not None:
+        priority = tasks.priority.copy()
+        sends = np.flatnonzero(~compute)
+        values, level = np.unique(priority[sends], return_inverse=True)
+        priority[sends] = level
+        levels = max(int(values.size), 1)
+        if levels > 1:
+            # Streams are of one level.
+            _, which, row = np.unique(
+                resource[sends] * levels + level, return_index=True, return_inverse=True
+            )
+            resource[sends] = row
+            rows = slots = int(which.size)
+            entries = int((end - begin)[sends[which]].sum())
     return Orders(
         compute=compute,
         resource=resource,
@@ -124,6 +145,8 @@ def orders_of(fabric: Fabric, tasks: TaskGraph) -> Orders:
         successors=_plain(tasks.successors),
         predecessors=_plain(tasks.predecessors),
         start_order=starting_order(fabric, tasks),
+        priority=priority,
+        levels=levels,
         devices=tasks.devices,
         rows=rows,
         slots=slots,
@@ -132,6 +155,31 @@ def orders_of(fabric: Fabric, tasks: TaskGraph) -> Orders:
         weights=fabric._table.weights,
         capacity=fabric._table.capacity,
     )
+
+
+def alone_seconds(orders: Orders) -> FloatArray:
+    """Return what each task takes from ready to finished with its device and links to itself.
+
+    Parameters
+    ----------
+    orders : Orders
+
+    Returns
+    -------
+    float64 array, shape (tasks,)
+    """
+    sends = np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))
+    alone = np.zeros(orders.compute.size)
+    if sends.size:
+        counts = orders.end[sends] - orders.begin[sends]
+        ends = np.cumsum(counts)
+        at = np.arange(int(ends[-1])) - np.repeat(ends - counts - orders.begin[sends], counts)
+        slowness = orders.weights[at] / orders.capacity[orders.links[at].astype(np.int64)]
+        seconds = np.repeat(orders.volume[sends], counts) * slowness
+        alone[sends] = np.maximum.reduceat(seconds, ends - counts)
+        alone[sends] = np.maximum(alone[sends], orders.volume[sends] / orders.cap[sends])
+    total: FloatArray = np.where(orders.compute, orders.volume, orders.delay + alone + orders.lag)
+    return total
 
 
 class _Streams(NamedTuple):

@@ -65,6 +65,8 @@ def play(
     successors: Ints,
     predecessors: Ints,
     start_order: Ints,
+    priority: Ints,
+    levels: int,
     devices: int,
     rows: int,
     slots: int,
@@ -93,6 +95,12 @@ def play(
         Entries of the row in ``links`` and ``weights``.
     start_order : int64 array, shape (tasks,)
         In which tasks that are ready at the start are found.
+    priority : int64 array, shape (tasks,)
+        Compute task: those with lower numbers leave the device's queue first. Network task: its
+        level, below ``levels``; the same for all tasks of a row. A level gets only what the
+        levels below it leave.
+    levels : int
+        At least 1.
     slots, entries : int
         Upper bounds of the distinct rows, and of their entries, in use at once.
     tolerance : float
@@ -135,7 +143,7 @@ def play(
     for s in range(room):
         slot[DUE, s] = np.inf
         slot[RATE, s] = -1.0
-    index = np.empty((4, room), dtype=np.int64)
+    index = np.empty((5, room), dtype=np.int64)
     slot_of_row = np.full(rows, -1, dtype=np.int32)
     block = np.empty((2, room // BLOCK))
     member = np.empty((2, tasks))
@@ -190,7 +198,7 @@ def play(
                     starts += 1
                 continue
             device = resource[task]
-            enqueue(task, device, now, arrival_order, ready, front, back, following)
+            enqueue(task, device, now, arrival_order, priority, ready, front, back, following)
             if running[device] < 0 and not is_idle[device]:
                 is_idle[device] = True
                 idle[idles] = device
@@ -199,8 +207,9 @@ def play(
         for i in range(starts):
             task = starting[i]
             join(
-                task, resource[task], begin[task], end[task], volume[task], cap[task], now, slot,
-                index, slot_of_row, block, member, behind, link, news, count, links, weights,
+                task, resource[task], begin[task], end[task], volume[task], cap[task],
+                priority[task], now, slot, index, slot_of_row, block, member, behind, link, news,
+                count, links, weights,
             )  # fmt: skip
         starts = int(np.int64(0))
         # 2. Devices that fell idle, and have work, begin it.
@@ -220,7 +229,7 @@ def play(
         again = upcoming <= now * (1.0 + INSTANT)
         if not again and (count[NEWS] > 0 or solve_at <= now):
             solve(
-                0.0 if full else lowest, now, slot, index, slot_of_row, block, member,
+                0.0 if full else lowest, levels, now, slot, index, slot_of_row, block, member,
                 link, news, count, links, weights, chosen, real, whole, near, amounts, given, first,
             )  # fmt: skip
             lowest = np.inf

@@ -62,6 +62,7 @@ def play_trains(
     successors: Ints,
     predecessors: Ints,
     start_order: Ints,
+    priority: Ints,
     devices: int,
     row_begin: Ints,
     row_end: Ints,
@@ -100,6 +101,8 @@ def play_trains(
         Message of a transfer; -1 otherwise.
     first_ring : int64 array, shape (tasks + 1,)
         Boundaries of each task's rings.
+    priority : int64 array, shape (tasks,)
+        Of compute tasks: those with lower numbers leave their device's queue first.
     row_begin, row_end : int64 arrays, shape (messages,)
         Entries of each message's row in ``links`` and ``weights``.
     table : int64 array, shape (messages, COLUMNS)
@@ -187,7 +190,7 @@ def play_trains(
                 push(times, names, state, late, base + task)
                 continue
             device = resource[task]
-            enqueue(task, device, now, arrival_order, ready, front, back, following)
+            enqueue(task, device, now, arrival_order, priority, ready, front, back, following)
             if running[device] < 0:
                 running[device] = 1
                 idle[idles] = device

@@ -86,6 +86,7 @@ def run_trains(
     if not 0 <= seed < _SEED_LIMIT:
         raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
     tasks = checked_tasks(fabric, tasks)
+    _check_one_level(tasks)
     compute = tasks.kind == TaskKind.COMPUTE
     messages, rings, lag = _messages(fabric, tasks)
     sends = np.zeros(tasks.tasks, dtype=np.bool_)
@@ -120,6 +121,7 @@ def run_trains(
         tasks.successors.copy(),
         tasks.predecessors.copy(),
         starting_order(fabric, tasks),
+        np.zeros(tasks.tasks, dtype=np.int64) if tasks.priority is None else tasks.priority.copy(),
         tasks.devices,
         messages.row_begin,
         messages.row_end,
@@ -155,6 +157,19 @@ def run_trains(
             "wait for each other in a cycle; remove a dependency"
         )
     return TrainRun(start, finish, binding, events)
+
+
+def _check_one_level(tasks: TaskGraph) -> None:
+    """Refuse priorities among messages: links of trains are first in, first out."""
+    if tasks.priority is None:
+        return
+    sends = tasks.kind != TaskKind.COMPUTE
+    levels = np.unique(tasks.priority[sends]).size
+    if levels > 1:
+        raise InputError(
+            f"task graph: messages have {levels} priorities, and packet trains are first in, first "
+            "out; give messages one priority, or use the fluid model"
+        )
 
 
 def _check_unmerged(fabric: Fabric) -> None:

@@ -1,0 +1,256 @@
+"""Task graphs of other schedules: fused AllReduces, microbatches, iterations in a row."""
+
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InputError
+from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
+
+
+def bucket_allreduces(
+    tasks: TaskGraph, bucket_bytes: float, ready: FloatArray
+) -> tuple[TaskGraph, IntArray]:
+    """Fuse the gradient AllReduces of each group into buckets.
+
+    In the order in which their gradients are ready, AllReduces of one group join a bucket until
+    it holds at least so many bytes; then it is closed. A bucket waits for all its gradients, and
+    all that waited for one of them waits for the bucket. Its bytes, and its delay inside
+    servers, are the sums of its parts'.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+        AllReduces of one group that wait for each other must not come into one bucket; those of
+        the builder never do.
+    bucket_bytes : float
+        Least bytes of a bucket; the last one of a group may hold less.
+    ready : float64 array, shape (tasks,)
+        When each AllReduce could begin, seconds; ties go by number.
+
+    Returns
+    -------
+    fused : TaskGraph
+        A bucket takes the place and the operator of its last part.
+    place : int64 array, shape (tasks,)
+        Which of its tasks does the work of each task of ``tasks``.
+
+    Raises
+    ------
+    InputError
+        If the size is not positive.
+
+    References
+    ----------
+    S. Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training"
+    (VLDB 2020), sec. 3.2.3: gradient bucketing.
+    """
+    if not bucket_bytes > 0.0:
+        raise InputError(f"bucket size is {bucket_bytes} bytes; give a positive size")
+    into = np.arange(tasks.tasks, dtype=np.int64)
+    syncs = np.flatnonzero(_reduces_gradients(tasks))
+    order = syncs[np.lexsort((syncs, ready[syncs], tasks.first[syncs]))]
+    size, delay = tasks.size.copy(), tasks.delay.copy()
+    members: list[int] = []
+    held = 0.0
+    for at, task in enumerate(order.tolist()):
+        members.append(task)
+        held += float(tasks.size[task])
+        last = at + 1 == order.size or tasks.first[order[at + 1]] != tasks.first[task]
+        if held >= bucket_bytes or last:
+            into[members] = task
+            size[task] = held
+            delay[task] = float(tasks.delay[members].sum())
+            members, held = [], 0.0
+    kept = np.flatnonzero(into == np.arange(tasks.tasks))
+    number = np.full(tasks.tasks, -1, dtype=np.int64)
+    number[kept] = np.arange(kept.size)
+    place = number[into]
+    before, after = edges_of(tasks)
+    return _with_edges(
+        _chosen(replace(tasks, size=size, delay=delay), kept), place[before], place[after]
+    ), place
+
+
+def accumulate(tasks: TaskGraph, microbatches: int) -> TaskGraph:
+    """Return an iteration of several microbatches whose gradients are summed.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+        The iteration of one microbatch, that is of a global batch so many times smaller.
+    microbatches : int
+
+    Returns
+    -------
+    TaskGraph
+        Forward and backward passes and their transfers once a microbatch, with nothing but their
+        devices and links in common; gradient AllReduces and updates once, after the backward
+        passes of all microbatches.
+
+    Raises
+    ------
+    InputError
+        If the number of microbatches is not positive.
+    """
+    if microbatches < 1:
+        raise InputError(f"microbatches is {microbatches}; give at least 1")
+    if microbatches == 1:
+        return tasks
+    updates = (tasks.kind == TaskKind.COMPUTE) & (tasks.phase == Phase.UPDATE)
+    once = _reduces_gradients(tasks) | updates
+    each, last = np.flatnonzero(~once), np.flatnonzero(once)
+    place = np.empty((microbatches, tasks.tasks), dtype=np.int64)
+    place[:, each] = np.arange(microbatches * each.size).reshape(microbatches, each.size)
+    place[:, last] = microbatches * each.size + np.arange(last.size)
+    before, after = edges_of(tasks)
+    many = _chosen(tasks, np.concatenate((np.tile(each, microbatches), last)))
+    return _with_edges(many, place[:, before].ravel(), place[:, after].ravel())
+
+
+def carried_edges(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
+    """Return what of the next iteration waits for what of this one.
+
+    The forward pass of a part needs its weights: it waits for their update, where there is none
+    for the AllReduce of its shard, and where there is none either for its own backward passes
+    (of all microbatches). So no activations of two iterations are held at a time.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+        Of the builder: forward and backward passes of every part.
+
+    Returns
+    -------
+    before, after : int64 arrays
+        Task of this iteration; task of the next one.
+
+    Raises
+    ------
+    InputError
+        If a forward pass has no backward pass.
+    """
+    compute = tasks.kind == TaskKind.COMPUTE
+    base = int(tasks.part.max(initial=0)) + 1
+    key = tasks.operator * base + tasks.part
+    forward = np.flatnonzero(compute & (tasks.phase == Phase.FORWARD))
+    backward = np.flatnonzero(compute & (tasks.phase == Phase.BACKWARD))
+    update = np.flatnonzero(compute & (tasks.phase == Phase.UPDATE))
+    syncs = np.flatnonzero(_reduces_gradients(tasks))
+    shards = np.bincount(tasks.operator[syncs], minlength=int(tasks.operator.max(initial=0)) + 1)
+    own = shards[tasks.operator[forward]]
+    shard = tasks.operator[forward] * base + tasks.part[forward] % np.maximum(own, 1)
+    closing, opening = [], []
+    open_ = np.ones(forward.size, dtype=np.bool_)
+    for candidates, wanted in (
+        (update, key[forward]),
+        (syncs, np.where(own > 0, shard, -1)),
+        (backward, key[forward]),
+    ):
+        ordered = candidates[np.argsort(key[candidates], kind="stable")]
+        low = np.searchsorted(key[ordered], wanted)
+        count = np.where(open_, np.searchsorted(key[ordered], wanted, side="right") - low, 0)
+        ends = np.cumsum(count)
+        place = np.arange(int(count.sum())) + np.repeat(low - ends + count, count)
+        closing.append(ordered[place])
+        opening.append(np.repeat(forward, count))
+        open_ &= count == 0
+    if open_.any():
+        lost = int(forward[open_.argmax()])
+        raise InputError(
+            f"task graph: forward pass {lost} of operator {tasks.operator[lost]} has no "
+            "backward pass, so that no next iteration can follow it; give a training iteration"
+        )
+    return np.concatenate(closing), np.concatenate(opening)
+
+
+def _reduces_gradients(tasks: TaskGraph) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = (tasks.kind == TaskKind.ALLREDUCE) & (
+        tasks.phase == Phase.SYNCHRONISE
+    )
+    return found
+
+
+def unroll(
+    tasks: TaskGraph, iterations: int, carried: tuple[IntArray, IntArray] | None = None
+) -> TaskGraph:
+    """Return several iterations in a row as one task graph.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+        One iteration.
+    iterations : int
+    carried : (int64 array, int64 array), optional
+        Dependencies of each iteration on the one before, as from `carried_edges` (the default).
+
+    Returns
+    -------
+    TaskGraph
+        Task t of iteration i is task ``i * tasks.tasks + t``. Nothing but the carried
+        dependencies holds an iteration back: there is no barrier.
+
+    Raises
+    ------
+    InputError
+        If the number of iterations is not positive, or as `carried_edges`.
+    """
+    if iterations < 1:
+        raise InputError(f"iterations is {iterations}; give at least 1")
+    closing, opening = carried_edges(tasks) if carried is None else carried
+    before, after = edges_of(tasks)
+    count = tasks.tasks
+    shifts = np.arange(iterations, dtype=np.int64)[:, None] * count
+    many = _chosen(tasks, np.tile(np.arange(count, dtype=np.int64), iterations))
+    return _with_edges(
+        many,
+        np.concatenate(((before + shifts).ravel(), (closing + shifts[:-1]).ravel())),
+        np.concatenate(((after + shifts).ravel(), (opening + shifts[1:]).ravel())),
+    )
+
+
+def edges_of(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
+    """Return the dependencies of a task graph as pairs of tasks.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+
+    Returns
+    -------
+    before, after : int64 arrays, shape (dependencies,)
+    """
+    counts = np.diff(tasks.successor_offsets)
+    return np.repeat(np.arange(tasks.tasks, dtype=np.int64), counts), tasks.successors
+
+
+def _chosen(tasks: TaskGraph, which: IntArray) -> TaskGraph:
+    """Return some tasks, in this order, with the dependencies that they had (to be replaced)."""
+    return replace(
+        tasks,
+        kind=tasks.kind[which],
+        first=tasks.first[which],
+        second=tasks.second[which],
+        size=tasks.size[which],
+        delay=tasks.delay[which],
+        operator=tasks.operator[which],
+        phase=tasks.phase[which],
+        part=tasks.part[which],
+        ids=None,
+        priority=None if tasks.priority is None else tasks.priority[which],
+    )
+
+
+def _with_edges(tasks: TaskGraph, before: IntArray, after: IntArray) -> TaskGraph:
+    """Return the tasks with these dependencies; what is listed twice counts once."""
+    count = tasks.tasks
+    keys = np.unique(before * count + after)
+    before, after = keys // count, keys % count
+    offsets = np.searchsorted(before, np.arange(count + 1)).astype(np.int64)
+    return replace(
+        tasks,
+        successor_offsets=offsets,
+        successors=after,
+        predecessors=np.bincount(after, minlength=count).astype(np.int64),
+    )

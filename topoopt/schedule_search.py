@@ -1,0 +1,209 @@
+"""The last stage of a search: a schedule for its best pairs."""
+
+from dataclasses import dataclass, replace
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.taskgraph import TaskGraph, TaskKind
+from topoopt.scheduling import (
+    COMPUTE_ORDERS,
+    ITERATIONS,
+    NETWORK_ORDERS,
+    OVERLAPS,
+    Played,
+    Schedule,
+    batch_tasks,
+    play_schedule,
+)
+from topoopt.search_types import Pair, Progress, ProgressCallback
+
+SCHEDULING = ("plain", "barrier", "auto")
+MICROBATCHES = (1, 2, 4, 8)
+BUCKETS_BYTES = (1e6, 5e6, 25e6, 100e6)
+TRIED_PAIRS = 3
+"""Best pairs of a search for which schedules are tried."""
+MOST_TASKS = 8_000_000
+"""Tasks that may be simulated in all; then the stage ends with what it has."""
+
+# A schedule is worth its trouble if it saves this share of the iteration.
+_WORTH = 1e-4
+_PASSES = 2
+_STEPS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Scheduled:
+    """A pair with the schedule that suits it best.
+
+    Parameters
+    ----------
+    pair : Pair
+    schedule : Schedule
+    played : Played
+        The pair under that schedule.
+    plain_time : float
+        The pair's time under the plain schedule, seconds.
+    tried : int
+        Schedules simulated, for all pairs together.
+    """
+
+    pair: Pair
+    schedule: Schedule
+    played: Played
+    plain_time: float
+    tried: int
+
+
+def check_scheduling(scheduling: str, confirm: str | None = None) -> None:
+    """Refuse what cannot be scheduled.
+
+    Parameters
+    ----------
+    scheduling : {"plain", "barrier", "auto"}
+    confirm : str, optional
+        Model that confirms the best pairs.
+
+    Raises
+    ------
+    InputError
+        If the value is unknown, or schedules are asked for with a confirmation.
+    """
+    if scheduling not in SCHEDULING:
+        raise InputError(f"schedule is {scheduling!r}; choose {', '.join(SCHEDULING)}")
+    if scheduling != "plain" and confirm is not None:
+        raise InputError(
+            f"both schedule={scheduling!r} and confirm={confirm!r} are given, but packet trains "
+            "know neither priorities nor overlapping iterations; give one of them"
+        )
+
+
+def schedule_pairs(
+    builder: TaskGraphBuilder,
+    pairs: list[Pair],
+    scheduling: str,
+    progress: ProgressCallback | None = None,
+) -> Scheduled:
+    """Choose a schedule for each of the best pairs, and the pair that is then fastest.
+
+    From the plain schedule on, one choice after another is set to what is fastest with all
+    others kept (microbatches with the order of compute; order of messages; buckets; overlap),
+    until nothing improves or `MOST_TASKS` were simulated.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pairs : list of Pair
+        At least one, fastest first; ties go to the earlier.
+    scheduling : {"barrier", "auto"}
+        barrier: keep the barrier between iterations. auto: let them overlap.
+    progress : callable, optional
+
+    Returns
+    -------
+    Scheduled
+    """
+    found: list[Scheduled] = []
+    tried = 0
+    left = MOST_TASKS
+    kept = pairs[:TRIED_PAIRS]
+    for pair in kept:
+        plain, best, schedule, count, used = _descend(builder, pair, scheduling == "auto", left)
+        tried += count
+        left -= used
+        found.append(Scheduled(pair, schedule, best, plain.time, tried))
+        if progress:
+            least = min(each.played.time for each in found)
+            progress(Progress("schedules", len(found), len(kept), least))
+    return replace(min(found, key=lambda each: each.played.time), tried=tried)
+
+
+def plainly(builder: TaskGraphBuilder, pair: Pair) -> Scheduled:
+    """Return a pair under the plain schedule.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pair : Pair
+
+    Returns
+    -------
+    Scheduled
+    """
+    plain = Schedule.plain()
+    played = play_schedule(pair.fabric, builder.build(pair.strategy), plain)
+    return Scheduled(pair, plain, played, played.time, 1)
+
+
+def _descend(
+    builder: TaskGraphBuilder, pair: Pair, overlapping: bool, most: int
+) -> tuple[Played, Played, Schedule, int, int]:
+    """Improve a pair's schedule step by step.
+
+    Returns
+    -------
+    plain, best : Played
+        The pair under the plain schedule, and under the best.
+    schedule : Schedule
+        The best.
+    tried, used : int
+        Schedules and tasks simulated; about at most ``most`` tasks.
+    """
+    graphs: dict[int, TaskGraph | None] = {}
+    runs: dict[Schedule, Played] = {}
+    used = 0
+
+    def play(schedule: Schedule) -> Played | None:
+        nonlocal used
+        if schedule not in runs:
+            count = schedule.microbatches
+            if count not in graphs:
+                graphs[count] = _divided(builder, pair, count)
+            tasks = graphs[count]
+            cost = (ITERATIONS if schedule.streaming else 1) * (tasks.tasks if tasks else 0)
+            if tasks is None or used + cost > most:
+                return None
+            used += cost
+            runs[schedule] = play_schedule(pair.fabric, tasks, schedule)
+        return runs[schedule]
+
+    schedule = Schedule.plain()
+    plain = play_schedule(pair.fabric, builder.build(pair.strategy), schedule)
+    runs[schedule] = best = plain
+    sums = float(plain.tasks.size[plain.tasks.kind == TaskKind.ALLREDUCE].sum())
+    for _ in range(_PASSES):
+        before = schedule
+        for step in range(_STEPS):
+            for trial in _variants(schedule, overlapping, sums, step):
+                played = play(trial)
+                if played is not None and played.time < best.time * (1.0 - _WORTH):
+                    schedule, best = trial, played
+        if schedule == before:
+            break
+    return plain, best, schedule, len(runs), used
+
+
+def _variants(schedule: Schedule, overlapping: bool, reduced: float, step: int) -> list[Schedule]:
+    """Return what one of the `_STEPS` choices may be set to, all others kept."""
+    if step == 0:
+        return [
+            replace(schedule, microbatches=count, compute=order)
+            for count in MICROBATCHES
+            for order in COMPUTE_ORDERS
+        ]
+    if step == 1:
+        return [replace(schedule, network=order) for order in NETWORK_ORDERS]
+    if step == 2:
+        sizes = [size for size in BUCKETS_BYTES if size < reduced]
+        return [replace(schedule, bucket_bytes=size) for size in (None, *sizes)]
+    return [replace(schedule, overlap=way) for way in (OVERLAPS if overlapping else ())]
+
+
+def _divided(builder: TaskGraphBuilder, pair: Pair, microbatches: int) -> TaskGraph | None:
+    """Return the pair's iteration in microbatches; None where the batch cannot be divided so."""
+    degrees = {config.sample for config in pair.strategy.configs}
+    if any(builder.batch % (microbatches * degree) for degree in degrees):
+        return None
+    return batch_tasks(builder, pair.strategy, microbatches)
+
+
+__all__ = ["SCHEDULING", "Scheduled", "check_scheduling", "plainly", "schedule_pairs"]
