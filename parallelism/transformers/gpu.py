@@ -109,8 +109,11 @@ def rates_of(accelerator: Accelerator | str) -> GpuRates:
     return GpuRates(found, *_FITTED[family])
 
 
-_A100_FIT = "per-layer times of the 22B model (Korthikanti et al., 2022, table 4) on A100; launch set to 2 us"
-_H100_FIT = "as A100"
+_A100_FIT = (
+    "A100: times of a 22B layer and iterations of 175B (Korthikanti et al., 2022, tables 4 and 5), "
+    "and of 1.7B (Narayanan et al., 2021, table 1)"
+)
+_H100_FIT = "H100"
 # product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted
 _FITTED: dict[str, tuple[float, float, float, float, float, str]] = {
     "a100": (0.80, 64.0, 0.55, 0.80, 2e-6, _A100_FIT),
