@@ -203,12 +203,11 @@ def pipeline_send(
     shared = layout.sequence_parallel or implementation.scatter_gather
     size = whole / layout.tensor if shared else whole
     found: list[Communication] = []
-    for when in ("forward", "backward"):
-        found.append(Communication("send", "pipeline", 2, size, 1, when))  # type: ignore[arg-type]
+    directions: tuple[When, When] = ("forward", "backward")
+    for when in directions:
+        found.append(Communication("send", "pipeline", 2, size, 1, when))
         if shared and not layout.sequence_parallel and layout.tensor > 1:
-            found.append(
-                Communication("allgather", "tensor", layout.tensor, whole, 1, when)  # type: ignore[arg-type]
-            )
+            found.append(Communication("allgather", "tensor", layout.tensor, whole, 1, when))
     return tuple(found)
 
 
@@ -247,15 +246,15 @@ def step_communications(
     weight, gradient = float(model.dense_bytes), float(implementation.gradient_bytes)
     for part in parts_of(model, layout):
         count = part_weights(model, part, layout)
-        for elements, group, size in (
+        shares: tuple[tuple[float, Group, int], ...] = (
             (count.dense, "data", ranks),
             (count.expert, "expert-data", ranks // layout.expert),
-        ):
-            if size == 1 or not elements:
-                continue
-            stages[part.stage] += _shared(
-                layout, group, size, elements, weight, gradient, microbatches
-            )
+        )
+        for elements, group, members in shares:
+            if members > 1 and elements:
+                stages[part.stage] += _shared(
+                    layout, group, members, elements, weight, gradient, microbatches
+                )
     if model.tied and layout.pipeline > 1:
         size = gradient * model.vocabulary * model.hidden / layout.tensor
         for stage in (0, layout.pipeline - 1):

@@ -116,7 +116,7 @@ _A100_FIT = (
 _H100_FIT = "H100"
 # product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted
 _FITTED: dict[str, tuple[float, float, float, float, float, str]] = {
-    "a100": (0.80, 64.0, 0.55, 0.80, 2e-6, _A100_FIT),
-    "h100": (0.70, 64.0, 0.45, 0.80, 2e-6, _H100_FIT),
-    "h200": (0.70, 64.0, 0.45, 0.80, 2e-6, _H100_FIT),
+    "a100": (0.803, 100.0, 0.55, 0.85, 3e-6, _A100_FIT),
+    "h100": (0.70, 100.0, 0.45, 0.85, 3e-6, _H100_FIT),
+    "h200": (0.70, 100.0, 0.45, 0.85, 3e-6, _H100_FIT),
 }
