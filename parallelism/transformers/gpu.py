@@ -110,13 +110,17 @@ def rates_of(accelerator: Accelerator | str) -> GpuRates:
 
 
 _A100_FIT = (
-    "A100: times of a 22B layer and iterations of 175B (Korthikanti et al., 2022, tables 4 and 5), "
-    "and of 1.7B (Narayanan et al., 2021, table 1)"
+    "the times of a 22B layer and the two iterations of 175B (Korthikanti et al., 2022, tables 4 "
+    "and 5) and the iteration of 1.7B (Narayanan et al., 2021, table 1): product_efficiency, "
+    "half_size and the efficiency of links inside a server; the rest is set"
 )
-_H100_FIT = "H100"
+_H100_FIT = (
+    "the first row of table 4 of The Llama 3 Herd of Models (2024): product_efficiency; the rest "
+    "is that of A100 or set"
+)
 # product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted
 _FITTED: dict[str, tuple[float, float, float, float, float, str]] = {
     "a100": (0.803, 100.0, 0.55, 0.85, 3e-6, _A100_FIT),
-    "h100": (0.70, 100.0, 0.45, 0.85, 3e-6, _H100_FIT),
-    "h200": (0.70, 100.0, 0.45, 0.85, 3e-6, _H100_FIT),
+    "h100": (0.622, 100.0, 0.50, 0.85, 3e-6, _H100_FIT),
+    "h200": (0.622, 100.0, 0.50, 0.85, 3e-6, _H100_FIT),
 }
