@@ -205,15 +205,23 @@ def attention_core(
     )
 
 
+def _sums(model: Transformer, implementation: Implementation) -> tuple[float, float, bool]:
+    """Return how products of weights treat their operands and gradients."""
+    return (
+        float(model.dense_bytes), float(implementation.gradient_bytes),
+        implementation.fused_gradients,
+    )  # fmt: skip
+
+
 def _projections(
     model: Transformer, layout: Layout, implementation: Implementation, tokens: float
 ) -> PassCosts:
     """Queries, keys, values and the output projection, with rotary positions."""
     attention, hidden = model.attention, model.hidden
-    element, gradient = float(model.dense_bytes), float(implementation.gradient_bytes)
+    element, sums = float(model.dense_bytes), _sums(model, implementation)
     tensor = layout.tensor
     query = attention.query_width / tensor
-    out = product(tokens, hidden, attention.value_width / tensor, 1, element, gradient)
+    out = product(tokens, hidden, attention.value_width / tensor, 1, *sums)
     rotary = 0.0 if model.positions or model.patch else 2 * element * tokens
     if attention.latent is not None:
         latent = attention.latent
@@ -221,19 +229,19 @@ def _projections(
         # them for its own tokens.
         own = split_tokens(tokens, layout)
         key_value = attention.heads * (attention.head_width + latent.value_width) / tensor
-        costs = product(own, latent.kv_rank + latent.rope_width, hidden, 1, element, gradient)
-        costs += product(tokens, key_value, latent.kv_rank, 1, element, gradient)
+        costs = product(own, latent.kv_rank + latent.rope_width, hidden, 1, *sums)
+        costs += product(tokens, key_value, latent.kv_rank, 1, *sums)
         norm = own * latent.kv_rank * element
         if latent.query_rank:
-            costs += product(own, latent.query_rank, hidden, 1, element, gradient)
-            costs += product(tokens, query, latent.query_rank, 1, element, gradient)
+            costs += product(own, latent.query_rank, hidden, 1, *sums)
+            costs += product(tokens, query, latent.query_rank, 1, *sums)
             norm += own * latent.query_rank * element
         else:
-            costs += product(tokens, query, hidden, 1, element, gradient)
+            costs += product(tokens, query, hidden, 1, *sums)
         rope = rotary * latent.rope_width * (attention.heads / tensor + 1)
         return costs + out + elementwise(2 * norm + rope, 3 * norm + rope, 3)
     key_value = kv_heads_of(attention, layout) * attention.head_width
-    costs = product(tokens, query + 2 * key_value, hidden, 1, element, gradient) + out
+    costs = product(tokens, query + 2 * key_value, hidden, 1, *sums) + out
     rope = rotary * (query + key_value)
     head_norm = 2 * element * tokens * (query + key_value) if attention.head_norm else 0.0
     if rope or head_norm:
@@ -250,10 +258,10 @@ def _feed_forward(
     count: float = 1.0,
 ) -> PassCosts:
     """One feed-forward part (or ``count`` experts of ``tokens`` each), split over the group."""
-    element, gradient = float(model.dense_bytes), float(implementation.gradient_bytes)
+    element, sums = float(model.dense_bytes), _sums(model, implementation)
     own, inputs = width / layout.tensor, 2 if model.gated else 1
-    costs = product(tokens, inputs * own, model.hidden, count, element, gradient)
-    costs += product(tokens, model.hidden, own, count, element, gradient)
+    costs = product(tokens, inputs * own, model.hidden, count, *sums)
+    costs += product(tokens, model.hidden, own, count, *sums)
     middle = count * tokens * own * element
     # Forward: inputs read, output written. Backward: these and the gradient read, theirs written.
     return costs + elementwise((inputs + 1) * middle, (2 * inputs + 1) * middle)
@@ -267,12 +275,12 @@ def _experts(
     tokens: float,
 ) -> PassCosts:
     """Router, routed experts of the busiest rank, shared experts."""
-    element, gradient = float(model.dense_bytes), float(implementation.gradient_bytes)
+    element, sums = float(model.dense_bytes), _sums(model, implementation)
     own = split_tokens(tokens, layout)
     local = experts.count / layout.expert
     # Each rank of the expert group sends ``per_token`` copies of its tokens and gets as many.
     arriving = tokens * experts.per_token * implementation.load_imbalance
-    costs = product(own, experts.count, model.hidden, 1, element, gradient)
+    costs = product(own, experts.count, model.hidden, 1, *sums)
     scores = 4.0 * own * experts.count
     # Softmax and choice; permutation before and weighted sum after, there and back.
     moved = own * experts.per_token * model.hidden * element
@@ -298,9 +306,7 @@ def embedding_costs(
     tokens = tokens_of(model, layout, sequence)
     element = float(model.dense_bytes)
     if model.patch:
-        costs = product(
-            tokens, model.hidden, model.patch, 1, element, float(implementation.gradient_bytes)
-        )
+        costs = product(tokens, model.hidden, model.patch, 1, *_sums(model, implementation))
         # The image needs no gradient.
         return PassCosts(costs.forward, NOTHING, NOTHING, costs.backward_weight)
     rows = tokens * model.hidden * element
@@ -328,7 +334,7 @@ def head_costs(
     and casts them back.
     """
     tokens = tokens_of(model, layout, sequence)
-    element, gradient = float(model.dense_bytes), float(implementation.gradient_bytes)
+    element, sums = float(model.dense_bytes), _sums(model, implementation)
     norm = split_tokens(tokens, layout) * model.hidden * element
     costs = elementwise(2 * norm, 3 * norm)
     outputs = model.vocabulary / layout.tensor
@@ -337,7 +343,7 @@ def head_costs(
         tokens, outputs = float(layout.microbatch), float(model.classes)
     elif not model.vocabulary:
         return costs
-    costs += product(tokens, outputs, model.hidden, 1, element, gradient)
+    costs += product(tokens, outputs, model.hidden, 1, *sums)
     logits = tokens * outputs
     return costs + elementwise((element + 4 + 12) * logits, (8 + element) * logits, 3)
 

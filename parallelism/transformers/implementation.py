@@ -25,10 +25,16 @@ class Implementation:
     scatter_gather : bool
         Each tensor rank sends its own part of a stage's output (Narayanan et al., 2021,
         section 4.1), rather than all of it. Sequence parallelism implies it.
+    fused_gradients : bool
+        Weight gradients are added to their FP32 sum inside the product. Otherwise a kernel of
+        its own reads gradient and sum and writes the sum, every microbatch.
     overlap_gradients : bool
         Data-parallel communication hides behind backward passes (and the next forward ones).
     overlap_tensor : float
         Fraction of tensor-parallel communication that hides behind products, 0 to 1.
+    overlap_pipeline : bool
+        Messages between stages pass while both compute. Otherwise a stage waits for each
+        message that it gets.
     """
 
     flash: bool = True
@@ -37,8 +43,10 @@ class Implementation:
     gradient_bytes: int = 4
     optimizer_bytes: int = 12
     scatter_gather: bool = True
+    fused_gradients: bool = True
     overlap_gradients: bool = True
     overlap_tensor: float = 0.0
+    overlap_pipeline: bool = True
 
     def __post_init__(self) -> None:
         if not 1.0 <= self.load_imbalance < float("inf"):
@@ -60,6 +68,12 @@ class Implementation:
 
 
 MEGATRON_2022 = Implementation(
-    flash=False, dropout=True, overlap_gradients=False, overlap_tensor=0.0
+    flash=False, dropout=True, overlap_gradients=False, overlap_pipeline=False
 )
-"""What Narayanan et al. (2021) and Korthikanti et al. (2022) ran."""
+"""Megatron-LM as Korthikanti et al. (2022) ran it."""
+
+MEGATRON_2021 = Implementation(
+    flash=False, dropout=True, fused_gradients=False, overlap_gradients=False,
+    overlap_pipeline=False,
+)  # fmt: skip
+"""Megatron-LM as Narayanan et al. (2021) ran it: gradients were summed by a kernel of its own."""

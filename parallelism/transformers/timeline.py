@@ -10,6 +10,7 @@ from parallelism.transformers.schedules import PipelineSchedule
 from parallelism.transformers.timeline_kernels import pass_ends
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +86,23 @@ def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
         If there are not as many times as parts, or passes wait for each other in a circle
         (which the orders of `build_schedule` never do).
     """
+    duration, _ = pass_seconds(schedule, times)
+    seconds = _by_kind(schedule, times)
+    delay = np.array([times.send, times.send_back], dtype=np.float64)
+    end = pass_ends(schedule.passes, schedule.chunks, schedule.microbatches, seconds, delay)
+    if np.isnan(end).any():
+        raise InputError("pipeline schedule: passes wait for each other; mend their order")
+    return PipelineTimeline(end=end, duration=duration)
+
+
+def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[FloatArray, IntArray]:
+    """Return the seconds and the part of every pass, in the order of the schedule's passes.
+
+    Raises
+    ------
+    InputError
+        If there are not as many times as parts.
+    """
     parts = schedule.stages * schedule.chunks
     columns = (times.forward, times.backward, times.weight, times.send, times.send_back)
     if any(column.shape != (parts,) for column in columns):
@@ -92,12 +110,11 @@ def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
             f"pipeline timeline: times of {len(times.forward)} parts for a schedule of {parts}; "
             "give one a part"
         )
-    joint = 0.0 if schedule.split_backward else times.weight
-    seconds = np.array([times.forward, times.backward + joint, times.weight], dtype=np.float64)
-    delay = np.array([times.send, times.send_back], dtype=np.float64)
-    end = pass_ends(schedule.passes, schedule.chunks, schedule.microbatches, seconds, delay)
-    if np.isnan(end).any():
-        raise InputError("pipeline schedule: passes wait for each other; mend their order")
     kind, chunk = schedule.passes[:, :, 0], schedule.passes[:, :, 1]
     part = chunk * schedule.stages + np.arange(schedule.stages)[:, None]
-    return PipelineTimeline(end=end, duration=seconds[kind, part])
+    return _by_kind(schedule, times)[kind, part], part
+
+
+def _by_kind(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:
+    joint = 0.0 if schedule.split_backward else times.weight
+    return np.array([times.forward, times.backward + joint, times.weight], dtype=np.float64)

@@ -133,7 +133,13 @@ class PassCosts:
 
 
 def product(
-    m: float, n: float, k: float, count: float = 1.0, element: float = 2.0, gradient: float = 4.0
+    m: float,
+    n: float,
+    k: float,
+    count: float = 1.0,
+    element: float = 2.0,
+    summed: float = 4.0,
+    fused: bool = True,
 ) -> PassCosts:
     """Return the passes of a product of activations ``(m, k)`` and weights ``(k, n)``.
 
@@ -143,22 +149,25 @@ def product(
         As in `Gemm`.
     element : float
         Bytes of an activation or weight.
-    gradient : float
-        Bytes of an element of the buffer that weight gradients are summed in.
+    summed : float
+        Bytes of an element of the buffer that weight gradients are added to.
+    fused : bool
+        They are added inside the product; otherwise by a kernel of its own.
 
     Returns
     -------
     PassCosts
         Without recomputation.
-
-    Notes
-    -----
-    The gradient of a weight is added to the sum over microbatches inside the product.
     """
+    if fused:
+        weight = Work((Gemm(k, n, m, count, 2.0 * summed, element),))
+    else:
+        added = (element + 2.0 * summed) * k * n * count
+        weight = Work((Gemm(k, n, m, count, element, element),), traffic=added, kernels=1)
     return PassCosts(
         forward=Work((Gemm(m, n, k, count, element, element),)),
         backward_input=Work((Gemm(m, k, n, count, element, element),)),
-        backward_weight=Work((Gemm(k, n, m, count, 2.0 * gradient, element),)),
+        backward_weight=weight,
     )
 
 
