@@ -377,9 +377,11 @@ def model_flops(
     """
     layout = Layout(microbatch=1, sequence_parallel=False)
     plain = Implementation(flash=False)
+    first = {model.has_experts(layer): layer for layer in reversed(range(model.layers))}
     layers = sum(
-        layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
-        for layer in range(model.layers)
+        (model.expert_layers if experts else model.layers - model.expert_layers)
+        * layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
+        for experts, layer in sorted(first.items())
     )
     ends = head_costs(model, layout, plain, sequence=sequence).forward.flops
     if model.patch:

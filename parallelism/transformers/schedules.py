@@ -8,6 +8,7 @@ for weights unless the schedule splits them), or weight.
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +73,7 @@ class PipelineSchedule:
         return np.asarray(np.cumsum(change, axis=1).max(axis=1), dtype=np.int64)
 
 
+@lru_cache(maxsize=512)
 def build_schedule(
     name: Schedule, stages: int, microbatches: int, chunks: int = 1
 ) -> PipelineSchedule:
