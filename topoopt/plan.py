@@ -317,7 +317,7 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
         # From text, because strict checking turns JSON objects into records only there.
         return TypeAdapter(Plan).validate_json(text)
     except ValidationError as error:
-        raise InputError(f"{name}: {_sentence(error)}") from None
+        raise InputError(f"{name}: {sentence(error)}") from None
 
 
 def _check_finite(value: Any, name: str) -> None:
@@ -332,7 +332,7 @@ def _check_finite(value: Any, name: str) -> None:
         raise InputError(f"{name} is {value}; give a finite number or plan again")
 
 
-def _sentence(error: ValidationError) -> str:
+def sentence(error: ValidationError) -> str:
     """Turn the first finding of pydantic into one sentence."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
