@@ -22,6 +22,18 @@ from parallelism.transformers.work import (
 DEFAULT = Implementation()
 
 
+def layer_kinds(model: Transformer, first: int, count: int) -> tuple[tuple[int, int], ...]:
+    """Return (an example's index, count) of dense layers and of those with experts in a range."""
+    if model.experts is None:
+        return ((first, count),) if count else ()
+    found: list[tuple[int, int]] = []
+    for experts in (False, True):
+        same = [i for i in range(first, first + count) if model.has_experts(i) == experts]
+        if same:
+            found.append((same[0], len(same)))
+    return tuple(found)
+
+
 def sequence_of(model: Transformer, sequence: int | None) -> int:
     """Return the tokens of a sample: the job's, or else the model's own.
 
@@ -378,8 +390,8 @@ def model_flops(
     layout = Layout(microbatch=1, sequence_parallel=False)
     plain = Implementation(flash=False)
     layers = sum(
-        layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
-        for layer in range(model.layers)
+        count * layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
+        for layer, count in layer_kinds(model, 0, model.layers)
     )
     ends = head_costs(model, layout, plain, sequence=sequence).forward.flops
     if model.patch:
