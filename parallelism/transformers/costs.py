@@ -22,6 +22,18 @@ from parallelism.transformers.work import (
 DEFAULT = Implementation()
 
 
+def layer_kinds(model: Transformer, first: int, count: int) -> tuple[tuple[int, int], ...]:
+    """Return (an example's index, count) of dense layers and of those with experts in a range."""
+    if model.experts is None:
+        return ((first, count),) if count else ()
+    found: list[tuple[int, int]] = []
+    for experts in (False, True):
+        same = [i for i in range(first, first + count) if model.has_experts(i) == experts]
+        if same:
+            found.append((same[0], len(same)))
+    return tuple(found)
+
+
 def sequence_of(model: Transformer, sequence: int | None) -> int:
     """Return the tokens of a sample: the job's, or else the model's own.
 
@@ -377,11 +389,9 @@ def model_flops(
     """
     layout = Layout(microbatch=1, sequence_parallel=False)
     plain = Implementation(flash=False)
-    first = {model.has_experts(layer): layer for layer in reversed(range(model.layers))}
     layers = sum(
-        (model.expert_layers if experts else model.layers - model.expert_layers)
-        * layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
-        for experts, layer in sorted(first.items())
+        count * layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
+        for layer, count in layer_kinds(model, 0, model.layers)
     )
     ends = head_costs(model, layout, plain, sequence=sequence).forward.flops
     if model.patch:

@@ -17,7 +17,6 @@ from codesign_base import InputError
 from parallelism.transformers.layout import Layout, Schedule
 
 IntArray = npt.NDArray[np.int64]
-Pass = tuple[int, int, int]
 
 
 class PassKind(IntEnum):
@@ -113,7 +112,7 @@ def build_schedule(
             f"pipeline schedule: {microbatches} microbatches are no multiple of {stages} stages, "
             "which 'interleaved' needs; choose another batch, microbatch, degree or schedule"
         )
-    makers: dict[Schedule, Callable[[int], list[Pass]]] = {
+    makers: dict[Schedule, Callable[[int], IntArray]] = {
         "gpipe": lambda _: _gpipe(microbatches),
         "1f1b": lambda stage: _one_forward_one_backward(stage, stages, microbatches),
         "interleaved": lambda stage: _interleaved(stage, stages, microbatches, chunks),
@@ -128,7 +127,7 @@ def build_schedule(
         chunks=chunks,
         microbatches=microbatches,
         split_backward=name == "zero-bubble",
-        passes=np.array(orders, dtype=np.int64).reshape(stages, -1, 3),
+        passes=np.stack(orders).astype(np.int64),
     )
 
 
@@ -167,45 +166,54 @@ def bubble_fraction(schedule: Schedule, stages: int, microbatches: int, chunks: 
     return (stages - 1) / (microbatches * parts)
 
 
-def _gpipe(microbatches: int) -> list[Pass]:
-    forward = [(int(PassKind.FORWARD), 0, i) for i in range(microbatches)]
-    return forward + [(int(PassKind.BACKWARD), 0, i) for i in reversed(range(microbatches))]
+def _passes(kind: PassKind, chunk: npt.ArrayLike, microbatch: IntArray) -> IntArray:
+    """Return passes of one kind, one a microbatch."""
+    chunks = np.broadcast_to(np.asarray(chunk, dtype=np.int64), microbatch.shape)
+    return np.stack([np.full(microbatch.shape, int(kind)), chunks, microbatch], axis=1)
 
 
-def _alternate(warm_up: int, forward: list[Pass], backward: list[Pass]) -> list[Pass]:
+def _alternate(warm_up: int, forward: IntArray, backward: IntArray) -> IntArray:
     """Forward passes first, then one forward and one backward, then backward passes."""
-    order = forward[:warm_up]
-    for ahead, behind in zip(forward[warm_up:], backward, strict=False):
-        order += [ahead, behind]
-    return order + backward[len(forward) - warm_up :]
+    count = len(forward)
+    paired = count - warm_up
+    order = np.empty((2 * count, 3), dtype=np.int64)
+    order[:warm_up] = forward[:warm_up]
+    order[warm_up : warm_up + 2 * paired : 2] = forward[warm_up:]
+    order[warm_up + 1 : warm_up + 2 * paired : 2] = backward[:paired]
+    order[warm_up + 2 * paired :] = backward[paired:]
+    return order
 
 
-def _one_forward_one_backward(stage: int, stages: int, microbatches: int) -> list[Pass]:
-    forward = [(int(PassKind.FORWARD), 0, i) for i in range(microbatches)]
-    backward = [(int(PassKind.BACKWARD), 0, i) for i in range(microbatches)]
-    return _alternate(min(stages - 1 - stage, microbatches), forward, backward)
+def _gpipe(microbatches: int) -> IntArray:
+    each = np.arange(microbatches)
+    forward = _passes(PassKind.FORWARD, 0, each)
+    return np.concatenate([forward, _passes(PassKind.BACKWARD, 0, each[::-1])])
 
 
-def _interleaved(stage: int, stages: int, microbatches: int, chunks: int) -> list[Pass]:
+def _one_forward_one_backward(stage: int, stages: int, microbatches: int) -> IntArray:
+    each = np.arange(microbatches)
+    return _alternate(
+        min(stages - 1 - stage, microbatches),
+        _passes(PassKind.FORWARD, 0, each),
+        _passes(PassKind.BACKWARD, 0, each),
+    )
+
+
+def _interleaved(stage: int, stages: int, microbatches: int, chunks: int) -> IntArray:
     """Groups of ``stages`` microbatches go through chunk after chunk."""
-    forward, backward = [], []
-    for step in range(microbatches * chunks):
-        group, within = divmod(step, stages)
-        rounds, chunk = divmod(group, chunks)
-        microbatch = rounds * stages + within
-        forward.append((int(PassKind.FORWARD), chunk, microbatch))
-        backward.append((int(PassKind.BACKWARD), chunks - 1 - chunk, microbatch))
+    group, within = np.divmod(np.arange(microbatches * chunks), stages)
+    rounds, chunk = np.divmod(group, chunks)
+    microbatch = rounds * stages + within
+    forward = _passes(PassKind.FORWARD, chunk, microbatch)
+    backward = _passes(PassKind.BACKWARD, chunks - 1 - chunk, microbatch)
     warm_up = 2 * (stages - 1 - stage) + (chunks - 1) * stages
     return _alternate(min(warm_up, len(forward)), forward, backward)
 
 
-def _zero_bubble(stage: int, stages: int, microbatches: int) -> list[Pass]:
+def _zero_bubble(stage: int, stages: int, microbatches: int) -> IntArray:
     """Weight passes lag ``stage`` microbatches behind backward ones, and fill the end."""
-    order: list[Pass] = []
-    done = 0
-    for kind, chunk, microbatch in _one_forward_one_backward(stage, stages, microbatches):
-        order.append((kind, chunk, microbatch))
-        if kind == PassKind.BACKWARD and microbatch >= stage:
-            order.append((int(PassKind.WEIGHT), 0, done))
-            done += 1
-    return order + [(int(PassKind.WEIGHT), 0, i) for i in range(done, microbatches)]
+    order = _one_forward_one_backward(stage, stages, microbatches)
+    after = np.flatnonzero((order[:, 0] == PassKind.BACKWARD) & (order[:, 2] >= stage)) + 1
+    late = np.full(microbatches - len(after), len(order))
+    weight = _passes(PassKind.WEIGHT, 0, np.arange(microbatches))
+    return np.insert(order, np.concatenate([after, late]), weight, axis=0)

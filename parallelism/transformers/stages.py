@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.costs import check_layout, kv_heads_of
+from parallelism.transformers.costs import check_layout, kv_heads_of, layer_kinds
 from parallelism.transformers.layout import Layout
 
 
@@ -29,13 +29,7 @@ class Part:
 
     def kinds(self, model: Transformer) -> tuple[tuple[int, int], ...]:
         """Return (an example's index, count) of the dense layers and of those with experts."""
-        indices = range(self.first, self.first + self.layers)
-        found: list[tuple[int, int]] = []
-        for experts in (False, True):
-            same = [layer for layer in indices if model.has_experts(layer) == experts]
-            if same:
-                found.append((same[0], len(same)))
-        return tuple(found)
+        return layer_kinds(model, self.first, self.layers)
 
 
 def parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:

@@ -15,6 +15,7 @@ from parallelism.transformers.implementation import MEGATRON_2022, Implementatio
 from parallelism.transformers.iteration import iteration_time, part_seconds
 from parallelism.transformers.layout import Layout, Recompute
 from parallelism.transformers.memory import memory_use, state_bytes
+from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import WeightCount
 from topoopt.validation.llm_runs import (
     A100_LINKS,
@@ -155,11 +156,15 @@ def run_case(run: PublishedRun) -> LlmCase:
     rates = rates_of(run.accelerator)
     best: tuple[bool, float, Layout] | None = None
     for layout in run.layouts:
-        use = memory_use(run.model, layout, run.batch, run.implementation, sequence=run.sequence)
+        order = schedule_of(layout, run.batch)
+        use = memory_use(
+            run.model, layout, run.batch, run.implementation,
+            sequence=run.sequence, schedule=order,
+        )  # fmt: skip
         over = max(stage.total for stage in use) > rates.accelerator.memory_bytes
         time = iteration_time(
             run.model, layout, run.batch, rates, run.links, run.implementation,
-            sequence=run.sequence,
+            sequence=run.sequence, schedule=order,
         ).seconds  # fmt: skip
         if best is None or (over, time) < best[:2]:
             best = (over, time, layout)
