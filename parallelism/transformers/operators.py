@@ -11,7 +11,12 @@ from parallelism.models.builder import INDEX_BYTES, GraphBuilder, legal_splits
 from parallelism.models.elementwise import add, softmax_split
 from parallelism.models.layers import dense, embedding, layer_norm, rms_norm
 from parallelism.models.shapes import Tensor
-from parallelism.transformers.architecture import Attention, Experts, Transformer
+from parallelism.transformers.architecture import (
+    Attention,
+    Experts,
+    LatentAttention,
+    Transformer,
+)
 
 # Tokens of a GPU in one iteration that the default batch stays within.
 _DEFAULT_TOKENS = 8192
@@ -180,18 +185,28 @@ def _attention(build: GraphBuilder, model: Transformer, name: str, x: Tensor) ->
     # Inputs, queries, keys and values written and read again, the sum, and the output.
     width = sum(t.channels for t in inputs) + 2 * read + 2 * attention.value_width + hidden
     traffic = tokens * width
-    mask = "causal" if model.causal else "full"
     return build.append(
         name, OperatorKind.ATTENTION, inputs, (tokens, hidden),
         flops=(flops, 2 * flops), elements=(traffic, 2 * traffic), parameters=parameters,
         splits=legal_splits((Mode.HEADS, extent)),
-        profile_key="GroupedAttention_"
-        + "_".join(str(value) for value in (
-            sum(t.channels for t in inputs), attention.heads, attention.kv_heads,
-            attention.query_width // attention.heads, attention.value_width // attention.heads,
-            mask,
-        )),
+        profile_key=_attention_key(model, latent),
     )  # fmt: skip
+
+
+def _attention_key(model: Transformer, latent: LatentAttention | None) -> str:
+    """Name what is to be timed: widths read, heads, widths of a head, and the mask."""
+    attention = model.attention
+    numbers = (
+        (latent.query_rank if latent else 0) or model.hidden,
+        latent.kv_rank if latent else model.hidden,
+        attention.heads,
+        attention.heads if latent else attention.kv_heads,
+        attention.head_width,
+        latent.rope_width if latent else 0,
+        latent.value_width if latent else attention.head_width,
+    )
+    mask = "causal" if model.causal else "full"
+    return "_".join(["GroupedAttention", *(str(number) for number in numbers), mask])
 
 
 def _feed_forward(
