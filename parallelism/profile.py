@@ -22,9 +22,10 @@ class ProfileModel:
 
     An operator is looked up as `measured_name` spells it, else by its published name. Split
     sample x parameter, it takes the time of that parameter part at ``sample`` parts if it was
-    measured, else the time measured at ``sample * parameter`` parts (an assumption). Where the job's batch or GPUs a server
-    differ from the profile's, the number of parts is scaled so that a GPU has as many samples
-    as when it was measured. Part counts that were not measured follow `time_at`. Every use of
+    measured, else the time measured at ``sample * parameter`` parts (an assumption). Where the
+    job's batch or GPUs a server differ from the profile's, the number of parts is scaled so
+    that a GPU has as many samples as when it was measured (of tables timed here, a server).
+    Part counts that were not measured follow `time_at`. Every use of
     a rule is recorded in `notes`.
 
     Parameters

@@ -16,6 +16,8 @@ from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind
 
 # Tables are cut to this many bytes: large enough that rows come from memory, not from a cache.
 MOST_TABLE_BYTES = 2**30
+# What takes more is no element-wise operator, whatever it is shown as.
+_MOST_FLOPS_AN_ELEMENT = 32
 
 
 @dataclass(frozen=True)
@@ -153,13 +155,20 @@ class Workshop:
         tokens = part.samples * part.op.output_elements // hidden
         each = max(1, tokens * chosen // count)
         here = part.cut(count, Mode.HEADS)
-        x, up = self.tensor(here, each, hidden), self.tensor(here, hidden, width)
+        x, up = self.tensor(tokens, hidden), self.tensor(here, hidden, width)
         down = self.tensor(here, width, hidden)
+        gates = [self.tensor(here, hidden, width)] if matrices == 3 else []
+        picked = self.torch.arange(here * each, device=self.device) % tokens
         silu, bmm = self.torch.nn.functional.silu, self.torch.bmm
-        if matrices == 2:
-            return Work(lambda: bmm(silu(bmm(x, up)), down), [x, up, down])
-        gate = self.tensor(here, hidden, width)
-        return Work(lambda: bmm(silu(bmm(x, gate)) * bmm(x, up), down), [x, up, gate, down])
+
+        def forward() -> Any:
+            taken = x[picked].view(here, each, hidden)
+            inner = bmm(taken, up)
+            inner = silu(bmm(taken, gates[0])) * inner if gates else silu(inner)
+            made = bmm(inner, down).view(here * each, hidden)
+            return self.torch.zeros_like(x).index_add(0, picked, made)
+
+        return Work(forward, [x, up, down, *gates])
 
     def convolution(self, part: Part) -> Work | None:
         """Return a square convolution whose input has just the size that the output needs."""
@@ -197,7 +206,10 @@ class Workshop:
         rows, dim = part.cut(rows, Mode.REDUCTION), part.cut(dim, Mode.OUTPUT)
         bag = part.cut(bag, Mode.REDUCTION)
         held = min(rows, max(1, MOST_TABLE_BYTES // (dim * part.element_bytes)))
-        table = self.tensor(held, dim)
+        # What the rows hold does not matter, and random numbers take long for large tables.
+        table = self.torch.full(
+            (held, dim), 0.01, dtype=self.dtype, device=self.device, requires_grad=True
+        )
         picked = self.torch.randint(held, (vectors, bag), device=self.device)
         look_up = self.torch.nn.functional.embedding_bag
         return Work(
@@ -271,8 +283,10 @@ class Workshop:
             return Work(lambda: functional.rms_norm(x, shape[-1:], scale), [x, scale])
         return Work(lambda: functional.layer_norm(x, shape[-1:], scale, shift), [x, scale, shift])
 
-    def elementwise(self, part: Part) -> Work:
+    def elementwise(self, part: Part) -> Work | None:
         """Return a sum, a product or a rectifier."""
+        if part.op.forward_flops > _MOST_FLOPS_AN_ELEMENT * part.op.output_elements:
+            return None
         shape = _sliced(part, part.op.output_shape)
         count = max(2, len(part.inputs))
         if part.op.kind in (OperatorKind.ACTIVATION, OperatorKind.FLATTEN):

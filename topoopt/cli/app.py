@@ -11,6 +11,7 @@ from topoopt.cli.compare_command import compare_command
 from topoopt.cli.export_command import export_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.plan_command import plan_command
+from topoopt.cli.profile_command import profile_command
 from topoopt.cli.route_command import route_command
 from topoopt.cli.simulate_command import simulate_command
 from topoopt.cli.topology_command import topology_command
@@ -37,6 +38,7 @@ app.command("export")(export_command)
 app.command("what-if")(what_if_command)
 app.command("route")(route_command)
 app.command("topology")(topology_command)
+app.command("profile")(profile_command)
 
 
 def _version(value: bool) -> None:

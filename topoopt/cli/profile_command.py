@@ -27,7 +27,7 @@ def profile_command(
     import json
 
     from parallelism.importers.profiling import profile_operators
-    from topoopt.atomic import write_text
+    from topoopt.atomic import write_text_atomically
 
     common.check_outputs(output, inputs=[model])
     graph = common.read_model(model)
@@ -44,7 +44,7 @@ def profile_command(
         max_seconds=max_seconds,
         progress=report,
     )
-    write_text(output, json.dumps(measured.document, indent=1) + "\n")
+    write_text_atomically(output, json.dumps(measured.document, indent=1) + "\n")
     print(
         f"{measured.measurements} measurements of {measured.operators} operator shapes on "
         f"{measured.device}; {measured.left_out} left out for time or memory"
