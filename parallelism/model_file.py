@@ -42,8 +42,8 @@ from parallelism.graph import ModelGraph
 from parallelism.importers.huggingface import is_config, read_config
 from parallelism.models.builder import GraphBuilder
 from parallelism.models.shapes import Tensor
-from parallelism.models.suggestions import suggestion
 from parallelism.reading import parse_json, parse_yaml, read_text
+from parallelism.suggestions import suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError

@@ -12,8 +12,8 @@ from typing import Any
 
 from codesign_base import InputError
 from parallelism.importers.config_fields import ConfigFields
-from parallelism.models.suggestions import suggestion
 from parallelism.reading import parse_json, read_text
+from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import (
     Attention,
     Experts,
@@ -179,7 +179,7 @@ def _grouped(
     *,
     head_dim: int | None = None,
     kv_default: bool = False,
-    **more: bool,
+    **more: Any,
 ) -> Attention:
     """Read grouped-query attention; ``head_dim`` is the family's own where the file has none."""
     given = config.count("head_dim", default=head_dim or 0)
@@ -250,7 +250,7 @@ def _qwen3(config: ConfigFields) -> dict[str, Any]:
     return _plain(config, head_dim=128, head_norm=True, query_bias=bias, output_bias=bias)
 
 
-def _sparse_layers(config: ConfigFields, layers: int) -> dict[str, int]:
+def _sparse_layers(config: ConfigFields, layers: int) -> dict[str, Any]:
     """Return which layers have experts, from a step and a list of dense layers."""
     step = config.count("decoder_sparse_step", default=1)
     dense = sorted(set(config.indices("mlp_only_layers")))

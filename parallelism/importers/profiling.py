@@ -220,7 +220,8 @@ class _Clock:
         """Return the median seconds of a forward and of a backward pass, after one to warm up."""
         gradient = self.torch.ones_like(work.forward())
         self._passes(work, gradient)
-        forward, backward = [], []
+        forward: list[float] = []
+        backward: list[float] = []
         begun = time.perf_counter()
         while len(forward) < _REPEATS[0] or (
             len(forward) < _REPEATS[1] and time.perf_counter() - begun < _REPEAT_SECONDS

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codesign_base import InputError
-from parallelism.models.suggestions import suggestion
+from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import (
     Attention,
     Experts,

@@ -1,6 +1,8 @@
 """Presets against published counts: exact where a count is published, else as it is rounded."""
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -135,3 +137,21 @@ def test_what_is_unknown_or_wrong_is_refused(call, words: str) -> None:
     with pytest.raises(InputError) as error:
         call()
     assert words in str(error.value)
+
+
+def test_rooms_that_need_each_other_may_be_imported_in_any_order() -> None:
+    program = """
+import importlib, pkgutil, sys, parallelism.importers, parallelism.models, parallelism.transformers
+names = [
+    module.name
+    for room in (parallelism.importers, parallelism.models, parallelism.transformers)
+    for module in pkgutil.iter_modules(room.__path__, room.__name__ + ".")
+]
+for name in [*names, "parallelism.model_file"]:
+    for loaded in [one for one in sys.modules if one.startswith("parallelism")]:
+        del sys.modules[loaded]
+    importlib.import_module(name)
+assert len(names) > 20
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
