@@ -230,6 +230,9 @@ def _line(report: "Progress") -> str:
         "search": "search",
         "packet trains": "confirming with packet trains",
         "failures": "failures",
+        "layouts": "estimating layouts",
+        "placements": "simulating layouts",
+        "topologies": "building topologies",
     }.get(report.stage, f"comparing with {report.stage}")
     return f"{stage}: step {report.done}{total}, best {best}"
 
