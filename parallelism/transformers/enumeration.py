@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.transformers.architecture import Transformer
@@ -41,9 +42,16 @@ class Choices:
         ):  # fmt: skip
             if any(value < 1 for value in getattr(self, name)):
                 raise InputError(f"layouts: {name} is {getattr(self, name)}; give 1 or more")
-        for name in ("zero", "recompute", "schedules"):
-            if not getattr(self, name):
-                raise InputError(f"layouts: {name} is empty; give at least one choice")
+        for name, known in (
+            ("zero", (0, 1, 2, 3)),
+            ("recompute", get_args(Recompute)),
+            ("schedules", get_args(Schedule)),
+        ):
+            value = getattr(self, name)
+            if not value or not set(value) <= set(known):
+                raise InputError(
+                    f"layouts: {name} is {value}; give some of {', '.join(map(str, known))}"
+                )
 
 
 _MOST_MICROBATCH = 8

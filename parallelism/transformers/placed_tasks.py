@@ -141,7 +141,7 @@ class _Builder:
         seconds = float(self.loads.seconds[kind, part]) / pieces
         for _ in range(pieces):
             if zero == 3:
-                waits = waits + self._gather(stage, part, self.older[stage], 1, microbatch)
+                waits = waits + self._gather(stage, part, self.older[stage], pieces, microbatch)
             elif first and zero:
                 waits = waits + self._gather(stage, part, [], pieces, microbatch)
             ends = self.tasks.add(TaskKind.COMPUTE, ranks, None, seconds, waits, label)
