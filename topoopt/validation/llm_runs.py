@@ -12,7 +12,7 @@ from parallelism.transformers.implementation import (
     Implementation,
 )
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links, switched_links
+from parallelism.transformers.links import Links, links_of
 
 Role = Literal["fitted", "held-out", "other-software"]
 
@@ -26,9 +26,9 @@ KORTHIKANTI = (
 SMITH = "Smith et al., Using DeepSpeed and Megatron to Train MT-NLG 530B, 2022"
 LLAMA = "Llama team, The Llama 3 Herd of Models, 2024, table 4"
 
-A100_LINKS = switched_links(8, 300e9, 25e9)
+A100_LINKS = links_of("a100", 8, 25e9)
 """Eight A100 on NVSwitch, a NIC of 200 Gbit/s each (Selene)."""
-H100_LINKS = switched_links(8, 450e9, 50e9)
+H100_LINKS = links_of("h100", 8, 50e9)
 """Eight H100 on NVSwitch, a NIC of 400 Gbit/s each."""
 
 

@@ -151,3 +151,14 @@ def test_expert_parallelism_pays_for_distance_and_imbalance() -> None:
         assert skewed.seconds > even.seconds
         assert even.communication > 0
     assert even.achieved_flops(64) < 312e12
+
+
+def test_messages_that_a_network_plays_can_be_left_out() -> None:
+    layout = Layout(tensor=2, data=8, expert=8)
+    (whole,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS)
+    (rest,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert",))
+    (bare,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert", "tensor"))
+    assert whole.communication > rest.communication > bare.communication == 0.0
+    assert whole.forward + whole.backward - whole.communication == pytest.approx(
+        bare.forward + bare.backward
+    )
