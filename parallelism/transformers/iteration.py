@@ -106,16 +106,18 @@ def group_span(communication: Communication, layout: Layout, links: Links) -> Sp
 
     Ranks of a group are apart: tensor 1; context ``tensor``; data and context together
     ``tensor``; expert ``tensor`` (neighbours among these); ranks with the same experts
-    ``tensor * expert``; stages ``tensor * context * data``.
+    ``tensor * expert``. Stages are inside a server only if all of them are.
     """
+    stage = layout.tensor * layout.context * layout.data
+    if communication.group in ("pipeline", "embedding"):
+        # Where stages are on several servers, the slowest boundary counts.
+        return Span(2, 2 if stage * layout.pipeline <= links.gpus else 1)
     strides = {
         "tensor": 1,
         "context": layout.tensor,
         "data": layout.tensor,
         "expert": layout.tensor,
         "expert-data": layout.tensor * layout.expert,
-        "pipeline": layout.tensor * layout.context * layout.data,
-        "embedding": layout.tensor * layout.context * layout.data * (layout.pipeline - 1),
     }
     return span_of(communication.ranks, strides[communication.group], links.gpus)
 
