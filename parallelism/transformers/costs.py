@@ -54,8 +54,20 @@ def sequence_of(model: Transformer, sequence: int | None) -> int:
 
 
 def tokens_of(model: Transformer, layout: Layout, sequence: int | None = None) -> float:
-    """Return the tokens of a microbatch on one rank."""
-    return layout.microbatch * sequence_of(model, sequence) / layout.context
+    """Return the tokens of a microbatch on one rank.
+
+    Raises
+    ------
+    InputError
+        If the context degree does not divide the sequence.
+    """
+    length = sequence_of(model, sequence)
+    if length % layout.context:
+        raise InputError(
+            f"layout: context is {layout.context}, which does not divide sequence = {length}; "
+            "give a divisor"
+        )
+    return layout.microbatch * length / layout.context
 
 
 def split_tokens(tokens: float, layout: Layout) -> float:
@@ -78,7 +90,10 @@ def check_layout(model: Transformer, layout: Layout) -> None:
         experts, the stages exceed the layers, or experts are spread but there are none.
     """
     attention = model.attention
-    for what, size in (("heads", attention.heads), ("feed_forward", model.feed_forward)):
+    widths = {"heads": attention.heads, "feed_forward": model.feed_forward}
+    if model.experts is not None:
+        widths["experts' width"] = model.experts.width
+    for what, size in widths.items():
         if size % layout.tensor:
             raise InputError(
                 f"layout: tensor is {layout.tensor}, which does not divide {what} = {size} of "

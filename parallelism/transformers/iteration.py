@@ -1,6 +1,6 @@
 """The time of one training iteration of a transformer, by formula and pipeline timeline."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,6 +8,7 @@ import numpy as np
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import (
     Communication,
+    Group,
     end_communications,
     layer_communications,
     pipeline_send,
@@ -105,16 +106,18 @@ def group_span(communication: Communication, layout: Layout, links: Links) -> Sp
 
     Ranks of a group are apart: tensor 1; context ``tensor``; data and context together
     ``tensor``; expert ``tensor`` (neighbours among these); ranks with the same experts
-    ``tensor * expert``; stages ``tensor * context * data``.
+    ``tensor * expert``. Stages are inside a server only if all of them are.
     """
+    stage = layout.tensor * layout.context * layout.data
+    if communication.group in ("pipeline", "embedding"):
+        # Where stages are on several servers, the slowest boundary counts.
+        return Span(2, 2 if stage * layout.pipeline <= links.gpus else 1)
     strides = {
         "tensor": 1,
         "context": layout.tensor,
         "data": layout.tensor,
         "expert": layout.tensor,
         "expert-data": layout.tensor * layout.expert,
-        "pipeline": layout.tensor * layout.context * layout.data,
-        "embedding": layout.tensor * layout.context * layout.data * (layout.pipeline - 1),
     }
     return span_of(communication.ranks, strides[communication.group], links.gpus)
 
@@ -173,6 +176,7 @@ def all_part_seconds(
     implementation: Implementation = DEFAULT,
     *,
     sequence: int | None = None,
+    without: Collection[Group] = (),
 ) -> tuple[PassSeconds, ...]:
     """Return the seconds of every part of a model over one microbatch.
 
@@ -184,12 +188,19 @@ def all_part_seconds(
     links : Links
     implementation : Implementation
     sequence : int, optional
+    without : collection of {"tensor", "context", "expert"}
+        Groups whose messages are left out, because a network model plays them.
 
     Returns
     -------
     tuple of PassSeconds
         Along the model: part ``chunk * pipeline + stage``.
     """
+
+    def seconds(costs: PassCosts, messages: tuple[Communication, ...]) -> PassSeconds:
+        counted = [message for message in messages if message.group not in without]
+        return part_seconds(costs, counted, layout, implementation, rates, links)
+
     kinds: dict[bool, PassSeconds] = {}
     found = []
     for part in parts_of(model, layout):
@@ -197,11 +208,10 @@ def all_part_seconds(
         for layer, count in part.kinds(model):
             kind = model.has_experts(layer)
             if kind not in kinds:
-                kinds[kind] = part_seconds(
+                kinds[kind] = seconds(
                     layer_costs(model, layer, layout, implementation, sequence=sequence),
                     layer_communications(model, layer, layout, implementation, sequence=sequence),
-                    layout, implementation, rates, links,
-                )  # fmt: skip
+                )
             total = total.plus(kinds[kind], count)
         costs = PassCosts()
         if part.embedding:
@@ -209,8 +219,8 @@ def all_part_seconds(
         if part.head:
             costs += head_costs(model, layout, implementation, sequence=sequence)
         if part.embedding or part.head:
-            messages = end_communications(model, part, layout, implementation, sequence=sequence)
-            total = total.plus(part_seconds(costs, messages, layout, implementation, rates, links))
+            ends = end_communications(model, part, layout, implementation, sequence=sequence)
+            total = total.plus(seconds(costs, ends))
         found.append(total)
     return tuple(found)
 

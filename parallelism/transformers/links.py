@@ -5,6 +5,7 @@ from math import ceil, log2
 from typing import Literal
 
 from codesign_base import InputError
+from parallelism.accelerators import Accelerator, get_accelerator
 from parallelism.device import Server
 
 CollectiveKind = Literal["allreduce", "reducescatter", "allgather", "alltoall", "ring", "send"]
@@ -76,8 +77,7 @@ def switched_links(gpus: int, intra_bandwidth: float, inter_bandwidth: float) ->
     gpus : int
         GPUs of a server.
     intra_bandwidth, inter_bandwidth : float
-        Bytes/s of one GPU each way, by data sheet: A100 with NVSwitch 300e9, H100 450e9; a NIC of
-        200 Gbit/s a GPU 25e9.
+        Bytes/s of one GPU each way, by data sheet; a NIC of 200 Gbit/s a GPU has 25e9.
 
     Returns
     -------
@@ -86,6 +86,37 @@ def switched_links(gpus: int, intra_bandwidth: float, inter_bandwidth: float) ->
         `gpu.rates_of`) and 3 us a step; across servers 0.8 and 10 us (set, not fitted).
     """
     return Links(gpus, intra_bandwidth, inter_bandwidth, 0.75, 0.8, 3e-6, 10e-6)
+
+
+# Bytes/s of a GPU each way, half of what data sheets print for both ways together.
+_NVLINK = {"a100": 300e9, "h100": 450e9, "h200": 450e9}
+
+
+def links_of(accelerator: Accelerator | str, gpus: int, inter_bandwidth: float) -> Links:
+    """Return the links of servers with NVSwitch.
+
+    Parameters
+    ----------
+    accelerator : Accelerator or str
+        A record, or a name that `get_accelerator` knows.
+    gpus : int
+        GPUs of a server.
+    inter_bandwidth : float
+        Bytes/s of one GPU's share of the NICs, each way.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or the bandwidth of its NVLink.
+    """
+    found = get_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
+    family = found.name.split("-")[0]
+    if family not in _NVLINK:
+        raise InputError(
+            f"accelerator {found.name!r}: the bandwidth of its NVLink is not known; known: "
+            f"{', '.join(_NVLINK)}; give Links of your own"
+        )
+    return switched_links(gpus, _NVLINK[family], inter_bandwidth)
 
 
 @dataclass(frozen=True, slots=True)

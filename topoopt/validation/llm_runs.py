@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from parallelism.transformers.architecture import Attention, Transformer
+from parallelism.transformers.architecture import Attention, Experts, Transformer
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.implementation import (
     MEGATRON_2021,
@@ -12,7 +12,7 @@ from parallelism.transformers.implementation import (
     Implementation,
 )
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links, switched_links
+from parallelism.transformers.links import Links, links_of
 
 Role = Literal["fitted", "held-out", "other-software"]
 
@@ -26,9 +26,14 @@ KORTHIKANTI = (
 SMITH = "Smith et al., Using DeepSpeed and Megatron to Train MT-NLG 530B, 2022"
 LLAMA = "Llama team, The Llama 3 Herd of Models, 2024, table 4"
 
-A100_LINKS = switched_links(8, 300e9, 25e9)
+MEGATRON_CORE = (
+    "Megatron-Core 0.8, documentation of mixture-of-experts training (figure of merit and "
+    "reference parallel mapping)"
+)
+
+A100_LINKS = links_of("a100", 8, 25e9)
 """Eight A100 on NVSwitch, a NIC of 200 Gbit/s each (Selene)."""
-H100_LINKS = switched_links(8, 450e9, 50e9)
+H100_LINKS = links_of("h100", 8, 50e9)
 """Eight H100 on NVSwitch, a NIC of 400 Gbit/s each."""
 
 
@@ -48,6 +53,11 @@ GPT_1T = megatron_gpt("1T", 128, 25600, 160)
 LLAMA3_405B = Transformer(
     "Llama 3 405B", 126, 16384, Attention(128, 8, 128), 53248, 128256, 8192, gated=True
 )
+
+MIXTRAL_8X7B = Transformer(
+    "Mixtral 8x7B", 32, 4096, Attention(32, 8, 128), 14336, 32000, 4096, gated=True,
+    experts=Experts(8, 2, 14336),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -90,7 +100,7 @@ class PublishedRun:
 
 def published_runs() -> tuple[PublishedRun, ...]:
     """Return every run of the table."""
-    return (*_narayanan(), *_korthikanti(), *_large(), *_llama(), *_smith())
+    return (*_narayanan(), *_korthikanti(), *_large(), *_llama(), *_mixtral(), *_smith())
 
 
 # Parameters, layers, hidden, heads, tensor, pipeline, GPUs, batch, achieved TFLOP/s a GPU.
@@ -219,6 +229,16 @@ def _llama() -> Iterator[PublishedRun]:
             f"{tflops} TFLOP/s a GPU, scores under the causal mask not counted; interleaving is "
             "not in the table",
         )  # fmt: skip
+
+
+def _mixtral() -> Iterator[PublishedRun]:
+    layout = Layout(pipeline=4, data=16, expert=8, schedule="interleaved", virtual_stages=8, zero=1)
+    flops = model_flops(MIXTRAL_8X7B, 256)
+    yield PublishedRun(
+        "Mixtral 8x7B, 64 GPUs", MEGATRON_CORE, "held-out", MIXTRAL_8X7B, (layout,), 256, 4096,
+        flops / (64 * 438e12), "h100", H100_LINKS, Implementation(),
+        "438 TFLOP/s a GPU, no token dropped; balanced experts are assumed",
+    )  # fmt: skip
 
 
 def _causal_flops(batch: int, sequence: int) -> float:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from codesign_base import InputError
+from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.collectives import (
     Communication,
@@ -20,6 +21,7 @@ from parallelism.transformers.links import (
     Links,
     Span,
     collective_seconds,
+    links_of,
     sent_bytes,
     span_of,
 )
@@ -190,9 +192,15 @@ def test_links_of_a_server_add_up_its_mesh() -> None:
     assert (links.intra_bandwidth, links.inter_bandwidth) == (75e9, 25e9)
 
 
+def test_links_of_known_servers_have_nvlink() -> None:
+    assert links_of("h100", 8, 50e9).intra_bandwidth == 450e9
+    assert links_of("a100", 4, 25e9).gpus == 4
+
+
 @pytest.mark.parametrize(
     "make",
     [
+        lambda: links_of(replace(get_accelerator("a100"), name="tpu-9"), 8, 1.0),
         lambda: Links(0, 1.0, 1.0),
         lambda: Links(8, 0.0, 1.0),
         lambda: Links(8, 1.0, 1.0, intra_efficiency=1.5),

@@ -133,6 +133,7 @@ def test_ends_of_the_model() -> None:
     [
         lambda: layer_costs(GPT_22B, 0, Layout(), sequence=4096),
         lambda: layer_costs(LLAMA3_8B, 0, Layout(), sequence=0),
+        lambda: layer_costs(LLAMA3_8B, 0, Layout(context=3)),
         lambda: Implementation(load_imbalance=0.5),
         lambda: Implementation(overlap_tensor=1.5),
         lambda: Implementation(gradient_bytes=3),

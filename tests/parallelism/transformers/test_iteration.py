@@ -6,17 +6,19 @@ import pytest
 
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
+from parallelism.transformers.collectives import Communication, layer_communications
 from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_2022, Implementation
 from parallelism.transformers.iteration import (
     all_part_seconds,
+    group_span,
     iteration_time,
     optimizer_seconds,
     part_seconds,
 )
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links, switched_links
+from parallelism.transformers.links import Links, Span, switched_links
 from parallelism.transformers.work import Gemm, Work
 from tests.helpers.small_transformers import GPT_22B, LLAMA3_8B, MIXTRAL, gpt
 
@@ -133,8 +135,6 @@ def test_context_rings_hide_behind_long_attention() -> None:
 
 
 def _with_rings(layout: Layout):
-    from parallelism.transformers.collectives import layer_communications
-
     messages = layer_communications(LLAMA3_8B, 0, layout, sequence=131072)
     yield layout, messages
     yield layout, tuple(m for m in messages if m.kind != "ring")
@@ -151,3 +151,33 @@ def test_expert_parallelism_pays_for_distance_and_imbalance() -> None:
         assert skewed.seconds > even.seconds
         assert even.communication > 0
     assert even.achieved_flops(64) < 312e12
+
+
+@pytest.mark.parametrize(
+    ("layout", "group", "ranks", "span"),
+    [
+        (Layout(tensor=8, data=4), "tensor", 8, Span(8, 8)),
+        (Layout(tensor=8, data=4), "data", 4, Span(4, 1)),
+        (Layout(tensor=2, context=2, data=4), "data", 8, Span(8, 4)),
+        (Layout(tensor=2, context=2, data=4), "context", 2, Span(2, 2)),
+        (Layout(data=32, expert=8), "expert", 8, Span(8, 8)),
+        (Layout(data=32, expert=8), "expert-data", 4, Span(4, 1)),
+        (Layout(tensor=2, pipeline=4), "pipeline", 2, Span(2, 2)),
+        (Layout(tensor=4, pipeline=4), "pipeline", 2, Span(2, 1)),
+        (Layout(pipeline=8), "embedding", 2, Span(2, 2)),
+    ],
+)
+def test_groups_lie_on_servers_in_rank_order(layout, group, ranks, span) -> None:
+    message = Communication("allreduce", group, ranks, 1.0, 1, "forward")
+    assert group_span(message, layout, LINKS) == span
+
+
+def test_messages_that_a_network_plays_can_be_left_out() -> None:
+    layout = Layout(tensor=2, data=8, expert=8)
+    (whole,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS)
+    (rest,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert",))
+    (bare,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert", "tensor"))
+    assert whole.communication > rest.communication > bare.communication == 0.0
+    assert whole.forward + whole.backward - whole.communication == pytest.approx(
+        bare.forward + bare.backward
+    )
