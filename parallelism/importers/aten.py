@@ -44,10 +44,11 @@ CREATIONS = _names(
 # Elements moved or compared by position; no matrix product, no split.
 MOVES = _names(
     """
-    copy copy_ fill fill_ zero_ select_scatter slice_scatter gather scatter scatter_ scatter_add scatter_add_ scatter_reduce index_add index_add_
-    index_copy index_put index_put_ masked_scatter take take_along_dim topk sort argsort one_hot
-    tril triu tril_ triu_ cumsum cumprod bincount bucketize searchsorted argmax argmin max min
-    unique_dim upsample_nearest2d upsample_bilinear2d interpolate pixel_shuffle
+    copy copy_ fill fill_ zero_ select_scatter slice_scatter gather scatter scatter_ scatter_add
+    scatter_add_ scatter_reduce index_add index_add_ index_copy index_put index_put_
+    masked_scatter take take_along_dim topk sort argsort one_hot tril triu tril_ triu_ cumsum
+    cumprod bincount bucketize searchsorted argmax argmin max min unique_dim upsample_nearest2d
+    upsample_bilinear2d interpolate pixel_shuffle
     """
 )
 
