@@ -44,10 +44,11 @@ CREATIONS = _names(
 # Elements moved or compared by position; no matrix product, no split.
 MOVES = _names(
     """
-    gather scatter scatter_ scatter_add scatter_add_ scatter_reduce index_add index_add_
-    index_copy index_put index_put_ masked_scatter take take_along_dim topk sort argsort one_hot
-    tril triu tril_ triu_ cumsum cumprod bincount bucketize searchsorted argmax argmin max min
-    unique_dim upsample_nearest2d upsample_bilinear2d interpolate pixel_shuffle
+    copy copy_ fill fill_ zero_ select_scatter slice_scatter gather scatter scatter_ scatter_add
+    scatter_add_ scatter_reduce index_add index_add_ index_copy index_put index_put_
+    masked_scatter take take_along_dim topk sort argsort one_hot tril triu tril_ triu_ cumsum
+    cumprod bincount bucketize searchsorted argmax argmin max min unique_dim upsample_nearest2d
+    upsample_bilinear2d interpolate pixel_shuffle
     """
 )
 
@@ -64,6 +65,15 @@ NORMS = _names(
     layer_norm native_layer_norm rms_norm _fused_rms_norm group_norm native_group_norm
     batch_norm _batch_norm_with_update _native_batch_norm_legit native_batch_norm
     cudnn_batch_norm instance_norm
+    """
+)
+
+# Element-wise operations that torch does not tag as such.
+POINTWISE = _names(
+    """
+    absolute complex divide divide_ fake_quantize_per_tensor_affine floor_divide glu hardswish
+    hardswish_ log_sigmoid masked_fill_ multiply multiply_ negative outer polar prelu subtract
+    subtract_ __and__ __or__ __xor__
     """
 )
 
@@ -351,6 +361,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(NORMS, norm),
     **dict.fromkeys(POOLS, pool),
     **dict.fromkeys(REDUCTIONS, reduction),
+    **dict.fromkeys(POINTWISE, pointwise),
     **dict.fromkeys(MOVES, move),
     "index": move,
     "index_select": move,

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
@@ -197,6 +198,16 @@ def _tasks(graph: ModelGraph, servers: int) -> Iterator[_Task]:
                         yield _Task(index, parts, split.mode, parameter)
 
 
+def _available_bytes() -> float:
+    """Return the main memory that is free or could be freed; all of it where unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        entries = dict(line.split(":", 1) for line in lines)
+        return float(entries["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+
+
 class _Clock:
     """Times passes on one device."""
 
@@ -214,7 +225,7 @@ class _Clock:
         """Return the memory that is free now."""
         if self.cuda:
             return float(self.torch.cuda.mem_get_info()[0])
-        return float(os.sysconf("SC_AVPHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+        return _available_bytes()
 
     def measure(self, work: Work) -> tuple[float, float]:
         """Return the median seconds of a forward and of a backward pass, after one to warm up."""

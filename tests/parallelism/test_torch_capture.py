@@ -204,6 +204,41 @@ def test_single_operations(step, parameters: int, flops: float, kind: str) -> No
     assert math.prod(op.output_shape) == op.output_elements
 
 
+class Odd(nn.Module):
+    """Patches with a class token, weights that are computed, writes in place, chunks."""
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.zeros(1, 1, 64))
+        self.places = nn.Parameter(torch.zeros(1, 17, 64))
+        self.patch = nn.Conv2d(3, 64, 8, 8)
+        self.mix = nn.utils.parametrizations.weight_norm(nn.Linear(64, 64))
+        self.slope, self.head = nn.PReLU(), nn.Linear(64, 10)
+        self.register_buffer("mask", torch.ones(17, 17).tril() == 0)
+
+    def forward(self, x):
+        x = self.patch(x).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(x.shape[0], -1, -1), x], 1) + self.places
+        y = self.mix(x)
+        y[:, 0] += 1
+        scores = (x @ y.transpose(1, 2)).masked_fill(self.mask, float("-inf")).softmax(-1)
+        gate, value = (scores @ self.slope(y)).chunk(2, -1)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.head(torch.cat([gate.sigmoid() * value, value], -1)[:, 0])
+
+
+def test_odd_modules_keep_their_parameters_and_products() -> None:
+    module = Odd()
+    graph = capture(module, torch.zeros(2, 3, 32, 32))
+    assert graph.parameters == sum(p.numel() for p in module.parameters())
+    kinds = (OperatorKind.CONV2D, OperatorKind.DENSE)
+    products = [op.forward_flops for op in graph.operators if op.kind in kinds]
+    scores = 2 * 17 * 17 * 64  # masked by hand, so that all are computed
+    assert products == [2 * 16 * 192 * 64, 2 * 17 * 64 * 64, scores, scores, 2 * 64 * 10]
+    assert operator(graph, "cat").parameters == 64
+    assert operator(graph, "add").parameters == 17 * 64
+
+
 def test_depthwise_convolution_is_split_by_group() -> None:
     graph = capture(nn.Conv2d(8, 8, 3, groups=8), torch.zeros(2, 8, 10, 10))
     assert graph.operators[0].forward_flops == 2 * 9 * 8 * 64
