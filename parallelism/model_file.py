@@ -39,22 +39,25 @@ from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
 from parallelism.graph import ModelGraph
+from parallelism.importers.huggingface import is_config, read_config
 from parallelism.models.builder import GraphBuilder
-from parallelism.models.presets import suggestion
 from parallelism.models.shapes import Tensor
 from parallelism.reading import parse_json, parse_yaml, read_text
+from parallelism.suggestions import suggestion
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
 
 def load_model(path: str | Path) -> ModelGraph:
-    """Read a model from a YAML or JSON file.
+    """Read a model from a YAML or JSON file, or a transformer from a ``config.json``.
 
     Parameters
     ----------
     path : str or Path
-        JSON if it ends in ``.json``, else YAML.
+        JSON if it ends in ``.json``, else YAML. JSON with ``model_type`` or ``architectures``
+        is a Hugging Face configuration (`parallelism.importers.huggingface.read_config`), and
+        so is what a directory holds.
 
     Returns
     -------
@@ -67,13 +70,23 @@ def load_model(path: str | Path) -> ModelGraph:
         field, repeats a name, reads an unknown operator, or describes impossible shapes.
     """
     where = f"model file {str(path)!r}"
+    if Path(path).is_dir():
+        return _transformer_graph(path)
     text = read_text(path, "model file")
     data = parse_json(text, where) if Path(path).suffix == ".json" else parse_yaml(text, where)
+    if is_config(data):
+        return _transformer_graph(path)
     if not isinstance(data, dict):
         raise InputError(
             f"{where}: expected fields name, batch_per_gpu, inputs and operators at the top"
         )
     return model_from_data(data, where)
+
+
+def _transformer_graph(path: str | Path) -> ModelGraph:
+    from parallelism.transformers.operators import model_graph
+
+    return model_graph(read_config(path))
 
 
 def model_from_data(data: dict[str, Any], where: str) -> ModelGraph:

@@ -8,16 +8,24 @@ from typing import Any, Literal
 from codesign_base import InputError
 from parallelism.device import OperatorTime, RooflineModel, Server
 from parallelism.graph import Mode, ModelGraph
-from parallelism.profile_file import PROFILE_GPUS, Measurement, Profile, load_profile
+from parallelism.profile_file import (
+    PROFILE_GPUS,
+    Measurement,
+    Profile,
+    load_profile,
+    measured_name,
+)
 
 
 class ProfileModel:
     """Compute time of operators from measurements at several numbers of sample parts.
 
-    An operator split sample x parameter takes the time measured at ``sample * parameter``
-    parts (an assumption when ``parameter`` is above 1). Where the job's batch or GPUs a server
-    differ from the profile's, the number of parts is scaled so that a GPU has as many samples
-    as when it was measured. Part counts that were not measured follow `time_at`. Every use of
+    An operator is looked up as `measured_name` spells it, else by its published name. Split
+    sample x parameter, it takes the time of that parameter part at ``sample`` parts if it was
+    measured, else the time measured at ``sample * parameter`` parts (an assumption). Where the
+    job's batch or GPUs a server differ from the profile's, the number of parts is scaled so
+    that a GPU has as many samples as when it was measured (of tables timed here, a server).
+    Part counts that were not measured follow `time_at`. Every use of
     a rule is recorded in `notes`.
 
     Parameters
@@ -73,28 +81,46 @@ class ProfileModel:
         if graph is not self._graph:
             self._meet(graph)
         op = graph.operators[index]
-        points = self.profile.measurements.get(op.profile_key)
+        split = measured_name(op, mode, parameter)
+        own = self.profile.measurements.get(split)
+        if own is not None and parameter > 1:
+            # The part itself was measured, so that only samples are left to divide.
+            return self._at(split, own, sample, batch, op.sparse)
+        exact = measured_name(op)
+        points = self.profile.measurements.get(exact)
+        key = op.profile_key if points is None else exact
+        points = self.profile.measurements.get(key) if points is None else points
         if points is None:
             # _meet has raised unless the roofline may fill in.
             return self.roofline.operator_time(graph, index, batch, sample, parameter, mode)
-        parts = float(sample * parameter)
-        if batch != self.profile.batch or self.server.gpus != PROFILE_GPUS:
+        if parameter > 1:
+            self._sentences.add(
+                "a parameter split p x q that was not measured takes the time measured at p*q parts"
+            )
+        whole_server = key == exact and op.sparse
+        return self._at(key, points, sample * parameter, batch, whole_server)
+
+    def _at(
+        self, key: str, points: tuple[Measurement, ...], whole: int, batch: int, whole_server: bool
+    ) -> OperatorTime:
+        """Return the time at a number of sample parts of this job.
+
+        Tables that were measured here take the samples of a whole server, all others those of
+        a GPU.
+        """
+        parts = float(whole)
+        gpus = PROFILE_GPUS if whole_server else self.server.gpus
+        if batch != self.profile.batch or gpus != PROFILE_GPUS:
             # One division of whole numbers, so that measured parts are met exactly.
-            whole = sample * parameter * self.profile.batch * self.server.gpus
-            parts = whole / (batch * PROFILE_GPUS)
+            parts = whole * self.profile.batch * gpus / (batch * PROFILE_GPUS)
             self._sentences.add(
                 f"the profile has batch {self.profile.batch} and {PROFILE_GPUS} GPUs a server, "
                 f"the job {batch} and {self.server.gpus}: times are looked up at the parts that "
                 "give a GPU as many samples"
             )
-        if parameter > 1:
-            self._sentences.add(
-                "profiles hold sample splits only: a parameter split p x q takes the time "
-                "measured at p*q parts"
-            )
         forward, backward, rule = time_at(points, parts)
         if rule:
-            self._rules.setdefault((op.profile_key, rule), set()).add(parts)
+            self._rules.setdefault((key, rule), set()).add(parts)
         return OperatorTime(forward, backward, 0.0)
 
     @property
@@ -121,6 +147,8 @@ class ProfileModel:
         shapes: dict[str, set[tuple[float, float]]] = {}
         for op in graph.operators:
             key = op.profile_key
+            if measured_name(op) in self.profile.measurements:
+                continue
             if key in self.profile.measurements:
                 shapes.setdefault(key, set()).add((op.forward_flops, op.forward_bytes))
             elif self.missing == "error":

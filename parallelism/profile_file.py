@@ -1,4 +1,4 @@
-"""Measured operator times as published: the file and what it holds."""
+"""Measured operator times, published or our own: the file and what it holds."""
 
 import math
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from codesign_base import InputError
+from parallelism.graph import Mode, Operator
 from parallelism.reading import parse_json, read_text
 
 # Every published profile was measured for servers of four GPUs.
@@ -95,6 +96,24 @@ class Profile:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"profile record is malformed ({error}); plan again") from None
         return cls(file, batch, servers, MappingProxyType(points))
+
+
+def measured_name(op: Operator, mode: Mode | None = None, parts: int = 1) -> str:
+    """Return the name under which `topoopt profile` lists an operator, or a part of it.
+
+    Unlike published names it tells all shapes apart.
+
+    Parameters
+    ----------
+    op : Operator
+    mode : Mode, optional
+    parts : int, optional
+        Parameter parts, if more than one.
+    """
+    shape = "x".join(str(extent) for extent in op.output_shape)
+    name = f"{op.profile_key or op.kind.value} {shape} {op.forward_flops:.9g} FLOP"
+    name = f"{name} {op.forward_bytes:.9g} B"
+    return name if mode is None or parts == 1 else f"{name} {mode.name.lower()}/{parts}"
 
 
 def load_profile(path: str | Path) -> Profile:

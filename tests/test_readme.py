@@ -15,6 +15,7 @@ import typer
 import topoopt
 from parallelism.device import RooflineModel, Server
 from parallelism.models import PRESETS
+from parallelism.transformers.presets import TRANSFORMERS
 from topoopt import plan as plan_module
 from topoopt.cli.app import app
 from topoopt.job import Cluster
@@ -110,8 +111,13 @@ def test_the_workloads_are_those_that_the_program_lists():
     done = python(
         "from topoopt.cli import main; import sys; sys.argv[1:] = ['models']; main()", "."
     )
-    assert done.stdout == shown
+    head = shown.splitlines()[0]
+    page = DOCS["transformers.md"]
+    (rest,) = re.findall(r"<!-- transformers -->\n```text\n(.*?)```\n", page, re.S)
+    assert rest.splitlines()[0] == head
+    assert done.stdout == shown + "".join(rest.splitlines(keepends=True)[1:])
     assert len(shown.splitlines()) == len(PRESETS) + 1
+    assert f"{len(TRANSFORMERS)} transformers" in README
 
 
 def commands():
@@ -254,7 +260,7 @@ def test_traffic_and_network_files_hold_what_is_documented(small):
 
 
 def test_examples_of_the_docs_run(small):
-    for name in ("plan-file.md", "traffic-file.md", "network-file.md"):
+    for name in ("plan-file.md", "traffic-file.md", "network-file.md", "transformers.md"):
         (program,) = blocks(DOCS[name], "python")
         done = python(program, small)
         assert done.returncode == 0, f"{name}: {done.stderr}"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from parallelism import models as models
     from parallelism.device import RooflineModel as RooflineModel
     from parallelism.device import Server as Server
+    from parallelism.importers.torch_capture import capture as capture
     from parallelism.model_file import load_model as load_model
     from parallelism.profile import ProfileModel as ProfileModel
     from topoopt.comparison import compare as compare
@@ -44,6 +45,7 @@ _HOMES = {
     "ProfileModel": "parallelism.profile",
     "RooflineModel": "parallelism.device",
     "Server": "parallelism.device",
+    "capture": "parallelism.importers.torch_capture",
     "co_optimize": "topoopt.solve",
     "compare": "topoopt.comparison",
     "load_model": "parallelism.model_file",

@@ -328,6 +328,10 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
     document = parse_json(text, name)
     if not isinstance(document, dict):
         raise InputError(f"{name} holds no object of fields; give a plan file")
+    if document.get("kind") is not None:
+        raise InputError(
+            f"{name} is a {document.get('kind')}, planned by layouts; this takes plans by operators"
+        )
     if document.get("schema_version") != SCHEMA_VERSION:
         raise InputError(
             f"{name} has schema_version {document.get('schema_version')!r}; this version reads "

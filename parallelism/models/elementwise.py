@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from codesign_base import InputError
-from parallelism.graph import Mode, OperatorKind
+from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.models.builder import GraphBuilder, legal_splits
 from parallelism.models.shapes import Tensor, check_counts, image_axes, window
 
@@ -130,6 +130,18 @@ def flatten(build: GraphBuilder, name: str, x: Tensor) -> Tensor:
 
 def softmax(build: GraphBuilder, name: str, x: Tensor) -> Tensor:
     """Softmax over the last axis."""
+    return _softmax(build, name, x, ())
+
+
+def softmax_split(build: GraphBuilder, name: str, x: Tensor) -> Tensor:
+    """Softmax and cross entropy, which may be split over classes.
+
+    Parts exchange a maximum and a sum a position, too little to count.
+    """
+    return _softmax(build, name, x, legal_splits((Mode.CHANNEL, x.channels)))
+
+
+def _softmax(build: GraphBuilder, name: str, x: Tensor, splits: tuple[Split, ...]) -> Tensor:
     return build.append(
         name,
         OperatorKind.SOFTMAX,
@@ -137,6 +149,7 @@ def softmax(build: GraphBuilder, name: str, x: Tensor) -> Tensor:
         x.shape,
         flops=(5.0 * x.elements, 4.0 * x.elements),
         elements=(2 * x.elements, 3 * x.elements),
+        splits=splits,
         profile_key="Softmax",
     )
 

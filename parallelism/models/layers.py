@@ -190,15 +190,23 @@ def layer_norm(build: GraphBuilder, name: str, x: Tensor) -> Tensor:
     return _norm(build, name, x, ())
 
 
-def _norm(build: GraphBuilder, name: str, x: Tensor, splits: tuple[Split, ...]) -> Tensor:
+def rms_norm(build: GraphBuilder, name: str, x: Tensor) -> Tensor:
+    """Root-mean-square normalisation with a scale a feature: no mean is taken, none added."""
+    return _norm(build, name, x, (), vectors=1)
+
+
+def _norm(
+    build: GraphBuilder, name: str, x: Tensor, splits: tuple[Split, ...], vectors: int = 2
+) -> Tensor:
     # One read for the statistics and one for the result; the gradient needs both again.
+    flops = 4.0 * vectors * x.elements
     return build.append(
         name,
         OperatorKind.NORM,
         [x],
         x.shape,
-        flops=(8.0 * x.elements, 16.0 * x.elements),
+        flops=(flops, 2 * flops),
         elements=(3 * x.elements, 5 * x.elements),
-        parameters=2 * x.channels,
+        parameters=vectors * x.channels,
         splits=splits,
     )

@@ -1,6 +1,5 @@
 """Named settings of the model families, and their summary."""
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,8 @@ from parallelism.models.dlrm import dlrm
 from parallelism.models.ncf import ncf
 from parallelism.models.resnet import resnet50
 from parallelism.models.vgg import vgg16
+from parallelism.suggestions import suggestion
+from parallelism.transformers.presets import TRANSFORMERS, describe, get_transformer
 
 _DEDICATED = "TopoOpt, NSDI 2023: dedicated cluster of 128 servers (published simulator settings)"
 _SHARED = "TopoOpt, NSDI 2023: shared cluster, jobs of 16 servers (published simulator settings)"
@@ -132,13 +133,10 @@ _ALL = (
     ),
 )  # fmt: skip
 
+# Beside the fields of a transformer, which name its graph as well.
+_GRAPH_ARGUMENTS = {"batch_per_gpu", "element_bytes"}
+
 PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ALL})
-
-
-def suggestion(word: str, known: list[str]) -> str:
-    """Return ``"did you mean 'x'?"`` for a near miss, else the list of what is known."""
-    near = difflib.get_close_matches(word, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
 
 
 def get_model(name: str, **overrides: Any) -> ModelGraph:
@@ -149,7 +147,8 @@ def get_model(name: str, **overrides: Any) -> ModelGraph:
     name : str
         A name that `list_models` lists.
     **overrides
-        Keyword arguments of the preset's family.
+        Keyword arguments of the preset's family; of a transformer, its fields and the
+        arguments of `parallelism.transformers.operators.model_graph`.
 
     Returns
     -------
@@ -166,8 +165,15 @@ def get_model(name: str, **overrides: Any) -> ModelGraph:
     >>> get_model("dlrm-16", tables=8).batch_per_gpu
     256
     """
+    if name in TRANSFORMERS:
+        # Operators of transformers are made of those of the zoo, this room.
+        from parallelism.transformers.operators import model_graph
+
+        arguments = {key: overrides.pop(key) for key in _GRAPH_ARGUMENTS & set(overrides)}
+        return model_graph(get_transformer(name, **overrides), **arguments)
     if name not in PRESETS:
-        raise InputError(f"unknown model {name!r}; {suggestion(name, list(PRESETS))}")
+        known = [*PRESETS, *TRANSFORMERS]
+        raise InputError(f"unknown model {name!r}; {suggestion(name, known)}")
     preset = PRESETS[name]
     known = list(inspect.signature(preset.family).parameters)
     for keyword in overrides:
@@ -196,10 +202,17 @@ def summarise(graph: ModelGraph, description: str = "", source: str = "") -> Mod
 
 @lru_cache(maxsize=1)
 def list_models() -> tuple[ModelSummary, ...]:
-    """Summarise every preset, in the order of the table.
+    """Summarise every preset in the order of the table, then every transformer.
 
     Returns
     -------
     tuple of ModelSummary
     """
-    return tuple(summarise(get_model(p.name), p.description, p.source) for p in _ALL)
+    from parallelism.transformers.operators import model_graph
+
+    workloads = (summarise(get_model(p.name), p.description, p.source) for p in _ALL)
+    transformers = (
+        summarise(model_graph(model), describe(model), model.source)
+        for model in TRANSFORMERS.values()
+    )
+    return (*workloads, *transformers)

@@ -185,7 +185,13 @@ class Transformer:
     bias : bool
         Biases in feed-forward layers and norms' offsets follow ``norm``; attention has its own.
     norm : {"layernorm", "rmsnorm"}
-        Two vectors or one; two norms a layer and one at the end.
+        Two vectors or one; ``layer_norms`` norms a layer and one at the end.
+    layer_norms : {1, 2, 4}
+        Norms of a layer over the hidden width: before attention and feed-forward part (2), one
+        that both read (1, only if ``parallel``), or before and after each of them (4).
+    parallel : bool
+        Attention and feed-forward part both read the layer's input (GPT-NeoX, Falcon) rather
+        than one after the other.
     positions : int
         Learned position vectors (0: rotary or none).
     tied : bool
@@ -213,6 +219,8 @@ class Transformer:
     gated: bool = False
     bias: bool = False
     norm: Norm = "rmsnorm"
+    layer_norms: int = 2
+    parallel: bool = False
     positions: int = 0
     tied: bool = False
     causal: bool = True
@@ -228,9 +236,24 @@ class Transformer:
             {"layers": 1, "hidden": 1, "feed_forward": 1, "vocabulary": 0, "sequence": 1,
              "positions": 0, "patch": 0, "classes": 0, "dense_bytes": 1},
         )  # fmt: skip
-        if not self.vocabulary and not self.patch:
+        if bool(self.vocabulary) == bool(self.patch):
             raise InputError(
-                f"transformer {self.name!r}: neither vocabulary nor patch is given; give one"
+                f"transformer {self.name!r}: vocabulary is {self.vocabulary} and patch "
+                f"{self.patch}; give one of them, and 0 for the other"
+            )
+        if self.patch and self.sequence < 2:
+            raise InputError(
+                f"transformer {self.name!r}: sequence is 1, the class token alone; give at least 2"
+            )
+        if self.layer_norms not in (1, 2, 4) or (self.layer_norms == 1 and not self.parallel):
+            raise InputError(
+                f"transformer {self.name!r}: layer_norms is {self.layer_norms!r}; "
+                "choose 2 or 4, or 1 with parallel=True"
+            )
+        if self.classes and self.tied:
+            raise InputError(
+                f"transformer {self.name!r}: tied, but a model with classes has no vocabulary "
+                "projection; leave tied out"
             )
         if self.experts and self.experts.first_dense >= self.layers:
             raise InputError(
@@ -281,7 +304,8 @@ class Transformer:
         -------
         int
         """
-        common = self.attention.parameters(self.hidden) + 2 * self.norm_parameters()
+        norms = self.layer_norms * self.norm_parameters()
+        common = self.attention.parameters(self.hidden) + norms
         if not self.has_experts(layer):
             return common + self.dense_parameters(self.feed_forward)
         experts = self.experts
@@ -300,10 +324,10 @@ class Transformer:
 
     @property
     def head_parameters(self) -> int:
-        """Parameters of the last norm and the output projection, unless it is tied."""
-        head = 0 if self.tied else self.vocabulary * self.hidden
+        """Parameters of the last norm and of the classifier or (untied) output projection."""
         if self.classes:
-            head += (self.hidden + 1) * self.classes
+            return self.norm_parameters() + (self.hidden + 1) * self.classes
+        head = 0 if self.tied else self.vocabulary * self.hidden
         return self.norm_parameters() + head
 
     @property

@@ -23,6 +23,7 @@ from parallelism.models import (
 from parallelism.models.builder import GraphBuilder
 from parallelism.models.elementwise import add, concat, flatten, multiply, pool
 from parallelism.models.layers import attention, conv2d, dense, embedding
+from parallelism.transformers.presets import TRANSFORMERS
 
 
 def gmac(graph: ModelGraph) -> float:
@@ -178,7 +179,8 @@ def test_splits_of_each_kind() -> None:
 
 def test_list_models_sums_the_graphs() -> None:
     summaries = {summary.name: summary for summary in list_models()}
-    assert list(summaries) == list(PRESETS)
+    assert list(summaries) == [*PRESETS, *TRANSFORMERS]
+    assert all(summary.description and summary.source for summary in summaries.values())
     vgg = summaries["vgg16-imagenet"]
     assert vgg.parameters == 138_357_544
     assert vgg.forward_flops_per_sample == pytest.approx(2 * 15.47e9, rel=2e-3)

@@ -12,6 +12,7 @@ from topoopt.cli.export_command import export_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.pareto_command import pareto_command
 from topoopt.cli.plan_command import plan_command
+from topoopt.cli.profile_command import profile_command
 from topoopt.cli.report_command import report_command
 from topoopt.cli.route_command import route_command
 from topoopt.cli.simulate_command import simulate_command
@@ -41,6 +42,7 @@ app.command("pareto")(pareto_command)
 app.command("route")(route_command)
 app.command("topology")(topology_command)
 app.command("report")(report_command)
+app.command("profile")(profile_command)
 
 
 def _version(value: bool) -> None:

@@ -118,16 +118,16 @@ def _is_plan(name: str) -> bool:
 
 def _model(name: str) -> "ModelGraph":
     from parallelism.model_file import load_model
-    from parallelism.models import get_model, list_models
+    from parallelism.models import PRESETS, get_model
+    from parallelism.transformers.presets import TRANSFORMERS
     from topoopt.bandwidth.builtin import NAMES
 
     if _is_model(name):
         return load_model(name)
     preset = name.removeprefix("preset:")
-    presets = [model.name for model in list_models()]
-    if preset not in presets:
+    if preset not in PRESETS and preset not in TRANSFORMERS:
         raise InputError(
-            f"unknown workload {name!r}; known: {', '.join(NAMES)}, {', '.join(presets)}, "
-            "or a file ending in .txt, .yaml or .json"
+            f"unknown workload {name!r}; known: {', '.join(NAMES)}, {', '.join(PRESETS)}, "
+            "a transformer's name, or a file ending in .txt, .yaml or .json"
         )
     return get_model(preset)

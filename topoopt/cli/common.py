@@ -16,12 +16,16 @@ _UNLIMITED = 2**60
 _SEED_LIMIT = 2**31
 
 if TYPE_CHECKING:
+    from parallelism.graph import ModelGraph
     from topoopt.job import Cluster, Job
     from topoopt.prices import PriceTable
     from topoopt.search_types import Progress, ProgressCallback
 
 Model = Annotated[
-    str, typer.Argument(help="A preset (`topoopt models` lists them) or an operator-graph file.")
+    str,
+    typer.Argument(
+        help="A preset (`topoopt models` lists them), an operator-graph file or a config.json."
+    ),
 ]
 Servers = Annotated[int, typer.Option(help="Number of servers.")]
 Degree = Annotated[int, typer.Option(help="Network ports of each server.")]
@@ -68,6 +72,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing el
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
+def read_model(model: str) -> "ModelGraph":
+    """Return a preset, or what a model file or a config.json describes."""
+    from parallelism.model_file import load_model
+    from parallelism.models import get_model
+
+    # A suffix or a separator makes it a file; presets have neither.
+    is_file = Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
+    return load_model(Path(model)) if is_file else get_model(model)
+
+
 def make_job(
     model: str,
     device: str,
@@ -79,13 +93,9 @@ def make_job(
     """Return the job that the options describe."""
     from parallelism.accelerators import get_accelerator
     from parallelism.device import Server
-    from parallelism.model_file import load_model
-    from parallelism.models import get_model
     from topoopt.job import Job
 
-    # A suffix or a separator makes it a file; presets have neither.
-    is_file = Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
-    graph = load_model(Path(model)) if is_file else get_model(model)
+    graph = read_model(model)
     server = Server(accelerator=get_accelerator(device), gpus=gpus)
     return Job(graph, batch, server, profile, optimizer)
 
@@ -220,6 +230,9 @@ def _line(report: "Progress") -> str:
         "search": "search",
         "packet trains": "confirming with packet trains",
         "failures": "failures",
+        "layouts": "estimating layouts",
+        "placements": "simulating layouts",
+        "topologies": "building topologies",
     }.get(report.stage, f"comparing with {report.stage}")
     return f"{stage}: step {report.done}{total}, best {best}"
 

@@ -1,19 +1,32 @@
-"""`topoopt models`: the workloads that come with the program."""
+"""`topoopt models`: the workloads that come with the program, or one of the user's."""
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from topoopt.cli import common
 
+if TYPE_CHECKING:
+    from parallelism.models import ModelSummary
 
-def models_command(as_json: common.AsJson = False) -> None:
+
+def models_command(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="One model: a preset, a model file or a config.json.", show_default="all presets"
+        ),
+    ] = None,
+    as_json: common.AsJson = False,
+) -> None:
     """List the workloads with parameters, FLOPs and bytes per sample."""
-    from parallelism.models import list_models
     from topoopt.summary import table_lines
     from topoopt.units import format_bytes, format_count, format_flops
 
-    models = list_models()
+    models = _summaries(model)
     if as_json:
-        common.print_json([asdict(model) for model in models])
+        common.print_json([asdict(one) for one in models])
         return
     rows: list[tuple[str, ...]] = [
         ("model", "operators", "parameters", "forward/sample", "activations/sample", "batch/GPU")
@@ -30,3 +43,9 @@ def models_command(as_json: common.AsJson = False) -> None:
         for m in models
     ]
     print("\n".join(table_lines(rows)))
+
+
+def _summaries(model: str | None) -> "tuple[ModelSummary, ...]":
+    from parallelism.models import list_models, summarise
+
+    return list_models() if model is None else (summarise(common.read_model(model)),)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topoopt.cli import common
+from topoopt.cli.transformer_options import plan_layouts, plans_layouts, refuse
 
 if TYPE_CHECKING:
     from topoopt.plan import Plan
+    from topoopt.transformers.plan import TransformerPlan
 
 
 def plan_command(
@@ -46,6 +48,33 @@ def plan_command(
             "(the best that keeps the barrier between iterations) or auto."
         ),
     ] = "plain",
+    global_batch: Annotated[
+        int | None, typer.Option(help="Transformers: samples of an iteration.")
+    ] = None,
+    sequence: Annotated[
+        int | None,
+        typer.Option(help="Transformers: tokens of a sample.", show_default="the model's own"),
+    ] = None,
+    zero: Annotated[
+        str | None,
+        typer.Option(help="Transformers: ZeRO stages considered.", show_default="1,3"),
+    ] = None,
+    recompute: Annotated[
+        str | None,
+        typer.Option(
+            help="Transformers: none, selective or full recomputation.", show_default="none,full"
+        ),
+    ] = None,
+    tensor_across_servers: Annotated[
+        bool, typer.Option(help="Transformers: tensor groups may span servers.")
+    ] = False,
+    load_imbalance: Annotated[
+        float, typer.Option(help="Transformers: tokens of the busiest expert rank over the mean.")
+    ] = 1.0,
+    simulated: Annotated[int, typer.Option(help="Transformers: layouts that are simulated.")] = 24,
+    per_operator: Annotated[
+        bool, typer.Option(help="Plan a transformer by operators, like other models.")
+    ] = False,
     objective: common.ObjectiveName = "time",
     max_cost: common.MaxCost = None,
     max_ports: common.MaxPorts = None,
@@ -69,9 +98,47 @@ def plan_command(
     from topoopt.pareto import choose_degree
     from topoopt.solve import co_optimize
 
+    common.check_outputs(output, save_traffic, save_network, inputs=[model, profile, prices])
+    if plans_layouts(model, global_batch, per_operator):
+        refuse(
+            {
+                "--batch-per-gpu": batch,
+                "--profile": profile,
+                "--steps": steps,
+                "--seconds": seconds,
+                "--faithful": faithful,
+                "--confirm": confirm,
+                "--schedule": None if schedule == "plain" else schedule,
+                "--max-cost": max_cost,
+                "--max-ports": max_ports,
+                "--save-traffic": save_traffic,
+                "--save-network": save_network,
+                "--objective": None if objective == "time" else objective,
+            }
+        )
+        _show(
+            plan_layouts(
+                model,
+                (servers, degree, bandwidth, ports, latency),
+                device=device,
+                gpus=gpus,
+                global_batch=global_batch,
+                sequence=sequence,
+                zero=zero,
+                recompute=recompute,
+                across_servers=tensor_across_servers,
+                load_imbalance=load_imbalance,
+                simulated=simulated,
+                prices=prices,
+                seed=seed,
+                quiet=quiet,
+            ),
+            output,
+            as_json,
+        )
+        return
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
-    common.check_outputs(output, save_traffic, save_network, inputs=[model, profile, prices])
     table = common.make_prices(prices)
     how: dict[str, Any] = {
         "seconds": seconds,
@@ -102,19 +169,24 @@ def plan_command(
         plan = co_optimize(
             job, cluster, seed=seed, steps=steps, prices=table, progress=progress, **how
         )
-    if output is not None:
-        plan.save(output)
     if save_traffic is not None or save_network is not None:
         _save_parts(plan, save_traffic, save_network)
+    _show(plan, output, as_json)
+    if weighed and not as_json:
+        print(f"\n{weighed}")
+
+
+def _show(plan: "Plan | TransformerPlan", output: Path | None, as_json: bool) -> None:
+    """Write the plan where it is wanted, and print it."""
+    if output is not None:
+        plan.save(output)
     if as_json:
         # On one line as in the file: a large plan has a million numbers in its routes.
         sys.stdout.write(plan.to_json() + "\n")
-    else:
-        print(plan.summary())
-        if weighed:
-            print(f"\n{weighed}")
-        if output is not None:
-            print(f"plan written to {output}")
+        return
+    print(plan.summary())
+    if output is not None:
+        print(f"plan written to {output}")
 
 
 def _save_parts(plan: "Plan", traffic: Path | None, network: Path | None) -> None:

@@ -10,10 +10,20 @@ import typer
 from topoopt.cli import common
 
 if TYPE_CHECKING:
+    from topoopt.validation.llm import LlmValidation
     from topoopt.validation.results import Case, Validation
+
+_MODELS = "fluid,train"
 
 
 def validate_command(
+    subject: Annotated[
+        str,
+        typer.Argument(
+            help="fabric: the simulation models against packet-level times and closed forms; "
+            "llm: times and memory of language models against published clusters."
+        ),
+    ] = "fabric",
     data: Annotated[
         Path | None,
         typer.Option(
@@ -24,16 +34,25 @@ def validate_command(
     cases: Annotated[
         str, typer.Option(help="Pattern of case names: '*dlrm*', '*/fat-tree', 'ring-*'.")
     ] = "*",
-    models: Annotated[
-        str, typer.Option(help="Simulation models, separated by commas.")
-    ] = "fluid,train",
+    models: Annotated[str, typer.Option(help="Simulation models, separated by commas.")] = _MODELS,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
-    """Compare the simulation models with packet-level times and closed forms.
+    """Compare the models with packet-level times, closed forms or published clusters.
 
     Example: topoopt validate --data shared/data --models fluid
+
+    Example: topoopt validate llm --cases '175B*'
     """
+    from codesign_base import InputError
+
+    if subject not in ("fabric", "llm"):
+        raise InputError(f"validate: {subject!r} is no subject; choose fabric or llm")
+    if subject == "llm":
+        if data is not None or models != _MODELS:
+            raise InputError("validate llm takes neither --data nor --models; leave them out")
+        _validate_llm(cases, as_json, quiet)
+        return
     from topoopt.validation.validate import validate
 
     names = tuple(name.strip() for name in models.split(",") if name.strip())
@@ -53,6 +72,62 @@ def validate_command(
         common.print_json(asdict(found))
     else:
         print("\n".join(_text(found, names)))
+
+
+def _validate_llm(cases: str, as_json: bool, quiet: bool) -> None:
+    from topoopt.validation.llm import validate_llm
+
+    def report(name: str) -> None:
+        if not quiet:
+            print(f"{name}: done", file=sys.stderr, flush=True)
+
+    found = validate_llm(cases=cases, progress=report)
+    if as_json:
+        from dataclasses import asdict
+
+        common.print_json(asdict(found))
+    else:
+        print("\n".join(_llm_text(found)))
+
+
+def _llm_text(found: "LlmValidation") -> list[str]:
+    from topoopt.summary import table_lines
+
+    lines: list[str] = []
+    for quantity in dict.fromkeys(case.quantity for case in found.cases):
+        some = [case for case in found.cases if case.quantity == quantity]
+        unit, scale = ("s", 1.0) if some[0].unit == "s" else ("GB", 1e-9)
+        rows = [(quantity, f"published {unit}", f"model {unit}", "error", "role")]
+        rows += [
+            (
+                case.name,
+                f"{scale * case.published:.4g}",
+                f"{scale * case.model:.4g}",
+                _signed(case.error),
+                case.role,
+            )
+            for case in some
+        ]
+        lines += [*table_lines(rows, left=(0, 4)), ""]
+        for source in dict.fromkeys(case.source for case in some):
+            names = "; ".join(case.name for case in some if case.source == source)
+            lines += wrap(f"{names}: {source}.", 98)
+        lines.append("")
+    table = [("|error|", "role", "cases", "median", "mean", "max")]
+    table += [
+        (s.quantity, s.role, str(s.cases), _percent(s.median), _percent(s.mean), _percent(s.max))
+        for s in found.summaries
+    ]
+    lines += [*table_lines(table, left=(0, 1)), ""]
+    for name, fitted in found.fitted.items():
+        lines += wrap(f"Rates of {name} were fitted on {fitted}.", 98)
+    lines += wrap(
+        "all: without runs of other software. Where a source leaves microbatch or interleaving "
+        "open, the fastest that fits counts; --json says which, and how each published number "
+        "is derived.",
+        98,
+    )
+    return lines
 
 
 def _text(found: "Validation", models: tuple[str, ...]) -> list[str]:

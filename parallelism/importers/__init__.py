@@ -1,0 +1,1 @@
+"""Models from elsewhere: Hugging Face configurations, PyTorch modules, measured operators."""

@@ -1,0 +1,103 @@
+"""A foreign configuration: fields are taken with their type, and what was left is known."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from codesign_base import InputError
+from parallelism.models.shapes import LARGEST
+
+_REQUIRED = object()
+
+
+class ConfigFields:
+    """Fields of one configuration, and which of them have been read.
+
+    Parameters
+    ----------
+    data : dict
+    where : str
+        The file, for messages.
+    kind : str
+        The ``model_type``, for messages.
+    """
+
+    def __init__(self, data: dict[str, Any], where: str, kind: str) -> None:
+        self.data = data
+        self.where = where
+        self.kind = kind
+        self._taken: set[str] = set()
+
+    def _find(self, names: Iterable[str]) -> tuple[str, Any]:
+        """Return the first of some spellings that is given and not null."""
+        names = tuple(names)
+        self._taken.update(names)
+        for name in names:
+            if self.data.get(name) is not None:
+                return name, self.data[name]
+        return names[0], None
+
+    def missing(self, name: str) -> InputError:
+        """Return the error for a field that is not there."""
+        return InputError(
+            f"{self.where}: field {name!r} is missing; a {self.kind} configuration needs it"
+        )
+
+    def wrong(self, name: str, mend: str) -> InputError:
+        """Return the error for a field with a value that cannot be used."""
+        return InputError(f"{self.where}: field {name!r} is {self.data.get(name)!r}; {mend}")
+
+    def count(self, *names: str, default: Any = _REQUIRED, least: int = 1) -> int:
+        """Return a whole number; null counts as not given.
+
+        Parameters
+        ----------
+        *names : str
+            Spellings of the field, the usual one first.
+        default : int, optional
+            What the family takes where the field is not given; without one it is required.
+        least : int, optional
+        """
+        name, value = self._find(names)
+        if value is None:
+            if default is _REQUIRED:
+                raise self.missing(name)
+            return int(default)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= LARGEST:
+            raise self.wrong(name, f"give a whole number of at least {least}")
+        return value
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return a truth value, or what the family takes where it is not given."""
+        _, value = self._find([name])
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise self.wrong(name, "give true or false")
+        return value
+
+    def indices(self, name: str) -> list[int]:
+        """Return a list of whole numbers, empty where it is not given."""
+        _, value = self._find([name])
+        if value is None:
+            return []
+        if not isinstance(value, list) or any(type(entry) is not int for entry in value):
+            raise self.wrong(name, "give a list of layer numbers")
+        return value
+
+    def expect(self, name: str, *allowed: Any, because: str) -> None:
+        """Refuse a field that is given with any other value than these."""
+        _, value = self._find([name])
+        if value is not None and value not in allowed:
+            raise self.wrong(name, because)
+
+    def refuse_leftovers(self, names: Iterable[str]) -> None:
+        """Refuse fields that change the architecture but that nothing has read.
+
+        Zero, false, null and empty values say that the feature is not used.
+        """
+        for name in names:
+            if name not in self._taken and self.data.get(name):
+                raise self.wrong(
+                    name, f"{self.kind} models are not known with it; remove it, or plan with a "
+                    "model file",
+                )  # fmt: skip

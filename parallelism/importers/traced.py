@@ -1,0 +1,260 @@
+"""What a traced module becomes: values that flow, and operators recorded one by one.
+
+Knows nothing of torch: shapes are tuples, tensors are `Value`. The batch of the trace is a prime
+number that divides no other extent, so that a tensor's elements of one sample are a division
+wherever the batch went (in front, flattened with positions, or behind a permutation).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from codesign_base import InputError
+from parallelism.graph import ModelGraph, OperatorKind, Split
+from parallelism.models.builder import GraphBuilder
+from parallelism.models.shapes import Tensor
+
+# Element-wise work goes into the operator that made its input, where these do.
+_FUSING = {
+    OperatorKind.DENSE, OperatorKind.CONV2D, OperatorKind.NORM, OperatorKind.ACTIVATION,
+    OperatorKind.ADD, OperatorKind.MULTIPLY, OperatorKind.POOL, OperatorKind.SOFTMAX,
+}  # fmt: skip
+_UNCOUNTED = {OperatorKind.DENSE, OperatorKind.CONV2D}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tensor of the trace.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        With the batch.
+    operator : int or None
+        What made it; None for model inputs, and for what does not depend on them.
+    batched : bool
+        Whether it depends on a model input.
+    parameters : frozenset of str
+        Parameters that a value which depends on no input is made of.
+    alone : bool
+        Whether only one reader sees the operator's output, through this value.
+    """
+
+    shape: tuple[int, ...]
+    operator: int | None = None
+    batched: bool = False
+    parameters: frozenset[str] = frozenset()
+    alone: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Number of elements, of the whole batch."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operation of the trace.
+
+    Parameters
+    ----------
+    operation : str
+        Its name, without namespace and overload.
+    label : str
+        Name for its operator, from the module that it stands in.
+    arguments : mapping
+        By their names: `Value`, lists of them, numbers, None.
+    shape : tuple of int
+        Of the (first) output.
+    alone : bool
+        Whether the output has one reader.
+    """
+
+    operation: str
+    label: str
+    arguments: Mapping[str, Any]
+    shape: tuple[int, ...]
+    alone: bool = False
+
+    def values(self) -> Iterator[Value]:
+        """Yield all tensors among the arguments."""
+        for argument in self.arguments.values():
+            if isinstance(argument, Value):
+                yield argument
+            elif isinstance(argument, list | tuple):
+                yield from (entry for entry in argument if isinstance(entry, Value))
+
+    @property
+    def batched(self) -> list[Value]:
+        """Tensors among the arguments that depend on a model input."""
+        return [value for value in self.values() if value.batched]
+
+    def tensor(self, *names: str) -> Value:
+        """Return a tensor argument by the first of some names that it has."""
+        for name in names:
+            if isinstance(self.arguments.get(name), Value):
+                found: Value = self.arguments[name]
+                return found
+        raise InputError(
+            f"capture: operation {self.operation!r} of {self.label!r} lacks its tensor "
+            f"{names[0]!r}; give it as a tensor"
+        )
+
+    @property
+    def out_elements(self) -> int:
+        """Elements of the (first) output."""
+        return math.prod(self.shape)
+
+
+@dataclass
+class _Pending:
+    name: str
+    kind: OperatorKind
+    inputs: list[int]
+    shape: tuple[int, ...]
+    flops: tuple[float, float]
+    elements: tuple[float, float]
+    byte_counts: float
+    parameters: int
+    splits: tuple[Split, ...]
+    sparse: bool
+    key: str
+
+
+@dataclass
+class Recorder:
+    """Collects the operators of a trace.
+
+    Parameters
+    ----------
+    batch : int
+        The prime that stands for the batch.
+    sizes : mapping of str to int
+        Elements of every trainable parameter.
+    elsewhere : frozenset of str
+        Parameters of lookups that another operator uses as well, which holds them.
+    """
+
+    batch: int
+    sizes: Mapping[str, int]
+    elsewhere: frozenset[str] = frozenset()
+    _operators: list[_Pending] = field(default_factory=list)
+    _claimed: set[str] = field(default_factory=set)
+    _names: dict[str, int] = field(default_factory=dict)
+
+    def sample(self, elements: float) -> float:
+        """Return the share of one sample; what holds no batch belongs to each."""
+        if elements % self.batch:
+            return elements
+        return elements / self.batch
+
+    def sample_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of one sample, of one to three axes."""
+        extents = list(shape)
+        for axis, extent in enumerate(extents):
+            if extent and extent % self.batch == 0:
+                extents[axis] //= self.batch
+                if extents[axis] == 1:
+                    del extents[axis]
+                break
+        while len(extents) > 3:
+            extents[:2] = [extents[0] * extents[1]]
+        return tuple(extents) or (1,)
+
+    def alias(self, value: Value, shape: Sequence[int], alone: bool) -> Value:
+        """Return another view of a value."""
+        return Value(
+            tuple(shape), value.operator, value.batched, value.parameters, value.alone and alone
+        )
+
+    def fixed(self, call: Call) -> Value:
+        """Return a value that depends on no model input."""
+        made_of = frozenset[str]().union(*(value.parameters for value in call.values()))
+        return Value(call.shape, None, False, made_of)
+
+    def add(
+        self,
+        call: Call,
+        kind: OperatorKind,
+        *,
+        flops: tuple[float, float],
+        elements: tuple[float, float],
+        index_bytes: float = 0.0,
+        splits: tuple[Split, ...] = (),
+        sparse: bool = False,
+        key: str = "",
+    ) -> Value:
+        """Record an operator from counts of the whole batch, and return its output."""
+        inputs = list(dict.fromkeys(v.operator for v in call.batched if v.operator is not None))
+        names = frozenset[str]().union(*(value.parameters for value in call.values()))
+        if kind is OperatorKind.EMBEDDING:
+            names -= self.elsewhere
+            if not names:
+                # Whoever holds the table decides how it is split.
+                sparse, splits = False, ()
+        self._operators.append(
+            _Pending(
+                self._unique(call.label), kind, inputs, self.sample_shape(call.shape),
+                (self.sample(flops[0]), self.sample(flops[1])),
+                (self.sample(elements[0]), self.sample(elements[1])),
+                self.sample(index_bytes), self._claim(names), splits, sparse, key,
+            )
+        )  # fmt: skip
+        return Value(call.shape, len(self._operators) - 1, True, alone=call.alone)
+
+    def pointwise(
+        self, call: Call, kind: OperatorKind, splits: tuple[Split, ...], flops: tuple[float, float]
+    ) -> Value:
+        """Record element-wise work, in the operator that made its one input if it may be."""
+        batched = call.batched
+        if len(batched) == 1 and batched[0].operator is not None and batched[0].alone:
+            made = self._operators[batched[0].operator]
+            if made.kind in _FUSING and batched[0].elements == call.out_elements:
+                made.parameters += self._claim(
+                    frozenset[str]().union(*(value.parameters for value in call.values()))
+                )
+                if made.kind not in _UNCOUNTED:
+                    more = self.sample(call.out_elements)
+                    made.flops = (made.flops[0] + more, made.flops[1] + more)
+                return Value(call.shape, batched[0].operator, True, alone=call.alone)
+        read = sum(value.elements for value in batched)
+        out = call.out_elements
+        return self.add(
+            call, kind, flops=flops, elements=(read + out, 2 * read + out), splits=splits
+        )
+
+    def graph(self, name: str, batch_per_gpu: int, element_bytes: int) -> ModelGraph:
+        """Return the recorded operators as a graph.
+
+        Raises
+        ------
+        InputError
+            If there are none.
+        """
+        if not self._operators:
+            raise InputError(
+                f"capture of {name!r}: nothing that it computes depends on its inputs; give a "
+                "module whose forward pass reads the example inputs"
+            )
+        build = GraphBuilder(name, batch_per_gpu, element_bytes)
+        for op in self._operators:
+            build.append(
+                op.name, op.kind, [Tensor((1,), source) for source in op.inputs], op.shape,
+                flops=op.flops, elements=op.elements, byte_counts=(op.byte_counts,) * 2,
+                parameters=op.parameters, splits=op.splits, sparse=op.sparse, profile_key=op.key,
+            )  # fmt: skip
+        return build.build()
+
+    def _claim(self, names: frozenset[str]) -> int:
+        """Return the parameters among these that no operator before holds."""
+        new = sorted(names - self._claimed)
+        self._claimed.update(new)
+        return sum(self.sizes.get(name, 0) for name in new)
+
+    def _unique(self, label: str) -> str:
+        seen = self._names.get(label, 0)
+        self._names[label] = seen + 1
+        if not seen:
+            return label
+        return self._unique(f"{label}_{seen + 1}")

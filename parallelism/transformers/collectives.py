@@ -1,0 +1,280 @@
+"""Every communication that a layout causes, with exact volumes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.costs import (
+    DEFAULT,
+    kv_heads_of,
+    split_tokens,
+    tokens_of,
+)
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import CollectiveKind, sent_bytes
+from parallelism.transformers.stages import Part, part_weights, parts_of
+
+Group = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
+When = Literal["forward", "recompute", "backward", "weight", "gradients", "weights"]
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """One kind of message of one GPU, repeated.
+
+    Parameters
+    ----------
+    kind : {"allreduce", "reducescatter", "allgather", "alltoall", "ring", "send"}
+    group : {"tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"}
+        Ranks that take part. ``data``: the ``data * context`` ranks that share dense weights;
+        ``expert-data``: those that share experts; ``embedding``: first and last stage.
+    ranks : int
+        Size of the group.
+    size : float
+        Bytes, as `links.sent_bytes` defines them for each kind.
+    count : float
+        Times in a microbatch, or in an iteration for ``gradients`` and ``weights``.
+    when : {"forward", "recompute", "backward", "weight", "gradients", "weights"}
+        In which pass of a microbatch (``weight``: hidden behind gradients of weights);
+        ``gradients``: when they are summed; ``weights``: before they are used.
+    """
+
+    kind: CollectiveKind
+    group: Group
+    ranks: int
+    size: float
+    count: float
+    when: When
+
+    @property
+    def bytes_per_rank(self) -> float:
+        """Bytes that each rank sends each time."""
+        return sent_bytes(self.kind, self.size, self.ranks)
+
+
+def layer_communications(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> tuple[Communication, ...]:
+    """Return what one layer sends for one microbatch.
+
+    Parameters
+    ----------
+    model : Transformer
+    layer : int
+    layout : Layout
+    implementation : Implementation
+    sequence : int, optional
+
+    Returns
+    -------
+    tuple of Communication
+
+    Notes
+    -----
+    Tensor parallelism sums the outputs of attention and of the feed-forward part: an AllReduce
+    each, forward and backward (Shoeybi et al., 2019); with sequence parallelism an AllGather
+    before and a ReduceScatter after, and another AllGather of the input for gradients of weights
+    (Korthikanti et al., 2022, section 4.2.2). Context parallelism passes keys and values around
+    a ring, and in the backward pass their gradients as well. Experts get each token's copies by
+    all-to-all and give them back; the busiest rank counts, with its ``load_imbalance``. With
+    both, the tensor group of an expert gathers what arrived.
+    """
+    found = list(_layer_pass(model, layer, layout, implementation, sequence, "forward"))
+    if layout.recompute == "full":
+        found += _layer_pass(model, layer, layout, implementation, sequence, "recompute")
+    found += _layer_pass(model, layer, layout, implementation, sequence, "backward")
+    return tuple(found)
+
+
+def _layer_pass(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation,
+    sequence: int | None,
+    when: When,
+) -> Iterator[Communication]:
+    tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
+    experts = model.experts if model.has_experts(layer) else None
+    whole = element * tokens * model.hidden
+    blocks = [whole]
+    if experts is None:
+        blocks.append(whole)
+    else:
+        if experts.shared:
+            blocks.append(whole)
+        blocks.append(whole * experts.per_token * implementation.load_imbalance)
+    if layout.tensor > 1:
+        for size in blocks:
+            yield from _tensor_block(layout, size, when)
+    if layout.context > 1:
+        attention = model.attention
+        if attention.latent is None:
+            width = 2.0 * kv_heads_of(attention, layout) * attention.head_width
+        else:
+            width = (attention.query_width + attention.value_width) / layout.tensor
+        passed = 2 if when == "backward" else 1
+        yield Communication(
+            "ring", "context", layout.context, element * tokens * width, passed, when
+        )
+    if experts is not None and layout.expert > 1:
+        copies = split_tokens(tokens, layout) * experts.per_token * implementation.load_imbalance
+        yield Communication(
+            "alltoall", "expert", layout.expert, element * copies * model.hidden, 2, when
+        )
+
+
+def _tensor_block(layout: Layout, size: float, when: When) -> Iterator[Communication]:
+    if not layout.sequence_parallel:
+        yield Communication("allreduce", "tensor", layout.tensor, size, 1, when)
+        return
+    yield Communication("allgather", "tensor", layout.tensor, size, 1, when)
+    yield Communication("reducescatter", "tensor", layout.tensor, size, 1, when)
+    if when == "backward":
+        yield Communication("allgather", "tensor", layout.tensor, size, 1, "weight")
+
+
+def end_communications(
+    model: Transformer,
+    part: Part,
+    layout: Layout,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> tuple[Communication, ...]:
+    """Return what embedding, head and loss of a part send for one microbatch.
+
+    The embedding is split over the vocabulary: rows are summed (or scattered). The head gathers
+    its input, or sums the input's gradient. The loss sums three FP32 numbers a token.
+    """
+    tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
+    whole, tensor = element * tokens * model.hidden, layout.tensor
+    if tensor == 1 or not model.vocabulary:
+        return ()
+    split = layout.sequence_parallel
+    found: list[Communication] = []
+    if part.embedding:
+        found.append(
+            Communication(
+                "reducescatter" if split else "allreduce", "tensor", tensor, whole, 1, "forward"
+            )
+        )
+        if split:
+            found.append(Communication("allgather", "tensor", tensor, whole, 1, "weight"))
+    if part.head and not model.classes:
+        if split:
+            found.append(Communication("allgather", "tensor", tensor, whole, 1, "forward"))
+            found.append(Communication("reducescatter", "tensor", tensor, whole, 1, "backward"))
+            found.append(Communication("allgather", "tensor", tensor, whole, 1, "weight"))
+        else:
+            found.append(Communication("allreduce", "tensor", tensor, whole, 1, "backward"))
+        found.append(Communication("allreduce", "tensor", tensor, 4.0 * tokens, 3, "forward"))
+    return tuple(found)
+
+
+def boundary_bytes(model: Transformer, layout: Layout, *, sequence: int | None = None) -> float:
+    """Return the bytes of the activations between two parts, of a whole tensor group."""
+    return model.dense_bytes * tokens_of(model, layout, sequence) * model.hidden
+
+
+def pipeline_send(
+    model: Transformer,
+    layout: Layout,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> tuple[Communication, ...]:
+    """Return what one GPU sends to the next part (``forward``) and back (``backward``).
+
+    The tensor ranks of a stage hold the same output unless it is split along the sequence. Each
+    sends its own share of it, after which the receivers gather (Narayanan et al., 2021, section
+    4.1), or, without ``scatter_gather``, all of it.
+    """
+    if layout.pipeline == 1:
+        return ()
+    whole = boundary_bytes(model, layout, sequence=sequence)
+    shared = layout.sequence_parallel or implementation.scatter_gather
+    size = whole / layout.tensor if shared else whole
+    found: list[Communication] = []
+    directions: tuple[When, When] = ("forward", "backward")
+    for when in directions:
+        found.append(Communication("send", "pipeline", 2, size, 1, when))
+        if shared and not layout.sequence_parallel and layout.tensor > 1:
+            found.append(Communication("allgather", "tensor", layout.tensor, whole, 1, when))
+    return tuple(found)
+
+
+def step_communications(
+    model: Transformer,
+    layout: Layout,
+    microbatches: int,
+    implementation: Implementation = DEFAULT,
+) -> tuple[tuple[Communication, ...], ...]:
+    """Return what one GPU of each stage sends to sum gradients and to share weights.
+
+    Parameters
+    ----------
+    model : Transformer
+    layout : Layout
+    microbatches : int
+        Of an iteration.
+    implementation : Implementation
+
+    Returns
+    -------
+    tuple of tuple of Communication
+        By stage; counts are per iteration.
+
+    Notes
+    -----
+    ZeRO 0: an AllReduce of gradients. ZeRO 1: a ReduceScatter of gradients and an AllGather of
+    updated weights. ZeRO 2: gradients are scattered after every microbatch, because no rank
+    keeps all of them. ZeRO 3: as 2, and weights are gathered for the forward and again for the
+    backward pass of every microbatch: with one microbatch and gradients as wide as weights, 1.5
+    times the volume of the others (Rajbhandari et al., 2020, section 7). Gradients of a tied
+    embedding are summed over the first and the last stage.
+    """
+    stages: list[list[Communication]] = [[] for _ in range(layout.pipeline)]
+    ranks = layout.data * layout.context
+    weight, gradient = float(model.dense_bytes), float(implementation.gradient_bytes)
+    for part in parts_of(model, layout):
+        count = part_weights(model, part, layout)
+        shares: tuple[tuple[float, Group, int], ...] = (
+            (count.dense, "data", ranks),
+            (count.expert, "expert-data", ranks // layout.expert),
+        )
+        for elements, group, members in shares:
+            if members > 1 and elements:
+                stages[part.stage] += _shared(
+                    layout, group, members, elements, weight, gradient, microbatches
+                )
+    if model.tied and layout.pipeline > 1:
+        size = gradient * model.vocabulary * model.hidden / layout.tensor
+        for stage in (0, layout.pipeline - 1):
+            stages[stage].append(Communication("allreduce", "embedding", 2, size, 1, "gradients"))
+    return tuple(tuple(stage) for stage in stages)
+
+
+def _shared(
+    layout: Layout,
+    group: Group,
+    ranks: int,
+    elements: float,
+    weight: float,
+    gradient: float,
+    microbatches: int,
+) -> Iterator[Communication]:
+    if layout.zero == 0:
+        yield Communication("allreduce", group, ranks, gradient * elements, 1, "gradients")
+        return
+    scatters = microbatches if layout.zero >= 2 else 1
+    gathers = 2 * microbatches if layout.zero == 3 else 1
+    yield Communication("reducescatter", group, ranks, gradient * elements, scatters, "gradients")
+    yield Communication("allgather", group, ranks, weight * elements, gathers, "weights")

@@ -1,0 +1,414 @@
+"""Products, fused attention and element-wise traffic of a transformer's parts on one GPU.
+
+Everything is for one microbatch on one rank of a layout: ``microbatch * sequence / context``
+tokens, weights split over the tensor group, experts over the expert group.
+"""
+
+from math import ceil
+
+from codesign_base import InputError
+from parallelism.transformers.architecture import Attention, Experts, Transformer
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.work import (
+    NOTHING,
+    Gemm,
+    PassCosts,
+    Work,
+    elementwise,
+    product,
+)
+
+DEFAULT = Implementation()
+
+
+def layer_kinds(model: Transformer, first: int, count: int) -> tuple[tuple[int, int], ...]:
+    """Return (an example's index, count) of dense layers and of those with experts in a range."""
+    if model.experts is None:
+        return ((first, count),) if count else ()
+    found: list[tuple[int, int]] = []
+    for experts in (False, True):
+        same = [i for i in range(first, first + count) if model.has_experts(i) == experts]
+        if same:
+            found.append((same[0], len(same)))
+    return tuple(found)
+
+
+def sequence_of(model: Transformer, sequence: int | None) -> int:
+    """Return the tokens of a sample: the job's, or else the model's own.
+
+    Raises
+    ------
+    InputError
+        If it is below 1, or beyond the learned positions.
+    """
+    length = model.sequence if sequence is None else sequence
+    if length < 1:
+        raise InputError(f"sequence is {length}; give at least 1")
+    if model.positions and length > model.positions:
+        raise InputError(
+            f"sequence is {length}, but {model.name} has {model.positions} learned positions; "
+            "give at most these"
+        )
+    return length
+
+
+def tokens_of(model: Transformer, layout: Layout, sequence: int | None = None) -> float:
+    """Return the tokens of a microbatch on one rank.
+
+    Raises
+    ------
+    InputError
+        If the context degree does not divide the sequence.
+    """
+    length = sequence_of(model, sequence)
+    if length % layout.context:
+        raise InputError(
+            f"layout: context is {layout.context}, which does not divide sequence = {length}; "
+            "give a divisor"
+        )
+    return layout.microbatch * length / layout.context
+
+
+def split_tokens(tokens: float, layout: Layout) -> float:
+    """Return the tokens on which one rank does norms, dropouts and residual sums."""
+    return tokens / layout.tensor if layout.sequence_parallel else tokens
+
+
+def kv_heads_of(attention: Attention, layout: Layout) -> int:
+    """Return the key and value heads of one tensor rank: at least one, then replicated."""
+    return max(1, ceil(attention.kv_heads / layout.tensor))
+
+
+def check_layout(model: Transformer, layout: Layout) -> None:
+    """Raise an error where a layout cannot split a model.
+
+    Raises
+    ------
+    InputError
+        If the tensor degree does not divide the heads or the widths, the expert degree the
+        experts, the stages exceed the layers, or experts are spread but there are none.
+    """
+    attention = model.attention
+    widths = {"heads": attention.heads, "feed_forward": model.feed_forward}
+    if model.experts is not None:
+        widths["experts' width"] = model.experts.width
+    for what, size in widths.items():
+        if size % layout.tensor:
+            raise InputError(
+                f"layout: tensor is {layout.tensor}, which does not divide {what} = {size} of "
+                f"{model.name}; give a divisor"
+            )
+    if attention.latent is None and max(attention.kv_heads, layout.tensor) % min(
+        attention.kv_heads, layout.tensor
+    ):
+        raise InputError(
+            f"layout: tensor is {layout.tensor}, but kv_heads = {attention.kv_heads} of "
+            f"{model.name} can be neither split nor replicated evenly; give a divisor or multiple"
+        )
+    chunks = layout.pipeline * layout.virtual_stages
+    if chunks > model.layers:
+        raise InputError(
+            f"layout: pipeline * virtual_stages is {chunks}, more than the {model.layers} layers "
+            f"of {model.name}; give fewer stages"
+        )
+    count = model.experts.count if model.experts else 1
+    if count % layout.expert:
+        raise InputError(
+            f"layout: expert is {layout.expert}, which does not divide the experts of {model.name}"
+            f" ({count}); give a divisor"
+        )
+
+
+def layer_costs(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> PassCosts:
+    """Return the passes of one layer over one microbatch on one GPU.
+
+    Parameters
+    ----------
+    model : Transformer
+    layer : int
+        Index of the layer, which says whether it has experts.
+    layout : Layout
+    implementation : Implementation
+    sequence : int, optional
+        Tokens of a sample, the model's own by default.
+
+    Returns
+    -------
+    PassCosts
+
+    Notes
+    -----
+    Recomputation: ``"selective"`` does the attention core again (scores, softmax, dropout,
+    values; Korthikanti et al., 2022, section 5), which a fused kernel does anyway, so that it
+    changes nothing there; ``"full"`` does the whole forward pass again.
+
+    The backward pass of a fused attention kernel does five products where the forward pass does
+    two, because it computes the scores again (Dao et al., 2022, algorithm 4).
+    """
+    length = sequence_of(model, sequence)
+    tokens = tokens_of(model, layout, sequence)
+    core = attention_core(model, layout, implementation, sequence=length)
+    element = float(model.dense_bytes)
+    rest = _projections(model, layout, implementation, tokens)
+    if model.has_experts(layer):
+        assert model.experts is not None
+        rest += _experts(model, model.experts, layout, implementation, tokens)
+    else:
+        rest += _feed_forward(model, model.feed_forward, tokens, layout, implementation)
+    hidden = split_tokens(tokens, layout) * model.hidden * element
+    masks = split_tokens(tokens, layout) * model.hidden if implementation.dropout else 0.0
+    # Two norms; two sums of residuals (with dropout and its mask).
+    rest += elementwise(2 * 2 * hidden, 2 * 3 * hidden, 2)
+    rest += elementwise(2 * (3 * hidden + masks), 2 * (3 * hidden + masks), 2)
+    whole = core + rest
+    if layout.recompute == "full":
+        return whole.recomputed(whole.forward)
+    if layout.recompute == "selective" and not implementation.flash:
+        return whole.recomputed(core.forward)
+    return whole
+
+
+def attention_core(
+    model: Transformer,
+    layout: Layout,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> PassCosts:
+    """Return scores, softmax and weighted values of one layer on one GPU.
+
+    With context parallelism each rank has its share of the queries and meets all keys; causal
+    work is balanced over ranks.
+    """
+    length = sequence_of(model, sequence)
+    attention, element = model.attention, float(model.dense_bytes)
+    local = length / layout.context
+    heads = attention.heads / layout.tensor
+    batched = layout.microbatch * heads
+    key = attention.query_width / attention.heads
+    value = attention.value_width / attention.heads
+    if implementation.flash:
+        visible = 0.5 if model.causal else 1.0
+        flops = 2.0 * batched * local * length * (key + value) * visible
+        # Queries, keys, values and output once; the backward pass also reads their gradients.
+        moved = element * batched * (local * (key + value) + length * (key + value))
+        # S = QK and dP = dO V' ; dV = P' dO, dQ = dS K, dK = dS' Q.
+        back = 2.0 * batched * local * length * (3 * key + 2 * value) * visible
+        return PassCosts(
+            forward=Work(attention_flops=flops, attention_traffic=moved, kernels=1),
+            backward_input=Work(attention_flops=back, attention_traffic=2.0 * moved, kernels=1),
+        )
+    scores = batched * local * length * element
+    masks = batched * local * length if implementation.dropout else 0.0
+    drop = 2 * scores + masks if implementation.dropout else 0.0
+    kernels = 2 if implementation.dropout else 1
+    return PassCosts(
+        forward=Work(
+            (
+                Gemm(local, length, key, batched, element, element),
+                Gemm(local, value, length, batched, element, element),
+            ),
+            traffic=2 * scores + drop,
+            kernels=kernels,
+        ),
+        backward_input=Work(
+            (
+                Gemm(local, key, length, batched, element, element),
+                Gemm(length, key, local, batched, element, element),
+                Gemm(local, length, value, batched, element, element),
+                Gemm(length, value, local, batched, element, element),
+            ),
+            traffic=3 * scores + drop,
+            kernels=kernels,
+        ),
+    )
+
+
+def _sums(model: Transformer, implementation: Implementation) -> tuple[float, float, bool]:
+    """Return how products of weights treat their operands and gradients."""
+    return (
+        float(model.dense_bytes), float(implementation.gradient_bytes),
+        implementation.fused_gradients,
+    )  # fmt: skip
+
+
+def _projections(
+    model: Transformer, layout: Layout, implementation: Implementation, tokens: float
+) -> PassCosts:
+    """Queries, keys, values and the output projection, with rotary positions."""
+    attention, hidden = model.attention, model.hidden
+    element, sums = float(model.dense_bytes), _sums(model, implementation)
+    tensor = layout.tensor
+    query = attention.query_width / tensor
+    out = product(tokens, hidden, attention.value_width / tensor, 1, *sums)
+    rotary = 0.0 if model.positions or model.patch else 2 * element * tokens
+    if attention.latent is not None:
+        latent = attention.latent
+        # Projections to latent vectors are replicated; with sequence parallelism each rank does
+        # them for its own tokens.
+        own = split_tokens(tokens, layout)
+        key_value = attention.heads * (attention.head_width + latent.value_width) / tensor
+        costs = product(own, latent.kv_rank + latent.rope_width, hidden, 1, *sums)
+        costs += product(tokens, key_value, latent.kv_rank, 1, *sums)
+        norm = own * latent.kv_rank * element
+        if latent.query_rank:
+            costs += product(own, latent.query_rank, hidden, 1, *sums)
+            costs += product(tokens, query, latent.query_rank, 1, *sums)
+            norm += own * latent.query_rank * element
+        else:
+            costs += product(tokens, query, hidden, 1, *sums)
+        rope = rotary * latent.rope_width * (attention.heads / tensor + 1)
+        return costs + out + elementwise(2 * norm + rope, 3 * norm + rope, 3)
+    key_value = kv_heads_of(attention, layout) * attention.head_width
+    costs = product(tokens, query + 2 * key_value, hidden, 1, *sums) + out
+    rope = rotary * (query + key_value)
+    head_norm = 2 * element * tokens * (query + key_value) if attention.head_norm else 0.0
+    if rope or head_norm:
+        costs += elementwise(rope + head_norm, rope + 1.5 * head_norm, 1 + attention.head_norm)
+    return costs
+
+
+def _feed_forward(
+    model: Transformer,
+    width: float,
+    tokens: float,
+    layout: Layout,
+    implementation: Implementation,
+    count: float = 1.0,
+) -> PassCosts:
+    """One feed-forward part (or ``count`` experts of ``tokens`` each), split over the group."""
+    element, sums = float(model.dense_bytes), _sums(model, implementation)
+    own, inputs = width / layout.tensor, 2 if model.gated else 1
+    costs = product(tokens, inputs * own, model.hidden, count, *sums)
+    costs += product(tokens, model.hidden, own, count, *sums)
+    middle = count * tokens * own * element
+    # Forward: inputs read, output written. Backward: these and the gradient read, theirs written.
+    return costs + elementwise((inputs + 1) * middle, (2 * inputs + 1) * middle)
+
+
+def _experts(
+    model: Transformer,
+    experts: Experts,
+    layout: Layout,
+    implementation: Implementation,
+    tokens: float,
+) -> PassCosts:
+    """Router, routed experts of the busiest rank, shared experts."""
+    element, sums = float(model.dense_bytes), _sums(model, implementation)
+    own = split_tokens(tokens, layout)
+    local = experts.count / layout.expert
+    # Each rank of the expert group sends ``per_token`` copies of its tokens and gets as many.
+    arriving = tokens * experts.per_token * implementation.load_imbalance
+    costs = product(own, experts.count, model.hidden, 1, *sums)
+    scores = 4.0 * own * experts.count
+    # Softmax and choice; permutation before and weighted sum after, there and back.
+    moved = own * experts.per_token * model.hidden * element
+    costs += elementwise(2 * scores + 4 * moved, 3 * scores + 5 * moved, 4)
+    costs += _feed_forward(
+        model, experts.width, arriving / local, layout, implementation, count=local
+    )
+    if experts.shared:
+        costs += _feed_forward(
+            model, experts.shared * experts.shared_width, tokens, layout, implementation
+        )
+    return costs
+
+
+def embedding_costs(
+    model: Transformer,
+    layout: Layout,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> PassCosts:
+    """Return the passes of the token or patch embedding over one microbatch on one GPU."""
+    tokens = tokens_of(model, layout, sequence)
+    element = float(model.dense_bytes)
+    if model.patch:
+        costs = product(tokens, model.hidden, model.patch, 1, *_sums(model, implementation))
+        # The image needs no gradient.
+        return PassCosts(costs.forward, NOTHING, NOTHING, costs.backward_weight)
+    rows = tokens * model.hidden * element
+    own = split_tokens(tokens, layout) * model.hidden
+    after = 3 * own * element if model.positions else 0.0
+    drop = own * (2 * element + 1) if implementation.dropout else 0.0
+    summed = tokens * model.hidden * 2.0 * implementation.gradient_bytes
+    return PassCosts(
+        forward=Work(traffic=2 * rows + after + drop, kernels=2),
+        backward_weight=Work(traffic=rows + summed + drop, kernels=1),
+    )
+
+
+def head_costs(
+    model: Transformer,
+    layout: Layout,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> PassCosts:
+    """Return the passes of last norm, output projection and loss over one microbatch.
+
+    Logits are split over the vocabulary in a tensor group. The loss is computed in FP32:
+    logits cast, read for maximum and sum, exponentials written; the backward pass scales them
+    and casts them back.
+    """
+    tokens = tokens_of(model, layout, sequence)
+    element, sums = float(model.dense_bytes), _sums(model, implementation)
+    norm = split_tokens(tokens, layout) * model.hidden * element
+    costs = elementwise(2 * norm, 3 * norm)
+    outputs = model.vocabulary / layout.tensor
+    if model.classes:
+        # A classifier reads one vector a sample and is too small to be split.
+        tokens, outputs = float(layout.microbatch), float(model.classes)
+    elif not model.vocabulary:
+        return costs
+    costs += product(tokens, outputs, model.hidden, 1, *sums)
+    logits = tokens * outputs
+    return costs + elementwise((element + 4 + 12) * logits, (8 + element) * logits, 3)
+
+
+def model_flops(
+    model: Transformer, batch: int, *, sequence: int | None = None, recompute: bool = False
+) -> float:
+    """Return the operations of one iteration by the convention of published figures.
+
+    Parameters
+    ----------
+    model : Transformer
+    batch : int
+        Samples of an iteration.
+    sequence : int, optional
+    recompute : bool
+        Count the layers' forward pass twice, as Narayanan et al. (2021) do.
+
+    Returns
+    -------
+    float
+        Products only, backward twice forward, all attention scores even if masked. For a
+        GPT-like model this is ``72 B s l h^2 (1 + s / 6h + V / 12 l h)`` or, with recomputation,
+        ``96 B s l h^2 (1 + s / 6h + V / 16 l h)`` (the formulas of Korthikanti et al., 2022, and
+        of Narayanan et al., 2021).
+
+    Notes
+    -----
+    Hardware does less where a fused kernel skips masked scores, and more where it computes
+    scores again; `PassCosts.flops` counts that.
+    """
+    layout = Layout(microbatch=1, sequence_parallel=False)
+    plain = Implementation(flash=False)
+    layers = sum(
+        count * layer_costs(model, layer, layout, plain, sequence=sequence).forward.flops
+        for layer, count in layer_kinds(model, 0, model.layers)
+    )
+    ends = head_costs(model, layout, plain, sequence=sequence).forward.flops
+    if model.patch:
+        ends += embedding_costs(model, layout, plain, sequence=sequence).forward.flops
+    return batch * ((4.0 if recompute else 3.0) * layers + 3.0 * ends)

@@ -1,0 +1,200 @@
+"""All layouts of a transformer on some GPUs that are legal, in an order that means nothing."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import get_args
+
+from codesign_base import InfeasibleError, InputError
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.costs import check_layout
+from parallelism.transformers.layout import Layout, Recompute, Schedule
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Which layouts are considered.
+
+    Parameters
+    ----------
+    tensor, context, pipeline, expert, microbatch, virtual_stages, zero : tuple of int, optional
+        The only values considered; by default all that are legal and usual (see
+        `enumerate_layouts`).
+    recompute : tuple of {"none", "selective", "full"}
+    schedules : tuple of {"gpipe", "1f1b", "interleaved", "zero-bubble"}
+    across_servers : bool
+        Tensor parallelism may span servers.
+    """
+
+    tensor: tuple[int, ...] = ()
+    context: tuple[int, ...] = ()
+    pipeline: tuple[int, ...] = ()
+    expert: tuple[int, ...] = ()
+    microbatch: tuple[int, ...] = ()
+    virtual_stages: tuple[int, ...] = ()
+    zero: tuple[int, ...] = (1, 3)
+    recompute: tuple[Recompute, ...] = ("none", "full")
+    schedules: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble")
+    across_servers: bool = False
+
+    def __post_init__(self) -> None:
+        for name in (
+            "tensor", "context", "pipeline", "expert", "microbatch", "virtual_stages",
+        ):  # fmt: skip
+            if any(value < 1 for value in getattr(self, name)):
+                raise InputError(f"layouts: {name} is {getattr(self, name)}; give 1 or more")
+        for name, known in (
+            ("zero", (0, 1, 2, 3)),
+            ("recompute", get_args(Recompute)),
+            ("schedules", get_args(Schedule)),
+        ):
+            value = getattr(self, name)
+            if not value or not set(value) <= set(known):
+                raise InputError(
+                    f"layouts: {name} is {value}; give some of {', '.join(map(str, known))}"
+                )
+
+
+_MOST_MICROBATCH = 8
+_LEAST_TOKENS = 1024
+"""Tokens of a sample on one rank, below which a sequence is not split further."""
+_MOST_VIRTUAL = 8
+
+
+def _divisors(number: int) -> list[int]:
+    return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def enumerate_layouts(
+    model: Transformer,
+    gpus: int,
+    gpus_per_server: int,
+    global_batch: int,
+    sequence: int,
+    choices: Choices | None = None,
+) -> list[Layout]:
+    """List the legal layouts of a model on all GPUs.
+
+    Parameters
+    ----------
+    model : Transformer
+    gpus : int
+        All of them, each used.
+    gpus_per_server : int
+        Tensor groups stay within so many, and divide them, unless ``choices`` lets them span
+        servers, of which they then fill several.
+    global_batch : int
+        Samples of an iteration.
+    sequence : int
+        Tokens of a sample.
+    choices : Choices, optional
+        By default: tensor degrees within a server; context degrees that are powers of two and
+        leave 1024 tokens a rank; pipelines of at most as many stages as layers; every expert
+        degree; microbatches of 1, 2, 4, 8 samples; up to 8 equal virtual stages; states sharded
+        by ZeRO 1 or 3; no or full recomputation.
+
+    Returns
+    -------
+    list of Layout
+
+    Raises
+    ------
+    InfeasibleError
+        If there is none.
+    """
+    wanted = choices or Choices()
+    found = list(_layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted))
+    if not found:
+        raise InfeasibleError(
+            f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
+            f"{global_batch}; choose a batch that more degrees divide, or other GPUs"
+        )
+    return found
+
+
+def _layouts(
+    model: Transformer,
+    gpus: int,
+    gpus_per_server: int,
+    global_batch: int,
+    sequence: int,
+    choices: Choices,
+) -> Iterator[Layout]:
+    tensors = _divisors(gpus_per_server)
+    if choices.across_servers:
+        servers = gpus // gpus_per_server
+        tensors += [gpus_per_server * k for k in _divisors(servers) if k > 1]
+    for tensor in tensors:
+        if gpus % tensor or (choices.tensor and tensor not in choices.tensor):
+            continue
+        for context in _contexts(gpus // tensor, sequence, choices):
+            for pipeline in _divisors(gpus // tensor // context):
+                if choices.pipeline and pipeline not in choices.pipeline:
+                    continue
+                data = gpus // tensor // context // pipeline
+                if pipeline > model.layers or global_batch % data:
+                    continue
+                for expert in _experts(model, data * context, choices):
+                    base = Layout(tensor, context, data, pipeline, expert)
+                    try:
+                        check_layout(model, base)
+                    except InputError:
+                        continue
+                    yield from _timings(model, base, global_batch // data, choices)
+
+
+def _contexts(ranks: int, sequence: int, choices: Choices) -> list[int]:
+    if choices.context:
+        return [c for c in choices.context if ranks % c == 0 and sequence % c == 0]
+    powers = [1 << k for k in range(ranks.bit_length())]
+    return [
+        c
+        for c in powers
+        if ranks % c == 0 and (c == 1 or (sequence % c == 0 and sequence // c >= _LEAST_TOKENS))
+    ]
+
+
+def _experts(model: Transformer, ranks: int, choices: Choices) -> list[int]:
+    count = model.experts.count if model.experts else 1
+    legal = [e for e in _divisors(count) if ranks % e == 0]
+    return [e for e in legal if not choices.expert or e in choices.expert]
+
+
+def _timings(model: Transformer, base: Layout, samples: int, choices: Choices) -> Iterator[Layout]:
+    """Microbatches, schedules, recomputation and sharding of some degrees."""
+    usual = [1 << k for k in range(_MOST_MICROBATCH.bit_length())]
+    for microbatch in choices.microbatch or usual:
+        if samples % microbatch:
+            continue
+        for schedule, virtual in _schedules(model, base, samples // microbatch, choices):
+            for recompute in choices.recompute:
+                for zero in choices.zero:
+                    # Sharded weights are gathered for every microbatch: not with pipelines.
+                    if zero == 3 and base.pipeline > 1:
+                        continue
+                    yield Layout(
+                        base.tensor, base.context, base.data, base.pipeline, base.expert,
+                        base.tensor > 1, microbatch, schedule, virtual, recompute, zero,
+                    )  # fmt: skip
+
+
+def _schedules(
+    model: Transformer, base: Layout, microbatches: int, choices: Choices
+) -> Iterator[tuple[Schedule, int]]:
+    if base.pipeline == 1:
+        # Without stages all schedules are the same.
+        yield choices.schedules[0] if choices.schedules[0] != "interleaved" else "1f1b", 1
+        return
+    for schedule in choices.schedules:
+        if schedule != "interleaved":
+            yield schedule, 1
+            continue
+        if microbatches % base.pipeline:
+            continue
+        for virtual in range(2, _MOST_VIRTUAL + 1):
+            if choices.virtual_stages and virtual not in choices.virtual_stages:
+                continue
+            if model.layers % (virtual * base.pipeline) == 0:
+                yield schedule, virtual
+
+
+__all__ = ["Choices", "enumerate_layouts"]

@@ -1,0 +1,126 @@
+"""The time of products, fused attention and element-wise work on one GPU."""
+
+from dataclasses import dataclass
+
+from codesign_base import InputError
+from parallelism.accelerators import Accelerator, get_accelerator
+from parallelism.transformers.work import Gemm, Work
+
+# How sharply the slower of arithmetic and memory wins: 1 adds them, infinity takes the larger.
+_SHARPNESS = 2.0
+
+
+@dataclass(frozen=True)
+class GpuRates:
+    """What one GPU reaches of its data sheet, and how that depends on size.
+
+    A product takes ``sqrt(a^2 + b^2) + launch`` seconds, where ``a`` is arithmetic: operations
+    over ``product_efficiency`` of the peak, times ``1 + half_size (1/m + 1/n + 1/k)``; and ``b``
+    is bytes over ``memory_efficiency`` of the bandwidth. Either is a smooth, saturating function
+    of the sizes. Everything else moves bytes, and launches.
+
+    Parameters
+    ----------
+    accelerator : Accelerator
+    product_efficiency : float
+        Fraction of the peak that endlessly large products reach.
+    half_size : float
+        Size of one dimension (the others endless) at which a product reaches half of that.
+    attention_efficiency : float
+        Fraction of the peak of fused attention kernels.
+    memory_efficiency : float
+        Fraction of the memory bandwidth.
+    launch : float
+        Seconds of each kernel that are not hidden behind the one before.
+    fitted : str
+        What the numbers were fitted on, for reports.
+    """
+
+    accelerator: Accelerator
+    product_efficiency: float
+    half_size: float
+    attention_efficiency: float
+    memory_efficiency: float
+    launch: float
+    fitted: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("product_efficiency", "attention_efficiency", "memory_efficiency"):
+            value = getattr(self, name)
+            if not 0 < value <= 1:
+                raise InputError(
+                    f"GPU rates: {name} is {value}; give a fraction above 0 and at most 1"
+                )
+        for name in ("half_size", "launch"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise InputError(f"GPU rates: {name} is {value}; give zero or more")
+
+    def gemm_seconds(self, gemm: Gemm) -> float:
+        """Return the seconds of all products of one shape."""
+        sizes = 1.0 / gemm.m + 1.0 / gemm.n + 1.0 / gemm.k
+        rate = self.accelerator.bf16_flops * self.product_efficiency
+        arithmetic = gemm.flops / rate * (1.0 + self.half_size * sizes)
+        memory = self.traffic_seconds(gemm.traffic)
+        both: float = (arithmetic**_SHARPNESS + memory**_SHARPNESS) ** (1.0 / _SHARPNESS)
+        return both + self.launch
+
+    def traffic_seconds(self, size: float) -> float:
+        """Return the seconds to move bytes to or from the GPU's memory."""
+        return size / (self.accelerator.memory_bandwidth * self.memory_efficiency)
+
+    def attention_seconds(self, work: Work) -> float:
+        """Return the seconds of fused attention kernels."""
+        rate = self.accelerator.bf16_flops * self.attention_efficiency
+        return max(work.attention_flops / rate, self.traffic_seconds(work.attention_traffic))
+
+    def seconds(self, work: Work) -> float:
+        """Return the seconds of a pass."""
+        products = sum(self.gemm_seconds(gemm) for gemm in work.gemms)
+        rest = self.traffic_seconds(work.traffic) + work.kernels * self.launch
+        return products + self.attention_seconds(work) + rest
+
+
+def rates_of(accelerator: Accelerator | str) -> GpuRates:
+    """Return the rates of an accelerator.
+
+    Parameters
+    ----------
+    accelerator : Accelerator or str
+        A record, or a name that `get_accelerator` knows.
+
+    Returns
+    -------
+    GpuRates
+        Those fitted for its family; H200 has H100's, whose arithmetic it shares.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or no rates are known for the family.
+    """
+    found = get_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
+    family = found.name.split("-")[0]
+    if family not in _FITTED:
+        raise InputError(
+            f"accelerator {found.name!r}: no rates of matrix products are known; known: "
+            f"{', '.join(_FITTED)}; give GpuRates of your own"
+        )
+    return GpuRates(found, *_FITTED[family])
+
+
+_A100_FIT = (
+    "the times of a 22B layer and the two iterations of 175B (Korthikanti et al., 2022, tables 4 "
+    "and 5) and the iteration of 1.7B (Narayanan et al., 2021, table 1): product_efficiency, "
+    "half_size and the efficiency of links inside a server; the rest is set"
+)
+_H100_FIT = (
+    "the first row of table 4 of The Llama 3 Herd of Models (2024): product_efficiency; the rest "
+    "is that of A100 or set"
+)
+# product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted
+_FITTED: dict[str, tuple[float, float, float, float, float, str]] = {
+    "a100": (0.803, 100.0, 0.55, 0.85, 3e-6, _A100_FIT),
+    "h100": (0.622, 100.0, 0.50, 0.85, 3e-6, _H100_FIT),
+    "h200": (0.622, 100.0, 0.50, 0.85, 3e-6, _H100_FIT),
+}

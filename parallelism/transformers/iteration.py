@@ -1,0 +1,377 @@
+"""The time of one training iteration of a transformer, by formula and pipeline timeline."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.collectives import (
+    Communication,
+    Group,
+    end_communications,
+    layer_communications,
+    pipeline_send,
+    step_communications,
+)
+from parallelism.transformers.costs import (
+    DEFAULT,
+    embedding_costs,
+    head_costs,
+    layer_costs,
+    model_flops,
+)
+from parallelism.transformers.gpu import GpuRates
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import Links, Span, collective_seconds, span_of
+from parallelism.transformers.schedules import PipelineSchedule, schedule_of
+from parallelism.transformers.stages import parts_of, stage_weights
+from parallelism.transformers.timeline import PassTimes, timeline
+from parallelism.transformers.work import PassCosts
+
+# Times that a step reads or writes a gradient: to unscale and check it (2), for the norm (1), to
+# clip it (2), for the update (1), to set it to zero (1).
+_GRADIENT_PASSES = 7.0
+
+
+@dataclass(frozen=True, slots=True)
+class PassSeconds:
+    """Seconds of the passes of one part over one microbatch, on one GPU.
+
+    Parameters
+    ----------
+    forward, backward, weight : float
+        With their exposed communication inside the stage; ``backward`` with recomputation.
+    communication : float
+        What of the three is exposed communication.
+    """
+
+    forward: float = 0.0
+    backward: float = 0.0
+    weight: float = 0.0
+    communication: float = 0.0
+
+    def plus(self, other: "PassSeconds", count: float = 1.0) -> "PassSeconds":
+        """Return these and ``count`` times the other's."""
+        return PassSeconds(
+            self.forward + count * other.forward,
+            self.backward + count * other.backward,
+            self.weight + count * other.weight,
+            self.communication + count * other.communication,
+        )
+
+
+@dataclass(frozen=True)
+class IterationTime:
+    """One iteration, and where its time goes.
+
+    Parameters
+    ----------
+    seconds : float
+        All of it.
+    pipeline : float
+        From the first forward to the last backward pass.
+    bubble : float
+        Of that, idle time of the busiest stage.
+    communication : float
+        Of that, exposed communication inside the stages (tensor, context, expert groups) on the
+        busiest stage.
+    data_parallel : float
+        Exposed sums of gradients and gathering of weights after and around it.
+    optimizer : float
+        The optimizer's step.
+    passes : tuple of PassSeconds
+        Of each part of the model, along the model.
+    model_flops : float
+        Per iteration, by the convention of `costs.model_flops` without recomputation.
+    """
+
+    seconds: float
+    pipeline: float
+    bubble: float
+    communication: float
+    data_parallel: float
+    optimizer: float
+    passes: tuple[PassSeconds, ...]
+    model_flops: float
+
+    def achieved_flops(self, gpus: int) -> float:
+        """Return model FLOP/s of each GPU."""
+        return self.model_flops / (self.seconds * gpus)
+
+
+def group_span(communication: Communication, layout: Layout, links: Links) -> Span:
+    """Return how a group lies on servers that are filled in rank order (tensor innermost).
+
+    Ranks of a group are apart: tensor 1; context ``tensor``; data and context together
+    ``tensor``; expert ``tensor`` (neighbours among these); ranks with the same experts
+    ``tensor * expert``. Stages are inside a server only if all of them are.
+    """
+    stage = layout.tensor * layout.context * layout.data
+    if communication.group in ("pipeline", "embedding"):
+        # Where stages are on several servers, the slowest boundary counts.
+        return Span(2, 2 if stage * layout.pipeline <= links.gpus else 1)
+    strides = {
+        "tensor": 1,
+        "context": layout.tensor,
+        "data": layout.tensor,
+        "expert": layout.tensor,
+        "expert-data": layout.tensor * layout.expert,
+    }
+    return span_of(communication.ranks, strides[communication.group], links.gpus)
+
+
+def communication_seconds(communication: Communication, layout: Layout, links: Links) -> float:
+    """Return the seconds of one such message, alone on its links."""
+    span = group_span(communication, layout, links)
+    return collective_seconds(communication.kind, communication.size, span, links)
+
+
+def part_seconds(
+    costs: PassCosts,
+    messages: Iterable[Communication],
+    layout: Layout,
+    implementation: Implementation,
+    rates: GpuRates,
+    links: Links,
+) -> PassSeconds:
+    """Return the seconds of one layer or end of the model.
+
+    Rings of context parallelism hide behind attention, as far as it lasts; gathering inputs
+    again (``weight``) hides behind products; ``overlap_tensor`` of the tensor group's messages
+    hides as well; all-to-all does not.
+    """
+    exposed = {"forward": 0.0, "recompute": 0.0, "backward": 0.0}
+    ring = dict(exposed)
+    for message in messages:
+        if message.when not in exposed:
+            continue
+        seconds = message.count * communication_seconds(message, layout, links)
+        if message.kind == "ring":
+            ring[message.when] += seconds
+        elif message.group == "tensor":
+            exposed[message.when] += seconds * (1.0 - implementation.overlap_tensor)
+        else:
+            exposed[message.when] += seconds
+    works = {
+        "forward": costs.forward, "recompute": costs.recompute, "backward": costs.backward_input,
+    }  # fmt: skip
+    busy: dict[str, float] = {}
+    total = 0.0
+    for when, work in works.items():
+        hidden = rates.attention_seconds(work)
+        waits = exposed[when] + max(0.0, ring[when] - hidden)
+        busy[when] = rates.seconds(work) + waits
+        total += waits
+    weight = rates.seconds(costs.backward_weight)
+    return PassSeconds(busy["forward"], busy["recompute"] + busy["backward"], weight, total)
+
+
+def all_part_seconds(
+    model: Transformer,
+    layout: Layout,
+    rates: GpuRates,
+    links: Links,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+    without: Collection[Group] = (),
+) -> tuple[PassSeconds, ...]:
+    """Return the seconds of every part of a model over one microbatch.
+
+    Parameters
+    ----------
+    model : Transformer
+    layout : Layout
+    rates : GpuRates
+    links : Links
+    implementation : Implementation
+    sequence : int, optional
+    without : collection of {"tensor", "context", "expert"}
+        Groups whose messages are left out, because a network model plays them.
+
+    Returns
+    -------
+    tuple of PassSeconds
+        Along the model: part ``chunk * pipeline + stage``.
+    """
+
+    def seconds(costs: PassCosts, messages: tuple[Communication, ...]) -> PassSeconds:
+        counted = [message for message in messages if message.group not in without]
+        return part_seconds(costs, counted, layout, implementation, rates, links)
+
+    kinds: dict[bool, PassSeconds] = {}
+    found = []
+    for part in parts_of(model, layout):
+        total = PassSeconds()
+        for layer, count in part.kinds(model):
+            kind = model.has_experts(layer)
+            if kind not in kinds:
+                kinds[kind] = seconds(
+                    layer_costs(model, layer, layout, implementation, sequence=sequence),
+                    layer_communications(model, layer, layout, implementation, sequence=sequence),
+                )
+            total = total.plus(kinds[kind], count)
+        costs = PassCosts()
+        if part.embedding:
+            costs += embedding_costs(model, layout, implementation, sequence=sequence)
+        if part.head:
+            costs += head_costs(model, layout, implementation, sequence=sequence)
+        if part.embedding or part.head:
+            ends = end_communications(model, part, layout, implementation, sequence=sequence)
+            total = total.plus(seconds(costs, ends))
+        found.append(total)
+    return tuple(found)
+
+
+def optimizer_seconds(
+    model: Transformer,
+    layout: Layout,
+    rates: GpuRates,
+    implementation: Implementation = DEFAULT,
+) -> float:
+    """Return the seconds of the optimizer's step on the GPU with most weights.
+
+    State is read and written, the FP32 weight read and the weight written, and gradients are
+    unscaled, checked, clipped by their norm, used and cleared.
+    """
+    ranks = layout.data * layout.context
+    worst = 0.0
+    for count in stage_weights(model, layout):
+        dense = count.dense / (ranks if layout.zero else 1)
+        expert = count.expert / (ranks / layout.expert if layout.zero else 1)
+        worst = max(worst, dense + expert)
+    each = 2.0 * implementation.optimizer_bytes + 4.0 + model.dense_bytes
+    each += _GRADIENT_PASSES * implementation.gradient_bytes
+    return rates.traffic_seconds(worst * each)
+
+
+def pass_times(
+    model: Transformer,
+    layout: Layout,
+    passes: tuple[PassSeconds, ...],
+    links: Links,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> PassTimes:
+    """Return the times of passes and of the messages between parts, for a pipeline timeline."""
+    delay = {"forward": 0.0, "backward": 0.0}
+    for message in pipeline_send(model, layout, implementation, sequence=sequence):
+        delay[message.when] += message.count * communication_seconds(message, layout, links)
+    forward = np.array([one.forward for one in passes])
+    backward = np.array([one.backward for one in passes])
+    if not implementation.overlap_pipeline:
+        # What a part waits for occupies it; ends of the model get nothing from one side.
+        forward[1:] += delay["forward"]
+        backward[:-1] += delay["backward"]
+        delay = dict.fromkeys(delay, 0.0)
+    return PassTimes(
+        forward=forward,
+        backward=backward,
+        weight=np.array([one.weight for one in passes]),
+        send=np.full(len(passes), delay["forward"]),
+        send_back=np.full(len(passes), delay["backward"]),
+    )
+
+
+def iteration_time(
+    model: Transformer,
+    layout: Layout,
+    global_batch: int,
+    rates: GpuRates,
+    links: Links,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+    schedule: PipelineSchedule | None = None,
+) -> IterationTime:
+    """Return the time of one iteration on servers that are filled in rank order.
+
+    Parameters
+    ----------
+    model : Transformer
+    layout : Layout
+    global_batch : int
+        Samples of an iteration.
+    rates : GpuRates
+    links : Links
+    implementation : Implementation
+    sequence : int, optional
+        Tokens of a sample, the model's own by default.
+    schedule : PipelineSchedule, optional
+        That of the layout, if it is at hand.
+
+    Returns
+    -------
+    IterationTime
+
+    Raises
+    ------
+    InputError
+        If the layout cannot split the model or the batch.
+
+    Notes
+    -----
+    Every message is alone on its links. Gradients are summed after a stage's last backward
+    pass; with ``overlap_gradients`` that hides behind this pass, and gathering weights behind
+    the next first forward pass, all but what exceeds them.
+    """
+    order = schedule if schedule is not None else schedule_of(layout, global_batch)
+    passes = all_part_seconds(model, layout, rates, links, implementation, sequence=sequence)
+    times = pass_times(model, layout, passes, links, implementation, sequence=sequence)
+    run = timeline(order, times)
+    ends = run.end[:, -1]
+    finish = _with_gradients(model, layout, order, passes, ends, links, implementation)
+    optimizer = optimizer_seconds(model, layout, rates, implementation)
+    by_stage = [PassSeconds() for _ in range(layout.pipeline)]
+    for index, one in enumerate(passes):
+        stage = index % layout.pipeline
+        by_stage[stage] = by_stage[stage].plus(one)
+    busiest = int(run.duration.sum(axis=1).argmax())
+    return IterationTime(
+        seconds=finish + optimizer,
+        pipeline=run.makespan,
+        bubble=run.makespan - float(run.duration[busiest].sum()),
+        communication=by_stage[busiest].communication * order.microbatches,
+        data_parallel=finish - run.makespan,
+        optimizer=optimizer,
+        passes=passes,
+        model_flops=model_flops(model, global_batch, sequence=sequence),
+    )
+
+
+def _with_gradients(
+    model: Transformer,
+    layout: Layout,
+    order: PipelineSchedule,
+    passes: tuple[PassSeconds, ...],
+    ends: "np.ndarray[tuple[int], np.dtype[np.float64]]",
+    links: Links,
+    implementation: Implementation,
+) -> float:
+    """Return when the last stage has its gradients summed and its weights gathered."""
+    finish = 0.0
+    all_messages = step_communications(model, layout, order.microbatches, implementation)
+    for stage, messages in enumerate(all_messages):
+        mine = [passes[i] for i in range(stage, len(passes), layout.pipeline)]
+        # Under ZeRO 2 and 3, microbatches hide their own messages.
+        hides = {
+            "gradients": sum(one.backward + one.weight for one in mine),
+            "weights": sum(one.forward for one in mine),
+        }
+        seconds = {"gradients": 0.0, "weights": 0.0}
+        behind = {"gradients": 0.0, "weights": 0.0}
+        for message in messages:
+            each = communication_seconds(message, layout, links) * message.count
+            seconds[message.when] += each
+            if message.group != "embedding":
+                behind[message.when] += each
+        exposed = 0.0
+        for when, total in seconds.items():
+            rounds = order.microbatches if layout.zero >= (3 if when == "weights" else 2) else 1
+            room = hides[when] * rounds if implementation.overlap_gradients else 0.0
+            exposed += total - min(behind[when], room)
+        finish = max(finish, float(ends[stage]) + exposed)
+    return finish

@@ -1,0 +1,66 @@
+"""A transformer by what a user typed: a name, or a path to a configuration."""
+
+from pathlib import Path
+from typing import Any
+
+from codesign_base import InputError
+from parallelism.importers.huggingface import is_config, read_config
+from parallelism.reading import parse_json, read_text
+from parallelism.suggestions import suggestion
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.presets import TRANSFORMERS, get_transformer, override
+
+
+def looks_like_path(text: str) -> bool:
+    """Whether a model argument is a path: it has a suffix of a model file or a separator."""
+    return Path(text).suffix.lower() in (".yaml", ".yml", ".json") or "/" in text
+
+
+def is_transformer(name_or_path: str) -> bool:
+    """Whether `load_transformer` would take this, rather than it being another kind of model.
+
+    A path that does not exist or cannot be read is no transformer.
+    """
+    if not looks_like_path(name_or_path):
+        return name_or_path in TRANSFORMERS
+    path = Path(name_or_path)
+    if path.is_dir():
+        return (path / "config.json").is_file()
+    if path.suffix.lower() != ".json":
+        return False
+    try:
+        return is_config(parse_json(read_text(path, "model file"), "model file"))
+    except InputError:
+        return False
+
+
+def load_transformer(name_or_path: str, **overrides: Any) -> Transformer:
+    """Return a transformer by name, or from a Hugging Face configuration.
+
+    Parameters
+    ----------
+    name_or_path : str
+        A key of `TRANSFORMERS`, a ``config.json``, or the directory that holds one.
+    **overrides
+        Fields of `Transformer`; ``sequence`` is checked against a configuration's positions
+        and sliding window.
+
+    Raises
+    ------
+    InputError
+        If there is no such name or file, or it describes no transformer that is known.
+
+    Examples
+    --------
+    >>> load_transformer("gpt2", sequence=512).sequence
+    512
+    """
+    if looks_like_path(name_or_path):
+        known = {key: overrides.pop(key) for key in ("sequence",) if key in overrides}
+        return override(read_config(name_or_path, **known), **overrides)
+    if name_or_path not in TRANSFORMERS:
+        raise InputError(
+            f"unknown transformer {name_or_path!r}; "
+            f"{suggestion(name_or_path, list(TRANSFORMERS))}, or give a config.json"
+        )
+    return get_transformer(name_or_path, **overrides)

@@ -1,0 +1,204 @@
+"""What one iteration of a placed layout asks of devices and network, in numbers."""
+
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from parallelism.device import Server
+from parallelism.taskgraph import FloatArray
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.collectives import (
+    Communication,
+    boundary_bytes,
+    end_communications,
+    layer_communications,
+)
+from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs, layer_costs
+from parallelism.transformers.gpu import GpuRates
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.iteration import PassSeconds, optimizer_seconds, part_seconds
+from parallelism.transformers.links import Links
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.schedules import PassKind
+from parallelism.transformers.stages import Part, WeightCount, part_weights, parts_of
+from parallelism.transformers.work import PassCosts
+
+_ROWS = {
+    "forward": (PassKind.FORWARD, 1.0),
+    "recompute": (PassKind.BACKWARD, 1.0),
+    "backward": (PassKind.BACKWARD, 1.0),
+}
+# Of what an AllReduce sends.
+_SHARE = {"allreduce": 1.0, "allgather": 0.5, "reducescatter": 0.5}
+
+
+@dataclass(frozen=True, eq=False)
+class Loads:
+    """What one microbatch costs on one rank (tensor group), and what is synchronised.
+
+    Parameters
+    ----------
+    seconds : float64 array, shape (3, parts)
+        Device time of forward, backward and weight passes (`PassKind`), communication inside
+        servers included. Where the schedule does not split backward passes, the second row
+        holds both and the third is not used.
+    boundary_bytes : float
+        From a part to the next, and of the gradient back, over all GPUs of the rank.
+    tensor_bytes : float64 array, shape (3, parts)
+        Reduced over the servers of a rank in each pass; zero within one server.
+    context_bytes : float64 array, shape (3, parts)
+        Keys and values (and their gradients) of all context ranks together that go round the
+        context group in each pass; zero within one server.
+    expert_bytes : float64 array, shape (3, parts)
+        Sent by one rank to all ranks of its expert group together (itself included) in each
+        pass, there and back; zero within one server.
+    gradients, weights : tuple of WeightCount
+        Bytes of each part's gradients, and of its weights, on a whole rank.
+    tied_bytes : float
+        Gradient of an embedding that first and last stage share; 0 if they do not.
+    update_s : float
+        Optimizer step.
+    gather_rate : float
+        Bytes/s at which a GPU exchanges data with the others of its server.
+    """
+
+    seconds: FloatArray
+    boundary_bytes: float
+    tensor_bytes: FloatArray
+    context_bytes: FloatArray
+    expert_bytes: FloatArray
+    gradients: tuple[WeightCount, ...]
+    weights: tuple[WeightCount, ...]
+    tied_bytes: float
+    update_s: float
+    gather_rate: float
+
+
+def loads_of(
+    model: Transformer,
+    placement: Placement,
+    rates: GpuRates,
+    server: Server,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+    far: Set[str] | None = None,
+) -> Loads:
+    """Work out what a placed layout asks for.
+
+    Parameters
+    ----------
+    model : Transformer
+    placement : Placement
+    rates : GpuRates
+    server : Server
+    implementation : Implementation
+    sequence : int, optional
+        Tokens of a sample, the model's own by default.
+    far : set of str, optional
+        Of "tensor", "context" and "expert" the groups that span servers; by default those of
+        the placement.
+
+    Returns
+    -------
+    Loads
+
+    Notes
+    -----
+    A group within one server communicates at the server's own bandwidth, and that time is the
+    device's; what crosses servers is left to the network. Of a group that spans servers, what
+    its members on one server exchange is not counted besides.
+    """
+    layout = placement.layout
+    parts = parts_of(model, layout)
+    # Every message that stays in a server: all GPUs are near.
+    near = replace(Links.of_server(server, 1.0), gpus=layout.gpus)
+    far = _far_groups(placement) if far is None else far
+    shape = (len(PassKind), len(parts))
+    seconds = np.zeros(shape)
+    volumes = {group: np.zeros(shape) for group in ("tensor", "context", "expert")}
+    known: dict[bool, tuple[PassSeconds, tuple[Communication, ...]]] = {}
+
+    def add(index: int, one: PassSeconds, messages: Iterable[Communication], count: float) -> None:
+        seconds[:, index] += count * np.array([one.forward, one.backward, one.weight])
+        for message in messages:
+            if message.group in far and message.when in _ROWS:
+                row, _ = _ROWS[message.when]
+                volumes[message.group][row, index] += count * _whole(message, layout.tensor)
+
+    for index, part in enumerate(parts):
+        for layer, count in part.kinds(model):
+            kind = model.has_experts(layer)
+            if kind not in known:
+                messages = layer_communications(
+                    model, layer, layout, implementation, sequence=sequence
+                )
+                costs = layer_costs(model, layer, layout, implementation, sequence=sequence)
+                inside = [message for message in messages if message.group not in far]
+                one = part_seconds(costs, inside, layout, implementation, rates, near)
+                known[kind] = one, messages
+            add(index, *known[kind], count)
+        costs, messages = _ends(model, part, placement, implementation, sequence)
+        inside = [message for message in messages if message.group not in far]
+        add(index, part_seconds(costs, inside, layout, implementation, rates, near), messages, 1)
+    if layout.schedule != "zero-bubble":
+        seconds[PassKind.BACKWARD] += seconds[PassKind.WEIGHT]
+        seconds[PassKind.WEIGHT] = 0.0
+    counts = [part_weights(model, part, layout).times(layout.tensor) for part in parts]
+    gradient = float(implementation.gradient_bytes)
+    tied = model.tied and layout.pipeline > 1
+    return Loads(
+        seconds=seconds,
+        boundary_bytes=boundary_bytes(model, layout, sequence=sequence),
+        tensor_bytes=volumes["tensor"],
+        context_bytes=volumes["context"],
+        expert_bytes=volumes["expert"],
+        gradients=tuple(count.times(gradient) for count in counts),
+        weights=tuple(count.times(model.dense_bytes) for count in counts),
+        tied_bytes=gradient * model.vocabulary * model.hidden if tied else 0.0,
+        update_s=optimizer_seconds(model, layout, rates, implementation),
+        gather_rate=near.rates()[0],
+    )
+
+
+def _ends(
+    model: Transformer,
+    part: Part,
+    placement: Placement,
+    implementation: Implementation,
+    sequence: int | None,
+) -> tuple[PassCosts, tuple[Communication, ...]]:
+    """Costs and messages of embedding and head, where a part has them."""
+    layout = placement.layout
+    costs = PassCosts()
+    if part.embedding:
+        costs += embedding_costs(model, layout, implementation, sequence=sequence)
+    if part.head:
+        costs += head_costs(model, layout, implementation, sequence=sequence)
+    messages = end_communications(model, part, layout, implementation, sequence=sequence)
+    return costs, messages
+
+
+def _far_groups(placement: Placement) -> set[str]:
+    """Return the kinds of groups that span servers."""
+    layout, home = placement.layout, placement.home
+    found = set()
+    if placement.servers_per_rank > 1:
+        found.add("tensor")
+    if layout.context > 1 and (home != home[:1]).any():
+        found.add("context")
+    groups = placement.expert_groups() // placement.ranks_per_server
+    if layout.expert > 1 and (groups != groups[:, :1]).any():
+        found.add("expert")
+    return found
+
+
+def _whole(message: Communication, tensor: int) -> float:
+    """Return the bytes of a message as `Loads` counts them for its group, all repetitions."""
+    if message.group == "tensor":
+        # Hierarchical: each server reduces inside, then all exchange the same buffer.
+        return _SHARE[message.kind] * message.size * message.count
+    if message.group == "context":
+        return message.size * message.ranks * message.count * tensor
+    return message.size * message.count * tensor

@@ -1,0 +1,298 @@
+"""Memory of one GPU of each stage: weights, gradients, optimizer, activations, buffers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.costs import (
+    DEFAULT,
+    kv_heads_of,
+    sequence_of,
+    split_tokens,
+    tokens_of,
+)
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.schedules import PassKind, PipelineSchedule, schedule_of
+from parallelism.transformers.stages import (
+    Part,
+    WeightCount,
+    layer_weights,
+    parts_of,
+    stage_weights,
+)
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Bytes on one GPU.
+
+    Parameters
+    ----------
+    weights, gradients, optimizer : float
+        What is left of them after sharding.
+    activations : float
+        Kept for backward passes, at the schedule's worst moment.
+    buffers : float
+        What passing work needs: received outputs, gathered inputs and weights, activations of
+        the layer that is computed again.
+    """
+
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    buffers: float
+
+    @property
+    def states(self) -> float:
+        """Weights, gradients and optimizer together."""
+        return self.weights + self.gradients + self.optimizer
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.states + self.activations + self.buffers
+
+
+@dataclass(frozen=True, slots=True)
+class LayerActivations:
+    """Bytes that one layer keeps of one microbatch on one GPU.
+
+    Parameters
+    ----------
+    input : float
+        The layer's input.
+    core : float
+        Scores, softmax and its dropout; nothing but row sums with a fused kernel.
+    rest : float
+        Everything else, the input included.
+    """
+
+    input: float
+    core: float
+    rest: float
+
+
+def layer_activations(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> LayerActivations:
+    """Return what one layer keeps of one microbatch, if nothing is computed again.
+
+    Parameters
+    ----------
+    model : Transformer
+    layer : int
+    layout : Layout
+    implementation : Implementation
+    sequence : int, optional
+
+    Returns
+    -------
+    LayerActivations
+
+    Notes
+    -----
+    For multi-head attention, two feed-forward matrices of 4 h, unfused attention and dropout
+    this is equations 1 to 4 of Korthikanti et al. (2022): ``s b h (10 + 24 / t + 5 a s / h t)``
+    bytes with tensor parallelism, ``s b h / t (34 + 5 a s / h)`` with sequence parallelism as
+    well. Kept are: inputs of norms, of projections and of the nonlinearity; queries, keys,
+    values; scores after softmax and after dropout; a byte an element of dropout masks. Gated
+    layers keep both inputs of the product and the product. A layer with experts keeps its
+    router's scores, tokens as they arrive, and expert outputs before they are weighted.
+    """
+    length = sequence_of(model, sequence)
+    tokens = tokens_of(model, layout, sequence)
+    own, tensor = split_tokens(tokens, layout), layout.tensor
+    element = float(model.dense_bytes)
+    attention, hidden = model.attention, model.hidden
+    batched = layout.microbatch * attention.heads / tensor
+    rows = length / layout.context
+    if implementation.flash:
+        core = 4.0 * batched * rows
+    else:
+        kept = 2 * element + 1 if implementation.dropout else element
+        core = kept * batched * rows * length
+    masks = 2 * own * hidden if implementation.dropout else 0.0
+    # Two inputs of norms, inputs of attention and of feed-forward part.
+    rest = 4 * element * own * hidden + masks + element * tokens * attention.value_width / tensor
+    if attention.latent is not None:
+        latent = attention.latent
+        narrow = 2 * (latent.kv_rank + latent.query_rank) + latent.rope_width
+        wide = 2 * attention.query_width + attention.heads * latent.value_width
+        rest += element * (own * narrow + tokens * wide / tensor)
+    else:
+        key_value = 2 * kv_heads_of(attention, layout) * attention.head_width
+        rest += element * tokens * (attention.query_width / tensor + key_value)
+    middle = (3 if model.gated else 2) * element / tensor
+    if model.has_experts(layer):
+        experts = model.experts
+        assert experts is not None
+        arriving = tokens * experts.per_token * implementation.load_imbalance
+        rest += 4.0 * own * experts.count + element * own * experts.per_token * hidden
+        rest += arriving * (element * hidden + middle * experts.width)
+        rest += tokens * middle * experts.shared * experts.shared_width
+    else:
+        rest += tokens * middle * model.feed_forward
+    return LayerActivations(input=element * own * hidden, core=core, rest=rest)
+
+
+def part_activations(
+    model: Transformer,
+    part: Part,
+    layout: Layout,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+) -> float:
+    """Return the bytes that one part of a model keeps of one microbatch on one GPU.
+
+    Embedding dropout keeps its mask; the head its two inputs and logits in FP32 (Korthikanti et
+    al., 2022, section 4.3).
+    """
+    kept = 0.0
+    for layer, count in part.kinds(model):
+        one = layer_activations(model, layer, layout, implementation, sequence=sequence)
+        if layout.recompute == "full":
+            kept += count * one.input
+        elif layout.recompute == "selective" and not implementation.flash:
+            kept += count * one.rest
+        else:
+            kept += count * (one.rest + one.core)
+    tokens = tokens_of(model, layout, sequence)
+    own = split_tokens(tokens, layout) * model.hidden
+    if part.embedding and implementation.dropout:
+        kept += own
+    if part.head:
+        kept += 2.0 * model.dense_bytes * own
+        outputs = layout.microbatch * model.classes if model.classes else 0.0
+        logits = 0.0 if model.classes else tokens * model.vocabulary / layout.tensor
+        kept += 4.0 * (logits + outputs)
+    return kept
+
+
+def peak_held(schedule: PipelineSchedule, held: FloatArray) -> FloatArray:
+    """Return the most bytes that each rank's activations take at once.
+
+    Parameters
+    ----------
+    schedule : PipelineSchedule
+    held : float64 array, shape (stages * chunks,)
+        Bytes that each part keeps of one microbatch.
+
+    Returns
+    -------
+    float64 array, shape (stages,)
+    """
+    kind, chunk = schedule.passes[:, :, 0], schedule.passes[:, :, 1]
+    size = held[chunk * schedule.stages + np.arange(schedule.stages)[:, None]]
+    last = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
+    change = np.where(kind == PassKind.FORWARD, size, 0.0)
+    change[:, 1:] -= np.where(kind[:, :-1] == last, size[:, :-1], 0.0)
+    return np.asarray(np.cumsum(change, axis=1).max(axis=1), dtype=np.float64)
+
+
+def state_bytes(
+    weights: WeightCount, model: Transformer, layout: Layout, implementation: Implementation
+) -> tuple[float, float, float]:
+    """Return the bytes of weights, gradients and optimizer on one GPU.
+
+    ZeRO shards the optimizer (1), also gradients (2), also weights (3) over the data- and
+    context-parallel ranks of a stage (Rajbhandari et al., 2020, section 5), and those of routed
+    experts over the ranks that have the same experts.
+    """
+    ranks = layout.data * layout.context
+    found = []
+    for each, stage in (
+        (model.dense_bytes, 3), (implementation.gradient_bytes, 2),
+        (implementation.optimizer_bytes, 1),
+    ):  # fmt: skip
+        sharded = layout.zero >= stage
+        dense = weights.dense / (ranks if sharded else 1)
+        expert = weights.expert / (ranks / layout.expert if sharded else 1)
+        found.append(each * (dense + expert))
+    return found[0], found[1], found[2]
+
+
+def memory_use(
+    model: Transformer,
+    layout: Layout,
+    global_batch: int,
+    implementation: Implementation = DEFAULT,
+    *,
+    sequence: int | None = None,
+    schedule: PipelineSchedule | None = None,
+) -> tuple[MemoryUse, ...]:
+    """Return the memory of one GPU of each pipeline stage.
+
+    Parameters
+    ----------
+    model : Transformer
+    layout : Layout
+    global_batch : int
+        Samples of an iteration, which bound the microbatches in flight.
+    implementation : Implementation
+    sequence : int, optional
+        Tokens of a sample, the model's own by default.
+    schedule : PipelineSchedule, optional
+        That of the layout, if it is at hand.
+
+    Returns
+    -------
+    tuple of MemoryUse
+
+    Raises
+    ------
+    InputError
+        If the layout cannot split the model or the batch.
+    """
+    parts = parts_of(model, layout)
+    order = schedule if schedule is not None else schedule_of(layout, global_batch)
+    held = np.array(
+        [part_activations(model, p, layout, implementation, sequence=sequence) for p in parts]
+    )
+    activations = peak_held(order, held)
+    found = []
+    for stage, weights in enumerate(stage_weights(model, layout)):
+        states = state_bytes(weights, model, layout, implementation)
+        mine = [part for part in parts if part.stage == stage]
+        buffers = _buffers(model, mine, layout, implementation, sequence)
+        found.append(MemoryUse(*states, float(activations[stage]), buffers))
+    return tuple(found)
+
+
+def _buffers(
+    model: Transformer,
+    parts: list[Part],
+    layout: Layout,
+    implementation: Implementation,
+    sequence: int | None,
+) -> float:
+    """Room of work that passes: the largest layer's, and what is received.
+
+    A layer's input gathered over the tensor group; two received outputs or gradients; with
+    ZeRO 3, the gathered weights of the layer at work and of the next; what is computed again.
+    """
+    tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
+    gathered = element * tokens * model.hidden if layout.tensor > 1 else 0.0
+    received = 2 * element * split_tokens(tokens, layout) * model.hidden
+    again = weights = 0.0
+    for layer in {layer for part in parts for layer, _ in part.kinds(model)}:
+        one = layer_activations(model, layer, layout, implementation, sequence=sequence)
+        if layout.recompute == "full":
+            again = max(again, one.rest + one.core)
+        elif layout.recompute == "selective" and not implementation.flash:
+            again = max(again, one.core)
+        if layout.zero == 3:
+            count = layer_weights(model, layer, layout)
+            weights = max(weights, 2 * element * (count.dense + count.expert))
+    return gathered + (received if layout.pipeline > 1 else 0.0) + again + weights

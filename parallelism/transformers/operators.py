@@ -1,0 +1,280 @@
+"""A transformer as a graph of operators, which the per-operator co-design plans.
+
+A sample is one sequence. Attention is fused, so that scores stay out of memory; a causal mask
+halves them. A tied embedding stands, with its gradient, at the vocabulary projection, which is
+where every row of it gets one; the lookup then has no parameters of its own.
+"""
+
+from codesign_base import InputError
+from parallelism.graph import Mode, ModelGraph, OperatorKind
+from parallelism.models.builder import INDEX_BYTES, GraphBuilder, legal_splits
+from parallelism.models.elementwise import add, softmax_split
+from parallelism.models.layers import dense, embedding, layer_norm, rms_norm
+from parallelism.models.shapes import Tensor
+from parallelism.transformers.architecture import (
+    Attention,
+    Experts,
+    LatentAttention,
+    Transformer,
+)
+
+# Tokens of a GPU in one iteration that the default batch stays within.
+_DEFAULT_TOKENS = 8192
+
+
+def default_batch(sequence: int) -> int:
+    """Return the default batch of a GPU: the largest power of two within 8192 tokens."""
+    return 1 << (max(1, _DEFAULT_TOKENS // sequence).bit_length() - 1)
+
+
+def core_flops(attention: Attention, sequence: int, causal: bool) -> float:
+    """Return the forward FLOPs of scores, softmax and weighted sum of one sample.
+
+    Parameters
+    ----------
+    attention : Attention
+    sequence : int
+    causal : bool
+        Whether only half of the scores count.
+    """
+    scores = sequence * sequence * (0.5 if causal else 1.0)
+    widths = attention.query_width + attention.value_width
+    return scores * (2.0 * widths + 5.0 * attention.heads)
+
+
+def model_graph(
+    model: Transformer,
+    *,
+    batch_per_gpu: int | None = None,
+    element_bytes: int | None = None,
+) -> ModelGraph:
+    """Return the operators of a transformer at its sequence length.
+
+    Parameters
+    ----------
+    model : Transformer
+    batch_per_gpu : int, optional
+        Sequences; `default_batch` otherwise.
+    element_bytes : int, optional
+        ``model.dense_bytes`` otherwise.
+
+    Returns
+    -------
+    ModelGraph
+        Named like the transformer, with exactly its parameters.
+
+    Raises
+    ------
+    InputError
+        If the sequence is longer than the learned positions.
+
+    Notes
+    -----
+    Experts are one operator a layer, split by experts: each part takes all tokens and returns
+    a partial sum, as with expert parallelism over replicated activations. An all-to-all that
+    sends every token to its experts alone moves fewer bytes where there are more parts than
+    experts a token.
+    """
+    if model.positions and model.sequence > model.positions:
+        raise InputError(
+            f"transformer {model.name!r}: sequence {model.sequence} is longer than its "
+            f"{model.positions} learned positions; give a shorter sequence"
+        )
+    batch = default_batch(model.sequence) if batch_per_gpu is None else batch_per_gpu
+    build = GraphBuilder(
+        model.name, batch, model.dense_bytes if element_bytes is None else element_bytes
+    )
+    x = _embed(build, model)
+    for layer in range(model.layers):
+        x = _layer(build, model, layer, x)
+    x = _norm(build, model, "final_norm", x)
+    if model.classes:
+        dense(build, "classifier", x, model.classes, first_only=True)
+    elif model.vocabulary:
+        logits = dense(build, "vocabulary_projection", x, model.vocabulary, bias=False)
+        softmax_split(build, "loss", logits)
+    return build.build()
+
+
+def _embed(build: GraphBuilder, model: Transformer) -> Tensor:
+    """Embed tokens or patches, and add learned positions."""
+    tokens, hidden = model.sequence, model.hidden
+    if model.patch:
+        # A class token stands before the patches.
+        x = dense(build, "patch_embedding", build.input(tokens - 1, model.patch), hidden)
+    elif model.tied:
+        indices = float(INDEX_BYTES * tokens)
+        x = build.append(
+            "token_lookup", OperatorKind.EMBEDDING, [], (tokens, hidden),
+            elements=(2 * tokens * hidden, 3 * tokens * hidden),
+            byte_counts=(indices, indices),
+            profile_key=f"Lookup_{model.vocabulary}x{hidden}",
+        )  # fmt: skip
+    else:
+        x = embedding(build, "token_embedding", model.vocabulary, hidden, positions=tokens)
+    if model.positions or model.patch:
+        first = hidden if model.patch else 0
+        x = build.append(
+            "positions", OperatorKind.ADD, [x], (tokens, hidden),
+            flops=(float(tokens * hidden), 0.0),
+            elements=(2 * tokens * hidden, 2 * tokens * hidden),
+            parameters=model.positions * hidden + first,
+            splits=legal_splits((Mode.CHANNEL, hidden)),
+        )  # fmt: skip
+    return x
+
+
+def _norm(build: GraphBuilder, model: Transformer, name: str, x: Tensor) -> Tensor:
+    return (layer_norm if model.norm == "layernorm" else rms_norm)(build, name, x)
+
+
+def _layer(build: GraphBuilder, model: Transformer, layer: int, x: Tensor) -> Tensor:
+    """Append one layer: attention, then (or beside it) the feed-forward part."""
+    at = f"layer_{layer}"
+    normed = _norm(build, model, f"{at}_attention_norm", x)
+    parts = [_attention(build, model, f"{at}_attention", normed)]
+    if model.layer_norms == 4:
+        parts = [_norm(build, model, f"{at}_attention_post_norm", parts[0])]
+    if not model.parallel:
+        x = add(build, f"{at}_attention_add", [x, *parts])
+        parts = []
+    if model.layer_norms > 1:
+        normed = _norm(build, model, f"{at}_feed_forward_norm", x)
+    fed = (
+        _experts(build, model, at, normed)
+        if model.has_experts(layer)
+        else [_feed_forward(build, model, at, normed, model.feed_forward)]
+    )
+    if model.layer_norms == 4:
+        total = fed[0] if len(fed) == 1 else add(build, f"{at}_experts_add", fed)
+        fed = [_norm(build, model, f"{at}_feed_forward_post_norm", total)]
+    return add(build, f"{at}_feed_forward_add", [x, *parts, *fed])
+
+
+def _attention(build: GraphBuilder, model: Transformer, name: str, x: Tensor) -> Tensor:
+    """Append the attention layer; latent vectors are operators of their own."""
+    attention, hidden, tokens = model.attention, model.hidden, model.sequence
+    parameters = attention.parameters(hidden)
+    latent = attention.latent
+    inputs = [x]
+    if latent is None:
+        read = attention.query_width + 2 * attention.kv_heads * attention.head_width
+        flops = 2.0 * tokens * hidden * read
+        extent = attention.kv_heads
+    else:
+        made = latent.query_rank + latent.kv_rank + latent.rope_width
+        norms = latent.query_rank + latent.kv_rank
+        low = dense(build, f"{name}_latent", x, made, bias=False)
+        low = build.append(
+            f"{name}_latent_norm", OperatorKind.NORM, [low], low.shape,
+            flops=(4.0 * tokens * norms, 8.0 * tokens * norms),
+            elements=(3 * low.elements, 5 * low.elements), parameters=norms,
+        )  # fmt: skip
+        parameters -= hidden * made + norms
+        inputs = [low] if latent.query_rank else [x, low]
+        keys = attention.heads * (attention.head_width + latent.value_width)
+        read = attention.query_width + keys
+        flops = (
+            2.0
+            * tokens
+            * ((latent.query_rank or hidden) * attention.query_width + latent.kv_rank * keys)
+        )
+        extent = attention.heads
+    flops += core_flops(attention, tokens, model.causal)
+    flops += 2.0 * tokens * attention.value_width * hidden
+    # Inputs, queries, keys and values written and read again, the sum, and the output.
+    width = sum(t.channels for t in inputs) + 2 * read + 2 * attention.value_width + hidden
+    traffic = tokens * width
+    return build.append(
+        name, OperatorKind.ATTENTION, inputs, (tokens, hidden),
+        flops=(flops, 2 * flops), elements=(traffic, 2 * traffic), parameters=parameters,
+        splits=legal_splits((Mode.HEADS, extent)),
+        profile_key=_attention_key(model, latent),
+    )  # fmt: skip
+
+
+def _attention_key(model: Transformer, latent: LatentAttention | None) -> str:
+    """Name what is to be timed: widths read, heads, widths of a head, and the mask."""
+    attention = model.attention
+    numbers = (
+        (latent.query_rank if latent else 0) or model.hidden,
+        latent.kv_rank if latent else model.hidden,
+        attention.heads,
+        attention.heads if latent else attention.kv_heads,
+        attention.head_width,
+        latent.rope_width if latent else 0,
+        latent.value_width if latent else attention.head_width,
+    )
+    mask = "causal" if model.causal else "full"
+    return "_".join(["GroupedAttention", *(str(number) for number in numbers), mask])
+
+
+def _feed_forward(
+    build: GraphBuilder, model: Transformer, at: str, x: Tensor, width: int, kind: str = ""
+) -> Tensor:
+    """Append two dense operators; the gate is part of the first."""
+    if model.gated:
+        y = _gated(build, f"{at}_{kind}expand", x, width, bias=model.bias)
+    else:
+        y = dense(build, f"{at}_{kind}expand", x, width, bias=model.bias)
+    return dense(build, f"{at}_{kind}contract", y, model.hidden, bias=model.bias)
+
+
+def _gated(build: GraphBuilder, name: str, x: Tensor, width: int, *, bias: bool) -> Tensor:
+    """Two dense layers of one input and the product of their outputs, fused.
+
+    A reduction split would sum before a product of two sums, so that there is none.
+    """
+    hidden, tokens = x.channels, x.positions
+    flops = 4.0 * tokens * hidden * width
+    traffic = tokens * (hidden + width)
+    return build.append(
+        name, OperatorKind.DENSE, [x], (tokens, width),
+        flops=(flops, 2 * flops), elements=(traffic, 2 * traffic),
+        parameters=2 * width * (hidden + (1 if bias else 0)),
+        splits=legal_splits((Mode.OUTPUT, width)),
+        profile_key=f"GatedDense_{hidden}_{width}",
+    )  # fmt: skip
+
+
+def _experts(build: GraphBuilder, model: Transformer, at: str, x: Tensor) -> list[Tensor]:
+    """Append router, routed experts and shared experts; return what is to be summed."""
+    experts = model.experts
+    assert experts is not None
+    outputs = [_routed(build, model, at, x, experts)]
+    if model.bias:
+        for number in range(experts.shared):
+            kind = f"shared_{number}_"
+            outputs.append(_feed_forward(build, model, at, x, experts.shared_width, kind))
+    elif experts.shared:
+        # Without biases, experts that all tokens go to are one wider one.
+        width = experts.shared * experts.shared_width
+        outputs.append(_feed_forward(build, model, at, x, width, "shared_"))
+    return outputs
+
+
+def _routed(
+    build: GraphBuilder, model: Transformer, at: str, x: Tensor, experts: Experts
+) -> Tensor:
+    tokens, hidden = model.sequence, model.hidden
+    outs = experts.count + experts.shared_gate
+    scores = build.append(
+        f"{at}_router", OperatorKind.DENSE, [x], (tokens, outs),
+        flops=(2.0 * tokens * hidden * outs, 4.0 * tokens * hidden * outs),
+        elements=(tokens * (hidden + outs), 2 * tokens * (hidden + outs)),
+        parameters=model.router_parameters(),
+        profile_key=f"Dense_{hidden}_{outs}",
+    )  # fmt: skip
+    matrices = 3 if model.gated else 2
+    copies = tokens * experts.per_token
+    flops = 2.0 * matrices * copies * hidden * experts.width
+    # Tokens are gathered to their experts, and each expert's product written and read again.
+    traffic = 2 * tokens * hidden + copies * (2 * hidden + 2 * experts.width)
+    return build.append(
+        f"{at}_experts", OperatorKind.DENSE, [x, scores], (tokens, hidden),
+        flops=(flops, 2 * flops), elements=(traffic, 2 * traffic),
+        parameters=experts.count * model.dense_parameters(experts.width),
+        splits=legal_splits((Mode.HEADS, experts.count)),
+        profile_key=f"Experts_{hidden}_{experts.width}_{matrices}"
+        f"_{experts.per_token}_{experts.count}",
+    )  # fmt: skip

@@ -1,0 +1,319 @@
+"""From a placed layout to the task graph of one iteration: every rank, pass and message."""
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.transformers.groups import Exchange, all_to_all, exchange
+from parallelism.transformers.loads import Loads
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.schedules import PassKind, PipelineSchedule
+from parallelism.transformers.task_list import NOBODY, IntArray, Label, TaskList
+
+_PHASE = {
+    PassKind.FORWARD: Phase.FORWARD,
+    PassKind.BACKWARD: Phase.BACKWARD,
+    PassKind.WEIGHT: Phase.BACKWARD,
+}
+_SENDS = {PassKind.FORWARD: (1, Phase.ACTIVATION), PassKind.BACKWARD: (-1, Phase.GRADIENT)}
+
+
+def iteration_tasks(
+    placement: Placement, schedule: PipelineSchedule, loads: Loads, *, buckets: int = 4
+) -> TaskGraph:
+    """Return the task graph of one iteration.
+
+    Parameters
+    ----------
+    placement : Placement
+    schedule : PipelineSchedule
+        Of the placement's layout.
+    loads : Loads
+    buckets : int
+        Pieces in which each part's gradients are reduced and weights gathered, overlapping with
+        its last backward and first forward pass.
+
+    Returns
+    -------
+    TaskGraph
+        One device a rank. A rank runs its passes in the schedule's order, each when its input
+        has arrived. Tensor groups over several servers and expert exchange hold the rank up
+        after the pass; keys and values go round the context group while it computes. Gradients
+        are reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage,
+        those of experts over the ranks that have the same ones; each rank then updates its
+        share. Weights are gathered at the beginning (1, 2), which in the steady state is the
+        end of the iteration before, or for every pass while the one before runs (3).
+    """
+    return _Builder(placement, schedule, loads, buckets).build()
+
+
+class _Builder:
+    """One build: what the next pass of each stage's ranks waits for, and where outputs are.
+
+    Whatever concerns the ranks of a stage is an array over them: a task of each rank, or one
+    that it waits for.
+    """
+
+    def __init__(
+        self, placement: Placement, schedule: PipelineSchedule, loads: Loads, buckets: int
+    ) -> None:
+        self.placement, self.schedule, self.loads = placement, schedule, loads
+        self.layout = layout = placement.layout
+        self.stages = schedule.stages
+        self.parts = schedule.stages * schedule.chunks
+        self.buckets = buckets
+        self.tasks = TaskList()
+        # Ranks of a stage by data and, within, context: shape (stages, ranks).
+        self.ranks = placement.rank.transpose(2, 1, 0).reshape(layout.pipeline, -1)
+        self.gate: list[list[IntArray]] = [[] for _ in range(self.stages)]
+        self.older: list[list[IntArray]] = [[] for _ in range(self.stages)]
+        self.reduced: list[list[IntArray]] = [[] for _ in range(self.stages)]
+        self.arrived: dict[tuple[int, int, int], list[IntArray]] = {}
+        self.completes = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
+        places = np.arange(self.ranks.shape[1])
+        context, expert = layout.context, layout.expert
+        self.context = [self._exchange(s, places.reshape(-1, context)) for s in self._stages()]
+        self.dense = [self._exchange(s, places[None, :]) for s in self._stages()]
+        self.expert = [self._exchange(s, places.reshape(-1, expert).T) for s in self._stages()]
+        self.tokens = [
+            all_to_all(placement, self.ranks[s], places.reshape(-1, expert)) for s in self._stages()
+        ]
+
+    def _stages(self) -> range:
+        return range(self.stages)
+
+    def _exchange(self, stage: int, groups: IntArray) -> Exchange:
+        return exchange(self.placement, self.ranks[stage], groups)
+
+    def build(self) -> TaskGraph:
+        """Add all passes, each after those that it waits for."""
+        at = [0] * self.stages
+        done: set[tuple[int, int, int]] = set()
+        first, last = self._ends()
+        while any(place < self.schedule.length for place in at):
+            for stage in range(self.stages):
+                while at[stage] < self.schedule.length:
+                    kind, chunk, microbatch = self.schedule.passes[stage, at[stage]].tolist()
+                    part = chunk * self.stages + stage
+                    if not self._input_made(kind, part, microbatch, done):
+                        break
+                    place = (stage, at[stage])
+                    self._pass(PassKind(kind), stage, part, microbatch, place in first,
+                               place in last)  # fmt: skip
+                    done.add((kind, part, microbatch))
+                    at[stage] += 1
+        self._finish()
+        return self.tasks.finish(self.placement)
+
+    def _ends(self) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+        """Return the passes that first use each part's weights, and complete its gradients."""
+        first: dict[tuple[int, int], int] = {}
+        last: dict[tuple[int, int], int] = {}
+        for stage in range(self.stages):
+            for place, (kind, chunk, _) in enumerate(self.schedule.passes[stage].tolist()):
+                if kind == PassKind.FORWARD:
+                    first.setdefault((stage, chunk), place)
+                if kind == self.completes:
+                    last[stage, chunk] = place
+        return (
+            {(stage, place) for (stage, _), place in first.items()},
+            {(stage, place) for (stage, _), place in last.items()},
+        )
+
+    def _input_made(
+        self, kind: int, part: int, microbatch: int, done: set[tuple[int, int, int]]
+    ) -> bool:
+        if kind == PassKind.FORWARD:
+            return part == 0 or (kind, part - 1, microbatch) in done
+        if kind == PassKind.BACKWARD:
+            return part == self.parts - 1 or (kind, part + 1, microbatch) in done
+        return True
+
+    def _pass(
+        self, kind: PassKind, stage: int, part: int, microbatch: int, first: bool, last: bool
+    ) -> None:
+        """Add one pass of all ranks of a stage."""
+        label = (part, _PHASE[kind], microbatch)
+        ranks, zero = self.ranks[stage], self.layout.zero
+        waits = self.gate[stage] + self.arrived.pop((kind, part, microbatch), [])
+        beside = self._exchange_context(kind, stage, waits, label)
+        pieces = self.buckets if last or (first and zero in (1, 2)) else 1
+        seconds = float(self.loads.seconds[kind, part]) / pieces
+        for _ in range(pieces):
+            if zero == 3:
+                waits = waits + self._gather(stage, part, self.older[stage], pieces, microbatch)
+            elif first and zero:
+                waits = waits + self._gather(stage, part, [], pieces, microbatch)
+            ends = self.tasks.add(TaskKind.COMPUTE, ranks, None, seconds, waits, label)
+            waits = [ends]
+            if last or (zero >= 2 and kind == self.completes):
+                self._reduce(stage, part, ends, pieces, microbatch)
+        gate = self._reduce_tensor(kind, stage, waits + beside, label)
+        gate = self._exchange_experts(kind, stage, gate, label)
+        self.older[stage], self.gate[stage] = self.gate[stage], gate
+        if kind in _SENDS:
+            self._send(kind, stage, part, microbatch, gate)
+
+    def _send(
+        self, kind: PassKind, stage: int, part: int, microbatch: int, gate: list[IntArray]
+    ) -> None:
+        """Send outputs to the ranks of the next part, or gradients to those of the one before."""
+        step, phase = _SENDS[kind]
+        if not 0 <= part + step < self.parts:
+            return
+        shares = self.placement.servers_per_rank
+        per = self.placement.ranks_per_server
+        source = self.ranks[stage] // per * shares
+        target = self.ranks[(part + step) % self.stages] // per * shares
+        away = np.flatnonzero(source != target)
+        here = source == target
+        found = [np.where(here, task, NOBODY) for task in gate] if here.any() else []
+        if away.size:
+            size = self.loads.boundary_bytes / shares
+            before = [task[away] for task in gate]
+            label = (part, phase, microbatch)
+            for share in range(shares):
+                sent = np.full(source.size, NOBODY, dtype=np.int64)
+                sent[away] = self.tasks.add(
+                    TaskKind.TRANSFER, source[away] + share, target[away] + share, size, before,
+                    label,
+                )  # fmt: skip
+                found.append(sent)
+        self.arrived[kind, part + step, microbatch] = found
+
+    def _collective(
+        self,
+        kind: TaskKind,
+        over: Exchange,
+        size: float,
+        waits: list[IntArray],
+        label: Label,
+        delay: float = 0.0,
+    ) -> list[IntArray]:
+        """Add one collective a group; return those of each rank."""
+        groups = np.array([self.tasks.group(servers) for servers in over.servers])
+        before = [task[over.members] for task in waits]
+        made = self.tasks.add(kind, groups, None, size / over.shares, before, label, delay)
+        return list(made[over.of_place].T)
+
+    def _exchange_context(
+        self, kind: PassKind, stage: int, waits: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Let keys and values go round each context group while its ranks compute."""
+        size = float(self.loads.context_bytes[kind, label[0]])
+        over = self.context[stage]
+        if size == 0.0:
+            return []
+        return self._collective(TaskKind.ALL_GATHER, over, size, waits, label)
+
+    def _reduce_tensor(
+        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Reduce over the servers of each rank, which waits for it."""
+        size = float(self.loads.tensor_bytes[kind, label[0]])
+        if self.placement.servers_per_rank == 1 or size == 0.0:
+            return gate
+        groups = np.array(
+            [self.tasks.group(self.placement.rank_servers(int(r))) for r in self.ranks[stage]]
+        )
+        return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label)]
+
+    def _exchange_experts(
+        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Send tokens from every server of an expert group to every other."""
+        size = float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert
+        over = self.tokens[stage]
+        if size == 0.0 or not over.source.size:
+            return gate
+        sent = np.zeros(over.source.size, dtype=np.int64)
+        for weight in np.unique(over.weight).tolist():
+            these = np.flatnonzero(over.weight == weight)
+            before = [_pick(task, over.senders[these]) for task in gate]
+            sent[these] = self.tasks.add(
+                TaskKind.TRANSFER, over.source[these], over.target[these], weight * size, before,
+                label,
+            )  # fmt: skip
+        arrived = _pick(sent, over.into)
+        return [*gate, *arrived.T]
+
+    def _synchronise(
+        self,
+        kind: TaskKind,
+        stage: int,
+        dense: float,
+        expert: float,
+        before: list[IntArray],
+        label: Label,
+    ) -> list[IntArray]:
+        """Add collectives over the ranks that share weights; return them by rank."""
+        found: list[IntArray] = []
+        for size, over in ((dense, self.dense[stage]), (expert, self.expert[stage])):
+            if size == 0.0 or over.members.shape[1] == 1:
+                continue
+            # Ranks of one server add up first, each GPU its own part.
+            inside = (over.inside - 1.0) / over.inside * size / self.layout.tensor
+            delay = inside / self.loads.gather_rate
+            if kind == TaskKind.ALLREDUCE:
+                delay *= 2.0
+            found += self._collective(kind, over, size, before, label, delay)
+        return found
+
+    def _gather(
+        self, stage: int, part: int, before: list[IntArray], pieces: int, microbatch: int
+    ) -> list[IntArray]:
+        """Gather the weights of a part, or a piece of them."""
+        weights = self.loads.weights[part].times(1.0 / pieces)
+        label = (part, Phase.SYNCHRONISE, microbatch)
+        return self._synchronise(
+            TaskKind.ALL_GATHER, stage, weights.dense, weights.expert, before, label
+        )
+
+    def _reduce(self, stage: int, part: int, ends: IntArray, pieces: int, microbatch: int) -> None:
+        """Reduce or scatter the gradients of a part, or a piece of them."""
+        kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
+        gradients = self.loads.gradients[part].times(1.0 / pieces)
+        label = (part, Phase.SYNCHRONISE, microbatch)
+        self.reduced[stage] += self._synchronise(
+            kind, stage, gradients.dense, gradients.expert, [ends], label
+        )
+
+    def _finish(self) -> None:
+        """Share the gradient of a tied embedding between the end stages, then update."""
+        if self.loads.tied_bytes > 0.0 and self.stages > 1:
+            self._tie()
+        if self.loads.update_s == 0.0:
+            return
+        for stage in range(self.stages):
+            waits = self.gate[stage] + self.reduced[stage]
+            label = (stage, Phase.UPDATE, 0)
+            self.tasks.add(
+                TaskKind.COMPUTE, self.ranks[stage], None, self.loads.update_s, waits, label
+            )
+
+    def _tie(self) -> None:
+        shares = self.placement.servers_per_rank
+        per = self.placement.ranks_per_server
+        head, tail = (self.ranks[s] // per * shares for s in (0, self.stages - 1))
+        away = np.flatnonzero(head != tail)
+        if not away.size:
+            return
+        before = [task[away] for task in self.gate[0] + self.gate[-1]]
+        label = (0, Phase.SYNCHRONISE, 0)
+        for share in range(shares):
+            pairs = zip(head[away].tolist(), tail[away].tolist(), strict=True)
+            groups = np.array(
+                [self.tasks.group((min(a, b) + share, max(a, b) + share)) for a, b in pairs]
+            )
+            done = np.full(head.size, NOBODY, dtype=np.int64)
+            done[away] = self.tasks.add(
+                TaskKind.ALLREDUCE, groups, None, self.loads.tied_bytes / shares, before, label
+            )
+            self.reduced[0].append(done)
+            self.reduced[-1].append(done)
+
+
+def _pick(tasks: IntArray, which: IntArray) -> IntArray:
+    """Return entries of an array, `NOBODY` where none is meant."""
+    picked: npt.NDArray[np.int64] = np.where(which >= 0, tasks[np.maximum(which, 0)], NOBODY)
+    return picked

@@ -1,0 +1,132 @@
+"""Which rank of a layout sits on which server: axes in an order, servers filled one by one."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InputError
+from parallelism.transformers.layout import Layout
+
+IntArray = npt.NDArray[np.int64]
+AXES = ("context", "data", "pipeline")
+Group = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Ranks of a layout on servers.
+
+    A *rank* is one tensor group. Its GPUs sit in one server, which may hold several ranks; or
+    fill several servers, then the rank's *home* is the first of them.
+
+    Parameters
+    ----------
+    layout : Layout
+    gpus_per_server : int
+    order : tuple of str
+        The axes "context", "data" and "pipeline" from the innermost, whose neighbours share a
+        server first, to the outermost. Megatron's is that of `AXES`.
+
+    Raises
+    ------
+    InputError
+        If tensor groups and servers do not divide each other, or the order is none.
+    """
+
+    layout: Layout
+    gpus_per_server: int
+    order: tuple[str, str, str] = AXES
+
+    def __post_init__(self) -> None:
+        tensor = self.layout.tensor
+        if max(tensor, self.gpus_per_server) % min(tensor, self.gpus_per_server):
+            raise InputError(
+                f"layout: tensor is {tensor} on servers of {self.gpus_per_server} GPUs; "
+                "one must divide the other"
+            )
+        if self.layout.gpus % self.gpus_per_server:
+            raise InputError(
+                f"layout: {self.layout.gpus} GPUs fill no whole servers of "
+                f"{self.gpus_per_server}; change a degree"
+            )
+        if sorted(self.order) != sorted(AXES):
+            raise InputError(f"placement: order is {self.order}; permute {', '.join(AXES)}")
+
+    @property
+    def servers(self) -> int:
+        """Servers that the layout fills."""
+        return self.layout.gpus // self.gpus_per_server
+
+    @property
+    def ranks_per_server(self) -> int:
+        """Tensor groups of a server, at least one."""
+        return max(1, self.gpus_per_server // self.layout.tensor)
+
+    @property
+    def servers_per_rank(self) -> int:
+        """Servers of a tensor group, at least one."""
+        return max(1, self.layout.tensor // self.gpus_per_server)
+
+    @cached_property
+    def rank(self) -> IntArray:
+        """Number of each rank, shape (context, data, pipeline)."""
+        sizes = {axis: getattr(self.layout, axis) for axis in AXES}
+        grid = np.arange(np.prod(list(sizes.values()))).reshape(
+            [sizes[axis] for axis in reversed(self.order)]
+        )
+        inner_first = grid.transpose(2, 1, 0)
+        return np.ascontiguousarray(
+            np.moveaxis(inner_first, range(3), [AXES.index(axis) for axis in self.order])
+        ).astype(np.int64)
+
+    @cached_property
+    def home(self) -> IntArray:
+        """First server of each rank, shape (context, data, pipeline)."""
+        return self.rank // self.ranks_per_server * self.servers_per_rank
+
+    def rank_servers(self, rank: int) -> Group:
+        """Return all servers of a rank."""
+        first = rank // self.ranks_per_server * self.servers_per_rank
+        return tuple(range(first, first + self.servers_per_rank))
+
+    def expert_groups(self) -> IntArray:
+        """Return the ranks that share the experts of a stage.
+
+        Returns
+        -------
+        int64 array, shape (groups, expert, pipeline)
+            Ranks of a stage in the order of data and, within, context; each next ``expert`` of
+            them are a group.
+        """
+        layout = self.layout
+        flat = self.rank.transpose(1, 0, 2).reshape(layout.data * layout.context, layout.pipeline)
+        return flat.reshape(-1, layout.expert, layout.pipeline)
+
+
+def orders_of(layout: Layout) -> list[tuple[str, str, str]]:
+    """Return the orders of axes that place ranks differently.
+
+    Parameters
+    ----------
+    layout : Layout
+
+    Returns
+    -------
+    list of tuple of str
+        Megatron's first; axes of degree 1 are not moved.
+    """
+    seen: set[tuple[str, ...]] = set()
+    found: list[tuple[str, str, str]] = []
+    for first, second, third in permutations(AXES):
+        order = (first, second, third)
+        moved = tuple(axis for axis in order if getattr(layout, axis) > 1)
+        if moved not in seen:
+            seen.add(moved)
+            found.append(order)
+    return found
+
+
+__all__ = ["AXES", "Group", "Placement", "orders_of"]

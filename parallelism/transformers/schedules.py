@@ -1,0 +1,219 @@
+"""Pipeline schedules as explicit orders of passes on every stage, and what they keep in memory.
+
+A pipeline has ``stages`` ranks; each holds ``chunks`` parts of the model. Part ``c`` of rank
+``s`` is number ``c * stages + s`` along the model. A pass is forward, backward (for inputs, and
+for weights unless the schedule splits them), or weight.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InputError
+from parallelism.transformers.layout import Layout, Schedule
+
+IntArray = npt.NDArray[np.int64]
+
+
+class PassKind(IntEnum):
+    """What a pass computes."""
+
+    FORWARD = 0
+    BACKWARD = 1
+    WEIGHT = 2
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineSchedule:
+    """The order in which each rank of a pipeline runs its passes.
+
+    Parameters
+    ----------
+    name : {"gpipe", "1f1b", "interleaved", "zero-bubble"}
+    stages, chunks, microbatches : int
+        Ranks of the pipeline, parts of the model a rank, microbatches of an iteration.
+    split_backward : bool
+        Gradients of weights are passes of their own.
+    passes : int64 array, shape (stages, passes of a rank, 3)
+        Kind (`PassKind`), chunk and microbatch of each pass, in the order of execution.
+    """
+
+    name: Schedule
+    stages: int
+    chunks: int
+    microbatches: int
+    split_backward: bool
+    passes: IntArray
+
+    @property
+    def length(self) -> int:
+        """Passes of each rank."""
+        return int(self.passes.shape[1])
+
+    def in_flight(self) -> IntArray:
+        """Return the most (chunk, microbatch) pairs whose activations each rank holds at once.
+
+        Activations live from the start of a forward pass to the end of the backward pass, or,
+        where it is split, of the weight pass.
+
+        Returns
+        -------
+        int64 array, shape (stages,)
+            In parts of a rank's model: divide by ``chunks`` for whole microbatches.
+        """
+        kind = self.passes[:, :, 0]
+        last = PassKind.WEIGHT if self.split_backward else PassKind.BACKWARD
+        change = (kind == PassKind.FORWARD).astype(np.int64)
+        change[:, 1:] -= kind[:, :-1] == last
+        return np.asarray(np.cumsum(change, axis=1).max(axis=1), dtype=np.int64)
+
+
+@lru_cache(maxsize=512)
+def build_schedule(
+    name: Schedule, stages: int, microbatches: int, chunks: int = 1
+) -> PipelineSchedule:
+    """Return the order of passes of a named schedule.
+
+    Parameters
+    ----------
+    name : {"gpipe", "1f1b", "interleaved", "zero-bubble"}
+        GPipe (Huang et al., 2019): all forward, then all backward passes in reverse. 1F1B
+        (Narayanan et al., 2019; PipeDream-Flush): stage ``s`` runs ``stages - 1 - s`` forward
+        passes, then alternates. Interleaved 1F1B (Narayanan et al., 2021, section 2.2).
+        Zero-bubble: ZB-H1 (Qi et al., 2023, section 2.2): 1F1B with weight passes put off, by
+        one more microbatch a stage, so that no rank holds more than the first of 1F1B.
+    stages, microbatches : int
+    chunks : int
+        Model parts a rank, of the interleaved schedule.
+
+    Returns
+    -------
+    PipelineSchedule
+
+    Raises
+    ------
+    InputError
+        If a number is below 1, a schedule other than the interleaved one has chunks, or the
+        microbatches of the interleaved one are no multiple of the stages.
+    """
+    for what, value in (("stages", stages), ("microbatches", microbatches), ("chunks", chunks)):
+        if value < 1:
+            raise InputError(f"pipeline schedule: {what} is {value}; give at least 1")
+    if chunks > 1 and name != "interleaved":
+        raise InputError(
+            f"pipeline schedule: chunks is {chunks} with {name!r}; give 1, or 'interleaved'"
+        )
+    if name == "interleaved" and microbatches % stages:
+        raise InputError(
+            f"pipeline schedule: {microbatches} microbatches are no multiple of {stages} stages, "
+            "which 'interleaved' needs; choose another batch, microbatch, degree or schedule"
+        )
+    makers: dict[Schedule, Callable[[int], IntArray]] = {
+        "gpipe": lambda _: _gpipe(microbatches),
+        "1f1b": lambda stage: _one_forward_one_backward(stage, stages, microbatches),
+        "interleaved": lambda stage: _interleaved(stage, stages, microbatches, chunks),
+        "zero-bubble": lambda stage: _zero_bubble(stage, stages, microbatches),
+    }
+    if name not in makers:
+        raise InputError(f"unknown pipeline schedule {name!r}; choose {', '.join(makers)}")
+    orders = [makers[name](stage) for stage in range(stages)]
+    return PipelineSchedule(
+        name=name,
+        stages=stages,
+        chunks=chunks,
+        microbatches=microbatches,
+        split_backward=name == "zero-bubble",
+        passes=np.stack(orders).astype(np.int64),
+    )
+
+
+def schedule_of(layout: Layout, global_batch: int) -> PipelineSchedule:
+    """Return the schedule of a layout for a global batch.
+
+    Raises
+    ------
+    InputError
+        If the batch does not divide, or the schedule cannot have so many microbatches.
+    """
+    return build_schedule(
+        layout.schedule,
+        layout.pipeline,
+        layout.microbatches(global_batch),
+        layout.virtual_stages,
+    )
+
+
+def bubble_fraction(schedule: Schedule, stages: int, microbatches: int, chunks: int = 1) -> float:
+    """Return idle over busy time of a rank, for uniform stages and instant transfers.
+
+    Parameters
+    ----------
+    schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}
+    stages, microbatches, chunks : int
+
+    Returns
+    -------
+    float
+        ``(p - 1) / m``; over ``v`` for the interleaved schedule (Narayanan et al., 2021,
+        section 2.2). ZB-H1, where forward, backward and weight passes take equally long and
+        there are at least as many microbatches as stages: a third (Qi et al., 2023, table 1).
+    """
+    parts = {"interleaved": chunks, "zero-bubble": 3}.get(schedule, 1)
+    return (stages - 1) / (microbatches * parts)
+
+
+def _passes(kind: PassKind, chunk: npt.ArrayLike, microbatch: IntArray) -> IntArray:
+    """Return passes of one kind, one a microbatch."""
+    chunks = np.broadcast_to(np.asarray(chunk, dtype=np.int64), microbatch.shape)
+    return np.stack([np.full(microbatch.shape, int(kind)), chunks, microbatch], axis=1)
+
+
+def _alternate(warm_up: int, forward: IntArray, backward: IntArray) -> IntArray:
+    """Forward passes first, then one forward and one backward, then backward passes."""
+    count = len(forward)
+    paired = count - warm_up
+    order = np.empty((2 * count, 3), dtype=np.int64)
+    order[:warm_up] = forward[:warm_up]
+    order[warm_up : warm_up + 2 * paired : 2] = forward[warm_up:]
+    order[warm_up + 1 : warm_up + 2 * paired : 2] = backward[:paired]
+    order[warm_up + 2 * paired :] = backward[paired:]
+    return order
+
+
+def _gpipe(microbatches: int) -> IntArray:
+    each = np.arange(microbatches)
+    forward = _passes(PassKind.FORWARD, 0, each)
+    return np.concatenate([forward, _passes(PassKind.BACKWARD, 0, each[::-1])])
+
+
+def _one_forward_one_backward(stage: int, stages: int, microbatches: int) -> IntArray:
+    each = np.arange(microbatches)
+    return _alternate(
+        min(stages - 1 - stage, microbatches),
+        _passes(PassKind.FORWARD, 0, each),
+        _passes(PassKind.BACKWARD, 0, each),
+    )
+
+
+def _interleaved(stage: int, stages: int, microbatches: int, chunks: int) -> IntArray:
+    """Groups of ``stages`` microbatches go through chunk after chunk."""
+    group, within = np.divmod(np.arange(microbatches * chunks), stages)
+    rounds, chunk = np.divmod(group, chunks)
+    microbatch = rounds * stages + within
+    forward = _passes(PassKind.FORWARD, chunk, microbatch)
+    backward = _passes(PassKind.BACKWARD, chunks - 1 - chunk, microbatch)
+    warm_up = 2 * (stages - 1 - stage) + (chunks - 1) * stages
+    return _alternate(min(warm_up, len(forward)), forward, backward)
+
+
+def _zero_bubble(stage: int, stages: int, microbatches: int) -> IntArray:
+    """Weight passes lag ``stage`` microbatches behind backward ones, and fill the end."""
+    order = _one_forward_one_backward(stage, stages, microbatches)
+    after = np.flatnonzero((order[:, 0] == PassKind.BACKWARD) & (order[:, 2] >= stage)) + 1
+    late = np.full(microbatches - len(after), len(order))
+    weight = _passes(PassKind.WEIGHT, 0, np.arange(microbatches))
+    return np.insert(order, np.concatenate([after, late]), weight, axis=0)

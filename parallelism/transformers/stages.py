@@ -1,0 +1,154 @@
+"""Which layers the parts of a pipeline hold, and how many weights of them each GPU has."""
+
+from dataclasses import dataclass
+
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.costs import check_layout, kv_heads_of, layer_kinds
+from parallelism.transformers.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Consecutive layers of a model, on one stage.
+
+    Parameters
+    ----------
+    stage, chunk : int
+    first, layers : int
+        Index of the first layer, number of layers.
+    embedding, head : bool
+        Whether the part begins with the embedding, ends with last norm, projection and loss.
+    """
+
+    stage: int
+    chunk: int
+    first: int
+    layers: int
+    embedding: bool
+    head: bool
+
+    def kinds(self, model: Transformer) -> tuple[tuple[int, int], ...]:
+        """Return (an example's index, count) of the dense layers and of those with experts."""
+        return layer_kinds(model, self.first, self.layers)
+
+
+def parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
+    """Split the layers of a model as evenly as they go.
+
+    Parameters
+    ----------
+    model : Transformer
+    layout : Layout
+
+    Returns
+    -------
+    tuple of Part
+        In the order of the model: part ``chunk * pipeline + stage``. Layers left over go to
+        parts in the middle, because the ends also have embedding and loss.
+
+    Raises
+    ------
+    InputError
+        If the layout cannot split the model.
+    """
+    check_layout(model, layout)
+    count = layout.pipeline * layout.virtual_stages
+    least, left = divmod(model.layers, count)
+    begin = (count - left) // 2
+    parts, first = [], 0
+    for index in range(count):
+        layers = least + (begin <= index < begin + left)
+        chunk, stage = divmod(index, layout.pipeline)
+        parts.append(Part(stage, chunk, first, layers, index == 0, index == count - 1))
+        first += layers
+    return tuple(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightCount:
+    """Weights on one GPU.
+
+    Parameters
+    ----------
+    dense : float
+        Elements that all data- and context-parallel ranks of a stage share.
+    expert : float
+        Elements of routed experts, which ``expert`` times fewer ranks share.
+    """
+
+    dense: float = 0.0
+    expert: float = 0.0
+
+    def __add__(self, other: "WeightCount") -> "WeightCount":
+        """Hold both."""
+        return WeightCount(self.dense + other.dense, self.expert + other.expert)
+
+    def times(self, count: float) -> "WeightCount":
+        """Hold several."""
+        return WeightCount(self.dense * count, self.expert * count)
+
+
+def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount:
+    """Return the weights of one layer on one GPU.
+
+    Norms, biases of outputs, routers, projections to latent vectors and key / value heads
+    beyond the tensor degree are on every tensor rank; all else is split.
+    """
+    attention, hidden, tensor = model.attention, model.hidden, layout.tensor
+    dense = 2.0 * model.norm_parameters()
+    if attention.latent is not None:
+        latent = attention.latent
+        up = latent.kv_rank * attention.heads * (attention.head_width + latent.value_width)
+        dense += hidden * (latent.kv_rank + latent.rope_width) + latent.kv_rank + up / tensor
+        if latent.query_rank:
+            dense += (hidden + 1) * latent.query_rank
+            dense += latent.query_rank * attention.query_width / tensor
+        else:
+            dense += hidden * attention.query_width / tensor
+    else:
+        width = attention.query_width / tensor
+        width += 2 * kv_heads_of(attention, layout) * attention.head_width
+        dense += hidden * width + (width if attention.query_bias else 0)
+        dense += 2 * attention.head_width if attention.head_norm else 0
+    dense += attention.value_width / tensor * hidden + (hidden if attention.output_bias else 0)
+    if not model.has_experts(layer):
+        return WeightCount(dense + _split(model, model.feed_forward, tensor))
+    experts = model.experts
+    assert experts is not None
+    dense += model.router_parameters()
+    dense += experts.shared * _split(model, experts.shared_width, tensor)
+    return WeightCount(dense, experts.count / layout.expert * _split(model, experts.width, tensor))
+
+
+def _split(model: Transformer, width: int, tensor: int) -> float:
+    whole = model.hidden if model.bias else 0
+    return (model.dense_parameters(width) - whole) / tensor + whole
+
+
+def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:
+    """Return the weights of one part on one GPU.
+
+    A tied embedding is held by the first and, if it is another one, the last stage.
+    """
+    found = WeightCount()
+    for layer, count in part.kinds(model):
+        found += layer_weights(model, layer, layout).times(count)
+    if part.embedding:
+        whole = model.embedding_parameters - model.vocabulary * model.hidden
+        found += WeightCount(whole + model.vocabulary * model.hidden / layout.tensor)
+    if part.head:
+        norm = model.norm_parameters()
+        split = 0 if model.tied else model.vocabulary * model.hidden
+        classes = model.head_parameters - norm - split
+        found += WeightCount(norm + classes + split / layout.tensor)
+        if model.tied and layout.pipeline > 1:
+            found += WeightCount(model.vocabulary * model.hidden / layout.tensor)
+    return found
+
+
+def stage_weights(model: Transformer, layout: Layout) -> tuple[WeightCount, ...]:
+    """Return the weights of one GPU of each pipeline stage."""
+    found = [WeightCount() for _ in range(layout.pipeline)]
+    for part in parts_of(model, layout):
+        found[part.stage] += part_weights(model, part, layout)
+    return tuple(found)

@@ -1,0 +1,120 @@
+"""The time of a pipeline: every pass starts when its rank is free and its input is there."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base import InputError
+from parallelism.transformers.schedules import PipelineSchedule
+from parallelism.transformers.timeline_kernels import pass_ends
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class PassTimes:
+    """Seconds of the passes of each part of a model.
+
+    Parameters
+    ----------
+    forward, backward, weight : float64 array, shape (parts,)
+        Parts along the model (``chunk * stages + stage``). ``backward`` is for inputs (with any
+        recomputation), ``weight`` for weights; a schedule that does not split them adds them.
+    send, send_back : float64 array, shape (parts,)
+        From a part to the next one, and of the gradient from the next one to it; the last
+        entries are not used. A delay: neither rank is occupied.
+    """
+
+    forward: FloatArray
+    backward: FloatArray
+    weight: FloatArray
+    send: FloatArray
+    send_back: FloatArray
+
+    @classmethod
+    def uniform(
+        cls, parts: int, forward: float, backward: float, weight: float = 0.0, send: float = 0.0
+    ) -> "PassTimes":
+        """Return the same times for every part."""
+        values = (forward, backward, weight, send, send)
+        return cls(*(np.full(parts, float(value)) for value in values))
+
+
+@dataclass(frozen=True, eq=False)
+class PipelineTimeline:
+    """When passes run.
+
+    Parameters
+    ----------
+    end : float64 array, shape (stages, passes of a rank)
+        In the order of the schedule's passes.
+    duration : float64 array, same shape
+    """
+
+    end: FloatArray
+    duration: FloatArray
+
+    @property
+    def makespan(self) -> float:
+        """Seconds until the last pass ends."""
+        return float(self.end.max())
+
+    @property
+    def bubble(self) -> float:
+        """Idle over busy time of the busiest rank."""
+        return self.makespan / float(self.duration.sum(axis=1).max()) - 1.0
+
+
+def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
+    """Run a schedule.
+
+    Parameters
+    ----------
+    schedule : PipelineSchedule
+    times : PassTimes
+        Of ``stages * chunks`` parts.
+
+    Returns
+    -------
+    PipelineTimeline
+
+    Raises
+    ------
+    InputError
+        If there are not as many times as parts, or passes wait for each other in a circle
+        (which the orders of `build_schedule` never do).
+    """
+    duration, _ = pass_seconds(schedule, times)
+    seconds = _by_kind(schedule, times)
+    delay = np.array([times.send, times.send_back], dtype=np.float64)
+    end = pass_ends(schedule.passes, schedule.chunks, schedule.microbatches, seconds, delay)
+    if np.isnan(end).any():
+        raise InputError("pipeline schedule: passes wait for each other; mend their order")
+    return PipelineTimeline(end=end, duration=duration)
+
+
+def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[FloatArray, IntArray]:
+    """Return the seconds and the part of every pass, in the order of the schedule's passes.
+
+    Raises
+    ------
+    InputError
+        If there are not as many times as parts.
+    """
+    parts = schedule.stages * schedule.chunks
+    columns = (times.forward, times.backward, times.weight, times.send, times.send_back)
+    if any(column.shape != (parts,) for column in columns):
+        raise InputError(
+            f"pipeline timeline: times of {len(times.forward)} parts for a schedule of {parts}; "
+            "give one a part"
+        )
+    kind, chunk = schedule.passes[:, :, 0], schedule.passes[:, :, 1]
+    part = chunk * schedule.stages + np.arange(schedule.stages)[:, None]
+    return _by_kind(schedule, times)[kind, part], part
+
+
+def _by_kind(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:
+    joint = 0.0 if schedule.split_backward else times.weight
+    return np.array([times.forward, times.backward + joint, times.weight], dtype=np.float64)

@@ -1,0 +1,67 @@
+"""When each pass of a pipeline starts and ends."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+
+
+@kernel
+def pass_ends(
+    passes: IntArray, chunks: int, microbatches: int, seconds: FloatArray, delay: FloatArray
+) -> FloatArray:
+    """Return the end of every pass, in the order of ``passes``; NaN where it never starts.
+
+    Parameters
+    ----------
+    passes : int64 array, shape (stages, length, 3)
+        Kind, chunk and microbatch.
+    chunks, microbatches : int
+    seconds : float64 array, shape (3, chunks * stages)
+        By kind and part of the model.
+    delay : float64 array, shape (2, chunks * stages)
+        Seconds that an output takes from a part to the next one, and its gradient back.
+    """
+    stages, length = passes.shape[0], passes.shape[1]
+    parts = chunks * stages
+    ends = np.full((stages, length), np.nan)
+    # When the result of a pass is there, by kind, part and microbatch.
+    ready = np.full((2, parts, microbatches), np.nan)
+    position = np.zeros(stages, dtype=np.int64)
+    clock = np.zeros(stages)
+    moved = True
+    while moved:
+        moved = False
+        for stage in range(stages):
+            while position[stage] < length:
+                at = position[stage]
+                kind = passes[stage, at, 0]
+                part = passes[stage, at, 1] * stages + stage
+                batch = passes[stage, at, 2]
+                start = clock[stage]
+                if kind == 0 and part > 0:
+                    start = max(start, ready[0, part - 1, batch] + delay[0, part - 1])
+                elif kind == 1:
+                    start = max(start, ready[0, part, batch])
+                    if part < parts - 1:
+                        start = max(start, ready[1, part + 1, batch] + delay[1, part])
+                elif kind == 2:
+                    start = max(start, ready[1, part, batch])
+                # What is waited for has not run yet; NaN may hide in a maximum.
+                if (
+                    (kind == 0 and part > 0 and np.isnan(ready[0, part - 1, batch]))
+                    or (kind == 1 and np.isnan(ready[0, part, batch]))
+                    or (kind == 1 and part < parts - 1 and np.isnan(ready[1, part + 1, batch]))
+                    or (kind == 2 and np.isnan(ready[1, part, batch]))
+                ):
+                    break
+                clock[stage] = start + seconds[kind, part]
+                ends[stage, at] = clock[stage]
+                if kind < 2:
+                    ready[kind, part, batch] = clock[stage]
+                position[stage] = at + 1
+                moved = True
+    return ends

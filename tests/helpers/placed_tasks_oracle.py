@@ -1,0 +1,378 @@
+"""Task graphs of placed layouts rank by rank and message by message, in plain loops."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.transformers.loads import Loads
+from parallelism.transformers.placement import Group, Placement
+from parallelism.transformers.schedules import PassKind, PipelineSchedule
+from parallelism.transformers.task_list import Label
+
+_PHASE = {
+    PassKind.FORWARD: Phase.FORWARD,
+    PassKind.BACKWARD: Phase.BACKWARD,
+    PassKind.WEIGHT: Phase.BACKWARD,
+}
+_SENDS = {PassKind.FORWARD: (1, Phase.ACTIVATION), PassKind.BACKWARD: (-1, Phase.GRADIENT)}
+
+
+def plain_tasks(
+    placement: Placement, schedule: PipelineSchedule, loads: Loads, buckets: int = 4
+) -> TaskGraph:
+    return _Builder(placement, schedule, loads, buckets).build()
+
+
+@dataclass
+class TaskList:
+    """Tasks and dependencies as they are added; columns are those of `TaskGraph`."""
+
+    kind: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    second: list[int] = field(default_factory=list)
+    size: list[float] = field(default_factory=list)
+    delay: list[float] = field(default_factory=list)
+    operator: list[int] = field(default_factory=list)
+    phase: list[int] = field(default_factory=list)
+    part: list[int] = field(default_factory=list)
+    before: list[int] = field(default_factory=list)
+    after: list[int] = field(default_factory=list)
+    _groups: dict[Group, int] = field(default_factory=dict)
+
+    def add(
+        self,
+        kind: TaskKind,
+        first: int,
+        second: int,
+        size: float,
+        waits: Iterable[int],
+        label: Label,
+        delay: float = 0.0,
+    ) -> int:
+        """Append a task that waits for others; return its number."""
+        operator, phase, part = label
+        task = len(self.kind)
+        self.kind.append(kind)
+        self.first.append(first)
+        self.second.append(second)
+        self.size.append(size)
+        self.delay.append(delay)
+        self.operator.append(operator)
+        self.phase.append(phase)
+        self.part.append(part)
+        unique = sorted(set(waits))
+        self.before += unique
+        self.after += [task] * len(unique)
+        return task
+
+    def collective(
+        self,
+        kind: TaskKind,
+        servers: Group,
+        size: float,
+        waits: Iterable[int],
+        label: Label,
+        delay: float = 0.0,
+    ) -> int:
+        """Append a collective over some servers; return its number."""
+        number = self._groups.setdefault(servers, len(self._groups))
+        return self.add(kind, number, -1, size, waits, label, delay)
+
+    def finish(self, placement: Placement) -> TaskGraph:
+        """Return the task graph."""
+        count = len(self.kind)
+        before = np.array(self.before, dtype=np.int64)
+        after = np.array(self.after, dtype=np.int64)
+        order = np.lexsort((after, before))
+        offsets = np.concatenate(([0], np.cumsum(np.bincount(before, minlength=count))))
+        ranks = placement.rank.size
+        home = np.arange(ranks) // placement.ranks_per_server * placement.servers_per_rank
+        return TaskGraph(
+            servers=placement.servers,
+            devices=ranks,
+            kind=np.array(self.kind, dtype=np.int64),
+            first=np.array(self.first, dtype=np.int64),
+            second=np.array(self.second, dtype=np.int64),
+            size=np.array(self.size, dtype=np.float64),
+            delay=np.array(self.delay, dtype=np.float64),
+            operator=np.array(self.operator, dtype=np.int64),
+            phase=np.array(self.phase, dtype=np.int64),
+            part=np.array(self.part, dtype=np.int64),
+            successor_offsets=offsets.astype(np.int64),
+            successors=after[order],
+            predecessors=np.bincount(after, minlength=count).astype(np.int64),
+            groups=tuple(self._groups),
+            server_of_device=home.astype(np.int64),
+        )
+
+
+class _Builder:
+    """One build: what the next pass of each rank waits for, and where outputs are."""
+
+    def __init__(
+        self, placement: Placement, schedule: PipelineSchedule, loads: Loads, buckets: int
+    ) -> None:
+        self.placement, self.schedule, self.loads = placement, schedule, loads
+        self.layout = layout = placement.layout
+        self.stages = schedule.stages
+        self.parts = schedule.stages * schedule.chunks
+        self.tasks = TaskList()
+        # Ranks of a stage by data and, within, context: shape (stages, ranks).
+        self.ranks = placement.rank.transpose(2, 1, 0).reshape(layout.pipeline, -1)
+        every = self.ranks.ravel().tolist()
+        self.gate: dict[int, list[int]] = {rank: [] for rank in every}
+        self.older: dict[int, list[int]] = {rank: [] for rank in every}
+        self.reduced: dict[int, list[int]] = {rank: [] for rank in every}
+        self.arrived: dict[tuple[int, int, int, int], list[int]] = {}
+        self.buckets = buckets
+        split = schedule.split_backward
+        self.completes = PassKind.WEIGHT if split else PassKind.BACKWARD
+        # (first, members) of the groups that share gradients; experts by their place.
+        places = np.arange(self.ranks.shape[1])
+        self.dense_groups = [places]
+        self.expert_groups = [places[k :: layout.expert] for k in range(layout.expert)]
+
+    def build(self) -> TaskGraph:
+        """Add all passes, each after those that it waits for."""
+        at = [0] * self.stages
+        done: set[tuple[int, int, int]] = set()
+        first, last = self._ends()
+        while any(place < self.schedule.length for place in at):
+            for stage in range(self.stages):
+                while at[stage] < self.schedule.length:
+                    kind, chunk, microbatch = self.schedule.passes[stage, at[stage]].tolist()
+                    part = chunk * self.stages + stage
+                    if not self._input_made(kind, part, microbatch, done):
+                        break
+                    place = (stage, at[stage])
+                    self._pass(PassKind(kind), stage, part, microbatch, place in first,
+                               place in last)  # fmt: skip
+                    done.add((kind, part, microbatch))
+                    at[stage] += 1
+        self._finish()
+        return self.tasks.finish(self.placement)
+
+    def _ends(self) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
+        """Return the passes that first use each part's weights, and complete its gradients."""
+        first: dict[tuple[int, int], int] = {}
+        last: dict[tuple[int, int], int] = {}
+        for stage in range(self.stages):
+            for place, (kind, chunk, _) in enumerate(self.schedule.passes[stage].tolist()):
+                if kind == PassKind.FORWARD:
+                    first.setdefault((stage, chunk), place)
+                if kind == self.completes:
+                    last[stage, chunk] = place
+        return (
+            {(stage, place) for (stage, _), place in first.items()},
+            {(stage, place) for (stage, _), place in last.items()},
+        )
+
+    def _input_made(
+        self, kind: int, part: int, microbatch: int, done: set[tuple[int, int, int]]
+    ) -> bool:
+        if kind == PassKind.FORWARD:
+            return part == 0 or (kind, part - 1, microbatch) in done
+        if kind == PassKind.BACKWARD:
+            return part == self.parts - 1 or (kind, part + 1, microbatch) in done
+        return True
+
+    def _pass(
+        self, kind: PassKind, stage: int, part: int, microbatch: int, first: bool, last: bool
+    ) -> None:
+        """Add one pass of all ranks of a stage, and what follows from it."""
+        label = (part, _PHASE[kind], microbatch)
+        ranks = self.ranks[stage].tolist()
+        waits = {
+            rank: self.gate[rank] + self.arrived.pop((kind, part, microbatch, rank), [])
+            for rank in ranks
+        }
+        zero = self.layout.zero
+        beside = self._exchange_context(kind, stage, waits, label)
+        pieces = self.buckets if last or (first and zero in (1, 2)) else 1
+        for _ in range(pieces):
+            gathered: dict[int, list[int]] = {}
+            if zero == 3:
+                gathered = self._gather(stage, part, self.older, pieces, label)
+            elif first and zero:
+                gathered = self._gather(stage, part, {}, pieces, label)
+            seconds = float(self.loads.seconds[kind, part]) / pieces
+            ends = {}
+            for rank in ranks:
+                before = waits[rank] + gathered.get(rank, [])
+                ends[rank] = self.tasks.add(TaskKind.COMPUTE, rank, -1, seconds, before, label)
+                waits[rank] = [ends[rank]]
+            if last or (zero >= 2 and kind == self.completes):
+                self._reduce(stage, part, ends, pieces, microbatch)
+        gates = {rank: [*waits[rank], *beside.get(rank, [])] for rank in ranks}
+        self._reduce_tensor(kind, gates, label)
+        self._exchange_experts(kind, stage, gates, label)
+        for rank in ranks:
+            self.older[rank], self.gate[rank] = self.gate[rank], gates[rank]
+        if kind in _SENDS:
+            self._send(kind, stage, part, microbatch, gates)
+
+    def _send(
+        self, kind: PassKind, stage: int, part: int, microbatch: int, gates: dict[int, list[int]]
+    ) -> None:
+        """Send outputs to the ranks of the next part, or gradients to those of the one before."""
+        step, phase = _SENDS[kind]
+        if not 0 <= part + step < self.parts:
+            return
+        readers = self.ranks[(part + step) % self.stages].tolist()
+        for rank, reader in zip(self.ranks[stage].tolist(), readers, strict=True):
+            source, target = self.placement.rank_servers(rank), self.placement.rank_servers(reader)
+            sent = gates[rank]
+            if source != target:
+                size = self.loads.boundary_bytes / len(source)
+                label = (part, phase, microbatch)
+                sent = [
+                    self.tasks.add(TaskKind.TRANSFER, a, b, size, gates[rank], label)
+                    for a, b in zip(source, target, strict=True)
+                ]
+            self.arrived[kind, part + step, microbatch, reader] = sent
+
+    def _columns(self, ranks: Iterable[int]) -> list[Group]:
+        """Return the servers that the first, second, ... servers of some ranks make up.
+
+        Ranks within servers make up one set; of ranks over several servers, each server holds a
+        share of the tensors and meets only those that hold the same share.
+        """
+        columns = zip(*(self.placement.rank_servers(rank) for rank in ranks), strict=True)
+        return [tuple(sorted(set(column))) for column in columns]
+
+    def _exchange_context(
+        self, kind: PassKind, stage: int, waits: dict[int, list[int]], label: Label
+    ) -> dict[int, list[int]]:
+        """Let keys and values go round each context group while its ranks compute."""
+        size = float(self.loads.context_bytes[kind, label[0]])
+        found: dict[int, list[int]] = {}
+        if size == 0.0:
+            return found
+        for members in self.ranks[stage].reshape(-1, self.layout.context).tolist():
+            before = [task for rank in members for task in waits[rank]]
+            share = size / self.placement.servers_per_rank
+            tasks = [
+                self.tasks.collective(TaskKind.ALL_GATHER, servers, share, before, label)
+                for servers in self._columns(members)
+                if len(servers) > 1
+            ]
+            found |= dict.fromkeys(members, tasks)
+        return found
+
+    def _reduce_tensor(self, kind: PassKind, gates: dict[int, list[int]], label: Label) -> None:
+        """Reduce over the servers of each rank, which waits for it."""
+        size = float(self.loads.tensor_bytes[kind, label[0]])
+        if self.placement.servers_per_rank == 1 or size == 0.0:
+            return
+        for rank, gate in gates.items():
+            servers = self.placement.rank_servers(rank)
+            task = self.tasks.collective(TaskKind.ALLREDUCE, servers, size, gate, label)
+            gates[rank] = [task]
+
+    def _exchange_experts(
+        self, kind: PassKind, stage: int, gates: dict[int, list[int]], label: Label
+    ) -> None:
+        """Send tokens from every server of an expert group to every other."""
+        size = float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert
+        if size == 0.0:
+            return
+        for members in self.ranks[stage].reshape(-1, self.layout.expert).tolist():
+            at: dict[Group, list[int]] = {}
+            for rank in members:
+                at.setdefault(self.placement.rank_servers(rank), []).append(rank)
+            before = {
+                place: [task for rank in ranks for task in gates[rank]]
+                for place, ranks in at.items()
+            }
+            into: dict[Group, list[int]] = {place: [] for place in at}
+            for source, senders in at.items():
+                for target, readers in at.items():
+                    if source == target:
+                        continue
+                    each = size * len(senders) * len(readers) / len(source)
+                    into[target] += [
+                        self.tasks.add(TaskKind.TRANSFER, a, b, each, before[source], label)
+                        for a, b in zip(source, target, strict=True)
+                    ]
+            for place, ranks in at.items():
+                for rank in ranks:
+                    gates[rank] = gates[rank] + into[place]
+
+    def _synchronise(
+        self,
+        kind: TaskKind,
+        stage: int,
+        dense: float,
+        expert: float,
+        before: dict[int, list[int]],
+        label: Label,
+    ) -> dict[int, list[int]]:
+        """Add collectives over the ranks that share weights; return them by rank."""
+        found: dict[int, list[int]] = {}
+        for size, groups in ((dense, self.dense_groups), (expert, self.expert_groups)):
+            for group in groups if size > 0.0 else ():
+                ranks = self.ranks[stage][group].tolist()
+                if len(ranks) == 1:
+                    continue
+                waits = [task for rank in ranks for task in before.get(rank, [])]
+                columns = self._columns(ranks)
+                # Ranks of one server add up first, each GPU its own part.
+                here = len(ranks) / len(columns[0])
+                inside = (here - 1.0) / here * size / self.layout.tensor
+                delay = inside / self.loads.gather_rate
+                if kind == TaskKind.ALLREDUCE:
+                    delay *= 2.0
+                tasks = [
+                    self.tasks.collective(kind, servers, size / len(columns), waits, label, delay)
+                    for servers in columns
+                ]
+                for rank in ranks:
+                    found.setdefault(rank, []).extend(tasks)
+        return found
+
+    def _gather(
+        self, stage: int, part: int, before: dict[int, list[int]], pieces: int, label: Label
+    ) -> dict[int, list[int]]:
+        """Gather the weights of a part, or a piece of them."""
+        weights = self.loads.weights[part].times(1.0 / pieces)
+        return self._synchronise(
+            TaskKind.ALL_GATHER, stage, weights.dense, weights.expert, before,
+            (part, Phase.SYNCHRONISE, label[2]),
+        )  # fmt: skip
+
+    def _reduce(
+        self, stage: int, part: int, ends: dict[int, int], pieces: int, microbatch: int
+    ) -> None:
+        """Reduce or scatter the gradients of a part, or a piece of them."""
+        kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
+        gradients = self.loads.gradients[part].times(1.0 / pieces)
+        before = {rank: [end] for rank, end in ends.items()}
+        label = (part, Phase.SYNCHRONISE, microbatch)
+        found = self._synchronise(kind, stage, gradients.dense, gradients.expert, before, label)
+        for rank, tasks in found.items():
+            self.reduced[rank] += tasks
+
+    def _finish(self) -> None:
+        """Share the gradient of a tied embedding between the end stages, then update."""
+        if self.loads.tied_bytes > 0.0 and self.stages > 1:
+            label = (0, Phase.SYNCHRONISE, 0)
+            for head, tail in zip(self.ranks[0].tolist(), self.ranks[-1].tolist(), strict=True):
+                waits = self.gate[head] + self.gate[tail]
+                columns = self._columns((head, tail))
+                size = self.loads.tied_bytes / len(columns)
+                tasks = [
+                    self.tasks.collective(TaskKind.ALLREDUCE, servers, size, waits, label)
+                    for servers in columns
+                    if len(servers) > 1
+                ]
+                self.reduced[head] += tasks
+                self.reduced[tail] += tasks
+        if self.loads.update_s == 0.0:
+            return
+        for stage in range(self.stages):
+            for rank in self.ranks[stage].tolist():
+                waits = self.gate[rank] + self.reduced[rank]
+                label = (stage, Phase.UPDATE, 0)
+                self.tasks.add(TaskKind.COMPUTE, rank, -1, self.loads.update_s, waits, label)

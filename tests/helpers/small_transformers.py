@@ -1,0 +1,38 @@
+"""Transformers that several tests share, and the published GPT-like ones."""
+
+from parallelism.transformers.architecture import (
+    Attention,
+    Experts,
+    LatentAttention,
+    Transformer,
+)
+
+
+def gpt(layers: int, hidden: int, heads: int, vocabulary: int = 51200) -> Transformer:
+    """A GPT as Megatron-LM trains it."""
+    return Transformer(
+        f"gpt-{layers}-{hidden}", layers, hidden,
+        Attention(heads, heads, hidden // heads, True, True), 4 * hidden, vocabulary, 2048,
+        bias=True, norm="layernorm", positions=2048, tied=True,
+    )  # fmt: skip
+
+
+GPT_22B = gpt(48, 6144, 64)
+GPT3_175B = gpt(96, 12288, 96)
+GPT_530B = gpt(105, 20480, 128)
+GPT_1T = gpt(128, 25600, 160)
+LLAMA3_8B = Transformer(
+    "llama3-8b", 32, 4096, Attention(32, 8, 128), 14336, 128256, 8192, gated=True
+)
+MIXTRAL = Transformer(
+    "mixtral-8x7b", 32, 4096, Attention(32, 8, 128), 14336, 32000, 4096, gated=True,
+    experts=Experts(8, 2, 14336),
+)  # fmt: skip
+LATENT = Transformer(
+    "latent", 4, 1024, Attention(16, 16, 64, latent=LatentAttention(256, 384, 32, 64)), 2816, 1000,
+    512, gated=True, experts=Experts(16, 4, 512, shared=1, shared_width=512, first_dense=1),
+)  # fmt: skip
+VISION = Transformer(
+    "vit", 4, 256, Attention(4, 4, 64, True, True), 1024, 0, 197, bias=True, norm="layernorm",
+    positions=197, causal=False, patch=768, classes=1000,
+)  # fmt: skip

@@ -1,0 +1,212 @@
+"""Volumes of what layouts send, against rings played chunk by chunk and published sums."""
+
+from dataclasses import replace
+
+import pytest
+
+from codesign_base import InputError
+from parallelism.accelerators import get_accelerator
+from parallelism.device import Server
+from parallelism.transformers.collectives import (
+    Communication,
+    boundary_bytes,
+    end_communications,
+    layer_communications,
+    pipeline_send,
+    step_communications,
+)
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import (
+    Links,
+    Span,
+    collective_seconds,
+    links_of,
+    sent_bytes,
+    span_of,
+)
+from parallelism.transformers.stages import parts_of
+from tests.helpers.ring_oracle import direct_all_to_all, ring_all_gather, ring_reduce_scatter
+from tests.helpers.small_transformers import GPT_22B, LATENT, LLAMA3_8B, MIXTRAL
+
+WHOLE = 2 * 2048 * 6144
+
+
+def sent(messages: "tuple[Communication, ...]", when: str, group: str = "tensor") -> float:
+    return sum(m.count * m.bytes_per_rank for m in messages if m.when == when and m.group == group)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_volumes_are_those_of_rings_of_chunks(ranks) -> None:
+    scattered, owned = ring_reduce_scatter(ranks)
+    for rank in range(ranks):
+        # Each ends with one chunk that everyone has added to.
+        assert owned[rank, (rank + 1) % ranks].all()
+    gathered, has = ring_all_gather(ranks)
+    assert has.all()
+    for rank in range(ranks):
+        assert sent_bytes("reducescatter", 7.0, ranks) == pytest.approx(7 * scattered[rank])
+        assert sent_bytes("allgather", 7.0, ranks) == pytest.approx(7 * gathered[rank])
+        both = scattered[rank] + gathered[rank]
+        assert sent_bytes("allreduce", 7.0, ranks) == pytest.approx(7 * both)
+        alone = direct_all_to_all(ranks)[rank]
+        assert sent_bytes("alltoall", 7.0, ranks) == pytest.approx(7 * alone)
+        # A ring exchange passes each rank's own chunk on: gathering chunks of that size.
+        assert sent_bytes("ring", 7.0, ranks) == pytest.approx(7 * ranks * gathered[rank])
+    assert sent_bytes("send", 7.0, 2) == 7.0
+    assert sent_bytes("allreduce", 7.0, 1) == 0.0
+
+
+def test_tensor_parallelism_sums_twice_a_pass_and_sequence_parallelism_sends_as_much() -> None:
+    """Korthikanti et al. (2022), section 4.2.2: both need the same bandwidth."""
+    plain = layer_communications(GPT_22B, 0, Layout(tensor=8, sequence_parallel=False))
+    split = layer_communications(GPT_22B, 0, Layout(tensor=8))
+    for when in ("forward", "backward"):
+        assert sent(plain, when) == pytest.approx(2 * 2 * 7 / 8 * WHOLE)
+        assert sent(split, when) == pytest.approx(sent(plain, when))
+    assert sent(split, "weight") == pytest.approx(2 * 7 / 8 * WHOLE)
+    again = layer_communications(GPT_22B, 0, Layout(tensor=8, recompute="full"))
+    assert sent(again, "recompute") == pytest.approx(sent(split, "forward"))
+    assert layer_communications(GPT_22B, 0, Layout()) == ()
+
+
+def test_context_parallelism_passes_keys_and_values() -> None:
+    layout = Layout(context=4, tensor=2)
+    messages = layer_communications(LLAMA3_8B, 0, layout)
+    tokens = 8192 / 4
+    chunk = 2 * tokens * 2 * (8 / 2) * 128
+    assert sent(messages, "forward", "context") == pytest.approx(3 * chunk)
+    assert sent(messages, "backward", "context") == pytest.approx(2 * 3 * chunk)
+    latent = layer_communications(LATENT, 0, Layout(context=2))
+    assert sent(latent, "forward", "context") == 2 * 256 * 16 * (64 + 32 + 64)
+
+
+def test_experts_get_every_copy_once_and_give_it_back() -> None:
+    layout = Layout(data=8, expert=8)
+    messages = layer_communications(MIXTRAL, 0, layout)
+    copies = 2 * 4096
+    assert sent(messages, "forward", "expert") == pytest.approx(2 * 7 / 8 * copies * 4096 * 2)
+    skewed = layer_communications(MIXTRAL, 0, layout, Implementation(load_imbalance=1.25))
+    assert sent(skewed, "backward", "expert") == pytest.approx(
+        1.25 * sent(messages, "backward", "expert")
+    )
+    # With sequence parallelism each tensor rank dispatches its own tokens, and gathers them.
+    both = layer_communications(MIXTRAL, 0, replace(layout, tensor=4))
+    assert sent(both, "forward", "expert") == pytest.approx(sent(messages, "forward", "expert") / 4)
+    assert sent(both, "forward") == pytest.approx(2 * 3 / 4 * (4096 + copies) * 4096 * 2)
+
+
+def test_ends_sum_embeddings_and_the_gradient_of_the_head() -> None:
+    first, *_, last = parts_of(GPT_22B, Layout(tensor=8, pipeline=2))
+    plain = Layout(tensor=8, pipeline=2, sequence_parallel=False)
+    loss = 3 * 2 * 7 / 8 * 4 * 2048
+    assert sent(end_communications(GPT_22B, first, plain), "forward") == 2 * 7 / 8 * WHOLE
+    assert sent(end_communications(GPT_22B, last, plain), "forward") == loss
+    assert sent(end_communications(GPT_22B, last, plain), "backward") == 2 * 7 / 8 * WHOLE
+    split = replace(plain, sequence_parallel=True)
+    assert sent(end_communications(GPT_22B, first, split), "forward") == 7 / 8 * WHOLE
+    assert sent(end_communications(GPT_22B, last, split), "forward") == 7 / 8 * WHOLE + loss
+
+
+def test_stages_pass_on_a_share_or_everything() -> None:
+    layout = Layout(tensor=8, pipeline=2, sequence_parallel=False)
+    assert boundary_bytes(GPT_22B, layout) == WHOLE
+    all_of_it = pipeline_send(GPT_22B, layout, Implementation(scatter_gather=False))
+    assert [(m.when, m.bytes_per_rank) for m in all_of_it] == [
+        ("forward", WHOLE), ("backward", WHOLE),
+    ]  # fmt: skip
+    shared = pipeline_send(GPT_22B, layout)
+    assert sent(shared, "forward", "pipeline") == WHOLE / 8
+    assert sent(shared, "forward") == 7 / 8 * WHOLE
+    split = pipeline_send(GPT_22B, replace(layout, sequence_parallel=True))
+    assert {m.group for m in split} == {"pipeline"}
+    assert pipeline_send(GPT_22B, Layout()) == ()
+
+
+@pytest.mark.parametrize(("zero", "volume"), [(0, 2), (1, 2), (2, 2), (3, 3)])
+def test_sharding_moves_what_the_zero_paper_says(zero, volume) -> None:
+    """Rajbhandari et al. (2020), section 7: 2, 2 and 3 times the parameters, nearly."""
+    kept = Implementation(gradient_bytes=2)
+    (stage,) = step_communications(LLAMA3_8B, Layout(data=64, zero=zero), 1, kept)
+    moved = sum(m.count * m.bytes_per_rank for m in stage)
+    assert moved == pytest.approx(volume * 63 / 64 * 2 * LLAMA3_8B.parameters)
+
+
+def test_experts_and_tied_embeddings_are_summed_by_their_own_groups() -> None:
+    layout = Layout(data=8, expert=4, zero=0)
+    (stage,) = step_communications(MIXTRAL, layout, 4)
+    routed = 32 * 8 * MIXTRAL.dense_parameters(14336)
+    by_group = {m.group: m for m in stage}
+    assert by_group["expert-data"].ranks == 2
+    assert by_group["expert-data"].size == 4 * routed / 4
+    assert by_group["data"].size == 4 * (MIXTRAL.parameters - routed)
+    first, middle, last = step_communications(GPT_22B, Layout(pipeline=3), 4)
+    assert middle == ()
+    assert first == last
+    assert first[0].group == "embedding"
+    assert first[0].size == 4 * 51200 * 6144
+
+
+LINKS = Links(8, 100.0, 10.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "span", "seconds"),
+    [
+        ("allreduce", 800.0, Span(8, 8), 2 * 7 / 8 * 800 / 100),
+        ("allreduce", 800.0, Span(4, 1), 2 * 3 / 4 * 800 / 10),
+        # Eight NICs side by side carry what one ring across two servers moves.
+        ("allreduce", 800.0, Span(16, 8), 2 * 15 / 16 * 800 / 80),
+        ("allgather", 800.0, Span(8, 8), 7 / 8 * 800 / 100),
+        ("reducescatter", 800.0, Span(4, 1), 3 / 4 * 800 / 10),
+        ("alltoall", 800.0, Span(8, 8), 7 / 8 * 800 / 100),
+        ("alltoall", 800.0, Span(16, 8), 8 / 16 * 800 / 10),
+        ("ring", 800.0, Span(4, 4), 3 * 800 / 100),
+        ("send", 800.0, Span(2, 1), 800 / 10),
+        ("send", 800.0, Span(2, 2), 800 / 100),
+        ("allreduce", 800.0, Span(1, 1), 0.0),
+    ],
+)
+def test_times_of_long_messages(kind, size, span, seconds) -> None:
+    assert collective_seconds(kind, size, span, LINKS) == pytest.approx(seconds)
+
+
+def test_latency_counts_steps() -> None:
+    links = Links(8, 100.0, 10.0, intra_latency=1.0, inter_latency=5.0)
+    assert collective_seconds("allreduce", 0.0, Span(32, 8), links) == 2 * (7 + 2 * 5)
+    assert collective_seconds("allgather", 0.0, Span(4, 1), links) == 3 * 5
+    assert collective_seconds("alltoall", 0.0, Span(8, 8), links) == 1
+    assert collective_seconds("ring", 0.0, Span(4, 1), links) == 15
+
+
+def test_spans_follow_the_stride_of_ranks() -> None:
+    assert span_of(8, 1, 8) == Span(8, 8)
+    assert span_of(32, 8, 8) == Span(32, 1)
+    assert span_of(32, 2, 8) == Span(32, 4)
+    assert span_of(2, 64, 8) == Span(2, 1)
+    assert Span(32, 4).servers == 8
+
+
+def test_links_of_a_server_add_up_its_mesh() -> None:
+    links = Links.of_server(Server(gpus=4, intra_bandwidth=25e9), 100e9)
+    assert (links.intra_bandwidth, links.inter_bandwidth) == (75e9, 25e9)
+
+
+def test_links_of_known_servers_have_nvlink() -> None:
+    assert links_of("h100", 8, 50e9).intra_bandwidth == 450e9
+    assert links_of("a100", 4, 25e9).gpus == 4
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: links_of(replace(get_accelerator("a100"), name="tpu-9"), 8, 1.0),
+        lambda: Links(0, 1.0, 1.0),
+        lambda: Links(8, 0.0, 1.0),
+        lambda: Links(8, 1.0, 1.0, intra_efficiency=1.5),
+        lambda: Links(8, 1.0, 1.0, inter_latency=-1.0),
+    ],
+)
+def test_nonsense_is_refused(make) -> None:
+    with pytest.raises(InputError):
+        make()

@@ -1,0 +1,183 @@
+"""Times of products and iterations: limits, closed forms and what should move them."""
+
+from dataclasses import replace
+
+import pytest
+
+from codesign_base import InputError
+from parallelism.accelerators import get_accelerator
+from parallelism.transformers.collectives import Communication, layer_communications
+from parallelism.transformers.costs import layer_costs
+from parallelism.transformers.gpu import GpuRates, rates_of
+from parallelism.transformers.implementation import MEGATRON_2022, Implementation
+from parallelism.transformers.iteration import (
+    all_part_seconds,
+    group_span,
+    iteration_time,
+    optimizer_seconds,
+    part_seconds,
+)
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import Links, Span, switched_links
+from parallelism.transformers.work import Gemm, Work
+from tests.helpers.small_transformers import GPT_22B, LLAMA3_8B, MIXTRAL, gpt
+
+RATES = rates_of("a100")
+LINKS = switched_links(8, 300e9, 25e9)
+FREE = Links(8, 1e30, 1e30)
+
+
+def test_large_products_reach_their_efficiency_and_small_ones_do_not() -> None:
+    huge = Gemm(1e6, 1e6, 1e6)
+    peak = get_accelerator("a100").bf16_flops * RATES.product_efficiency
+    assert RATES.gemm_seconds(huge) == pytest.approx(huge.flops / peak, rel=0.001)
+    reached = [
+        Gemm(n, n, n).flops / RATES.gemm_seconds(Gemm(n, n, n)) for n in (64, 256, 1024, 8192)
+    ]
+    assert reached == sorted(reached)
+    assert reached[-1] < peak
+    assert RATES.gemm_seconds(Gemm(1, 1, 1)) == pytest.approx(RATES.launch, rel=0.01)
+
+
+def test_thin_products_move_bytes() -> None:
+    thin = Gemm(1e6, 1e6, 1)
+    least = RATES.traffic_seconds(thin.traffic)
+    assert RATES.gemm_seconds(thin) > least
+    assert RATES.seconds(Work(traffic=1e9)) == pytest.approx(1e9 / (2.039e12 * 0.85))
+
+
+def test_unknown_accelerators_and_rates_are_refused() -> None:
+    with pytest.raises(InputError, match="no rates"):
+        rates_of(replace(get_accelerator("a100"), name="tpu-9"))
+    with pytest.raises(InputError, match="product_efficiency"):
+        replace(RATES, product_efficiency=1.2)
+    with pytest.raises(InputError, match="launch"):
+        GpuRates(get_accelerator("a100"), 0.8, 64.0, 0.5, 0.8, -1.0)
+
+
+def test_a_lone_stage_takes_its_microbatches_one_after_the_other() -> None:
+    layout = Layout(tensor=8, microbatch=2, zero=0)
+    (part,) = all_part_seconds(GPT_22B, layout, RATES, LINKS, MEGATRON_2022)
+    found = iteration_time(GPT_22B, layout, 8, RATES, LINKS, MEGATRON_2022)
+    each = part.forward + part.backward + part.weight
+    assert found.pipeline == pytest.approx(4 * each)
+    assert found.seconds == pytest.approx(4 * each + found.optimizer)
+    assert found.bubble == pytest.approx(0.0)
+    assert found.data_parallel == 0.0
+    assert found.communication == pytest.approx(4 * part.communication)
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b"])
+def test_bubbles_follow_the_closed_form_where_stages_are_alike(name) -> None:
+    # Embedding and head are small beside 24 wide layers a stage.
+    model = gpt(96, 8192, 64, vocabulary=1)
+    layout = Layout(tensor=8, pipeline=4, schedule=name, recompute="full")
+    found = iteration_time(model, layout, 16, RATES, FREE, Implementation())
+    assert found.bubble / (found.pipeline - found.bubble) == pytest.approx(3 / 16, rel=0.01)
+
+
+def test_zero_bubble_and_interleaving_shorten_the_pipeline() -> None:
+    base = Layout(tensor=8, pipeline=4)
+    times = {
+        layout.schedule: iteration_time(GPT_22B, layout, 16, RATES, LINKS).pipeline
+        for layout in (
+            base,
+            replace(base, schedule="zero-bubble"),
+            replace(base, schedule="interleaved", virtual_stages=4),
+        )
+    }
+    assert times["zero-bubble"] < times["1f1b"]
+    assert times["interleaved"] < times["1f1b"]
+
+
+def test_recomputation_costs_a_forward_pass_and_selective_far_less() -> None:
+    times = {
+        kind: iteration_time(
+            GPT_22B, Layout(tensor=8, microbatch=4, recompute=kind, zero=0), 4, RATES, LINKS,
+            MEGATRON_2022,
+        ).seconds
+        for kind in ("none", "selective", "full")
+    }  # fmt: skip
+    # Korthikanti et al. (2022), table 4: 39 % and 7 % more.
+    assert times["full"] / times["none"] - 1 == pytest.approx(0.36, abs=0.05)
+    assert times["selective"] / times["none"] - 1 == pytest.approx(0.06, abs=0.02)
+
+
+def test_gradients_hide_behind_the_backward_pass_where_there_is_room() -> None:
+    layout = Layout(tensor=8, data=16, microbatch=4, zero=0)
+    shown = iteration_time(GPT_22B, layout, 64, RATES, LINKS, MEGATRON_2022).data_parallel
+    over = iteration_time(GPT_22B, layout, 64, RATES, LINKS)
+    size = 4 * (GPT_22B.parameters - 2 * 6144 * 48 * 3) / 8
+    assert shown == pytest.approx(2 * 15 / 16 * size / (25e9 * 0.8), rel=0.02)
+    (part,) = over.passes
+    assert over.data_parallel == pytest.approx(shown - part.backward - part.weight)
+    long = iteration_time(GPT_22B, replace(layout, microbatch=16), 256, RATES, LINKS)
+    assert long.data_parallel == 0.0
+
+
+def test_sharding_the_optimizer_shortens_its_step() -> None:
+    layout = Layout(tensor=8, data=16)
+    whole = optimizer_seconds(GPT_22B, replace(layout, zero=0), RATES)
+    assert optimizer_seconds(GPT_22B, layout, RATES) == pytest.approx(whole / 16)
+
+
+def test_context_rings_hide_behind_long_attention() -> None:
+    slow = Links(8, 1e12, 1e8)
+    for links, hidden in ((LINKS, True), (slow, False)):
+        times = [
+            part_seconds(
+                layer_costs(LLAMA3_8B, 0, layout, sequence=131072),
+                messages, layout, Implementation(), RATES, links,
+            ).communication
+            for layout, messages in _with_rings(Layout(tensor=2, context=8))
+        ]  # fmt: skip
+        assert (times[0] == pytest.approx(times[1])) == hidden
+
+
+def _with_rings(layout: Layout):
+    messages = layer_communications(LLAMA3_8B, 0, layout, sequence=131072)
+    yield layout, messages
+    yield layout, tuple(m for m in messages if m.kind != "ring")
+
+
+def test_expert_parallelism_pays_for_distance_and_imbalance() -> None:
+    near = Layout(data=8, expert=8)
+    far = Layout(tensor=8, data=8, expert=8)
+    for layout in (near, far):
+        even = iteration_time(MIXTRAL, layout, 64, RATES, LINKS)
+        skewed = iteration_time(
+            MIXTRAL, layout, 64, RATES, LINKS, Implementation(load_imbalance=1.5)
+        )
+        assert skewed.seconds > even.seconds
+        assert even.communication > 0
+    assert even.achieved_flops(64) < 312e12
+
+
+@pytest.mark.parametrize(
+    ("layout", "group", "ranks", "span"),
+    [
+        (Layout(tensor=8, data=4), "tensor", 8, Span(8, 8)),
+        (Layout(tensor=8, data=4), "data", 4, Span(4, 1)),
+        (Layout(tensor=2, context=2, data=4), "data", 8, Span(8, 4)),
+        (Layout(tensor=2, context=2, data=4), "context", 2, Span(2, 2)),
+        (Layout(data=32, expert=8), "expert", 8, Span(8, 8)),
+        (Layout(data=32, expert=8), "expert-data", 4, Span(4, 1)),
+        (Layout(tensor=2, pipeline=4), "pipeline", 2, Span(2, 2)),
+        (Layout(tensor=4, pipeline=4), "pipeline", 2, Span(2, 1)),
+        (Layout(pipeline=8), "embedding", 2, Span(2, 2)),
+    ],
+)
+def test_groups_lie_on_servers_in_rank_order(layout, group, ranks, span) -> None:
+    message = Communication("allreduce", group, ranks, 1.0, 1, "forward")
+    assert group_span(message, layout, LINKS) == span
+
+
+def test_messages_that_a_network_plays_can_be_left_out() -> None:
+    layout = Layout(tensor=2, data=8, expert=8)
+    (whole,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS)
+    (rest,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert",))
+    (bare,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert", "tensor"))
+    assert whole.communication > rest.communication > bare.communication == 0.0
+    assert whole.forward + whole.backward - whole.communication == pytest.approx(
+        bare.forward + bare.backward
+    )

@@ -1,0 +1,186 @@
+"""Memory against published formulas and figures."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from codesign_base import InputError
+from parallelism.transformers.implementation import MEGATRON_2022, Implementation
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.memory import (
+    layer_activations,
+    memory_use,
+    peak_held,
+    state_bytes,
+)
+from parallelism.transformers.schedules import build_schedule
+from parallelism.transformers.stages import (
+    WeightCount,
+    layer_weights,
+    parts_of,
+    stage_weights,
+)
+from tests.helpers.small_transformers import (
+    GPT3_175B,
+    GPT_1T,
+    GPT_22B,
+    GPT_530B,
+    LATENT,
+    LLAMA3_8B,
+    MIXTRAL,
+    VISION,
+    gpt,
+)
+
+# Korthikanti et al. (2022), table 3: model, tensor, pipeline, interleaving, microbatch, batch.
+PUBLISHED = [
+    (GPT_22B, 8, 1, 1, 4, 4),
+    (GPT3_175B, 8, 8, 3, 1, 64),
+    (GPT_530B, 8, 35, 3, 1, 280),
+    (GPT_1T, 8, 64, 1, 1, 512),
+]
+
+
+@pytest.mark.parametrize("model", [GPT_22B, GPT3_175B, GPT_530B, GPT_1T], ids=lambda m: m.name)
+@pytest.mark.parametrize("tensor", [1, 8])
+def test_activations_of_a_layer_are_the_published_formulas(model, tensor) -> None:
+    """Korthikanti et al. (2022), table 2."""
+    sbh = 2048 * 4 * model.hidden
+    scores = 5 * model.attention.heads * 2048 / model.hidden
+    plain = Layout(tensor=tensor, microbatch=4, sequence_parallel=False)
+    split = replace(plain, sequence_parallel=True)
+    one = layer_activations(model, 0, plain, MEGATRON_2022)
+    assert one.rest + one.core == pytest.approx(sbh * (10 + 24 / tensor + scores / tensor))
+    assert one.rest == pytest.approx(sbh * (10 + 24 / tensor))
+    assert one.input == pytest.approx(2 * sbh)
+    one = layer_activations(model, 0, split, MEGATRON_2022)
+    assert one.rest + one.core == pytest.approx(sbh / tensor * (34 + scores))
+    assert one.input == pytest.approx(2 * sbh / tensor)
+
+
+@pytest.mark.parametrize(
+    ("model", "saved"), [(GPT3_175B, 0.70), (GPT_530B, 0.65)], ids=["175B", "530B"]
+)
+def test_selective_recomputation_saves_the_published_share(model, saved) -> None:
+    """Korthikanti et al. (2022), section 5: 70 % of GPT-3's activations, 65 % of MT-NLG's."""
+    one = layer_activations(model, 0, Layout(tensor=8), MEGATRON_2022)
+    assert one.core / (one.core + one.rest) == pytest.approx(saved, abs=0.005)
+
+
+@pytest.mark.parametrize(("model", "t", "p", "v", "b", "batch"), PUBLISHED)
+@pytest.mark.parametrize("saving", [False, True])
+def test_first_stages_are_within_five_per_cent_of_the_published_model(
+    model, t, p, v, b, batch, saving
+) -> None:
+    """Korthikanti et al. (2022), equation 5 and figure 1: activations of the first stage."""
+    layout = Layout(
+        tensor=t, pipeline=p, virtual_stages=v, microbatch=b, sequence_parallel=saving, zero=0,
+        recompute="selective" if saving else "none",
+        schedule="interleaved" if v > 1 else "1f1b",
+    )  # fmt: skip
+    scores = 5 * model.attention.heads * 2048 / model.hidden
+    factor = 34 / t if saving else 10 + 24 / t + scores / t
+    share = 1 + (p - 1) / (p * v) if v > 1 else 1
+    published = 2048 * b * model.hidden * model.layers * factor * share
+    use = memory_use(model, layout, batch, MEGATRON_2022)
+    assert use[0].activations == pytest.approx(published, rel=0.05)
+    # 18 bytes a weight of the matrices; stages in the middle have no embedding.
+    states = 18 * 12 * model.layers * model.hidden**2 / (t * p)
+    assert use[p // 2].states == pytest.approx(states, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("billions", "published"),
+    [(7.5, (31.4, 16.6, 1.88)), (128, (536, 284, 32)), (1000, (4187, 2218, 250))],
+)
+def test_states_are_those_of_the_zero_paper(billions, published) -> None:
+    """Rajbhandari et al. (2020), table 1, 64 data-parallel ranks, gigabytes."""
+    kept = Implementation(gradient_bytes=2, optimizer_bytes=12)
+    for zero, gigabytes in enumerate((16 * billions, *published)):
+        layout = Layout(data=64, zero=zero)
+        states = state_bytes(WeightCount(billions * 1e9), GPT_22B, layout, kept)
+        assert sum(states) / 1e9 == pytest.approx(gigabytes, rel=0.01)
+
+
+@pytest.mark.parametrize("model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT, VISION])
+def test_weights_of_one_gpu_are_the_parameters(model) -> None:
+    (one,) = stage_weights(model, Layout())
+    assert one.dense + one.expert == model.parameters
+
+
+@pytest.mark.parametrize("model", [GPT_22B, LLAMA3_8B, MIXTRAL, LATENT])
+def test_splitting_loses_no_weights(model) -> None:
+    layers = [layer_weights(model, i, Layout(tensor=4, data=4, expert=4)) for i in range(4)]
+    for index, one in enumerate(layers):
+        whole = model.layer_parameters(index)
+        replicated = 4 * (one.dense + 4 * one.expert) - whole
+        assert 0 < replicated < 0.35 * whole
+    tied = model.vocabulary * model.hidden if model.tied else 0
+    total = sum(w.dense + w.expert for w in stage_weights(model, Layout(pipeline=4)))
+    assert total == model.parameters + tied
+
+
+def test_parts_cover_the_layers_and_spare_the_ends() -> None:
+    layout = Layout(pipeline=4, virtual_stages=2, schedule="interleaved")
+    parts = parts_of(gpt(11, 512, 8), layout)
+    assert [part.layers for part in parts] == [1, 1, 2, 2, 2, 1, 1, 1]
+    assert [part.stage for part in parts] == [0, 1, 2, 3] * 2
+    assert parts[0].embedding
+    assert parts[-1].head
+    assert parts[-1].first + parts[-1].layers == 11
+
+
+def test_peaks_follow_the_order_of_passes() -> None:
+    for name, chunks in (("gpipe", 1), ("1f1b", 1), ("interleaved", 3), ("zero-bubble", 1)):
+        schedule = build_schedule(name, 4, 8, chunks)
+        held = np.random.default_rng(1).uniform(1.0, 2.0, 4 * chunks)
+        peaks = peak_held(schedule, held)
+        for stage in range(4):
+            now = best = 0.0
+            for kind, chunk, _ in schedule.passes[stage].tolist():
+                size = held[chunk * 4 + stage]
+                now += size if kind == 0 else 0.0
+                best = max(best, now)
+                now -= size if kind == (2 if schedule.split_backward else 1) else 0.0
+            assert peaks[stage] == pytest.approx(best)
+            assert now == pytest.approx(0.0)
+        same = peak_held(schedule, np.ones(4 * chunks))
+        np.testing.assert_array_equal(same, schedule.in_flight())
+
+
+def test_recomputation_and_sharding_save_what_they_should() -> None:
+    base = Layout(tensor=4, data=8, pipeline=2, zero=0)
+    totals = [
+        memory_use(GPT_22B, replace(base, recompute=kind), 64, MEGATRON_2022)[0].activations
+        for kind in ("none", "selective", "full")
+    ]
+    assert totals == sorted(totals, reverse=True)
+    sharded = [memory_use(GPT_22B, replace(base, zero=z), 64)[0].states for z in range(4)]
+    assert sharded == sorted(sharded, reverse=True)
+    assert sharded[3] == pytest.approx(sharded[0] / 8)
+
+
+def test_expert_states_are_sharded_over_fewer_ranks() -> None:
+    layout = Layout(data=8, expert=4, zero=1)
+    dense, expert = (
+        state_bytes(count, MIXTRAL, layout, Implementation())[2]
+        for count in (WeightCount(8.0, 0.0), WeightCount(0.0, 8.0))
+    )
+    assert (dense, expert) == (12.0, 48.0)
+
+
+def test_a_fused_kernel_keeps_no_scores() -> None:
+    plain = memory_use(LLAMA3_8B, Layout(), 1, Implementation(flash=False))[0].activations
+    fused = memory_use(LLAMA3_8B, Layout(), 1)[0].activations
+    assert plain - fused == pytest.approx(32 * 32 * (2 * 8192**2 - 4 * 8192))
+
+
+def test_layouts_that_do_not_split_the_model_are_refused() -> None:
+    for layout, words in (
+        (Layout(tensor=3), "heads"),
+        (Layout(pipeline=64), "layers"),
+        (Layout(data=3, expert=3), "experts"),
+    ):
+        with pytest.raises(InputError, match=words):
+            memory_use(LLAMA3_8B, layout, 192)

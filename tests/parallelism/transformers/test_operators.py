@@ -1,0 +1,162 @@
+"""A transformer's operator graph against its parameter count and closed forms of its FLOPs."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codesign_base import InputError
+from parallelism.graph import Mode, ModelGraph, OperatorKind
+from parallelism.models import get_model
+from parallelism.transformers.architecture import (
+    Attention,
+    Experts,
+    LatentAttention,
+    Transformer,
+)
+from parallelism.transformers.operators import default_batch, model_graph
+from parallelism.transformers.presets import TRANSFORMERS, get_transformer
+
+MATRIX = (OperatorKind.DENSE, OperatorKind.ATTENTION)
+
+
+def products(graph: ModelGraph) -> float:
+    return sum(op.forward_flops for op in graph.operators if op.kind in MATRIX)
+
+
+def closed_form(model: Transformer) -> float:
+    """Multiply-adds of every weight matrix a token meets, and the attention scores, twice."""
+    a, h, s = model.attention, model.hidden, model.sequence
+    out = a.value_width * h
+    if a.latent is None:
+        attention = h * (a.heads + 2 * a.kv_heads) * a.head_width + out
+    else:
+        m = a.latent
+        queries = a.heads * (a.head_width + m.rope_width)
+        query = h * m.query_rank + m.query_rank * queries if m.query_rank else h * queries
+        up = m.kv_rank * a.heads * (a.head_width + m.value_width)
+        attention = query + h * (m.kv_rank + m.rope_width) + up + out
+    rope = a.latent.rope_width if a.latent else 0
+    value = a.latent.value_width if a.latent else a.head_width
+    half = 0.5 if model.causal else 1.0
+    scores = half * a.heads * s * s * (2 * (a.head_width + rope) + 2 * value + 5)
+    matrices = 3 if model.gated else 2
+    total = model.layers * (2.0 * s * attention + scores)
+    for layer in range(model.layers):
+        if model.has_experts(layer):
+            e = model.experts
+            assert e is not None
+            width = e.per_token * e.width + e.shared * e.shared_width
+            total += 2.0 * s * h * (e.count + e.shared_gate)
+        else:
+            width = model.feed_forward
+        total += 2.0 * s * h * matrices * width
+    if model.patch:
+        return total + 2.0 * (s - 1) * model.patch * h + 2.0 * h * model.classes
+    return total + 2.0 * s * h * model.vocabulary
+
+
+@st.composite
+def transformers(draw: st.DrawFn) -> Transformer:
+    kv = draw(st.integers(1, 3))
+    latent = draw(
+        st.none()
+        | st.builds(LatentAttention, st.integers(1, 9), st.integers(0, 9), st.integers(0, 4),
+                    st.integers(1, 9))
+    )  # fmt: skip
+    attention = Attention(
+        kv * draw(st.integers(1, 3)), kv, draw(st.integers(1, 8)),
+        *(draw(st.booleans()) for _ in range(3)), latent,
+    )  # fmt: skip
+    layers = draw(st.integers(1, 4))
+    count = draw(st.integers(1, 5))
+    shared = draw(st.integers(0, 2))
+    experts = draw(
+        st.none()
+        | st.builds(
+            Experts, st.just(count), st.integers(1, count), st.integers(1, 8), st.just(shared),
+            st.integers(1, 8), st.booleans(), st.integers(0, layers - 1), st.integers(1, 2),
+            st.booleans(),
+        )
+    )  # fmt: skip
+    image = draw(st.booleans())
+    parallel = draw(st.booleans())
+    sequence = draw(st.integers(2, 9))
+    return Transformer(
+        "drawn", layers, draw(st.integers(1, 12)), attention, draw(st.integers(1, 20)),
+        0 if image else draw(st.integers(1, 30)), sequence,
+        gated=draw(st.booleans()), bias=draw(st.booleans()),
+        norm=draw(st.sampled_from(["layernorm", "rmsnorm"])),
+        layer_norms=draw(st.sampled_from([1, 2, 4] if parallel else [2, 4])), parallel=parallel,
+        positions=sequence if image else draw(st.sampled_from([0, sequence + 1])),
+        tied=not image and draw(st.booleans()), causal=draw(st.booleans()), experts=experts,
+        patch=draw(st.integers(1, 6)) if image else 0,
+        classes=draw(st.integers(1, 5)) if image else 0,
+    )  # fmt: skip
+
+
+@given(transformers())
+@settings(max_examples=150, deadline=None)
+def test_the_graph_has_the_transformers_parameters_and_flops(model: Transformer) -> None:
+    graph = model_graph(model, batch_per_gpu=2)
+    assert graph.parameters == model.parameters
+    assert products(graph) == pytest.approx(closed_form(model), rel=1e-12)
+    for op in graph.operators:
+        if op.kind in MATRIX:
+            assert op.backward_flops == 2 * op.forward_flops
+        assert op.inputs or op.kind in (OperatorKind.EMBEDDING, OperatorKind.DENSE)
+    readers = graph.consumers
+    assert [op.name for op, read in zip(graph.operators, readers, strict=True) if not read] == [
+        graph.operators[-1].name
+    ]
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_every_preset_has_a_graph(name: str) -> None:
+    graph = get_model(name)
+    model = get_transformer(name)
+    assert graph.name == name
+    assert graph.parameters == model.parameters
+    assert products(graph) == pytest.approx(closed_form(model), rel=1e-12)
+    assert graph.element_bytes == 2
+    assert graph.batch_per_gpu * model.sequence <= 8192
+
+
+def test_gpt3_has_the_papers_flops_a_token() -> None:
+    # Brown et al., 2020, table D.1: 3.14e23 FLOP for 300e9 tokens, twice its parameters a
+    # forward pass; scores come on top.
+    model = get_transformer("gpt3-175b", sequence=1)
+    assert 3 * products(model_graph(model)) * 300e9 == pytest.approx(3.14e23, rel=0.01)
+
+
+def test_splits_are_heads_experts_and_features() -> None:
+    graph = get_model("mixtral-8x7b")
+    splits = {op.name: {split.mode: split.extent for split in op.splits} for op in graph.operators}
+    assert splits["layer_0_attention"] == {Mode.HEADS: 8}  # groups of queries
+    assert splits["layer_0_experts"] == {Mode.HEADS: 8}  # whole experts
+    assert splits["vocabulary_projection"] == {Mode.OUTPUT: 32000, Mode.REDUCTION: 4096}
+    assert splits["loss"] == {Mode.CHANNEL: 32000}
+    assert splits["token_embedding"] == {Mode.OUTPUT: 4096, Mode.REDUCTION: 32000}
+    dense = get_model("llama3-8b")
+    assert dense.operators[dense.index("layer_0_expand")].splits[0].extent == 14336
+    assert dense.operators[dense.index("layer_0_expand")].split(Mode.REDUCTION) is None
+
+
+def test_a_tied_embedding_stands_at_the_projection_and_an_own_one_is_sparse() -> None:
+    tied, own = get_model("gpt2"), get_model("llama3-8b")
+    assert tied.operators[tied.index("token_lookup")].parameters == 0
+    assert tied.operators[tied.index("vocabulary_projection")].parameters == 50257 * 768
+    assert not any(op.sparse for op in tied.operators)
+    assert [op.name for op in own.operators if op.sparse] == ["token_embedding"]
+
+
+def test_overrides_reach_the_transformer_and_the_graph() -> None:
+    graph = get_model("gpt2", layers=2, sequence=128, batch_per_gpu=3, element_bytes=4)
+    assert graph.batch_per_gpu == 3
+    assert graph.element_bytes == 4
+    assert graph.operators[graph.index("loss")].output_shape == (128, 50257)
+    assert [default_batch(s) for s in (1, 197, 1024, 8192, 100_000)] == [8192, 32, 8, 1, 1]
+
+
+def test_a_sequence_beyond_learned_positions_is_refused() -> None:
+    with pytest.raises(InputError, match="learned positions"):
+        get_model("gpt2", sequence=1025)

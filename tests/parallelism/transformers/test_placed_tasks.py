@@ -1,0 +1,195 @@
+"""Placed layouts as task graphs: against plain loops, timelines, and closed forms of bytes."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placed_tasks_oracle import plain_tasks
+from small_transformers import LATENT, MIXTRAL, gpt
+
+from codesign_base import InputError
+from parallelism.accelerators import get_accelerator
+from parallelism.device import Server
+from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.loads import loads_of
+from parallelism.transformers.placed_tasks import iteration_tasks
+from parallelism.transformers.placement import AXES, Placement, orders_of
+from parallelism.transformers.schedules import schedule_of
+from parallelism.transformers.timeline import PassTimes, timeline
+from topoopt.fabric import Fabric, simulate
+from topoopt.topology.fabrics import ideal_switch
+
+SMALL = gpt(8, 256, 8, 1000)
+SERVER = Server(get_accelerator("h100"), 4, 150e9)
+RATES = rates_of("h100")
+ALL = Choices(
+    zero=(0, 1, 2, 3), recompute=("none", "full"),
+    schedules=("gpipe", "1f1b", "interleaved", "zero-bubble"), across_servers=True,
+    context=(1, 2),
+)  # fmt: skip
+
+
+def placed(model: Transformer, layout: Layout, order=AXES, gpus: int = 4, batch: int = 16):
+    server = Server(get_accelerator("h100"), gpus, 150e9)
+    placement = Placement(layout, gpus, order)
+    return placement, schedule_of(layout, batch), loads_of(model, placement, RATES, server)
+
+
+def canonical(tasks: TaskGraph) -> Counter:
+    rows = []
+    for t in range(tasks.tasks):
+        collective = tasks.kind[t] >= TaskKind.ALLREDUCE
+        where = tasks.groups[tasks.first[t]] if collective else int(tasks.first[t])
+        rows.append(
+            (
+                int(tasks.kind[t]), where, int(tasks.second[t]), round(float(tasks.size[t]), 9),
+                round(float(tasks.delay[t]), 12), int(tasks.operator[t]), int(tasks.phase[t]),
+                int(tasks.part[t]), int(tasks.predecessors[t] > 0),
+            )
+        )  # fmt: skip
+    return Counter(rows)
+
+
+LAYOUTS = {
+    name: enumerate_layouts(model, 16, 4, 16, model.sequence, ALL)
+    for name, model in (("gpt", SMALL), ("latent", LATENT))
+}
+MODELS = {"gpt": SMALL, "latent": LATENT}
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(LAYOUTS)), st.integers(0, 10**6), st.integers(0, 5))
+def test_equal_to_plain_loops(name: str, which: int, turn: int) -> None:
+    layout = LAYOUTS[name][which % len(LAYOUTS[name])]
+    orders = orders_of(layout)
+    parts = placed(MODELS[name], layout, orders[turn % len(orders)])
+    ours, plain = iteration_tasks(*parts), plain_tasks(*parts)
+    assert canonical(ours) == canonical(plain)
+    network, routes = ideal_switch(4, 1e9, 1e-6)
+    fabric = Fabric("switch", network, routes)
+    one, two = simulate(fabric, ours).makespan, simulate(fabric, plain).makespan
+    # Devices take what is ready first; ties fall by number, which differs.
+    assert one == pytest.approx(two, rel=2e-3)
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "zero-bubble"])
+def test_a_lone_pipeline_is_its_timeline(schedule: str) -> None:
+    layout = Layout(4, 1, 1, 4, schedule=schedule, zero=0)
+    placement, order, loads = placed(SMALL, layout, batch=8)
+    tasks = iteration_tasks(placement, order, loads)
+    network, routes = ideal_switch(4, 1e18, 0.0)
+    got = simulate(Fabric("instant", network, routes), tasks).makespan
+    none = np.zeros(4)
+    expected = timeline(order, PassTimes(*loads.seconds, none, none)).makespan
+    # The tied embedding is summed before the update, at no cost here.
+    assert got == pytest.approx(expected + loads.update_s, rel=1e-6)
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_gradients_and_weights_move_their_exact_bytes(zero: int) -> None:
+    layout = Layout(4, 1, 4, 1, zero=zero)
+    placement, order, loads = placed(SMALL, layout, batch=16)
+    sent = traffic_of(iteration_tasks(placement, order, loads)).allreduce_sent()
+    gradient, weight = loads.gradients[0].dense, loads.weights[0].dense
+    rounds = order.microbatches
+    times = {0: (2, 0), 1: (1, 1), 2: (rounds, 1), 3: (rounds, 2 * rounds)}[zero]
+    expected = (4 - 1) * (times[0] * gradient + times[1] * weight)
+    assert sent == pytest.approx(expected)
+
+
+def test_ranks_of_one_server_share_what_leaves_it() -> None:
+    """Two ranks a server reduce inside first: the ring between servers carries one buffer."""
+    layout = Layout(2, 1, 4, 1, zero=0)
+    placement, order, loads = placed(SMALL, layout)
+    sent = traffic_of(iteration_tasks(placement, order, loads)).allreduce_sent()
+    assert sent == pytest.approx(2 * (2 - 1) * loads.gradients[0].dense)
+
+
+def test_tokens_go_to_experts_and_back() -> None:
+    layout = Layout(4, 1, 8, 1, expert=8, zero=0)
+    placement = Placement(layout, 4)
+    loads = loads_of(MIXTRAL, placement, RATES, SERVER, sequence=128)
+    tasks = iteration_tasks(placement, schedule_of(layout, 8), loads)
+    per_layer = 128 * 2 * 4096 * 2  # tokens, experts of each, width, bytes
+    # There and back, forward and backward; of each rank's tokens 7 of 8 leave it.
+    expected = 8 * 32 * 4 * per_layer * 7 / 8
+    assert traffic_of(tasks).transfer_sent() == pytest.approx(expected)
+
+
+def test_keys_and_values_go_round() -> None:
+    layout = Layout(4, 4, 1, 1, zero=0)
+    placement = Placement(layout, 4)
+    loads = loads_of(SMALL, placement, RATES, SERVER, sequence=2048)
+    tasks = iteration_tasks(placement, schedule_of(layout, 1), loads)
+    buffer = 2048 * 2 * 256 * 2  # tokens, keys and values, width, bytes
+    gathers = tasks.kind == TaskKind.ALL_GATHER
+    # Once forward; keys and values, and their gradients, backward.
+    assert tasks.size[gathers].sum() == pytest.approx(8 * 3 * buffer)
+
+
+def test_tensor_groups_over_servers_wait_for_their_sums() -> None:
+    layout = Layout(8, 1, 2, 1, zero=0)
+    placement, order, loads = placed(SMALL, layout)
+    assert placement.servers_per_rank == 2
+    tasks = iteration_tasks(placement, order, loads)
+    sums = (tasks.kind == TaskKind.ALLREDUCE) & (tasks.phase != 5)
+    groups = {tasks.groups[g] for g in tasks.first[sums].tolist()}
+    assert groups == {(0, 1), (2, 3)}
+    assert tasks.size[sums].sum() == pytest.approx(
+        2 * order.microbatches * loads.tensor_bytes.sum()
+    )
+
+
+def test_orders_that_place_alike_are_tried_once() -> None:
+    assert len(orders_of(Layout(8, 1, 4, 1))) == 1
+    assert len(orders_of(Layout(8, 2, 4, 1))) == 2
+    assert len(orders_of(Layout(8, 2, 4, 2))) == 6
+
+
+@given(st.permutations(AXES), st.sampled_from([(2, 2, 4), (1, 4, 4), (4, 1, 2)]))
+def test_every_rank_has_a_place(order, degrees) -> None:
+    context, data, pipeline = degrees
+    placement = Placement(Layout(2, context, data, pipeline), 4, tuple(order))
+    assert sorted(placement.rank.ravel().tolist()) == list(range(context * data * pipeline))
+    counts = np.bincount(placement.home.ravel())
+    assert (counts == 2).all()
+    # Neighbours along the innermost axis that is split sit together.
+    inner = next(axis for axis in order if getattr(placement.layout, axis) > 1)
+    moved = np.moveaxis(placement.home, AXES.index(inner), 0)
+    assert (moved[0] == moved[1]).all()
+
+
+def test_nonsense_is_refused() -> None:
+    with pytest.raises(InputError, match="one must divide"):
+        Placement(Layout(3), 4)
+    with pytest.raises(InputError, match="no whole servers"):
+        Placement(Layout(2), 4)
+    with pytest.raises(InputError, match="order is"):
+        Placement(Layout(4), 4, ("data", "data", "pipeline"))
+    with pytest.raises(InputError, match="layouts: zero"):
+        Choices(zero=())
+
+
+def test_layouts_are_what_brute_force_finds() -> None:
+    choices = Choices(
+        zero=(1,), recompute=("none",), schedules=("1f1b",), microbatch=(1,), context=(1, 2)
+    )
+    found = {
+        (x.tensor, x.context, x.data, x.pipeline)
+        for x in enumerate_layouts(SMALL, 16, 4, 16, 2048, choices)
+    }
+    expected = {
+        (t, c, d, p)
+        for t in (1, 2, 4)
+        for c in (1, 2)
+        for d in range(1, 17)
+        for p in range(1, 9)
+        if t * c * d * p == 16 and 16 % d == 0
+    }
+    assert found == expected

@@ -1,0 +1,150 @@
+"""Pipeline schedules against closed forms and the longest path of their dependency graph."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codesign_base import InputError
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.schedules import (
+    PassKind,
+    PipelineSchedule,
+    bubble_fraction,
+    build_schedule,
+    schedule_of,
+)
+from parallelism.transformers.timeline import PassTimes, timeline
+
+SHAPES = [(1, 3), (2, 2), (2, 6), (3, 6), (4, 4), (4, 12), (8, 16)]
+NAMES = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("zero-bubble", 1)]
+
+
+def longest_path(schedule: PipelineSchedule, times: PassTimes) -> float:
+    """Seconds of the longest chain of passes, by networkx."""
+    graph = nx.DiGraph()
+    graph.add_node("start")
+    joint = not schedule.split_backward
+    parts = schedule.stages * schedule.chunks
+
+    def seconds(kind: int, part: int) -> float:
+        if kind == PassKind.FORWARD:
+            return float(times.forward[part])
+        if kind == PassKind.WEIGHT:
+            return float(times.weight[part])
+        return float(times.backward[part] + (times.weight[part] if joint else 0.0))
+
+    for stage in range(schedule.stages):
+        before: object = "start"
+        for kind, chunk, batch in schedule.passes[stage].tolist():
+            part = chunk * schedule.stages + stage
+            node, cost = (kind, part, batch), seconds(kind, part)
+            inputs: list[tuple[object, float]] = [(before, 0.0)]
+            if kind == PassKind.FORWARD and part > 0:
+                inputs.append(((0, part - 1, batch), float(times.send[part - 1])))
+            if kind == PassKind.BACKWARD:
+                inputs.append(((0, part, batch), 0.0))
+                if part + 1 < parts:
+                    inputs.append(((1, part + 1, batch), float(times.send_back[part])))
+            if kind == PassKind.WEIGHT:
+                inputs.append(((1, part, batch), 0.0))
+            for source, delay in inputs:
+                graph.add_edge(source, node, weight=delay + cost)
+            before = node
+    return float(nx.dag_longest_path_length(graph))
+
+
+@pytest.mark.parametrize(("name", "chunks"), NAMES)
+@pytest.mark.parametrize(("stages", "batches"), SHAPES)
+def test_each_pass_runs_once(name, chunks, stages, batches) -> None:
+    schedule = build_schedule(name, stages, batches, chunks)
+    kinds = 3 if schedule.split_backward else 2
+    wanted = {(k, c, b) for k in range(kinds) for c in range(chunks) for b in range(batches)}
+    for order in schedule.passes:
+        assert len(order) == len(wanted)
+        assert {tuple(entry) for entry in order.tolist()} == wanted
+
+
+@pytest.mark.parametrize(("name", "chunks"), NAMES)
+@pytest.mark.parametrize(("stages", "batches"), SHAPES)
+def test_bubbles_of_uniform_stages_are_the_published_closed_forms(
+    name, chunks, stages, batches
+) -> None:
+    schedule = build_schedule(name, stages, batches, chunks)
+    times = PassTimes.uniform(stages * chunks, 2.0, 2.0, 2.0)
+    assert timeline(schedule, times).bubble == pytest.approx(
+        bubble_fraction(name, stages, batches, chunks)
+    )
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(2, 4), (4, 8), (6, 18)])
+def test_zero_bubble_saves_two_weight_passes_a_stage(stages, batches) -> None:
+    times = PassTimes.uniform(stages, 1.0, 1.3, 0.7)
+    plain = timeline(build_schedule("1f1b", stages, batches), times).makespan
+    split = timeline(build_schedule("zero-bubble", stages, batches), times).makespan
+    assert plain == pytest.approx(batches * 3.0 + (stages - 1) * 3.0)
+    assert split < plain - (stages - 1) * 0.7
+    assert split >= batches * 3.0 + (stages - 1) * (1.0 + 1.3 - 0.7) - 1e-9
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    kind=st.sampled_from(NAMES),
+    stages=st.integers(1, 5),
+    rounds=st.integers(1, 4),
+    seed=st.integers(0, 2**31 - 1),
+)
+def test_timelines_are_longest_paths(kind, stages, rounds, seed) -> None:
+    name, chunks = kind
+    schedule = build_schedule(name, stages, stages * rounds, chunks)
+    times = PassTimes(*np.random.default_rng(seed).uniform(0.0, 2.0, (5, stages * chunks)))
+    assert timeline(schedule, times).makespan == pytest.approx(longest_path(schedule, times))
+
+
+@pytest.mark.parametrize(("stages", "batches"), SHAPES)
+def test_activations_in_flight_are_the_closed_forms(stages, batches) -> None:
+    stage = np.arange(stages)
+    assert (build_schedule("gpipe", stages, batches).in_flight() == batches).all()
+    held = build_schedule("1f1b", stages, batches).in_flight()
+    np.testing.assert_array_equal(held, np.minimum(stages - stage, batches))
+    assert (build_schedule("zero-bubble", stages, batches).in_flight() <= held[0]).all()
+
+
+@pytest.mark.parametrize(("stages", "chunks"), [(2, 2), (4, 2), (4, 3), (8, 4)])
+def test_interleaving_holds_a_share_more_on_the_first_stage(stages, chunks) -> None:
+    # Korthikanti et al. (2022), section 4.2.3: 1 + (p - 1) / (p m) times as much.
+    held = build_schedule("interleaved", stages, 4 * stages, chunks).in_flight()
+    assert held[0] / chunks == pytest.approx(stages * (1 + (stages - 1) / (stages * chunks)))
+    assert (np.diff(held) == -2).all()
+
+
+def test_a_delay_between_stages_stalls_one_forward_one_backward() -> None:
+    # A microbatch waits for a round trip of one hop with the next stage, in every round.
+    schedule = build_schedule("1f1b", 2, 50)
+    still = timeline(schedule, PassTimes.uniform(2, 1.0, 2.0)).makespan
+    moving = timeline(schedule, PassTimes.uniform(2, 1.0, 2.0, send=0.1)).makespan
+    assert moving - still == pytest.approx(0.1 * 2 * 25)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: build_schedule("1f1b", 0, 1),
+        lambda: build_schedule("1f1b", 2, 4, 2),
+        lambda: build_schedule("interleaved", 4, 6, 2),
+        lambda: build_schedule("other", 2, 2),
+        lambda: timeline(build_schedule("1f1b", 2, 2), PassTimes.uniform(3, 1.0, 1.0)),
+        lambda: schedule_of(Layout(data=4), 6),
+    ],
+)
+def test_nonsense_is_refused(make) -> None:
+    with pytest.raises(InputError):
+        make()
+
+
+def test_a_circular_order_is_refused() -> None:
+    good = build_schedule("1f1b", 1, 1)
+    bad = PipelineSchedule("1f1b", 1, 1, 1, False, good.passes[:, ::-1].copy())
+    with pytest.raises(InputError, match="wait for each other"):
+        timeline(bad, PassTimes.uniform(1, 1.0, 1.0))

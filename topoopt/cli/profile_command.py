@@ -1,0 +1,54 @@
+"""`topoopt profile`: time a model's operators on this machine."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from topoopt.cli import common
+
+
+def profile_command(
+    model: common.Model,
+    servers: common.Servers,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Write the profile (JSON).")],
+    batch: common.Batch = None,
+    device: Annotated[str, typer.Option(help="cpu or cuda: where the operators run.")] = "cpu",
+    max_seconds: Annotated[
+        float, typer.Option(help="Start no measurement later; every operator gets one.")
+    ] = 60.0,
+    quiet: common.Quiet = False,
+) -> None:
+    """Time the operators of a model on this machine, for `topoopt plan --profile`.
+
+    Example: topoopt profile gpt2 --servers 16 --batch-per-gpu 1 -o gpt2-profile.json
+    """
+    import json
+
+    from parallelism.importers.profiling import profile_operators
+    from topoopt.atomic import write_text_atomically
+
+    common.check_outputs(output, inputs=[model])
+    graph = common.read_model(model)
+
+    def report(done: int, total: int) -> None:
+        if not quiet and (done == total or done % max(1, total // 10) == 0):
+            print(f"profile: {done} of {total}", file=sys.stderr, flush=True)
+
+    measured = profile_operators(
+        graph,
+        servers,
+        batch_per_gpu=batch,
+        device=device,
+        max_seconds=max_seconds,
+        progress=report,
+    )
+    write_text_atomically(output, json.dumps(measured.document, indent=1) + "\n")
+    print(
+        f"{measured.measurements} measurements of {measured.operators} operator shapes on "
+        f"{measured.device}; {measured.left_out} left out for time or memory"
+    )
+    if measured.by_counts:
+        print(f"timed by their FLOPs and bytes, or cut: {', '.join(measured.by_counts)}")
+    print(f"profile written to {output}")

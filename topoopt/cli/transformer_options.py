@@ -1,0 +1,109 @@
+"""`topoopt plan` for transformers: which options count, and the plan of layouts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from codesign_base import InputError
+from topoopt.cli import common
+
+if TYPE_CHECKING:
+    from topoopt.transformers.plan import TransformerPlan
+
+
+def plans_layouts(model: str, global_batch: int | None, per_operator: bool) -> bool:
+    """Whether a model is planned by layouts: a transformer, unless operators are asked for.
+
+    Raises
+    ------
+    InputError
+        If a global batch is given for a model that is planned by operators.
+    """
+    from parallelism.transformers.load import is_transformer
+
+    layouts = not per_operator and is_transformer(model)
+    if not layouts and global_batch is not None:
+        raise InputError(
+            f"--global-batch is {global_batch}, but {model!r} is planned by operators; give "
+            "--batch-per-gpu"
+        )
+    return layouts
+
+
+def refuse(unused: Mapping[str, Any]) -> None:
+    """Refuse options that say nothing about layouts.
+
+    Raises
+    ------
+    InputError
+        Naming the first that is given.
+    """
+    for option, value in unused.items():
+        if value not in (None, False):
+            raise InputError(
+                f"{option} is {value}, but a transformer is planned by layouts, where it says "
+                "nothing; leave it out, or add --per-operator"
+            )
+
+
+def plan_layouts(
+    model: str,
+    cluster_options: tuple[int, int, str, str, str],
+    *,
+    device: str,
+    gpus: int,
+    global_batch: int | None,
+    sequence: int | None,
+    zero: str | None,
+    recompute: str | None,
+    across_servers: bool,
+    load_imbalance: float,
+    simulated: int,
+    prices: Path | None,
+    seed: int,
+    quiet: bool,
+) -> "TransformerPlan":
+    """Plan a transformer as the options say.
+
+    Returns
+    -------
+    TransformerPlan
+    """
+    from parallelism.transformers.enumeration import Choices
+    from parallelism.transformers.implementation import Implementation
+    from parallelism.transformers.load import load_transformer
+    from topoopt.transformers.job import TransformerJob, nvlink_server
+    from topoopt.transformers.solve import plan_transformer
+
+    if global_batch is None:
+        raise InputError(
+            f"model {model!r} is a transformer: give --global-batch, the samples of an iteration "
+            "(or --per-operator)"
+        )
+    overrides = {} if sequence is None else {"sequence": sequence}
+    wanted: dict[str, Any] = {"across_servers": across_servers}
+    if zero is not None:
+        wanted["zero"] = _stages(zero)
+    if recompute is not None:
+        wanted["recompute"] = tuple(part.strip() for part in recompute.split(","))
+    job = TransformerJob(
+        load_transformer(model, **overrides),
+        global_batch,
+        nvlink_server(device, gpus),
+        sequence,
+        Implementation(load_imbalance=load_imbalance),
+        Choices(**wanted),
+    )
+    cluster = common.make_cluster(*cluster_options)
+    table = common.make_prices(prices)
+    with common.progress_reports(quiet) as progress:
+        return plan_transformer(
+            job, cluster, seed=seed, simulated=simulated, prices=table, progress=progress
+        )
+
+
+def _stages(text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part in ("0", "1", "2", "3") for part in parts):
+        raise InputError(f"--zero is {text!r}; give stages 0 to 3, such as 1,3")
+    return tuple(sorted({int(part) for part in parts}))

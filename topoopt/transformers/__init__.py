@@ -1,0 +1,1 @@
+"""Co-design for transformers: layouts searched jointly with placement, topology and routing."""
