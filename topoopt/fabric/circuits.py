@@ -193,12 +193,8 @@ def least_time(tasks: TaskGraph, leaving: float) -> float:
     busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
     moves = tasks.kind == TaskKind.TRANSFER
     load = np.zeros((2, tasks.servers))
-    load[0] = np.bincount(
-        tasks.first[moves], weights=tasks.size[moves], minlength=tasks.servers
-    )
-    load[1] = np.bincount(
-        tasks.second[moves], weights=tasks.size[moves], minlength=tasks.servers
-    )
+    load[0] = np.bincount(tasks.first[moves], weights=tasks.size[moves], minlength=tasks.servers)
+    load[1] = np.bincount(tasks.second[moves], weights=tasks.size[moves], minlength=tasks.servers)
     reduces = tasks.kind == TaskKind.ALLREDUCE
     reduced = np.bincount(
         tasks.first[reduces], weights=tasks.size[reduces], minlength=len(tasks.groups)

@@ -264,37 +264,48 @@ class WindowedCircuits:
         self, demands: Demands, tasks: IntArray, amount: FloatArray, both_ways: bool
     ) -> IntArray:
         """Give circuits to the largest demand, a ring's edges all at once, and halve it."""
-        from heapq import heapify, heapreplace, heappop
+        from heapq import heapify, heappop, heapreplace
 
         n = self.servers
         by_row = np.bincount(
             demands.row[tasks], weights=amount, minlength=n * n + len(demands.groups)
         )
+        edges = [self._cables(pairs, both_ways) for pairs in demands.edges]
         waiting = [(-by_row[row], row) for row in np.flatnonzero(by_row).tolist()]
         heapify(waiting)
         circuits = np.zeros((n, n), dtype=np.int64)
-        free = np.full((2, n), self.degree, dtype=np.int64)
+        # With bidirectional ports both are the same list.
+        out = [self.degree] * n
+        into = out if both_ways else [self.degree] * n
         while waiting:
             size, row = waiting[0]
-            pairs = np.array([row]) if row < n * n else demands.edges[row - n * n]
-            source, target = np.divmod(pairs, n)
-            if both_ways:
-                low, high = np.minimum(source, target), np.maximum(source, target)
-                source, target = np.divmod(np.unique(low * n + high), n)
-            needed = np.stack(
-                (np.bincount(source, minlength=n), np.bincount(target, minlength=n))
-            )
-            if both_ways:
-                needed[:] = needed.sum(axis=0)
-            if np.any(needed > free):
+            cables = [divmod(row, n)] if row < n * n else edges[row - n * n]
+            taken = 0
+            for source, target in cables:
+                if out[source] == 0 or into[target] == 0:
+                    break
+                out[source] -= 1
+                into[target] -= 1
+                taken += 1
+            if taken < len(cables):
+                for source, target in cables[:taken]:
+                    out[source] += 1
+                    into[target] += 1
                 heappop(waiting)
                 continue
-            free -= needed
-            circuits[source, target] += 1
-            if both_ways:
-                circuits[target, source] += 1
+            for source, target in cables:
+                circuits[source, target] += 1
+                if both_ways:
+                    circuits[target, source] += 1
             heapreplace(waiting, (size / 2.0, row))
         return circuits
+
+    def _cables(self, pairs: IntArray, both_ways: bool) -> list[tuple[int, int]]:
+        """Return the cables of a ring's edges; one serves both directions where it can."""
+        edges = [divmod(pair, self.servers) for pair in pairs.tolist()]
+        if both_ways:
+            edges = sorted({(min(edge), max(edge)) for edge in edges})
+        return edges
 
 
 def _direct_routes(network: Network) -> Routes:
@@ -324,5 +335,3 @@ def _joined(servers: int, rounds: list[list[tuple[int, int]]], both_ways: bool) 
             if both_ways:
                 circuits[target, source] += 1
     return circuits
-
-
