@@ -198,6 +198,7 @@ SECTIONS = {
     "BoundRecord": "## `bound`, `strategy_bound`, `topology_bound` and `routes_bound`",
     "GapRecord": "## `gap_parts`",
     "Baseline": "## `baselines`, one entry a fabric",
+    "ReconfigurationRecord": "## `baselines.reconfiguration`",
     "ModelRecord": "## `model`",
     "ModelOperator": "## `model`",
     "SearchRecord": "## `search`",

@@ -10,6 +10,9 @@ from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
 from topoopt.fabric.transport import PACKETS, Transport
 from topoopt.fabric.varying import Play, VaryingRun, demands_of
 
+# What a decision costs, and each server pair in it, in streams re-solved (about 0.13 us).
+_ASKING, _ASKING_PAIR = 150.0, 0.01
+
 
 @dataclass(frozen=True)
 class DirectCircuits:
@@ -44,9 +47,10 @@ class DirectCircuits:
     Whenever something comes to wait or ends, waiting demands get circuits, first come first
     served, from ports that are free, whose circuits are idle, or whose pair has more than one;
     an AllReduce gets all its circuits at once, and keeps the ports that are open on its servers
-    from what comes after it until it does. Ports left open then add circuits to the demand that
-    would last longest, if that is longer than the delay. Circuits stay until their ports are
-    needed.
+    from what comes after it until it does. Ports left open (free, or in idle circuits) then add
+    circuits to the demand that would last longest, if that is longer than the delay; a demand is
+    all transfers of a pair, or all AllReduces of a group and size. Circuits stay until their
+    ports are needed.
 
     The idea is that of SiP-ML (SIGCOMM 2021), where traffic flows over direct wavelengths that
     are assigned to the demand; the assignment is ours, greedy, and rings are not shortened by
@@ -121,7 +125,7 @@ class DirectCircuits:
         seen, waits = np.zeros(rows, dtype=np.int64), np.zeros(rows)
         places = np.zeros(2 * rows, dtype=np.int64)
         history: list[tuple[float, IntArray]] = []
-        decisions = 0
+        decisions, control = 0, 0.0
         while True:
             until = float(due[setup[1] % due.size]) if setup[1] < setup[0] else float("inf")
             why = play.advance(until, True)
@@ -130,6 +134,7 @@ class DirectCircuits:
             light_due(self.rate, play.clock, pair, due, made, setup, play.link)
             if why == ASKED:
                 before = int(setup[0])
+                control += _ASKING + _ASKING_PAIR * n * n
                 assign(
                     self.rate, self.delay, play.left, demands.row, begin, end, links,
                     play.parked, play.clock, play.number, play.slot, play.index, play.member,
@@ -147,7 +152,7 @@ class DirectCircuits:
             )  # fmt: skip
             if record:
                 history.append((play.now, pair[LIT].reshape(n, n).copy()))
-        return play.result(why == OVER, decisions, int(setup[0]), history)
+        return play.result(why == OVER, decisions, int(setup[0]), control, history)
 
 
 def check_circuits(servers: int, degree: int, rate: float, latency: float, delay: float) -> None:

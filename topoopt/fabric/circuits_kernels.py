@@ -314,7 +314,9 @@ def assign(
                 rows[i] = rows[places]
                 continue
             lasts = waits[resource[task]] / (few * rate)
-            if lasts > longest or (best >= 0 and lasts == longest and task < rows[best]):
+            if lasts > longest or (
+                best >= 0 and lasts == longest and resource[task] < resource[rows[best]]
+            ):
                 longest = lasts
                 best = i
             i += 1

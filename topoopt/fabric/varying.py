@@ -17,8 +17,9 @@ class VaryingRun(NamedTuple):
     """What came of an iteration over a changing network.
 
     ``start``, ``finish``, ``binding``, ``instants``, ``solves`` and ``resolved`` are those of
-    `topoopt.fabric.fluid.Run`. ``reconfigurations`` counts the decisions that moved circuits,
-    ``moved`` the circuits set up anew. ``history`` holds, if asked for, the seconds and the
+    `topoopt.fabric.fluid.Run`; ``resolved`` also counts what choosing and routing circuits cost,
+    in the time of one stream re-solved. ``reconfigurations`` counts the decisions that moved
+    circuits, ``moved`` the circuits set up anew. ``history`` holds, if asked for, the seconds and the
     circuits between servers that carry bytes from then on (servers, servers).
     """
 
@@ -335,6 +336,7 @@ class Play:
         over: bool,
         reconfigurations: int,
         moved: int,
+        control: float,
         history: list[tuple[float, IntArray]],
     ) -> VaryingRun:
         """Return what came of it.
@@ -345,6 +347,8 @@ class Play:
             Whether it was played to the end.
         reconfigurations, moved, history
             See `VaryingRun`.
+        control : float
+            What choosing and routing circuits cost, in streams re-solved.
 
         Raises
         ------
@@ -359,6 +363,6 @@ class Play:
             )
         return VaryingRun(
             self.start, self.finish, self.binding, int(self.number[4]),
-            self.solves + int(self.count[2]), self.resolved + int(self.count[3]),
+            self.solves + int(self.count[2]), self.resolved + int(self.count[3] + control),
             reconfigurations, moved, tuple(history),
         )  # fmt: skip

@@ -17,6 +17,9 @@ from topoopt.fabric.varying import Demands, Play, VaryingRun, demands_of
 from topoopt.topology.matching import matching_rounds
 from topoopt.topology.wiring import PortModel, is_strongly_connected, port_model
 
+# What a choice of circuits costs with its routes, and each server pair in it, in streams re-solved.
+_WIRING, _WIRING_PAIR = 1e4, 45.0
+
 
 @dataclass(frozen=True)
 class WindowedCircuits:
@@ -141,7 +144,8 @@ class WindowedCircuits:
             tick = windows * self.window
             why = play.advance(min(tick, lit_at), False)
             if why in (OVER, GAVE_UP):
-                return play.result(why == OVER, decisions, moved, history)
+                control = (decisions + 1) * (_WIRING + _WIRING_PAIR * n * n)
+                return play.result(why == OVER, decisions, moved, control, history)
             if lit_at <= tick:
                 lit_at = float("inf")
                 circuits, fabric = coming, self.fabric(coming, demands)
