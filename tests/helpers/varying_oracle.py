@@ -281,20 +281,20 @@ def play(fabric, tasks, on_demand):
         rows = [{names[edge]: w for edge, w in control.row(edges_of[t]).items()} for t in active]
         rates = fill(rows, [k * fabric.rate for k in lights.values()])
         used = [
-            sum(r * row.get(place, 0.0) for r, row in zip(rates, rows, strict=False))
+            sum(r * row.get(place, 0.0) for r, row in zip(rates, rows, strict=True))
             for place in names.values()
         ]
         assert all(
-            u <= k * fabric.rate * (1 + 1e-9) for u, k in zip(used, lights.values(), strict=False)
+            u <= k * fabric.rate * (1 + 1e-9) for u, k in zip(used, lights.values(), strict=True)
         )
-        ends = {t: now + left[t] / rate for t, rate in zip(active, rates, strict=False)}
+        ends = {t: now + left[t] / rate for t, rate in zip(active, rates, strict=True)}
         upcoming = min([upcoming, *ends.values()])
         if upcoming == inf and not waiting:
             break
         change = control.next_time()
         step = min(upcoming, change)
         assert step < inf
-        for t, rate in zip(active, rates, strict=False):
+        for t, rate in zip(active, rates, strict=True):
             left[t] = max(left[t] - rate * max(step - now, 0.0), 0.0)
         if step > now:
             out.circuits.append((now, step, lights))

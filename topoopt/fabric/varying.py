@@ -19,8 +19,8 @@ class VaryingRun(NamedTuple):
     ``start``, ``finish``, ``binding``, ``instants``, ``solves`` and ``resolved`` are those of
     `topoopt.fabric.fluid.Run`; ``resolved`` also counts what choosing and routing circuits cost,
     in the time of one stream re-solved. ``reconfigurations`` counts the decisions that moved
-    circuits, ``moved`` the circuits set up anew. ``history`` holds, if asked for, the seconds and the
-    circuits between servers that carry bytes from then on (servers, servers).
+    circuits, ``moved`` the circuits set up anew. ``history`` holds, if asked for, the seconds
+    and the circuits between servers that carry bytes from then on (servers, servers).
     """
 
     start: FloatArray
