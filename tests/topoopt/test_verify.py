@@ -400,7 +400,7 @@ def baseline_unknown(d):
 
 @tampering
 def baseline_of_another_wiring(d):
-    d["baselines"]["hypercube"] = d["baselines"].pop("expander")
+    d["baselines"]["leaf-spine"] = d["baselines"].pop("expander")
     return {"baselines"}
 
 

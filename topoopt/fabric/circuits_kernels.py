@@ -61,13 +61,13 @@ def light_due(
 @kernel
 def _idle(name: int, pair: Ints, link: Floats) -> bool:
     """Whether no flow uses a pair's circuits and none is about to."""
-    return link[LOAD, name] < 0.5 and pair[CLAIMS, name] == 0
+    return bool(link[LOAD, name] < 0.5 and pair[CLAIMS, name] == 0)
 
 
 @kernel
 def _to_spare(name: int, surplus: bool, pair: Ints, link: Floats) -> int:
     """Return how many lit circuits of a pair may be taken: idle ones, and all but one in use."""
-    lit = pair[LIT, name]
+    lit = int(pair[LIT, name])
     if lit == 0 or _idle(name, pair, link):
         return lit
     return lit - 1 if surplus else 0
@@ -139,7 +139,7 @@ def _claim(
     """Keep the circuits that a waiting demand has already from being taken."""
     servers = open_ports.shape[1]
     for entry in range(begin, end):
-        name = np.int64(links[entry])
+        name = int(links[entry])
         before = _to_spare(name, True, pair, link)
         pair[CLAIMS, name] += 1
         kept = before - _to_spare(name, True, pair, link)
@@ -151,7 +151,7 @@ def _claim(
 def _open(name: int, open_ports: Ints) -> bool:
     """Whether a circuit can be set up between two servers."""
     servers = open_ports.shape[1]
-    return open_ports[OUT, name // servers] > 0 and open_ports[IN, name % servers] > 0
+    return bool(open_ports[OUT, name // servers] > 0 and open_ports[IN, name % servers] > 0)
 
 
 @kernel
@@ -224,14 +224,14 @@ def assign(
             rows[found] = task
             found += 1
             for entry in range(begin[task], end[task]):
-                name = np.int64(links[entry])
+                name = int(links[entry])
                 if pair[LIT, name] + pair[COMING, name] == 0:
                     seen[row] = 2
             if seen[row] == 2:
                 short += 1
             else:
                 for entry in range(begin[task], end[task]):
-                    pair[CLAIMS, np.int64(links[entry])] += 1
+                    pair[CLAIMS, int(links[entry])] += 1
         waits[row] += left[task]
     if short > 0:
         _count_ports(True, pair, ports, link, open_ports)
@@ -241,7 +241,7 @@ def assign(
                 continue
             ready = True
             for entry in range(begin[task], end[task]):
-                name = np.int64(links[entry])
+                name = int(links[entry])
                 if pair[LIT, name] + pair[COMING, name] == 0 and not _open(name, open_ports):
                     ready = False
                     break
@@ -253,7 +253,7 @@ def assign(
             if not (ready or several):
                 continue
             for entry in range(begin[task], end[task]):
-                name = np.int64(links[entry])
+                name = int(links[entry])
                 if pair[LIT, name] + pair[COMING, name] > 0:
                     continue
                 if ready:
@@ -303,7 +303,7 @@ def assign(
             ready = True
             few = pair.shape[1]
             for entry in range(begin[task], end[task]):
-                name = np.int64(links[entry])
+                name = int(links[entry])
                 if not _open(name, open_ports):
                     ready = False
                     break
@@ -324,7 +324,7 @@ def assign(
             break
         task = rows[best]
         for entry in range(begin[task], end[task]):
-            name = np.int64(links[entry])
+            name = int(links[entry])
             _set_up(
                 name, False, rate, delay, clock, pair, ports, open_ports, due, made, setup, link
             )

@@ -85,12 +85,12 @@ class Demands:
         float64 array, shape (servers, servers)
         """
         pairs = servers * servers
-        by_row = np.bincount(self.row[tasks], weights=amount, minlength=pairs + len(self.groups))
-        total = by_row[:pairs].copy()
+        count = pairs + len(self.groups)
+        by_row = np.bincount(self.row[tasks], weights=amount, minlength=count).astype(np.float64)
+        total: FloatArray = by_row[:pairs].copy()
         for place, edges in enumerate(self.edges):
             total[edges] += by_row[pairs + place]
-        found: FloatArray = total.reshape(servers, servers)
-        return found
+        return total.reshape(servers, servers)
 
 
 def demands_of(tasks: TaskGraph, servers: int, transport: Transport, name: str) -> Demands:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from topoopt.topology.wiring import IntArray
+from routing.network import IntArray
 
 _TRIES = 12
 # Steps of a search for one cycle, in multiples of the number of servers.
