@@ -176,12 +176,16 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Zo
             "dimensions of as many"
         )
     target = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
-    bandwidth = equal_cost_bandwidth(network, cluster.port_rate, target, prices, own=built.own)
-    factor = bandwidth / cluster.port_rate
+    if name == "totient":
+        # The same ports as the co-designed fabric, though the last one may be left over.
+        bandwidth, factor = cluster.port_rate, 1.0
+    else:
+        bandwidth = equal_cost_bandwidth(network, cluster.port_rate, target, prices, own=built.own)
+        factor = bandwidth / cluster.port_rate
     if abs(factor - 1.0) < 1e-9:
         bandwidth, factor = cluster.port_rate, 1.0
     sized = replace(network, capacity=network.capacity * factor)
-    cost = network_bill(sized, prices, own=built.own).cost
+    cost = target if name == "totient" else network_bill(sized, prices, own=built.own).cost
     routes = ecmp_routes(sized)
     rings: dict[tuple[int, ...], Rings] = {}
     if sized.switches:
