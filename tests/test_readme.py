@@ -254,7 +254,7 @@ def test_traffic_and_network_files_hold_what_is_documented(small):
 
 
 def test_examples_of_the_docs_run(small):
-    for name in ("plan-file.md", "traffic-file.md", "network-file.md"):
+    for name in ("plan-file.md", "traffic-file.md", "network-file.md", "compare.md"):
         (program,) = blocks(DOCS[name], "python")
         done = python(program, small)
         assert done.returncode == 0, f"{name}: {done.stderr}"

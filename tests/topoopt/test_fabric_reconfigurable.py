@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given, settings
 from random_iterations import random_tasks
 from varying_oracle import play
 
@@ -207,6 +209,40 @@ class TestWindowedCircuits:
             tasks = random_tasks(np.random.default_rng(seed), count=60)
             for fabric in (direct(6, 2, 0.01, 1e6), windowed(6, 2, 0.01, 0.1, 1e6)):
                 assert fabric.least_time(tasks) <= fabric.run(tasks).makespan
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**20),
+    degree=st.integers(1, 4),
+    delay=st.sampled_from([0.0, 1e-4, 0.01, 0.4]),
+    on_demand=st.booleans(),
+    forwarding=st.booleans(),
+)
+def test_ports_and_rates_bound_every_flow(seed, degree, delay, on_demand, forwarding):
+    tasks = without_ties(seed, count=30)
+    fabric = (
+        direct(6, degree, delay, 1e6)
+        if on_demand
+        else windowed(6, degree, delay, max(delay, 0.1), 1e6, forwarding=forwarding)
+    )
+    run = fabric.run(tasks, record=True)
+    rising(run)
+    demands = demands_of(tasks, 6, IDEAL, "any")
+    sending = demands.nature == 1
+    # No flow has more than all ports of a server.
+    least = tasks.delay + demands.volume / (degree * 1e6)
+    assert (run.finish - run.start >= least * (1 - 1e-9))[sending].all()
+    assert all(lit.sum(axis=side).max() <= degree for _, lit in run.history for side in (0, 1))
+    # All bytes fit into the circuits that were lit while they were on their way.
+    times = [at for at, _ in run.history] + [run.makespan]
+    carried = sum(
+        max(end - begin, 0.0) * lit.sum() * 1e6
+        for begin, end, (_, lit) in zip(times[:-1], times[1:], run.history, strict=True)
+    )
+    edges = np.array([e.size for e in demands.edges] + [1])
+    place = np.where(demands.row >= 36, demands.row - 36, -1)
+    assert (demands.volume * edges[place])[sending].sum() <= carried * (1 + 1e-9)
 
 
 def test_runs_repeat_bit_for_bit_and_leave_the_task_graph_alone():
