@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from topoopt import Cluster, Job, compare, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 
-FABRICS = ("topoopt", "ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander")
+FABRICS = (
+    "topoopt",
+    "ideal-switch",
+    "fat-tree",
+    "oversubscribed-fat-tree",
+    "expander",
+    "sip-ml",
+    "ocs-reconfig",
+)
 
 
 def case(
@@ -79,7 +87,8 @@ EXPERIMENT = Experiment(
     name="dedicated-cluster",
     description=(
         "Best iteration time found for each fabric: the co-designed one (topoopt), an ideal "
-        "switch with all ports' bandwidth, Fat-trees of the same cost, a random expander."
+        "switch with all ports' bandwidth, Fat-trees of the same cost, a random expander, and the "
+        "same ports rewired during the iteration (SiP-ML, OCS-reconfig)."
     ),
     source="TopoOpt (NSDI 2023), figure 11",
     grid={

@@ -204,6 +204,7 @@ SECTIONS = {
     "BoundRecord": "## `bound`, `strategy_bound`, `topology_bound` and `routes_bound`",
     "GapRecord": "## `gap_parts`",
     "Baseline": "## `baselines`, one entry a fabric",
+    "ReconfigurationRecord": "## `baselines.reconfiguration`",
     "ModelRecord": "## `model`",
     "ModelOperator": "## `model`",
     "SearchRecord": "## `search`",
@@ -260,7 +261,9 @@ def test_traffic_and_network_files_hold_what_is_documented(small):
 
 
 def test_examples_of_the_docs_run(small):
-    for name in ("plan-file.md", "traffic-file.md", "network-file.md", "transformers.md"):
+    for name in (
+        "plan-file.md", "traffic-file.md", "network-file.md", "transformers.md", "compare.md",
+    ):  # fmt: skip
         (program,) = blocks(DOCS[name], "python")
         done = python(program, small)
         assert done.returncode == 0, f"{name}: {done.stderr}"

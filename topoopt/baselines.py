@@ -1,5 +1,6 @@
 """The fabrics that a plan is compared with, and the best strategy found on each."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from routing.merging import merge_equivalent_links
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.reconfigurable import Playable
 from topoopt.job import Cluster
 from topoopt.prices import (
     PriceTable,
@@ -20,12 +22,16 @@ from topoopt.prices import (
     fat_tree_cost,
     ideal_switch_cost,
 )
+from topoopt.reconfiguration import RECONFIGURABLE, Reconfiguration, reconfigurable_fabric
 from topoopt.scoring import Scorer
 from topoopt.search_types import Budget, Progress, ProgressCallback, search_tolerance
 from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
+from topoopt.zoo_baselines import ZOO, is_zoo_name, zoo_fabric
 
-BASELINES = ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander")
-# Those that every plan prints; `compare` prints all.
+# Those of TopoOpt (NSDI 2023), section 5, which `compare` prints by default.
+BASELINES = ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander", *RECONFIGURABLE)
+ALL_BASELINES = (*BASELINES, *ZOO)
+# Those that every plan prints.
 PLAN_BASELINES = ("ideal-switch", "fat-tree", "expander")
 
 
@@ -35,7 +41,8 @@ class BaselineFabric:
 
     Parameters
     ----------
-    fabric : Fabric
+    fabric : Fabric, DirectCircuits or WindowedCircuits
+        Anything that can play a task graph.
     cost : float or None
         US dollars; None if unknown.
     bandwidth : float
@@ -44,27 +51,44 @@ class BaselineFabric:
         How bandwidth and cost were set.
     """
 
-    fabric: Fabric
+    fabric: Playable
     cost: float | None
     bandwidth: float
     note: str
 
 
-def baseline_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> BaselineFabric:
-    """Build one of the fabrics that TopoOpt is compared with (NSDI'23, sec. 5).
+def baseline_fabric(
+    name: str,
+    cluster: Cluster,
+    prices: PriceTable,
+    seed: int,
+    reconfiguration: Reconfiguration | None = None,
+) -> BaselineFabric:
+    """Build one of the fabrics that plans are compared with.
 
     Parameters
     ----------
-    name : {"ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander"}
+    name : str
+        One of `ALL_BASELINES`, or ``torus:`` or ``product:`` with dimensions (see
+        `topoopt.zoo_baselines.zoo_fabric`).
     cluster : Cluster
         Sets the servers, and the cost to match: that of the direct-connect fabric.
     prices : PriceTable
     seed : int
-        Of the expander.
+        Of random wirings.
+    reconfiguration : Reconfiguration, optional
+        Of ``sip-ml`` and ``ocs-reconfig``; the default otherwise.
 
     Returns
     -------
     BaselineFabric
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or the servers or ports do not suit the fabric.
+    InfeasibleError
+        If the degree cannot join the servers.
     """
     n, d, rate, latency = (
         cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency,
@@ -97,7 +121,88 @@ def baseline_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) 
             rate,
             "random regular graph with the same ports",
         )
-    raise InputError(f"fabric is {name!r}; choose {', '.join(BASELINES)}")
+    if name in RECONFIGURABLE:
+        rewired, note = reconfigurable_fabric(
+            name, cluster, Reconfiguration() if reconfiguration is None else reconfiguration
+        )
+        return BaselineFabric(
+            rewired, direct_connect_cost(n, d, rate, prices, layer="ocs"), rate, note
+        )
+    if is_zoo_name(name):
+        zoo = zoo_fabric(name, cluster, prices, seed)
+        return BaselineFabric(zoo.fabric, zoo.cost, zoo.bandwidth, zoo.note)
+    raise _unknown(name)
+
+
+def baseline_fabrics(
+    chosen: Iterable[str | BaselineFabric],
+    cluster: Cluster,
+    prices: PriceTable,
+    seed: int,
+    reconfiguration: Reconfiguration | None = None,
+) -> list[BaselineFabric]:
+    """Build all fabrics that a plan is compared with.
+
+    Parameters
+    ----------
+    chosen : iterable of str or BaselineFabric
+        Fabrics are passed on as they are.
+    cluster, prices, seed, reconfiguration
+        As in `baseline_fabric`, with its errors.
+
+    Returns
+    -------
+    list of BaselineFabric
+        Empty for one server, which needs no network.
+    """
+    given = list(chosen)
+    for name in given:
+        if isinstance(name, str) and name not in ALL_BASELINES and not is_zoo_name(name):
+            raise _unknown(name)
+    if cluster.servers == 1:
+        return []
+    return [
+        baseline_fabric(name, cluster, prices, seed, reconfiguration)
+        if isinstance(name, str)
+        else name
+        for name in given
+    ]
+
+
+def every_fabric(
+    cluster: Cluster,
+    prices: PriceTable,
+    seed: int,
+    reconfiguration: Reconfiguration | None = None,
+) -> tuple[list[BaselineFabric], dict[str, str]]:
+    """Build every fabric of `ALL_BASELINES` that the servers and ports allow.
+
+    Parameters
+    ----------
+    cluster, prices, seed, reconfiguration
+        As in `baseline_fabric`.
+
+    Returns
+    -------
+    fabrics : list of BaselineFabric
+    refused : dict of str to str
+        Why the others cannot be built, by name.
+    """
+    built: list[BaselineFabric] = []
+    refused: dict[str, str] = {}
+    for name in ALL_BASELINES if cluster.servers > 1 else ():
+        try:
+            built.append(baseline_fabric(name, cluster, prices, seed, reconfiguration))
+        except InputError as error:
+            refused[name] = str(error)
+    return built, refused
+
+
+def _unknown(name: str) -> InputError:
+    return InputError(
+        f"fabric is {name!r}; choose {', '.join(ALL_BASELINES)}, torus:4x4x8 or "
+        "product:RI(4)_FC(8) with dimensions of your own"
+    )
 
 
 def is_network_file(name: str) -> bool:
@@ -153,7 +258,7 @@ def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
 
 
 def best_on(
-    fabric: Fabric,
+    fabric: Playable,
     builder: TaskGraphBuilder,
     space: StrategySpace,
     memory_limit: float,
@@ -166,7 +271,7 @@ def best_on(
 
     Parameters
     ----------
-    fabric : Fabric
+    fabric : Fabric, DirectCircuits or WindowedCircuits
     builder : TaskGraphBuilder
     space : StrategySpace
     memory_limit : float

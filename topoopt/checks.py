@@ -20,9 +20,11 @@ from topoopt.fabric.jitter import jittered
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
 from topoopt.gap import HOW, plan_bounds
-from topoopt.plan import OperatorPlan, Plan
+from topoopt.plan import Baseline, OperatorPlan, Plan
 from topoopt.prices import PriceTable, direct_connect_cost
 from topoopt.rebuild import Rebuilt, rebuild_strategy
+from topoopt.reconfiguration import WINDOW, Reconfiguration
+from topoopt.records import reconfiguration_record
 from topoopt.rewire import Rewirer
 from topoopt.scheduling import Schedule
 from topoopt.scoring import Scorer
@@ -307,13 +309,24 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"the plan is slower than the starting strategy {name}")
 
 
+def _reconfiguration(record: Baseline) -> Reconfiguration | None:
+    """Return how a baseline is rewired, as its record says."""
+    stored = record.reconfiguration
+    if stored is None:
+        return None
+    window = max(WINDOW, stored.delay_s) if stored.window_s is None else stored.window_s
+    return Reconfiguration(stored.delay_s, window, stored.forwarding)
+
+
 def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
     """The fabrics compared with cost and take what is stated, with legal strategies."""
     prices = PriceTable.from_dict(plan.prices)
     builder = rebuilt.builder
     limit = rebuilt.server.accelerator.memory_bytes
     for name, record in plan.baselines.items():
-        base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed)
+        base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, _reconfiguration(record))
+        if record.reconfiguration != reconfiguration_record(base.fabric):
+            raise InputError(f"reconfiguration of {name} is not that of such a fabric")
         strategy = rebuild_strategy(builder.graph, record.strategy)
         check_legal(builder.graph, strategy, plan.cluster.servers, plan.global_batch)
         _check_part_times(record.strategy, strategy, rebuilt)

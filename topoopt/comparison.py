@@ -1,15 +1,22 @@
 """One job over all fabrics: the co-designed one and those that it is compared with."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from codesign_base import InputError
 from parallelism.reading import parse_json
-from topoopt.baselines import BASELINES, BaselineFabric, file_fabric, is_network_file
+from topoopt.baselines import (
+    BASELINES,
+    BaselineFabric,
+    every_fabric,
+    file_fabric,
+    is_network_file,
+)
 from topoopt.job import Cluster, Job
 from topoopt.plan import Amount, Count, Whole, schema_fault
-from topoopt.prices import PriceTable
+from topoopt.prices import PriceTable, default_prices
+from topoopt.reconfiguration import Reconfiguration
 from topoopt.search_types import ProgressCallback
 from topoopt.solve import co_optimize
 from topoopt.summary import dollars, table_lines
@@ -62,6 +69,8 @@ class Comparison:
     steps : int
         Of the co-design's search.
     version : str
+    refused : dict of str to str
+        Fabrics that these servers and ports cannot build, and why.
     """
 
     model: str
@@ -72,6 +81,7 @@ class Comparison:
     seed: Count
     steps: Count
     version: str
+    refused: dict[str, str] = field(default_factory=dict)
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -93,7 +103,8 @@ class Comparison:
         ]
         title = f"{self.model} on {self.servers} servers, degree {self.degree}"
         bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
-        return "\n".join([title, "", *table_lines(rows, left=(0, 5)), "", bound])
+        refused = [f"not built: {name}: {why}" for name, why in self.refused.items()]
+        return "\n".join([title, "", *table_lines(rows, left=(0, 5)), "", *refused, bound])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -141,6 +152,7 @@ def compare(
     seed: int = 0,
     steps: int | None = None,
     prices: PriceTable | None = None,
+    reconfiguration: Reconfiguration | None = None,
     progress: ProgressCallback | None = None,
 ) -> Comparison:
     """Compare the co-designed fabric with others, each with a strategy searched for it.
@@ -149,26 +161,43 @@ def compare(
     ----------
     job : Job
     cluster : Cluster
-    fabrics : iterable of str
-        Names of `topoopt.baselines.BASELINES`, and network files (node-link JSON or GraphML) of
-        as many servers, whose cost is not known.
+    fabrics : iterable of str, or "all"
+        Names that `topoopt.baselines.baseline_fabric` knows, and network files (node-link JSON or
+        GraphML) of as many servers, whose cost is not known. "all": every fabric of
+        `topoopt.baselines.ALL_BASELINES` that these servers and ports can build; the result says
+        why the others are left out.
     seed : int
     steps : int, optional
         As in `co_optimize`.
     prices : PriceTable, optional
+    reconfiguration : Reconfiguration, optional
+        Of ``sip-ml`` and ``ocs-reconfig``.
     progress : callable, optional
 
     Returns
     -------
     Comparison
+
+    Raises
+    ------
+    InputError
+        As `co_optimize`; also if a fabric that is named cannot be built.
     """
     # Files are read before the search, so that a wrong one does not cost its time.
-    chosen: list[str | BaselineFabric] = [
-        file_fabric(name, cluster) if is_network_file(name) else name for name in fabrics
-    ]
+    chosen: list[str | BaselineFabric] = []
+    refused: dict[str, str] = {}
+    if fabrics == "all":
+        table = default_prices() if prices is None else prices
+        built, refused = every_fabric(cluster, table, seed, reconfiguration)
+        chosen += built
+    else:
+        chosen += [
+            file_fabric(name, cluster) if is_network_file(name) else name for name in fabrics
+        ]
     plan = co_optimize(
-        job, cluster, seed=seed, steps=steps, baselines=chosen, prices=prices, progress=progress
-    )
+        job, cluster, seed=seed, steps=steps, baselines=chosen, prices=prices,
+        reconfiguration=reconfiguration, progress=progress,
+    )  # fmt: skip
     best = plan.iteration_time_s
     rows = [
         FabricResult("topoopt", best, 1.0, plan.cost_usd, cluster.port_rate, plan.strategy_origin)
@@ -193,4 +222,5 @@ def compare(
         seed=seed,
         steps=plan.search.steps,
         version=plan.version,
+        refused=refused,
     )

@@ -143,6 +143,15 @@ class GapRecord:
 
 
 @checked(frozen=True, config=_STRICT)
+class ReconfigurationRecord:
+    """How a fabric that is rewired during the iteration works."""
+
+    delay_s: Seconds
+    window_s: Seconds | None
+    forwarding: bool
+
+
+@checked(frozen=True, config=_STRICT)
 class Baseline:
     """The same job on another fabric, with the best strategy found for that fabric."""
 
@@ -152,6 +161,7 @@ class Baseline:
     strategy_origin: str
     strategy: list[OperatorPlan]
     note: str
+    reconfiguration: ReconfigurationRecord | None = None
 
 
 @checked(frozen=True, config=_STRICT)
@@ -385,6 +395,7 @@ __all__ = [
     "ModelRecord",
     "OperatorPlan",
     "Plan",
+    "ReconfigurationRecord",
     "RingRecord",
     "RouteTable",
     "ScheduleRecord",

@@ -9,6 +9,9 @@ from parallelism.profile import ProfileModel
 from parallelism.strategy import Strategy
 from topoopt.bounds import Bound
 from topoopt.confirm import COPIES, TRAIN_MODEL, Confirmed
+from topoopt.fabric.circuits import DirectCircuits
+from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabric.windowed import WindowedCircuits
 from topoopt.job import Cluster
 from topoopt.plan import (
     Baseline,
@@ -18,6 +21,7 @@ from topoopt.plan import (
     ModelOperator,
     ModelRecord,
     OperatorPlan,
+    ReconfigurationRecord,
     ScheduleRecord,
 )
 from topoopt.prices import PriceTable
@@ -98,6 +102,17 @@ def price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTa
     priced = [base for base in compared.values() if base.cost_usd is not None]
     rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in priced)]
     return sorted({note for rate in rates if (note := prices.note(rate))})
+
+
+def reconfiguration_record(fabric: Playable) -> ReconfigurationRecord | None:
+    """Return how a fabric is rewired, as a plan file holds it; None if it stays as it is."""
+    if isinstance(fabric, DirectCircuits):
+        return ReconfigurationRecord(delay_s=fabric.delay, window_s=None, forwarding=False)
+    if isinstance(fabric, WindowedCircuits):
+        return ReconfigurationRecord(
+            delay_s=fabric.delay, window_s=fabric.window, forwarding=fabric.forwarding
+        )
+    return None
 
 
 def bound_record(bound: Bound) -> BoundRecord:

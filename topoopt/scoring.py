@@ -15,7 +15,7 @@ from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.reconfigurable import Playable, play
 from topoopt.fabric.tasks import link_bytes
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
@@ -114,7 +114,7 @@ class Scorer:
     Parameters
     ----------
     builder : TaskGraphBuilder
-    fabric : Fabric
+    fabric : Fabric, DirectCircuits or WindowedCircuits
     memory_limit : float
         Bytes of each GPU.
     tolerance : float
@@ -128,7 +128,7 @@ class Scorer:
     """
 
     builder: TaskGraphBuilder
-    fabric: Fabric
+    fabric: Playable
     memory_limit: float
     tolerance: float = 0.0
     work: float = 0.0
@@ -177,25 +177,28 @@ class Scorer:
         float
             Seconds.
         """
-        played = run_fluid(self.fabric, tasks, self.tolerance, limit=limit)
+        played = play(self.fabric, tasks, self.tolerance, limit=limit)
         self.work += _TASK_WORK * tasks.tasks + played.resolved
         return float(played.finish.max(initial=0.0))
 
 
-def busiest(fabric: Fabric, tasks: TaskGraph) -> float:
-    """Return the seconds that the busiest link or device of a fixed fabric is occupied.
+def busiest(fabric: Playable, tasks: TaskGraph) -> float:
+    """Return the seconds that the busiest link or device of a fabric is occupied.
 
-    No simulated iteration is shorter: routes are fixed, so every link must carry all its bytes.
+    No simulated iteration is shorter: where routes are fixed, every link must carry all its
+    bytes; elsewhere the ports of every server must.
 
     Parameters
     ----------
-    fabric : Fabric
+    fabric : Fabric, DirectCircuits or WindowedCircuits
     tasks : TaskGraph
 
     Returns
     -------
     float
     """
+    if not isinstance(fabric, Fabric):
+        return fabric.least_time(tasks)
     compute = tasks.kind == TaskKind.COMPUTE
     busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
     load = (link_bytes(fabric, tasks) / fabric.network.capacity).max(initial=0.0)

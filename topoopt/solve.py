@@ -14,10 +14,9 @@ from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.taskgraph import traffic_of
 from topoopt.baselines import (
-    BASELINES,
     PLAN_BASELINES,
     BaselineFabric,
-    baseline_fabric,
+    baseline_fabrics,
     best_on,
 )
 from topoopt.codesign import AlternatingSearch
@@ -37,12 +36,14 @@ from topoopt.plan import (
     SearchRecord,
 )
 from topoopt.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt.reconfiguration import Reconfiguration
 from topoopt.records import (
     bound_record,
     compute_notes,
     confirmation_record,
     model_record,
     price_notes,
+    reconfiguration_record,
     schedule_notes,
     schedule_record,
     strategy_record,
@@ -68,6 +69,7 @@ def co_optimize(
     faithful: str | None = None,
     baselines: Iterable[str | BaselineFabric] = PLAN_BASELINES,
     prices: PriceTable | None = None,
+    reconfiguration: Reconfiguration | None = None,
     confirm: str | None = None,
     schedule: str = "plain",
     progress: ProgressCallback | None = None,
@@ -96,10 +98,13 @@ def co_optimize(
     faithful : {None, "paper", "artifact"}
         Switch back everything that departs from the paper, or from the published code.
     baselines : iterable of str or BaselineFabric
-        Fabrics to compare with: names of `topoopt.baselines.BASELINES`, or fabrics of your own
-        (which are not part of the plan file, so that `verify_plan` cannot check their times).
+        Fabrics to compare with: names that `topoopt.baselines.baseline_fabric` knows, or fabrics
+        of your own (which are not part of the plan file, so that `verify_plan` cannot check
+        their times).
     prices : PriceTable, optional
         Component prices; the default table otherwise.
+    reconfiguration : Reconfiguration, optional
+        Of the baselines ``sip-ml`` and ``ocs-reconfig``.
     confirm : {None, "train"}
         Simulate the best few pairs found with packet trains as well, and plan the one with the
         lowest mean there. Times, bounds and baselines of the plan stay those of the fluid model;
@@ -146,16 +151,13 @@ def co_optimize(
         budget = Budget(seconds=seconds)
     else:
         budget = Budget.default(cluster.servers) if steps is None else Budget(steps=steps)
-    names = tuple(baselines)
-    for name in names:
-        if isinstance(name, str) and name not in BASELINES:
-            raise InputError(f"fabric is {name!r}; choose {', '.join(BASELINES)}")
+    chosen = baseline_fabrics(baselines, cluster, table, seed, reconfiguration)
     search = AlternatingSearch(builder, cluster, memory_limit, settings, seed)
     with interrupts_between_steps(progress) as report:
         result = search.run(budget, report)
         confirmed = _confirm(search, result, seed, report) if confirm else None
         scheduled = _schedule(search, result, schedule, report)
-        compared, interrupted = _baselines(search, result, names, table, seed, report)
+        compared, interrupted = _baselines(search, result, chosen, seed, report)
     result.interrupted = result.interrupted or interrupted
     return _assemble(
         job, cluster, builder, compute, search, result, confirmed, scheduled, compared, table, seed
@@ -201,8 +203,7 @@ def _schedule(
 def _baselines(
     search: AlternatingSearch,
     result: SearchResult,
-    names: tuple[str | BaselineFabric, ...],
-    prices: PriceTable,
+    chosen: list[BaselineFabric],
     seed: int,
     progress: ProgressCallback | None,
 ) -> tuple[dict[str, Baseline], bool]:
@@ -215,11 +216,7 @@ def _baselines(
         starts[name] = search.space.intern(plain)
     share = 0 if result.interrupted else _BASELINE_SHARE
     budget = Budget(steps=int(result.steps * share), work=result.work * share)
-    for number, given in enumerate(names):
-        if isinstance(given, str):
-            base = baseline_fabric(given, search.cluster, prices, seed)
-        else:
-            base = given
+    for number, base in enumerate(chosen):
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2000 + number,)))
         try:
             strategy, time, origin = best_on(
@@ -228,13 +225,14 @@ def _baselines(
             )  # fmt: skip
         except KeyboardInterrupt:
             return found, True
-        found[base.fabric.name if isinstance(given, BaselineFabric) else given] = Baseline(
+        found[base.fabric.name] = Baseline(
             iteration_time_s=time,
             cost_usd=base.cost,
             bandwidth_bytes_per_s=base.bandwidth,
             strategy_origin=origin,
             strategy=strategy_record(search.builder, strategy),
             note=base.note,
+            reconfiguration=reconfiguration_record(base.fabric),
         )
     return found, False
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import topoopt as to
 from codesign_base import InputError
+from topoopt.baselines import ALL_BASELINES
 from topoopt.cli.app import app, main
 from topoopt.formats.network_json import load_network
 from topoopt.formats.traffic import load_traffic
@@ -158,7 +159,10 @@ def test_compare_lists_every_fabric(workplace):
     result = inside("compare", "small.yaml", *FAST, "-q", directory=directory)
     assert result.exit_code == 0
     names = [line.split()[0] for line in result.stdout.splitlines() if "Gbps" in line]
-    assert names == ["topoopt", "ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander"]
+    assert names == [
+        "topoopt", "ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander", "sip-ml",
+        "ocs-reconfig",
+    ]  # fmt: skip
     result = inside(
         "compare", "small.yaml", *FAST, "--fabrics", "fat-tree, expander", "--json",
         directory=directory,
@@ -283,7 +287,31 @@ def test_wrong_options_of_plan_are_refused_before_the_search(workplace, case):
     assert sorted(directory.iterdir()) == before
 
 
-@pytest.mark.parametrize("fabrics", ["hypercube", "", "fat-tree,", "fat-tree;expander"])
+def test_compare_plays_every_fabric_that_can_be_built(workplace):
+    directory, _ = workplace
+    options = ("--fabrics", "all", "--json", "-q", "--demand-window", "20ms")
+    result = inside("compare", "small.yaml", *FAST, *options, directory=directory)
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    names = [row["fabric"] for row in document["fabrics"]]
+    assert sorted([*names[1:], *document["refused"]]) == sorted(ALL_BASELINES)
+    assert {"torus2d", "hypercube", "switch-ring", "rail", "dragonfly"} <= set(names)
+    assert "full mesh needs 3 ports" in document["refused"]["full-mesh"]
+    message = refused("compare", "small.yaml", *FAST, "--fabrics", "full-mesh", directory=directory)
+    assert message in document["refused"]["full-mesh"] or "needs 3 ports" in message
+
+
+def test_wrong_reconfiguration_times_are_refused(workplace):
+    for options, said in (
+        (("--reconfiguration-delay", "10"), "reconfiguration delay"),
+        (("--demand-window", "0ms"), "demand window"),
+        (("--demand-window", "1ms"), "shorter than the reconfiguration delay of 10 ms"),
+    ):
+        message = refused("compare", "small.yaml", *FAST, *options, directory=workplace[0])
+        assert said in message
+
+
+@pytest.mark.parametrize("fabrics", ["sphere", "", "fat-tree,", "fat-tree;expander"])
 def test_unknown_fabrics_are_refused_before_the_search(workplace, fabrics):
     message = refused("compare", "small.yaml", *FAST, "--fabrics", fabrics, directory=workplace[0])
     assert "fabric is" in message and "oversubscribed-fat-tree" in message

@@ -26,6 +26,7 @@ QUESTION = (
     r"server\.accelerator\.(tf32|bf16|fp16|fp32)_flops",
     r"server\.accelerator\.memory_(bytes|bandwidth)", r"server\.intra_bandwidth",
     r"prices\.usd_per_port_by_gbps\.[a-z-]+\.\d+",
+    r"baselines\.[^.]+\.reconfiguration\.(delay|window)_s",
 )  # fmt: skip
 FREE = re.compile("|".join(DESCRIPTIVE + QUESTION))
 
@@ -42,7 +43,7 @@ def test_plans_are_accepted_by_every_check(plan):
 
 def test_the_shared_plans_hold_what_the_tamperings_change():
     plan = shared_plan()
-    assert len(plan.rings) >= 2 and plan.transfer_bytes > 0 and len(plan.baselines) == 4
+    assert len(plan.rings) >= 2 and plan.transfer_bytes > 0 and len(plan.baselines) == 6
     assert any(op.sample == op.parameter == 1 for op in plan.strategy)
 
 
@@ -393,7 +394,38 @@ def baseline_operator_time_changed(d):
 
 @tampering
 def baseline_unknown(d):
-    d["baselines"]["hypercube"] = d["baselines"].pop("expander")
+    d["baselines"]["sphere"] = d["baselines"].pop("expander")
+    return {"baselines"}
+
+
+@tampering
+def baseline_of_another_wiring(d):
+    d["baselines"]["leaf-spine"] = d["baselines"].pop("expander")
+    return {"baselines"}
+
+
+@tampering
+def reconfiguration_missing(d):
+    d["baselines"]["ocs-reconfig"]["reconfiguration"] = None
+    return {"baselines"}
+
+
+@tampering
+def reconfiguration_of_a_fixed_fabric(d):
+    stored = d["baselines"]["sip-ml"]["reconfiguration"]
+    d["baselines"]["fat-tree"]["reconfiguration"] = stored
+    return {"baselines"}
+
+
+@tampering
+def reconfiguration_with_a_window_where_there_is_none(d):
+    d["baselines"]["sip-ml"]["reconfiguration"]["window_s"] = 0.05
+    return {"baselines"}
+
+
+@tampering
+def reconfiguration_slower(d):
+    d["baselines"]["sip-ml"]["reconfiguration"]["delay_s"] *= 2
     return {"baselines"}
 
 

@@ -16,10 +16,23 @@ def compare_command(
     fabrics: Annotated[
         str,
         typer.Option(
-            help="all, or some of ideal-switch, fat-tree, oversubscribed-fat-tree, expander and "
-            "network files (.json, .graphml), separated by commas."
+            help="paper (ideal switch, Fat-trees, expander, SiP-ML, OCS-reconfig), all, or names "
+            "and network files (.json, .graphml) separated by commas; `all` lists the names."
         ),
-    ] = "all",
+    ] = "paper",
+    reconfiguration_delay: Annotated[
+        str | None,
+        typer.Option(
+            help="sip-ml, ocs-reconfig: how long ports that move are dark, with its unit.",
+            show_default="25us and 10ms",
+        ),
+    ] = None,
+    demand_window: Annotated[
+        str, typer.Option(help="ocs-reconfig: time between two decisions, with its unit.")
+    ] = "50ms",
+    forwarding: Annotated[
+        bool, typer.Option(help="ocs-reconfig: whether servers forward for each other.")
+    ] = True,
     ports: common.Ports = "directed",
     latency: common.Latency = "1us",
     device: common.Device = "a100",
@@ -33,7 +46,7 @@ def compare_command(
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
-    """Compare the co-designed fabric with an ideal switch, Fat-trees and an expander.
+    """Compare the co-designed fabric with others: switched, direct and reconfigurable ones.
 
     Every fabric runs the best strategy that was found for it.
 
@@ -41,19 +54,22 @@ def compare_command(
     """
     from topoopt.baselines import BASELINES
     from topoopt.comparison import compare
+    from topoopt.reconfiguration import Reconfiguration
 
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
-    names = BASELINES if fabrics == "all" else tuple(n.strip() for n in fabrics.split(","))
+    names = BASELINES if fabrics == "paper" else tuple(n.strip() for n in fabrics.split(","))
+    rewired = Reconfiguration(reconfiguration_delay, demand_window, forwarding)
     table = common.make_prices(prices)
     with common.progress_reports(quiet) as progress:
         result = compare(
             job,
             cluster,
-            fabrics=names,
+            fabrics="all" if names == ("all",) else names,
             seed=seed,
             steps=steps,
             prices=table,
+            reconfiguration=rewired,
             progress=progress,
         )
     if as_json:

@@ -40,7 +40,7 @@ def random_regular_cables(
     ring = 2 if both_ways and hosts > 2 else 1
     if degree < ring:
         raise DegreeTooSmallError(
-            f"degree {degree} cannot join {hosts} hosts with {ports} ports; give at least {ring}"
+            f"degree {degree} cannot join {hosts} servers with {ports} ports; give at least {ring}"
         )
     complete, rest = divmod(degree, hosts - 1)
     base = complete * (1 - np.eye(hosts, dtype=np.int64))

@@ -15,7 +15,7 @@ from parallelism.transformers.placement import AXES, Placement, orders_of
 from parallelism.transformers.schedules import schedule_of
 from topoopt.baselines import BaselineFabric, baseline_fabric
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.reconfigurable import Playable, play
 from topoopt.job import Cluster
 from topoopt.prices import PriceTable
 from topoopt.rewire import Rewirer
@@ -123,9 +123,9 @@ def tasks_of(job: TransformerJob, placement: Placement) -> TaskGraph:
     return iteration_tasks(placement, schedule_of(placement.layout, job.global_batch), loads)
 
 
-def played(fabric: Fabric, tasks: TaskGraph, limit: float = float("inf")) -> float:
+def played(fabric: Playable, tasks: TaskGraph, limit: float = float("inf")) -> float:
     """Return the seconds of an iteration on a fabric; more than the limit, if it exceeds it."""
-    return float(run_fluid(fabric, tasks, limit=limit).finish.max(initial=0.0))
+    return float(play(fabric, tasks, limit=limit).finish.max(initial=0.0))
 
 
 class _Fixed:
@@ -262,7 +262,7 @@ def search(
 
 
 def _placed(
-    job: TransformerJob, candidate: Candidate, order: tuple[str, str, str], fabric: Fabric
+    job: TransformerJob, candidate: Candidate, order: tuple[str, str, str], fabric: Playable
 ) -> Placed:
     """Play a layout with its axes in an order."""
     placement = Placement(candidate.layout, job.server.gpus, order)

@@ -1,0 +1,146 @@
+"""Fabrics rewired during the iteration, by reconfiguration delay, beside a static plan."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from topoopt import Cluster, Job, co_optimize, models
+from topoopt.baselines import BaselineFabric, baseline_fabric
+from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.prices import default_prices
+from topoopt.reconfiguration import Reconfiguration
+from topoopt.units import format_time
+
+DELAYS_S = (1e-6, 10e-6, 100e-6, 1e-3, 10e-3)
+FABRICS = {
+    "sip-ml": ("sip-ml", False),
+    "ocs-reconfig": ("ocs-reconfig", True),
+    "ocs-reconfig, no forwarding": ("ocs-reconfig", False),
+}
+
+
+def case(
+    model: str,
+    servers: int,
+    degree: int,
+    bandwidth_gbps: float,
+    window_ms: float,
+    steps: int | None,
+    seed: int,
+) -> list[dict[str, object]]:
+    """Plan a workload, and search a strategy for each rewired fabric and delay; a row each.
+
+    Parameters
+    ----------
+    model : str
+        A preset; its batch a GPU and the default server and roofline are used.
+    servers, degree : int
+    bandwidth_gbps : float
+        Of a port, each way.
+    window_ms : float
+        Demand window of OCS-reconfig, not less than the longest delay.
+    steps : int or None
+        Proposals of the co-design's search; None: the default budget.
+    seed : int
+
+    Returns
+    -------
+    list of dict
+        The columns of `EXPERIMENT`; the static plan first.
+    """
+    cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
+    keys: dict[str, tuple[str, float]] = {}
+    chosen: list[BaselineFabric] = []
+    for label, (name, forwarding) in FABRICS.items():
+        for delay in DELAYS_S:
+            rewired = Reconfiguration(delay, window_ms / 1e3, forwarding)
+            base = baseline_fabric(name, cluster, default_prices(), seed, rewired)
+            key = f"{label}, {format_time(delay)}"
+            keys[key] = (label, delay)
+            # One plan tells fabrics apart by name.
+            chosen.append(replace(base, fabric=replace(base.fabric, name=key)))
+    plan = co_optimize(
+        Job(models.get_model(model)), cluster, seed=seed, steps=steps, baselines=chosen
+    )
+    rows: list[dict[str, object]] = [
+        {
+            "fabric": "topoopt",
+            "delay_us": None,
+            "iteration_time_s": plan.iteration_time_s,
+            "relative_time": 1.0,
+            "cost_usd": plan.cost_usd,
+            "strategy_origin": plan.strategy_origin,
+        }
+    ]
+    rows += [
+        {
+            "fabric": label,
+            "delay_us": delay * 1e6,
+            "iteration_time_s": plan.baselines[key].iteration_time_s,
+            "relative_time": plan.baselines[key].iteration_time_s / plan.iteration_time_s,
+            "cost_usd": plan.baselines[key].cost_usd,
+            "strategy_origin": plan.baselines[key].strategy_origin,
+        }
+        for key, (label, delay) in keys.items()
+    ]
+    return rows
+
+
+def tabulate(rows: Sequence[Row]) -> list[Table]:
+    """Return, for each job, the times and those relative to the static plan, by delay."""
+    chosen: list[Row] = [
+        {
+            **row,
+            "job": f"{row['model']}, {row['servers']} servers, d = {row['degree']}, "
+            f"{row['window_ms']} ms window: {row['fabric'] or 'topoopt'}",
+            "delay": "static" if row["delay_us"] is None else f"{row['delay_us']:g} us",
+        }
+        for row in rows
+    ]
+    return [
+        pivot(chosen, index="job", columns="delay", value=value, title=title)
+        for value, title in (
+            ("iteration_time_s", "iteration time in seconds, by reconfiguration delay"),
+            ("relative_time", "iteration time over that of the static plan"),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="reconfiguration-latency",
+    description=(
+        "Best iteration time found on circuits that are rewired during the iteration, by the time "
+        "for which moved ports are dark, beside the static co-designed plan."
+    ),
+    source="TopoOpt (NSDI 2023), section 5, reconfiguration latency",
+    grid={
+        "model": ["dlrm"],
+        "servers": [128],
+        "degree": [4, 8],
+        "bandwidth_gbps": [100],
+        "window_ms": [50, 10],
+        "steps": [None],
+        "seed": [0],
+    },
+    quick_grid={
+        "model": ["dlrm-16"],
+        "servers": [16],
+        "degree": [4],
+        "bandwidth_gbps": [100],
+        "window_ms": [50, 10],
+        "steps": [300],
+        "seed": [0],
+    },
+    columns=(
+        "fabric",
+        "delay_us",
+        "iteration_time_s",
+        "relative_time",
+        "cost_usd",
+        "strategy_origin",
+    ),
+    case=case,
+    tabulate=tabulate,
+)
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

@@ -1,0 +1,341 @@
+"""Optical switches set anew in every demand window: OCS-reconfig."""
+
+from dataclasses import dataclass
+from math import floor, isfinite
+
+import numpy as np
+
+from codesign_base import InfeasibleError, InputError
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from routing.network import Network
+from routing.paths import ecmp_routes
+from routing.routes import Routes
+from topoopt.fabric.circuits import check_circuits, least_time
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.transport import PACKETS, Transport
+from topoopt.fabric.varying import Demands, Play, VaryingRun, demands_of
+from topoopt.topology.matching import matching_rounds
+from topoopt.topology.wiring import PortModel, is_strongly_connected, port_model
+
+# What a choice of circuits costs with its routes, and each server pair in it, in streams re-solved.
+_WIRING, _WIRING_PAIR = 1e4, 45.0
+
+
+@dataclass(frozen=True)
+class WindowedCircuits:
+    """Servers joined by optical switches that a controller sets by demand, window by window.
+
+    Parameters
+    ----------
+    name : str
+    servers, degree : int
+    rate : float
+        Bytes/s of a port each way.
+    latency : float
+        Seconds of a link.
+    delay : float
+        Seconds for which circuits that are moved are dark.
+    window : float
+        Seconds between two decisions, not less than the delay.
+    forwarding : bool
+        Whether servers forward for each other. If not, traffic flows over direct circuits only.
+    ports : {"directed", "bidirectional"}
+        See `topoopt.job.Cluster`.
+    transport : Transport
+        Not htsim's.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    InfeasibleError
+        If the degree cannot join the servers.
+
+    Notes
+    -----
+    An AllReduce runs on one ring over its group, in the order of the servers' numbers. The demand
+    between two servers is the bytes that are outstanding, those of ring edges included.
+
+    The iteration begins with circuits for its whole demand, as the controller has seen it in the
+    iteration before. At the end of each window circuits are chosen for what is outstanding, and
+    kept if nothing is. Circuits that change go dark for the delay; until it is over routes stay
+    as they were, so that flows with a dark link on their way wait, and others go on.
+
+    With forwarding circuits are chosen by `matching_rounds`, one for each port. If they do not
+    join all servers, the last port (bidirectional: two) goes to a ring of all servers. Traffic is
+    split over all shortest paths. Without forwarding each circuit goes to the largest demand that
+    still finds ports, whole rings at once, and halves it; pairs without circuit wait.
+
+    The comparison is that of TopoOpt (NSDI 2023), section 5. Ours are: how it begins, the order
+    of rings, keeping all servers joined, and that circuits which do not change go on.
+    """
+
+    name: str
+    servers: int
+    degree: int
+    rate: float
+    latency: float
+    delay: float
+    window: float
+    forwarding: bool = True
+    ports: str = PortModel.DIRECTED
+    transport: Transport = PACKETS
+
+    def __post_init__(self) -> None:
+        check_circuits(self.servers, self.degree, self.rate, self.latency, self.delay)
+        both_ways = port_model(self.ports) is PortModel.BIDIRECTIONAL
+        if not (self.window > 0 and isfinite(self.window)):
+            raise InputError(f"demand window is {self.window} s; give a positive time")
+        if self.window < self.delay:
+            raise InputError(
+                f"demand window is {self.window} s, shorter than the reconfiguration delay of "
+                f"{self.delay} s; give a longer window"
+            )
+        if both_ways and self.degree < 2 < self.servers:
+            raise InfeasibleError(
+                f"degree {self.degree} cannot join {self.servers} servers with bidirectional "
+                "ports; give at least 2"
+            )
+
+    def least_time(self, tasks: TaskGraph) -> float:
+        """Return the seconds that the busiest device or server is occupied at least."""
+        return least_time(tasks, self.degree * self.rate)
+
+    def run(
+        self,
+        tasks: TaskGraph,
+        completion_tolerance: float = 0.0,
+        *,
+        limit: float = float("inf"),
+        record: bool = False,
+    ) -> VaryingRun:
+        """Play one iteration.
+
+        Parameters
+        ----------
+        tasks : TaskGraph
+        completion_tolerance, limit
+            As in `topoopt.fabric.simulate.score`.
+        record : bool
+            Keep the history of circuits.
+
+        Returns
+        -------
+        VaryingRun
+
+        Raises
+        ------
+        InputError
+            If the task graph does not fit, or its tasks wait for each other.
+        """
+        from topoopt.fabric.varying_kernels import GAVE_UP, OVER
+
+        n = self.servers
+        demands = demands_of(tasks, n, self.transport, self.name)
+        play = Play(tasks, demands, n, completion_tolerance, limit)
+        circuits = self.wire(demands, play.sending, play.left[play.sending])
+        fabric = self.fabric(circuits, demands)
+        coming = circuits
+        self._lay(play, tasks, fabric, circuits)
+        history = [(0.0, circuits)] if record else []
+        lit_at = float("inf")
+        windows, decisions, moved = 1, 0, 0
+        while True:
+            tick = windows * self.window
+            why = play.advance(min(tick, lit_at), False)
+            if why in (OVER, GAVE_UP):
+                control = (decisions + 1) * (_WIRING + _WIRING_PAIR * n * n)
+                return play.result(why == OVER, decisions, moved, control, history)
+            if lit_at <= tick:
+                lit_at = float("inf")
+                circuits, fabric = coming, self.fabric(coming, demands)
+                play.park()
+                self._lay(play, tasks, fabric, circuits)
+                play.unpark()
+                if record:
+                    history.append((play.now, circuits))
+                continue
+            windows += 1
+            waiting = play.outstanding()
+            if waiting.size == 0:
+                # Nothing to decide before something happens.
+                upcoming = play.times[0] if play.events[0] else 0.0
+                windows = max(windows, floor(upcoming / self.window))
+                continue
+            coming = self.wire(demands, waiting, play.left[waiting])
+            if np.array_equal(coming, circuits):
+                continue
+            decisions += 1
+            moved += int(np.maximum(coming - circuits, 0).sum())
+            lit_at = play.now + self.delay
+            kept = np.minimum(circuits, coming)
+            play.park()
+            self._lay(play, tasks, fabric, kept)
+            play.unpark()
+            if record:
+                history.append((play.now, kept))
+
+    def _lay(self, play: Play, tasks: TaskGraph, fabric: Fabric, lit: IntArray) -> None:
+        """Put the routes of a fabric under the tasks, of whose circuits some may be dark."""
+        n, demands = self.servers, play.demands
+        begin = np.zeros(tasks.tasks, dtype=np.int64)
+        end = np.zeros(tasks.tasks, dtype=np.int64)
+        lag = np.zeros(tasks.tasks)
+        moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+        pairs = demands.row[moves]
+        begin[moves] = fabric.routes.offsets[pairs]
+        end[moves] = fabric.routes.offsets[pairs + 1]
+        lag[moves] = fabric.message_lags[pairs]
+        routed = np.diff(fabric.routes.offsets) > 0
+        rings = np.array(
+            [
+                fabric.group_row(group)[:3] if edges.size and routed[edges].all() else (0, 0, 0.0)
+                for group, edges in zip(demands.groups, demands.edges, strict=True)
+            ]
+        )
+        reduces = np.flatnonzero(tasks.collective)
+        if reduces.size:
+            chosen = rings[demands.row[reduces] - n * n]
+            begin[reduces], end[reduces] = chosen[:, 0], chosen[:, 1]
+            lag[reduces] = chosen[:, 2]
+        network = fabric.network
+        capacity = self.rate * lit[network.source, network.target].astype(np.float64)
+        table = fabric._table
+        play.lay(begin, end, lag, table.links, table.weights, capacity)
+
+    def fabric(self, circuits: IntArray, demands: Demands) -> Fabric:
+        """Return the fabric of some circuits.
+
+        Parameters
+        ----------
+        circuits : int64 array, shape (servers, servers)
+            From row to column.
+        demands : Demands
+            Whose groups have rings.
+
+        Returns
+        -------
+        Fabric
+            Without forwarding only pairs with a circuit have routes.
+        """
+        source, target = np.nonzero(circuits)
+        network = Network.from_links(
+            self.name,
+            self.servers,
+            0,
+            np.repeat(source, circuits[source, target]),
+            np.repeat(target, circuits[source, target]),
+            self.rate,
+            self.latency,
+        )
+        routes = ecmp_routes(network) if self.forwarding else _direct_routes(network)
+        rings = {group: (group,) for group in demands.groups if len(group) > 1}
+        return Fabric(self.name, network, routes, rings, transport=self.transport)
+
+    def wire(self, demands: Demands, tasks: IntArray, amount: FloatArray) -> IntArray:
+        """Choose circuits for what some network tasks have to send.
+
+        Parameters
+        ----------
+        demands : Demands
+        tasks : int64 array
+        amount : float64 array, of the same shape
+            Bytes of each that are outstanding.
+
+        Returns
+        -------
+        int64 array, shape (servers, servers)
+            Circuits from row to column, at most ``degree`` in every row and column.
+        """
+        if self.servers == 1:
+            return np.zeros((1, 1), dtype=np.int64)
+        both_ways = port_model(self.ports) is PortModel.BIDIRECTIONAL
+        if not self.forwarding:
+            return self._greedy(demands, tasks, amount, both_ways)
+        matrix = demands.matrix(self.servers, tasks, amount)
+        rounds = matching_rounds(matrix, self.degree, both_ways)
+        circuits = _joined(self.servers, rounds, both_ways)
+        if not is_strongly_connected(circuits):
+            spent = 2 if both_ways and self.servers > 2 else 1
+            circuits = _joined(self.servers, rounds[: self.degree - spent], both_ways)
+            ring = [(i, (i + 1) % self.servers) for i in range(self.servers)]
+            if self.servers == 2 and both_ways:
+                ring = ring[:1]
+            circuits += _joined(self.servers, [ring], both_ways)
+        return circuits
+
+    def _greedy(
+        self, demands: Demands, tasks: IntArray, amount: FloatArray, both_ways: bool
+    ) -> IntArray:
+        """Give circuits to the largest demand, a ring's edges all at once, and halve it."""
+        from heapq import heapify, heappop, heapreplace
+
+        n = self.servers
+        by_row = np.bincount(
+            demands.row[tasks], weights=amount, minlength=n * n + len(demands.groups)
+        )
+        edges = [self._cables(pairs, both_ways) for pairs in demands.edges]
+        waiting = [(-by_row[row], row) for row in np.flatnonzero(by_row).tolist()]
+        heapify(waiting)
+        circuits = np.zeros((n, n), dtype=np.int64)
+        # With bidirectional ports both are the same list.
+        out = [self.degree] * n
+        into = out if both_ways else [self.degree] * n
+        while waiting:
+            size, row = waiting[0]
+            cables = [divmod(row, n)] if row < n * n else edges[row - n * n]
+            taken = 0
+            for source, target in cables:
+                if out[source] == 0 or into[target] == 0:
+                    break
+                out[source] -= 1
+                into[target] -= 1
+                taken += 1
+            if taken < len(cables):
+                for source, target in cables[:taken]:
+                    out[source] += 1
+                    into[target] += 1
+                heappop(waiting)
+                continue
+            for source, target in cables:
+                circuits[source, target] += 1
+                if both_ways:
+                    circuits[target, source] += 1
+            heapreplace(waiting, (size / 2.0, row))
+        return circuits
+
+    def _cables(self, pairs: IntArray, both_ways: bool) -> list[tuple[int, int]]:
+        """Return the cables of a ring's edges; one serves both directions where it can."""
+        edges = [divmod(pair, self.servers) for pair in pairs.tolist()]
+        if both_ways:
+            edges = sorted({(min(edge), max(edge)) for edge in edges})
+        return edges
+
+
+def _direct_routes(network: Network) -> Routes:
+    """Return the routes of pairs that share a circuit; others have none."""
+    hosts = network.hosts
+    pairs = network.source * hosts + network.target
+    count = np.zeros(hosts * hosts, dtype=np.int64)
+    count[pairs] = 1
+    latency = np.zeros(hosts * hosts)
+    latency[pairs] = network.latency
+    return Routes(
+        hosts,
+        np.concatenate(([0], np.cumsum(count))),
+        np.arange(network.links, dtype=np.int64),
+        np.ones(network.links),
+        latency,
+        count.astype(np.float64),
+    )
+
+
+def _joined(servers: int, rounds: list[list[tuple[int, int]]], both_ways: bool) -> IntArray:
+    """Return the circuits of some matchings."""
+    circuits = np.zeros((servers, servers), dtype=np.int64)
+    for edges in rounds:
+        for source, target in edges:
+            circuits[source, target] += 1
+            if both_ways:
+                circuits[target, source] += 1
+    return circuits
