@@ -58,9 +58,7 @@ def case(
     ]  # fmt: skip
     for rings in range(count, 0, -1):
         try:
-            graph = select_cayley(
-                servers, degree, bidirectional=both_ways, rings=rings, seed=seed
-            )
+            graph = select_cayley(servers, degree, bidirectional=both_ways, rings=rings, seed=seed)
         except InfeasibleError:
             continue
         named.append(("Cayley", graph.group, graph.diameter, graph.mean_distance, graph.exact,

@@ -157,7 +157,6 @@ def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
             if used[a, b] > network.multiplicity[network.link(a, b)]:
                 raise InputError(f"more rings use link {a}->{b} than it has cables")
 
-
     rings = [Ring(tuple(r.order), r.generator, tuple(sorted(r.order))) for r in plan.rings]
     for ring, again in zip(plan.rings, labelled(rings), strict=True):
         if ring.generator != again.generator:

@@ -314,7 +314,7 @@ def fail_servers(
         raise InputError(f"steps is {steps}; give zero or more")
     if not 0 < count < servers:
         raise InputError(
-            f"{count} servers are to fail of {servers}; give 1 to {servers - 1}, so that one is left"
+            f"{count} of {servers} servers are to fail; give 1 to {servers - 1}, to leave one"
         )
     rng = np.random.default_rng(seed)
     known: dict[tuple[int, ...], Continued] = {}

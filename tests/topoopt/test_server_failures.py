@@ -63,9 +63,7 @@ def test_every_port_may_fail_alone() -> None:
         receiver = [int(network.target[x]) for x in failed]
         server = set(sender) & set(receiver)
         # It sends on one of the two, and receives on the other.
-        assert any(
-            sender[a] == receiver[1 - a] for a in range(2)
-        ), (sender, receiver)
+        assert any(sender[a] == receiver[1 - a] for a in range(2)), (sender, receiver)
         seen.update([tuple(sorted(server))])
     assert len([key for key in seen if len(key) == 1]) == 5
     everything = random_ports(network, 15, rng, both_ways=False)
@@ -165,9 +163,7 @@ def test_the_job_goes_on() -> None:
     from parallelism.builder import TaskGraphBuilder
 
     old = built.builder
-    builder = TaskGraphBuilder(
-        old.graph, old.compute, old.server, 4, batch, old.optimizer_states
-    )
+    builder = TaskGraphBuilder(old.graph, old.compute, old.server, 4, batch, old.optimizer_states)
     plain = score(without_servers(built.fabric, (1,)), builder.build(moved))
     assert found.times["skip"] <= plain * (1 + 1e-9)
     assert after_servers(built, (1,), steps=10, seed=4) == found

@@ -142,9 +142,7 @@ def graph_of(group: FiniteGroup, steps: list[int]) -> nx.DiGraph:
 def test_word_lengths(order: int, data: st.DataObject) -> None:
     groups = groups_of_order(order)
     group = groups[data.draw(st.integers(0, len(groups) - 1))]
-    steps = data.draw(
-        st.lists(st.integers(1, order - 1), min_size=1, max_size=4, unique=True)
-    )
+    steps = data.draw(st.lists(st.integers(1, order - 1), min_size=1, max_size=4, unique=True))
     right = np.ascontiguousarray(group.table.T)
     length, queue = np.empty(order, np.int64), np.empty(order, np.int64)
     chosen = np.array(steps)
@@ -172,9 +170,7 @@ def test_exchanging_units_ends_where_no_exchange_helps() -> None:
 
     def cost(chosen: list[int]) -> float:
         steps = np.array(sorted({int(s) for u in chosen for s in units[u]}))
-        return float(
-            set_cost(right, steps, 1.0, 0.5, np.empty(n, np.int64), np.empty(n, np.int64))
-        )
+        return float(set_cost(right, steps, 1.0, 0.5, np.empty(n, np.int64), np.empty(n, np.int64)))
 
     before = cost(picked.tolist())
     lowest, tried = exchange_units(right, units, picked, low, high, 1.0, 0.5)
@@ -363,9 +359,19 @@ def test_where_parity_forbids_rings_there_are_none() -> None:
         hamiltonian_cycles(rows, 4)
 
 
-@pytest.mark.parametrize("bad", [(2, 1, {}), (1025, 4, {}), (8, 8, {}), (8, 0, {}),
-                                 (8, 3, {"rings": 4}), (8, 4, {"rings": 3, "bidirectional": True}),
-                                 (9, 3, {"bidirectional": True}), (8, 4, {"objective": "x"})])  # fmt: skip
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (2, 1, {}),
+        (1025, 4, {}),
+        (8, 8, {}),
+        (8, 0, {}),
+        (8, 3, {"rings": 4}),
+        (8, 4, {"rings": 3, "bidirectional": True}),
+        (9, 3, {"bidirectional": True}),
+        (8, 4, {"objective": "x"}),
+    ],
+)
 def test_bad_questions(bad: tuple[int, int, dict[str, object]]) -> None:
     with pytest.raises(InputError):
         select_cayley(bad[0], bad[1], **bad[2])
