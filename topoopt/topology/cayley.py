@@ -306,15 +306,15 @@ class _Search:
                 _alternating(self.right[s], self.right[t])
                 for s, t in zip(used[::2], used[1::2], strict=True)
             ]
-            rows = hamiltonian_cycles(
+            taken = hamiltonian_cycles(
                 np.array(rows), self.rings, both_ways=self.both_ways, seed=seed
             )
-            if rows is None:
+            if taken is None:
                 continue
             steps = self._steps(units)
             length = np.empty(n, np.int64)
             diameter = int(word_lengths(self.right, steps, length, np.empty(n, np.int64)))
-            rest = [*rows[self.rings :], *([] if odd is None else [self.right[odd]])]
+            rest = [*taken[self.rings :], *([] if odd is None else [self.right[odd]])]
             links = {(a, b) for row in rest for a, b in enumerate(row.tolist())}
             if self.both_ways:
                 links = {(min(a, b), max(a, b)) for a, b in links}
@@ -326,7 +326,7 @@ class _Search:
                 bidirectional=self.both_ways,
                 group=self.group.name,
                 generators=tuple(steps.tolist()),
-                rings=tuple(ring_of(row) for row in rows[: self.rings]),
+                rings=tuple(ring_of(row) for row in taken[: self.rings]),
                 rest=tuple(sorted(links)),
                 diameter=diameter,
                 mean_distance=float(length.sum()) / (n - 1),

@@ -185,7 +185,7 @@ def merge_arcs(following: Ints, wanted: int, draws: Floats, temperature: float) 
             total += more
         else:
             swap_closed(following[a], following[b], before, v)
-    return total
+    return int(total)
 
 
 @kernel
@@ -291,4 +291,4 @@ def merge_links(beside: Ints, wanted: int, draws: Floats, temperature: float) ->
             total += more
         else:
             swap_trail(beside, a, b, trail, count)
-    return total
+    return int(total)

@@ -1,6 +1,6 @@
 """Finite groups as multiplication tables: what Cayley graphs are made of."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -197,10 +197,12 @@ def _letter_groups(order: int) -> Iterator[FiniteGroup]:
         return
     from sympy.combinatorics.named_groups import AlternatingGroup, SymmetricGroup
 
+    alternating: Callable[[int], Any] = AlternatingGroup
+    symmetric: Callable[[int], Any] = SymmetricGroup
     if order in (12, 60, 360):
-        yield permutation_group(AlternatingGroup(letters), f"A{letters}")
+        yield permutation_group(alternating(letters), f"A{letters}")
     else:
-        yield permutation_group(SymmetricGroup(letters), f"S{letters}")
+        yield permutation_group(symmetric(letters), f"S{letters}")
 
 
 def _extensions(order: int) -> Iterator[FiniteGroup]:
