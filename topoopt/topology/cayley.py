@@ -24,8 +24,8 @@ from topoopt.topology.moore import moore_bound
 
 # Sets of one group that are tried exhaustively; beyond, a local search.
 MOST_SETS = 7_000
-# Steps of breadth-first searches that all groups together may take, about: a second or two.
-_SEARCH_STEPS = 1e9
+# Steps of breadth-first searches that all groups together may take, about: a second.
+_SEARCH_STEPS = 5e8
 # Groups that are searched again from several random sets.
 _SECOND_LOOKS = 6
 _RESTARTS = 8
