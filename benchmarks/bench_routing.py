@@ -16,6 +16,7 @@ import numpy as np
 from routing.congestion_lp import min_congestion_lp
 from routing.multicommodity import min_congestion
 from routing.network import Network
+from topoopt.failures import fail_cables, random_cables
 from topoopt.topology.fabrics import random_regular
 from topoopt.topology.wiring import PortModel
 
@@ -89,6 +90,28 @@ def pdlp(network: Network, demand: np.ndarray, tolerance: float) -> tuple[float,
     return time.process_time() - began, solver.Objective().Value()
 
 
+def warm_starts() -> None:
+    """Route again after the demand changed and after cables failed, cold and from the last."""
+    network, demand = random_network(128), hot_pairs(128)
+    rng = np.random.default_rng(5)
+    other = demand * (1.0 + 0.1 * rng.random(demand.shape))
+    moved = hot_pairs(128, seed=9)
+    dead = fail_cables(network, random_cables(network, 3, rng, both_ways=False)).network
+    for accuracy in (0.05, 0.01, 0.001):
+        before = min_congestion(network, demand, accuracy)
+        for name, net, wanted in (
+            ("10 % noise", network, other),
+            ("other hot pairs", network, moved),
+            ("3 cables fewer", dead, demand),
+        ):
+            cold = line(f"N=128 {name}, {accuracy:g}, cold",
+                        lambda n=net, d=wanted, a=accuracy: min_congestion(n, d, a), 5)  # type: ignore[misc]  # fmt: skip
+            warm = line(f"N=128 {name}, {accuracy:g}, warm",
+                        lambda n=net, d=wanted, a=accuracy, s=before: min_congestion(n, d, a, start=s),  # type: ignore[misc]  # noqa: E501
+                        5)  # fmt: skip
+            print(f"{'':44s} rounds {cold.rounds} cold, {warm.rounds} warm")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--solvers", action="store_true")
@@ -105,6 +128,7 @@ def main() -> None:
         for accuracy in (0.05, 0.02, 0.01, 0.001, 0.0001):
             label = f"N=128 {name}, {accuracy:g}"
             line(label, lambda a=accuracy, n=network, d=demand: min_congestion(n, d, a), 5)  # type: ignore[misc]
+    warm_starts()
     even = np.ones((128, 128)) - np.eye(128)
     for steps in ((1, 13, 115, 127), (1, 5, 13, 39)):
         network = circulant(128, steps)

@@ -38,6 +38,7 @@ def min_congestion(
     *,
     symmetry: bool = True,
     rounds: int = 2000,
+    start: PathRouting | None = None,
 ) -> PathRouting:
     """Route a demand matrix so that the most loaded link is loaded as little as possible.
 
@@ -56,6 +57,10 @@ def min_congestion(
         move on by one (`routing.circulant_flow`).
     rounds : int
         Stop after so many rounds in any case; the result says by its gap what was reached.
+    start : PathRouting, optional
+        Of a similar demand, or of the network before links failed or were added: its paths that
+        still exist carry the demand first, and its dual solution is the first bound. The result
+        is certified as without; it may be another one.
 
     Returns
     -------
@@ -64,7 +69,7 @@ def min_congestion(
     Raises
     ------
     InputError
-        If the demand does not fit the network, or an option is out of range.
+        If the demand or the start does not fit the network, or an option is out of range.
     InfeasibleError
         If a pair with demand has no path.
 
@@ -92,6 +97,14 @@ def min_congestion(
         raise InputError(f"accuracy is {accuracy}; give a fraction from 1e-6 to 1")
     if rounds < 1:
         raise InputError(f"rounds is {rounds}; give at least 1")
+    if start is not None and (start.network.hosts, start.network.nodes) != (
+        network.hosts,
+        network.nodes,
+    ):
+        raise InputError(
+            f"the start has {start.network.hosts} hosts of {start.network.nodes} nodes, network "
+            f"{network.name!r} {network.hosts} of {network.nodes}; start from a network of as many"
+        )
     if not matrix.any():
         return idle_routing(network, matrix, "multiplicative weights")
     if symmetry:
@@ -99,10 +112,16 @@ def min_congestion(
 
         if is_circulant(network, matrix):
             return min_congestion_circulant(network, matrix)
-    return _iterate(network, matrix, accuracy, rounds)
+    return _iterate(network, matrix, accuracy, rounds, start)
 
 
-def _iterate(network: Network, demand: FloatArray, accuracy: float, rounds: int) -> PathRouting:
+def _iterate(
+    network: Network,
+    demand: FloatArray,
+    accuracy: float,
+    rounds: int,
+    start: PathRouting | None,
+) -> PathRouting:
     from routing.multicommodity_kernels import packed_paths, settle_all
 
     bound, lengths = _first_bound(network, demand)
@@ -110,6 +129,15 @@ def _iterate(network: Network, demand: FloatArray, accuracy: float, rounds: int)
     capacity, slowness = network.capacity, work.slowness
     sharp, scale, tolerance = _FIRST_SHARPNESS, max(bound, 1e-300), _TOLERANCE * accuracy
     log_weight = np.zeros(network.links)
+    if start is not None:
+        known = work.follow(network, demand, start)
+        proven = dual_bound(network, demand, known) if known.any() else 0.0
+        if proven > bound:
+            bound, lengths = proven, known
+        if work.used.any():
+            # Flows are spread already. Weights that fit another optimum would take long to mend.
+            sharp, scale = _LAST_SHARPNESS, float(work.used.max())
+    fresh = bool((work.head < 0).any())
     done = 0
     while done < rounds:
         exponent = log_weight + (sharp / scale) * (work.used - work.used.max())
@@ -117,12 +145,12 @@ def _iterate(network: Network, demand: FloatArray, accuracy: float, rounds: int)
         weight = float(prices @ capacity)
         mean = float((prices * capacity) @ work.used) / weight
         softness = float(work.used.max()) - mean
-        proven = work.extend(network, prices, sharp / scale, tolerance, live=done == 0) / weight
-        if done > 0 and proven > bound:
+        proven = work.extend(network, prices, sharp / scale, tolerance, live=fresh) / weight
+        if not fresh and proven > bound:
             bound, lengths = proven, prices
         settle_all(*work.state(), sharp / scale, tolerance)
         work.recount()
-        done += 1
+        done, fresh = done + 1, False
         top = float(work.used.max())
         # A little less than asked, because the bound that is reported is rounded down.
         if top <= bound * (1.0 + accuracy * (1.0 - 1e-6)):
@@ -260,13 +288,55 @@ class _Work:
                 self._make_room(network)
         return total
 
+    def follow(self, network: Network, demand: FloatArray, start: PathRouting) -> FloatArray:
+        """Send demand over a start's paths; return its lengths of the links that there are."""
+        nodes, before = network.nodes, start.network
+        keys = network.source * nodes + network.target
+        wanted = before.source * nodes + before.target
+        place = np.minimum(np.searchsorted(keys, wanted), max(keys.size - 1, 0))
+        index = np.where(keys[place] == wanted, place, -1) if keys.size else np.full_like(place, -1)
+        lengths = np.zeros(network.links)
+        lengths[index[index >= 0]] = start.lengths[index >= 0]
+        pairs = self.source * network.hosts + self.target
+        row = np.minimum(np.searchsorted(pairs, start.pairs), pairs.size - 1)
+        pair = np.repeat(row, np.diff(start.path_offsets))
+        kept = np.repeat(pairs[row] == start.pairs, np.diff(start.path_offsets))
+        if kept.size:
+            kept &= np.minimum.reduceat(index[start.links], start.link_offsets[:-1]) >= 0
+        kept &= start.shares > 0
+        pair = pair[kept]
+        if not pair.size:
+            return lengths
+        total = np.bincount(pair, weights=start.shares[kept], minlength=pairs.size)
+        flow = self.amount[pair] * start.shares[kept] / total[pair]
+        hops = np.diff(start.link_offsets)
+        link_offsets = np.concatenate(([0], np.cumsum(hops[kept]))).astype(np.int64)
+        links = index[start.links[np.repeat(kept, hops)]].astype(np.int32)
+        counts = np.bincount(pair, minlength=pairs.size)
+        path_offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        # Paths are kept from the target back.
+        back = reversed_rows(link_offsets, links).astype(np.int32)
+        self._hold(network, path_offsets, link_offsets, back, flow)
+        self.recount()
+        return lengths
+
     def _make_room(self, network: Network) -> None:
         """Pack the paths in use, and double the room where that is not enough."""
         from routing.multicommodity_kernels import packed_paths
 
-        path_offsets, link_offsets, links, flow = packed_paths(
+        self._hold(network, *packed_paths(
             self.head, self.following, self.begin, self.hops, self.flow, self.pool
-        )
+        ))  # fmt: skip
+
+    def _hold(
+        self,
+        network: Network,
+        path_offsets: IntArray,
+        link_offsets: IntArray,
+        links: SmallInts,
+        flow: FloatArray,
+    ) -> None:
+        """Take these paths, and leave room for as many again."""
         worst = int(np.diff(self.first).max())
         paths = max(self.flow.size, 2 * flow.size + worst)
         entries = max(self.pool.size, 2 * links.size + worst * network.nodes)

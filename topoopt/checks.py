@@ -20,7 +20,7 @@ from topoopt.fabric.jitter import jittered
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
 from topoopt.gap import HOW, plan_bounds
-from topoopt.plan import Baseline, OperatorPlan, Plan
+from topoopt.plan import Baseline, OperatorPlan, Plan, RingRecord
 from topoopt.prices import PriceTable, direct_connect_cost
 from topoopt.rebuild import Rebuilt, rebuild_strategy
 from topoopt.reconfiguration import WINDOW, Reconfiguration
@@ -32,6 +32,7 @@ from topoopt.search_types import Settings
 from topoopt.solve import FABRIC_MODEL
 from topoopt.starts import USUAL, start_pair, starting_strategies
 from topoopt.topology.totient import ring_places
+from topoopt.topology.wiring import Ring, labelled
 
 
 def check_strategy(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -137,10 +138,10 @@ def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
 
 
 def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
-    """Every ring is one cycle of its generator, over cables of its own.
+    """Every ring is one cycle of its generator, if it has one, over cables of its own.
 
-    All rings of a group count steps in the same places: those of its first ring, in which the
-    first server of the order is at place 0.
+    All rings of a group that have generators count steps in the same places: those of its first
+    such ring, in which the first server of the order is at place 0.
     """
     network = rebuilt.fabric.network
     used: Counter[tuple[int, int]] = Counter()
@@ -149,26 +150,43 @@ def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
         order, size = ring.order, len(ring.order)
         if len(set(order)) != size or size < 2:
             raise InputError(f"ring +{ring.generator} visits a server twice or has one server")
-        if not 0 < ring.generator < size:
-            raise InputError(f"ring +{ring.generator} over {size} servers; give 1 to {size - 1}")
-        cycles = math.gcd(ring.generator, size)
-        if cycles != 1:
-            raise InputError(
-                f"ring +{ring.generator} over {size} servers is {cycles} cycles, not one"
-            )
-        group = tuple(sorted(order))
-        if group not in places:
-            seats = ring_places(order, ring.generator)
-            places[group] = {server: position for position, server in enumerate(seats)}
-        place = places[group]
+        if ring.generator:
+            _check_steps(ring, places)
         for a, b in zip(order, [*order[1:], order[0]], strict=True):
-            if (place[b] - place[a]) % size != ring.generator:
-                raise InputError(f"ring +{ring.generator} goes {a}->{b}, which is another step")
             if not network.has_link(a, b):
-                raise InputError(f"ring +{ring.generator} uses link {a}->{b}, which is not wired")
+                name = f"ring +{ring.generator}" if ring.generator else "a ring"
+                raise InputError(f"{name} uses link {a}->{b}, which is not wired")
             used[a, b] += 1
             if used[a, b] > network.multiplicity[network.link(a, b)]:
                 raise InputError(f"more rings use link {a}->{b} than it has cables")
+
+    rings = [Ring(tuple(r.order), r.generator, tuple(sorted(r.order))) for r in plan.rings]
+    for ring, again in zip(plan.rings, labelled(rings), strict=True):
+        if ring.generator != again.generator:
+            raise InputError(
+                f"the ring {ring.order[0]}->{ring.order[1]}->... has generator 0, but is the ring "
+                f"+{again.generator}"
+            )
+
+
+def _check_steps(ring: RingRecord, places: dict[tuple[int, ...], dict[int, int]]) -> None:
+    """Each server of a ring stands its generator's places after the one before."""
+    order, size = ring.order, len(ring.order)
+    if not 0 < ring.generator < size:
+        raise InputError(
+            f"ring +{ring.generator} over {size} servers; give 1 to {size - 1}, or 0 for no step"
+        )
+    cycles = math.gcd(ring.generator, size)
+    if cycles != 1:
+        raise InputError(f"ring +{ring.generator} over {size} servers is {cycles} cycles, not one")
+    group = tuple(sorted(order))
+    if group not in places:
+        seats = ring_places(order, ring.generator)
+        places[group] = {server: position for position, server in enumerate(seats)}
+    place = places[group]
+    for a, b in zip(order, [*order[1:], order[0]], strict=True):
+        if (place[b] - place[a]) % size != ring.generator:
+            raise InputError(f"ring +{ring.generator} goes {a}->{b}, which is another step")
 
 
 def check_times(plan: Plan, rebuilt: Rebuilt) -> None:

@@ -251,6 +251,66 @@ def random_cables(
     return np.concatenate((chosen, np.array(back, dtype=np.int64)))
 
 
+def random_ports(
+    network: Network, count: int, rng: np.random.Generator, *, both_ways: bool
+) -> IntArray:
+    """Draw ports of servers to fail, each in use as likely as any other.
+
+    Parameters
+    ----------
+    network : Network
+        Direct-connect.
+    count : int
+    rng : numpy.random.Generator
+    both_ways : bool
+        A port is one end of a two-way cable, which fails. Otherwise it sends on one cable and
+        receives on another, of which both fail; which two share a port is drawn, too, since a
+        wiring does not say so.
+
+    Returns
+    -------
+    int64 array
+        Link index of each failed cable, direction by direction, ascending.
+
+    Raises
+    ------
+    InputError
+        If there are fewer ports in use, or switches.
+    """
+    if network.switches:
+        raise InputError(f"network {network.name!r} has switches; ports fail of servers only")
+    link = np.repeat(np.arange(network.links), network.multiplicity)
+    copy = np.arange(link.size) - np.repeat(
+        np.cumsum(network.multiplicity) - network.multiplicity, network.multiplicity
+    )
+    sends = np.argsort(network.source[link], kind="stable")
+    out = np.bincount(network.source[link], minlength=network.hosts)
+    into = np.bincount(network.target[link], minlength=network.hosts)
+    ports = out if both_ways else np.maximum(out, into)
+    if not 0 < count <= ports.sum():
+        raise InputError(
+            f"{count} ports are to fail; servers use {ports.sum()}, so give 1 to {ports.sum()}"
+        )
+    chosen = np.sort(rng.choice(int(ports.sum()), count, replace=False))
+    server = np.repeat(np.arange(network.hosts), ports)[chosen]
+    port = chosen - (np.cumsum(ports) - ports)[server]
+    first = np.cumsum(out) - out
+    dead = {int(sends[first[v] + k]) for v, k in zip(server, port, strict=True) if k < out[v]}
+    if both_ways:
+        start = np.cumsum(network.multiplicity) - network.multiplicity
+        for cable in list(dead):
+            at = link[cable]
+            back = network.link(int(network.target[at]), int(network.source[at]))
+            dead.add(int(start[back] + copy[cable]))
+    else:
+        receives = np.argsort(network.target[link], kind="stable")
+        begin = np.cumsum(into) - into
+        for v in np.unique(server):
+            paired = rng.permutation(int(ports[v]))[port[server == v]]
+            dead.update(int(receives[begin[v] + k]) for k in paired if k < into[v])
+    return np.sort(link[sorted(dead)]).astype(np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class FailureTrials:
     """Iteration times after random failures.
@@ -284,21 +344,24 @@ def fail_randomly(
     *,
     seed: int = 0,
     both_ways: bool = False,
+    ports: bool = False,
     repairs: tuple[str, ...] = REPAIRS,
     progress: Callable[[int, float], None] | None = None,
 ) -> FailureTrials:
-    """Simulate an iteration after random cable failures, under each repair.
+    """Simulate an iteration after random failures of cables or ports, under each repair.
 
     Parameters
     ----------
     fabric : Fabric
     tasks : TaskGraph
     count : int
-        Cables that fail in each trial.
+        Cables, or ports, that fail in each trial.
     trials : int
     seed : int
     both_ways : bool
         As in `random_cables`.
+    ports : bool
+        Ports fail rather than cables; see `random_ports`.
     repairs : tuple of str
     progress : callable, optional
         Called with the number of trials done, and the shortest time of the last in seconds.
@@ -311,12 +374,13 @@ def fail_randomly(
     if trials < 1:
         raise InputError(f"trials is {trials}; give at least 1")
     rng = np.random.default_rng(seed)
+    draw = random_ports if ports else random_cables
     times: dict[str, list[float]] = {how: [] for how in repairs}
     failed: list[IntArray] = []
     undamaged = score(fabric, tasks)
     try:
         for trial in range(trials):
-            cables = random_cables(fabric.network, count, rng, both_ways=both_ways)
+            cables = draw(fabric.network, count, rng, both_ways=both_ways)
             survivors = fail_cables(fabric.network, cables)
             row = [_time(fabric, tasks, survivors, how) for how in repairs]
             for how, seconds in zip(repairs, row, strict=True):

@@ -100,9 +100,9 @@ class Link:
 
 @checked(frozen=True, config=_STRICT)
 class RingRecord:
-    """One AllReduce ring: the servers in ring order, and the generator that made it."""
+    """One AllReduce ring: the servers in ring order, and the generator that made it, or 0."""
 
-    generator: Whole
+    generator: Count
     order: list[Count]
 
 

@@ -236,3 +236,9 @@ class Rewirer:
             yield self._build(traffic, split, "rings", selection=best)
         if tried.placement:
             yield self._build(traffic, split, "rings", selection=best, placement=True)
+        if tried.groups:
+            # Paths are so short there that ports may serve the transfers best on rings.
+            for ports in dict.fromkeys((split, self.cluster.degree)):
+                yield self._build(
+                    traffic, ports, "rings", selection=Selection.CAYLEY, placement=tried.placement
+                )

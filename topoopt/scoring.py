@@ -88,8 +88,8 @@ def allreduce_routes(
     network : Network
         Direct-connect.
     rings : sequence of (sequence of int, int)
-        Orders and steps of the rings over all servers, which have their places in common; there
-        may be none.
+        Orders and steps of the rings over all servers; those of steps have their places in
+        common, step 0 is a ring of no single step. There may be none.
     routing : Routing
 
     Returns
@@ -97,11 +97,11 @@ def allreduce_routes(
     Routes or None
         None for ``ecmp``, which keeps the edge between neighbours on their link anyway.
         Otherwise CoinChangeMod's over the rings over all servers (TopoOpt, NSDI'23, sec. 4.3),
-        or shortest paths where there is no such ring.
+        or shortest paths where there is no such ring, or one of no single step.
     """
     if routing is Routing.ECMP:
         return None
-    if not rings:
+    if not rings or any(step == 0 for _, step in rings):
         return ecmp_routes(network)
     steps = sorted({step for _, step in rings})
     return coin_change_routes(network, steps, ring_places(*rings[0]))

@@ -59,12 +59,15 @@ class Improvements:
         Servers seated on their rings so that heavy transfer pairs come near.
     splits : bool
         Every split of the ports between rings and matching, not only the formula's.
+    groups : bool
+        Rings of Cayley graphs of other groups than cycles, where their paths are shorter.
     """
 
     exact: bool = True
     traffic: bool = True
     placement: bool = True
     splits: bool = True
+    groups: bool = True
 
 
 @dataclass(frozen=True)

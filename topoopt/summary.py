@@ -4,8 +4,9 @@ import re
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from topoopt.plan import OperatorPlan, Plan
+from topoopt.plan import OperatorPlan, Plan, RingRecord
 from topoopt.scheduling import Schedule
+from topoopt.topology.totient import ring_places
 from topoopt.units import format_bandwidth, format_bytes, format_time
 
 
@@ -275,6 +276,19 @@ def _shortened(names: list[str], keep: int = 8) -> str:
     return ", ".join(names[: keep - 1]) + f", ... {names[-1]}"
 
 
+def _rings(members: tuple[int, ...], rings: list[RingRecord]) -> str:
+    """Write the steps of a group's rings, and how many have none."""
+    steps = [ring for ring in rings if ring.generator]
+    told = []
+    if steps:
+        told.append("generators " + ", ".join(f"+{ring.generator}" for ring in steps))
+        if ring_places(steps[0].order, steps[0].generator) != members:
+            told.append("seated for the transfers")
+    if len(steps) < len(rings):
+        told.append(f"{len(rings) - len(steps)} Hamiltonian cycles of a Cayley graph")
+    return "; ".join(told)
+
+
 def _wiring(plan: Plan) -> list[str]:
     if not plan.links:
         return ["one server: no network"]
@@ -286,13 +300,14 @@ def _wiring(plan: Plan) -> list[str]:
         f"{cables // 2 if both else cables} {'two-way' if both else 'one-way'} cables; "
         f"routing {plan.routing}"
     ]
-    groups: dict[tuple[int, ...], list[int]] = {}
+    groups: dict[tuple[int, ...], list[RingRecord]] = {}
     for ring in plan.rings:
-        groups.setdefault(tuple(sorted(ring.order)), []).append(ring.generator)
+        groups.setdefault(tuple(sorted(ring.order)), []).append(ring)
     shown = list(groups.items())
-    for members, generators in shown[:6]:
-        steps = ", ".join(f"+{g}" for g in generators)
-        lines.append(f"  rings over {len(members)} ({server_names(members)}): generators {steps}")
+    for members, rings in shown[:6]:
+        lines.append(
+            f"  rings over {len(members)} ({server_names(members)}): {_rings(members, rings)}"
+        )
     if len(shown) > 6:
         lines.append(f"  ... and rings over {len(shown) - 6} more groups")
     return lines

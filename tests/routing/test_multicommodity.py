@@ -208,3 +208,47 @@ def test_refusals() -> None:
     apart = Network.from_links("apart", 4, 0, [0, 1, 2, 3], [2, 3, 0, 1], 1.0, 0.0)
     with pytest.raises(InfeasibleError, match=r"steps \[2\] never sum to 1"):
         min_congestion(apart, all_to_all(4))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.2, 0.02, 0.001]))
+def test_a_warm_start_keeps_the_certificate(seed: int, accuracy: float) -> None:
+    """Links come and go, and so does demand; the LP's optimum stays within the gap."""
+    rng = np.random.default_rng(seed)
+    hosts = int(rng.integers(3, 8))
+
+    def draw() -> tuple[Network, np.ndarray]:
+        ring = [(i, (i + 1) % hosts) for i in range(hosts)]
+        more = [tuple(rng.choice(hosts, 2, replace=False).tolist()) for _ in range(hosts)]
+        ends = list(dict.fromkeys(ring + more))
+        source, target = zip(*ends, strict=True)
+        rate = rng.integers(1, 4, len(ends)).astype(float)
+        demand = rng.random((hosts, hosts)) * (rng.random((hosts, hosts)) < 0.6)
+        np.fill_diagonal(demand, 0.0)
+        return Network.from_links("n", hosts, 0, source, target, rate, 1e-6), demand
+
+    before, after = draw(), draw()
+    start = min_congestion(*before, accuracy, symmetry=False)
+    found = min_congestion(*after, accuracy, symmetry=False, start=start)
+    best = min_congestion_lp(*after).congestion
+    assert found.gap <= accuracy
+    assert found.lower_bound <= best * (1 + 1e-6) + 1e-12
+    assert best <= found.congestion * (1 + 1e-6) + 1e-12
+    if after[1].any():
+        sums = np.add.reduceat(found.shares, found.path_offsets[:-1])
+        np.testing.assert_allclose(sums, 1.0)
+        for pair in found.pairs.tolist():
+            for nodes, _ in found.paths(*divmod(pair, hosts)):
+                assert nodes[-1] == pair % hosts
+                assert len(set(nodes)) == len(nodes)
+    # From its own result the work is done at once.
+    again = min_congestion(*after, accuracy, symmetry=False, start=found)
+    assert again.rounds <= 1 or again.rounds <= found.rounds
+
+
+def test_a_start_of_another_size_is_refused() -> None:
+    small = Network.from_links("s", 2, 0, [0, 1], [1, 0], 1.0, 1e-6)
+    large = Network.from_links("l", 3, 0, [0, 1, 2], [1, 2, 0], 1.0, 1e-6)
+    start = min_congestion(small, np.array([[0.0, 1.0], [0.0, 0.0]]))
+    with pytest.raises(InputError, match="start"):
+        min_congestion(large, np.ones((3, 3)) - np.eye(3), start=start)

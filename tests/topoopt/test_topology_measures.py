@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
+from routing.congestion_lp import min_congestion_lp
 from routing.network import Network
 from routing.paths import ecmp_routes, hop_distances
 from topoopt.cli.app import app
@@ -191,3 +192,46 @@ def test_command(tmp_path) -> None:
     assert "written to" in text.output
     with pytest.raises(InputError, match="give --degree"):
         run.invoke(app, ["topology", "kautz", "--servers", "5"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("cayley", {"servers": 16, "degree": 3}), ("expander", {"servers": 11, "degree": 4}),
+     ("torus", {"dims": "3x4"}), ("leaf-spine", {"servers": 12})],
+)  # fmt: skip
+def test_gaps_are_proven(name: str, options: dict[str, object]) -> None:
+    """The LP's optimum lies between what was found and what was proven."""
+    built = build_fabric(name, options.get("servers"), options.get("degree"), B,
+                         dims=options.get("dims"))  # fmt: skip
+    n = built.network.hosts
+    demand = np.random.default_rng(1).random((n, n))
+    np.fill_diagonal(demand, 0.0)
+    traffic = Traffic(n, demand, (), np.zeros(0))
+    report = topology_report(built, B, default_prices(), traffic)
+    full = port_rate_bound(built.network, demand)
+    best = 1.0 / min_congestion_lp(built.network, demand).congestion / full
+    assert report.throughput_lower <= report.throughput_best * (1 + 1e-9)
+    assert report.throughput_best <= best * (1 + 1e-6)
+    assert best <= report.throughput_upper * (1 + 1e-6)
+    # The multicommodity flow is within 1 %.
+    assert report.throughput_upper <= 1.011 * report.throughput_best
+    assert report.certified_gap >= best / report.throughput_lower - 1.0 - 1e-6
+    if report.wiring_gap is not None:
+        least = best_wiring_seconds(traffic, built.degree, B, built.bidirectional)
+        assert report.best_wiring_s == least
+        assert report.wiring_gap == pytest.approx(
+            1.0 / (report.throughput_best * full) / least - 1.0
+        )
+        assert "at most, from the best wiring" in report_text(report)
+    assert "routing gap" in report_text(report)
+    assert (report.wiring_gap is None) == bool(built.network.switches)
+
+
+def test_large_demand_is_bounded_without_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = build_fabric("expander", 11, 4, B)
+    full = topology_report(built, B, default_prices())
+    monkeypatch.setattr("topoopt.topology.report._MOST_PAIRS", 10)
+    quick = topology_report(built, B, default_prices())
+    assert quick.throughput_best == quick.throughput_lower == full.throughput_lower
+    assert quick.throughput_upper >= full.throughput_upper
+    assert quick.throughput_limit != "dual"

@@ -10,6 +10,7 @@ from topoopt.plan import RingRecord
 from topoopt.rewire import Rewirer
 from topoopt.scoring import Routing
 from topoopt.search_types import Settings
+from topoopt.summary import plan_summary
 from topoopt.topology.choosing import RingChooser
 from topoopt.topology.finder import find_topology
 from topoopt.verify import verify_plan
@@ -49,3 +50,37 @@ def test_a_seated_plan_verifies(
     assert not broken.ok
     if routing is Routing.ECMP:  # other routings need the rings to rebuild the fabric
         assert any("another step" in failure for failure in broken.failures)
+
+
+@pytest.mark.parametrize("routing", [Routing.ECMP, Routing.K_SHORTEST])
+@pytest.mark.parametrize("ports", ["directed", "bidirectional"])
+def test_a_plan_of_cayley_rings_verifies(
+    ports: str, routing: Routing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_cayley(self: Rewirer, traffic, formula_only: bool):
+        yield find_topology(
+            traffic, 4, self.cluster.port_rate, selection="cayley", degree_allreduce=4,
+            latency=self.cluster.hop_latency, ports=self.cluster.port_model,
+        )  # fmt: skip
+
+    monkeypatch.setattr(Rewirer, "_variants", only_cayley)
+    monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
+    monkeypatch.setattr(Settings, "routings", (routing,))
+    # `solve` verifies the plan, also after a trip through its file format.
+    plan = solve(small_dlrm(), 16, 4, ports=ports, steps=10, baselines=())
+    whole = [at for at, ring in enumerate(plan.rings) if len(ring.order) == 16]
+    assert {plan.rings[at].generator for at in whole} == {0}
+    assert "Hamiltonian cycles of a Cayley graph" in plan_summary(plan)
+    order = plan.rings[whole[0]].order
+
+    def broken(generator: int, servers: list[int]) -> str:
+        rings = list(plan.rings)
+        rings[whole[0]] = RingRecord(generator=generator, order=servers)
+        verified = verify_plan(replace(plan, rings=rings))
+        assert not verified.ok
+        return " ".join(verified.failures)
+
+    swapped = [order[1], order[0], *order[2:]]
+    failures = broken(0, swapped)
+    assert "not wired" in failures or "more rings use" in failures
+    assert "is 2 cycles" in broken(2, order)

@@ -36,12 +36,12 @@ def topology_command(
     ] = 1.0,
     tier: Annotated[str, typer.Option(help="Where a Fat-tree tapers: tor or aggregation.")] = "tor",
     selection: Annotated[
-        str, typer.Option(help="Rings of totient: geometric (paper), exact or traffic.")
+        str, typer.Option(help="Rings of totient: geometric (paper), exact, traffic or cayley.")
     ] = "exact",
     placement: Annotated[
         bool, typer.Option("--placement", help="totient: seat servers on rings by traffic.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of expander and xpander.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of cayley, expander and xpander.")] = 0,
     layer: Annotated[
         str, typer.Option(help="What joins servers' ports: patch-panel, ocs or none.")
     ] = "patch-panel",

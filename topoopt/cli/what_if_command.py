@@ -10,84 +10,145 @@ from topoopt.cli import common
 
 def what_if_command(
     plan: Annotated[Path, typer.Argument(help="A plan file.")],
-    fail_links: Annotated[int, typer.Option(help="Cables that fail in each trial.")] = 1,
+    fail_links: Annotated[
+        int | None, typer.Option(help="Cables that fail in each trial.", show_default="1")
+    ] = None,
+    fail_ports: Annotated[
+        int | None, typer.Option(help="Ports that fail in each trial, instead.")
+    ] = None,
+    fail_servers: Annotated[
+        int | None, typer.Option(help="Servers that fail in each trial, instead.")
+    ] = None,
     trials: Annotated[int, typer.Option(help="Random sets of failures to try.")] = 100,
+    steps: Annotated[
+        int, typer.Option(help="Proposals of the strategy search after servers failed.")
+    ] = 200,
     seed: Annotated[int, typer.Option(help="Of the draws.")] = 0,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
-    """Simulate a plan after random cable failures, under several ways to go on.
+    """Simulate a plan after random failures, under several ways to go on.
 
-    With bidirectional ports a cable is two-way, and both directions fail.
+    A cable is two-way with bidirectional ports, and one fibre with directed ones. A port takes
+    its cable with it; a directed port the fibre it sends on and the one it receives on. Without a
+    server the job is planned again on those that are left, with the same batch a GPU.
 
     Example: topoopt what-if plan.json --fail-links 3 --trials 100
     """
+    from codesign_base import InputError
     from topoopt.failures import fail_randomly
     from topoopt.plan import load_plan
     from topoopt.rebuild import rebuild
     from topoopt.search_types import Progress
+    from topoopt.server_failures import fail_servers as kill_servers
     from topoopt.workload import schedule_left_out
 
+    given = {"links": fail_links, "ports": fail_ports, "servers": fail_servers}
+    asked = {what: count for what, count in given.items() if count is not None} or {"links": 1}
+    if len(asked) > 1:
+        names = " and ".join(f"--fail-{what}" for what in asked)
+        raise InputError(f"{names} are given; give one of them")
+    ((what, count),) = asked.items()
     loaded = load_plan(plan)
     built = rebuild(loaded)
-    tasks = built.builder.build(built.strategy)
     with common.progress_reports(quiet) as report:
-        found = fail_randomly(
-            built.fabric,
-            tasks,
-            fail_links,
-            trials,
-            seed=seed,
-            both_ways=built.cluster.ports == "bidirectional",
-            progress=lambda done, time: report(Progress("failures", done, trials, time)),
-        )
-    document = _document(found, fail_links, seed) | {"notes": schedule_left_out(loaded)}
+
+        def progress(done: int, time: float) -> None:
+            report(Progress("failures", done, trials, time))
+
+        if what == "servers":
+            lost = kill_servers(built, count, trials, steps=steps, seed=seed, progress=progress)
+            document = _server_document(lost, built.builder.servers, count, seed)
+        else:
+            found = fail_randomly(
+                built.fabric,
+                built.builder.build(built.strategy),
+                count,
+                trials,
+                seed=seed,
+                both_ways=built.cluster.ports == "bidirectional",
+                ports=what == "ports",
+                progress=progress,
+            )
+            document = _document(found, what, count, seed)
+    document["notes"] = schedule_left_out(loaded)
     if as_json:
         common.print_json(document)
     else:
-        print("\n".join([*_lines(document), *(f"note: {n}" for n in document["notes"])]))
+        lines = [*_lines(document, what), *(f"note: {note}" for note in document["notes"])]
+        print("\n".join(lines))
 
 
-def _document(found: Any, fail_links: int, seed: int) -> dict[str, Any]:
+def _summary(times: Any) -> dict[str, Any]:
     import numpy as np
 
-    def summary(times: Any) -> dict[str, Any]:
-        alive = times[np.isfinite(times)]
-        if not alive.size:
-            return {"mean_s": None, "p99_s": None, "worst_s": None, "disconnected": times.size}
-        return {
-            "mean_s": float(alive.mean()),
-            "p99_s": float(np.quantile(alive, 0.99, method="inverted_cdf")),
-            "worst_s": float(alive.max()),
-            "disconnected": int(times.size - alive.size),
-        }
-
+    alive = times[np.isfinite(times)]
+    if not alive.size:
+        return {"mean_s": None, "p99_s": None, "worst_s": None, "disconnected": times.size}
     return {
-        "iteration_time_s": found.undamaged,
-        "fail_links": fail_links,
-        "trials": len(found.cables),
-        "seed": seed,
-        "repairs": {how: summary(times) for how, times in found.times.items()},
-        "best": summary(found.best),
+        "mean_s": float(alive.mean()),
+        "p99_s": float(np.quantile(alive, 0.99, method="inverted_cdf")),
+        "worst_s": float(alive.max()),
+        "disconnected": int(times.size - alive.size),
     }
 
 
-def _lines(document: dict[str, Any]) -> list[str]:
+def _document(found: Any, what: str, count: int, seed: int) -> dict[str, Any]:
+    return {
+        "iteration_time_s": found.undamaged,
+        f"fail_{what}": count,
+        "trials": len(found.cables),
+        "seed": seed,
+        "repairs": {how: _summary(times) for how, times in found.times.items()},
+        "best": _summary(found.best),
+    }
+
+
+def _server_document(found: Any, servers: int, count: int, seed: int) -> dict[str, Any]:
+    import numpy as np
+
+    fits = np.array([trial.fits for trial in found.trials])
+    kept = {how: times[fits] for how, times in found.times.items()}
+    return {
+        "iteration_time_s": found.undamaged,
+        "fail_servers": count,
+        "trials": len(found.trials),
+        "seed": seed,
+        "batch_share": (servers - count) / servers,
+        "does_not_fit": int((~fits).sum()),
+        "repairs": {how: _summary(times) for how, times in kept.items()},
+        "best": _summary(np.min(np.stack([kept["skip"], kept["new-rings"]]), axis=0)),
+    }
+
+
+def _lines(document: dict[str, Any], what: str) -> list[str]:
     from topoopt.summary import table_lines
     from topoopt.units import format_time
 
     whole = document["iteration_time_s"]
-    rows: list[tuple[str, ...]] = [("repair", "mean", "p99", "worst", "mean slowdown", "cut off")]
-    for name, row in (*document["repairs"].items(), ("fastest of them", document["best"])):
+    share = document.get("batch_share", 1.0)
+    against = "mean slowdown a sample" if what == "servers" else "mean slowdown"
+    rows: list[tuple[str, ...]] = [("repair", "mean", "p99", "worst", against, "cut off")]
+    best = "fastest without rewiring" if what == "servers" else "fastest of them"
+    for name, row in (*document["repairs"].items(), (best, document["best"])):
         times = [
             "-" if row[key] is None else format_time(row[key])
             for key in ("mean_s", "p99_s", "worst_s")
         ]
-        slow = "-" if row["mean_s"] is None else f"{row['mean_s'] / whole:.3f}x"
+        slow = "-" if row["mean_s"] is None else f"{row['mean_s'] / whole / share:.3f}x"
         rows.append((name, *times, slow, str(row["disconnected"])))
-    return [
+    failed = {"links": "cables", "ports": "ports", "servers": "servers"}[what]
+    lines = [
         f"iteration {format_time(whole)} undamaged; {document['trials']} trials of "
-        f"{document['fail_links']} failed cables, seed {document['seed']}",
+        f"{document[f'fail_{what}']} failed {failed}, seed {document['seed']}",
         "",
         *table_lines(rows),
     ]
+    if what == "servers":
+        lines += ["", f"the others go on with {share:.1%} of the batch"]
+        if document["does_not_fit"]:
+            lines.append(
+                f"in {document['does_not_fit']} trials the model does not fit in their memory; "
+                "keep spare servers, or use accelerators with more memory"
+            )
+    return lines

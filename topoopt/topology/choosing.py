@@ -10,7 +10,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
+from topoopt.topology.cayley import CayleyGraph, select_cayley
 from topoopt.topology.circulants import circulant_distances, select_circulant
 from topoopt.topology.placement import place_servers
 from topoopt.topology.select import select_permutations
@@ -22,6 +23,8 @@ _MOST_SETS = 20_000
 # Steps and places are chosen in turn; large groups get one turn.
 _ROUNDS = 2
 _LARGE = 256
+# The least and the most members for which Cayley graphs are searched.
+_CAYLEY_SIZES = (6, 256)
 
 
 class Selection(StrEnum):
@@ -29,11 +32,14 @@ class Selection(StrEnum):
 
     ``geometric``: near a geometric sequence (paper). ``exact``: for the least mean distance of
     the circulant network. ``traffic``: for the least bytes x hops of the group's transfers.
+    ``cayley``: rings of a Cayley graph of any group instead, where that has shorter paths than the
+    best circulant network; otherwise as ``exact``.
     """
 
     GEOMETRIC = "geometric"
     EXACT = "exact"
     TRAFFIC = "traffic"
+    CAYLEY = "cayley"
 
 
 def selection_named(value: str) -> Selection:
@@ -107,6 +113,9 @@ class RingChooser:
         if not demand.any():
             return group
         both_ways = self.bidirectional
+        graph = self.cayley(len(group), count)
+        if graph is not None:
+            return tuple(members[v] for v in place_servers(demand, graph.between))
         places: tuple[int, ...] = tuple(range(len(group)))
         for _ in range(_ROUNDS if len(group) <= _LARGE else 1):
             order = tuple(members[v] for v in places)
@@ -118,6 +127,36 @@ class RingChooser:
                 break
             places = moved
         return tuple(members[v] for v in places)
+
+    def cayley(self, n: int, count: int) -> CayleyGraph | None:
+        """Return a Cayley graph of ``count`` rings if one has shorter paths than steps have."""
+        least, most = _CAYLEY_SIZES
+        degree = 2 * count if self.bidirectional else count
+        if self.selection is not Selection.CAYLEY or not least <= n <= most:
+            return None
+        if count < 2 or degree >= n:
+            return None
+        try:
+            graph = select_cayley(n, degree, bidirectional=self.bidirectional)
+        except InfeasibleError:
+            return None
+        steps = select_circulant(n, count, bidirectional=self.bidirectional, most=_MOST_SETS)
+        shorter = (graph.mean_distance, graph.diameter) < (steps.mean_distance, steps.diameter)
+        return graph if shorter else None
+
+    def cycles(self, order: Group, count: int) -> tuple[Group, ...]:
+        """Return ``count`` rings of a Cayley graph; none if those of steps serve better.
+
+        Parameters
+        ----------
+        order : tuple of int
+            The server of each place.
+        count : int
+        """
+        graph = self.cayley(len(order), count)
+        if graph is None:
+            return ()
+        return tuple(tuple(order[v] for v in ring) for ring in graph.rings)
 
     def _by_offset(self, order: Group) -> npt.NDArray[np.float64]:
         """Return the bytes that members send to the place ``offset`` farther, shape (n,)."""

@@ -40,6 +40,19 @@ class Objective(StrEnum):
     DIAMETER = "diameter"
 
 
+def objective_named(value: str) -> Objective:
+    """Return the objective of a name.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    if value not in set(Objective):
+        raise InputError(f"objective is {value!r}; choose {' or '.join(Objective)}")
+    return Objective(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Circulant:
     """A chosen generator set.
@@ -162,7 +175,7 @@ def select_circulant(
     InfeasibleError
         If no set joins the servers.
     """
-    aim = Objective(_choice(objective))
+    aim = objective_named(objective)
     _check(servers, fixed)
     if count < max(1, len(fixed)):
         raise InputError(f"{count} generators wanted; give at least {max(1, len(fixed))}")
@@ -295,12 +308,6 @@ def _directed(n: int, generators: Sequence[int], both_ways: bool, half: bool) ->
     """Return all directed steps: p, or p and n - p, and n / 2 at the end."""
     steps = [q for p in generators for q in ((p, n - p) if both_ways else (p,))]
     return np.array([*steps, n // 2] if half else steps, dtype=np.int64)
-
-
-def _choice(objective: str) -> str:
-    if objective not in set(Objective):
-        raise InputError(f"objective is {objective!r}; choose {' or '.join(Objective)}")
-    return objective
 
 
 def _check(servers: int, generators: Sequence[int]) -> None:

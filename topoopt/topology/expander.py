@@ -1,4 +1,8 @@
-"""Random regular wirings: the expander that co-designed topologies are compared with."""
+"""Random regular wirings: the expander that co-designed topologies are compared with.
+
+As a data centre network: Singla, Hong, Popa and Godfrey, "Jellyfish: Networking Data Centers
+Randomly" (NSDI 2012).
+"""
 
 import numpy as np
 import numpy.typing as npt

@@ -30,6 +30,7 @@ from topoopt.topology.wiring import (
     Ring,
     Wiring,
     is_strongly_connected,
+    labelled,
     port_model,
 )
 
@@ -114,9 +115,10 @@ def find_topology(
         What gets ports that a group has no further generators for: matching on whatever
         transfers are left and then parallel cables, or first a parallel ring where it would
         carry more bytes a port than the next matching.
-    selection : {"geometric", "exact", "traffic"}
-        How the steps of a group's rings are chosen: the paper's geometric sequence, the
-        shortest circulant network, or the one that serves the group's transfers best.
+    selection : {"geometric", "exact", "traffic", "cayley"}
+        How a group's rings are chosen: steps of the paper's geometric sequence, of the shortest
+        circulant network, or of the one that serves the group's transfers best; or the rings of
+        a Cayley graph where its paths are shorter than those of circulant networks.
     placement : bool
         Seat the members of each group on its rings so that heavy transfer pairs come near.
     faithful : {"paper", "artifact"}, optional
@@ -180,7 +182,7 @@ def find_topology(
         _wire(wiring, traffic, share, needed, mode, surplus == "matching", chooser)
     return Topology(
         network=wiring.network("topoopt", bandwidth, latency),
-        rings=tuple(wiring.rings),
+        rings=labelled(wiring.rings),
         degree=degree,
         degree_allreduce=share,
         degree_transfer=degree - share,

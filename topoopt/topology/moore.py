@@ -45,6 +45,11 @@ def moore_bound(servers: int, degree: int, bidirectional: bool = False) -> Dista
     Notes
     -----
     At most d servers are one hop away, and from each at most d (undirected: d - 1) others.
+
+    References
+    ----------
+    M. Miller and J. Siran, "Moore graphs and beyond: a survey of the degree/diameter problem",
+    Electronic Journal of Combinatorics, Dynamic Survey DS14.
     """
     _check(servers, degree)
     growth = degree - 1 if bidirectional else degree
@@ -81,6 +86,11 @@ def abelian_bound(
     -----
     t hops reach as many offsets as there are multisets of t steps (directed), or integer points
     at L1 distance t from the origin (bidirectional).
+
+    References
+    ----------
+    R. Dougherty and V. Faber, "The degree-diameter problem for several varieties of Cayley graphs
+    I: the abelian case", SIAM J. Discrete Mathematics 17, 2004.
     """
     _check(servers, generators)
 

@@ -30,14 +30,15 @@ def place_servers(
     restarts: int = _RESTARTS,
     start: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
-    """Choose the server of each place of a circulant network, for least bytes x hops.
+    """Choose the server of each place of a network, for least bytes x hops.
 
     Parameters
     ----------
     demand : float64 array, shape (n, n)
         Bytes from row server to column server.
-    distance : int64 array, shape (n,)
-        Hops from any place to the one ``offset`` farther.
+    distance : int64 array, shape (n,) or (n, n)
+        Hops from any place of a circulant network to the one ``offset`` farther; or from row
+        place to column place of any network.
     seed : int
         Of the order of exchanges and of the random starts.
     restarts : int
@@ -48,8 +49,8 @@ def place_servers(
     Returns
     -------
     tuple of int
-        Server of each place. The start itself unless another placement is strictly better, and
-        turned so that the server of place 0 stays where it was.
+        Server of each place. The start itself unless another placement is strictly better; in a
+        circulant network turned so that the server of place 0 stays where it was.
 
     Raises
     ------
@@ -58,7 +59,7 @@ def place_servers(
     """
     from topoopt.topology.circulant_kernels import improve_placement, placement_cost
 
-    n = distance.size
+    n = distance.shape[0]
     first = list(range(n)) if start is None else [int(v) for v in start]
     if demand.shape != (n, n) or sorted(first) != list(range(n)):
         raise InputError(
@@ -68,7 +69,8 @@ def place_servers(
     sent = np.ascontiguousarray(demand, dtype=np.float64)
     given = _places(first)
     place = np.arange(n)
-    between = distance[(place[None, :] - place[:, None]) % n]
+    circulant = distance.ndim == 1
+    between = distance[(place[None, :] - place[:, None]) % n] if circulant else distance.copy()
     best, lowest = given, float(placement_cost(sent, between, given))
     off = sent[~np.eye(n, dtype=np.bool_)]
     if off.size and off.min() == off.max():
@@ -88,7 +90,7 @@ def place_servers(
             break
     order = np.empty(n, dtype=np.int64)
     order[best] = np.arange(n)
-    turn = int(best[first[0]])
+    turn = int(best[first[0]]) if circulant else 0
     return tuple(np.roll(order, -turn).tolist())
 
 

@@ -41,6 +41,11 @@ def wire_rings(
         there = _wired_steps(wiring, group)  # if reserved
         if wanted and not there:
             wiring.seat(chooser.arrange(group, wanted))
+            cycles = chooser.cycles(wiring.seats(group), wanted)
+            for order in cycles:
+                wiring.add_cycle(group, order)
+            left[members] -= each * len(cycles)
+            wanted -= len(cycles)
         more = chooser.steps(wiring.seats(group), wanted + len(there), there) if wanted else ()
         steps = [p for p in more if p not in there][:wanted]
         for p in steps:
@@ -51,7 +56,7 @@ def wire_rings(
 def _wired_steps(wiring: Wiring, group: tuple[int, ...]) -> tuple[int, ...]:
     """Return the different steps of a group's rings, one of +p and -p if both are there."""
     n = len(group)
-    wired = [ring.generator for ring in wiring.rings if ring.group == group]
+    wired = [ring.generator for ring in wiring.rings if ring.group == group and ring.generator]
     if wiring.bidirectional:
         wired = [min(p, n - p) for p in wired]
     return tuple(dict.fromkeys(wired))

@@ -146,7 +146,9 @@ def best_wiring_seconds(
     -----
     At most d + d^2 + ... servers are within k hops of a server (bidirectional: the Moore bound),
     so of the transfers of each server at least those beyond its heaviest partners take more.
-    AllReduces take one hop a byte. All links together carry N d bandwidth.
+    AllReduces take one hop a byte. All links together carry N d bandwidth. (The bound of A.
+    Singla, P. B. Godfrey and A. Kolla, "High throughput data center topology design", NSDI 2014,
+    for a given demand.)
     """
     if degree < 1 or not bandwidth > 0:
         raise InputError(f"degree {degree} and bandwidth {bandwidth}; give positive numbers")

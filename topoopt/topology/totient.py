@@ -97,3 +97,23 @@ def ring_places(order: Sequence[int], p: int) -> tuple[int, ...]:
             f"choose a step coprime to {n}"
         )
     return tuple(order[place * pow(p, -1, n) % n] for place in range(n))
+
+
+def ring_step(order: Sequence[int], seats: Sequence[int]) -> int:
+    """Return the step p of a ring, such that `ring_order` of the places makes it; 0 if none does.
+
+    Parameters
+    ----------
+    order : sequence of int
+        The ring.
+    seats : sequence of int
+        The member at each place.
+
+    Returns
+    -------
+    int
+    """
+    place = {member: at for at, member in enumerate(seats)}
+    n = len(order)
+    steps = {(place[b] - place[a]) % n for a, b in zip(order, [*order[1:], order[0]], strict=True)}
+    return steps.pop() if len(steps) == 1 else 0

@@ -1,6 +1,7 @@
 """Port accounting: which ports of which servers are free, and what has been wired so far."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
@@ -8,7 +9,7 @@ import numpy as np
 from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray, Network
 from topoopt.topology.matching import FloatArray, best_matching, fill_ports, halve
-from topoopt.topology.totient import ring_order
+from topoopt.topology.totient import ring_order, ring_places, ring_step
 
 
 class PortModel(StrEnum):
@@ -61,6 +62,7 @@ class Ring:
     generator : int
         The step p: each member stands p places after the one before, in the places that all
         rings of the group share (the sorted group, unless the servers were seated otherwise).
+        0: a cycle of no single step.
     group : tuple of int
         The same servers, sorted.
     """
@@ -68,6 +70,24 @@ class Ring:
     members: tuple[int, ...]
     generator: int
     group: tuple[int, ...]
+
+
+def labelled(rings: Sequence[Ring]) -> tuple[Ring, ...]:
+    """Return rings with their steps, where those without have one all the same.
+
+    Steps count in the places of the group's first ring with a step, in which the first server of
+    its order is at place 0; in the sorted group where no ring has one.
+    """
+    seats: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for ring in rings:
+        if ring.generator and ring.group not in seats:
+            seats[ring.group] = ring_places(ring.members, ring.generator)
+    return tuple(
+        ring
+        if ring.generator
+        else replace(ring, generator=ring_step(ring.members, seats.get(ring.group, ring.group)))
+        for ring in rings
+    )
 
 
 @dataclass(eq=False)
@@ -126,8 +146,10 @@ class Wiring:
 
     def add_ring(self, group: tuple[int, ...], generator: int) -> None:
         """Wire the ring +p over a sorted group; in bidirectional mode this also gives -p."""
-        seats = self.seats(group)
-        order = ring_order(seats, generator)
+        self.add_cycle(group, ring_order(self.seats(group), generator), generator)
+
+    def add_cycle(self, group: tuple[int, ...], order: tuple[int, ...], generator: int = 0) -> None:
+        """Wire a ring in any order of its members; in bidirectional mode also its reverse."""
         members = np.array(order, dtype=np.int64)
         following = np.roll(members, -1)
         self.rings.append(Ring(order, generator, group))
@@ -138,8 +160,8 @@ class Wiring:
             self.free_in[members] -= taken
         elif len(group) > 2:
             self.cables[following, members] += 1
-            reverse = len(group) - generator
-            self.rings.append(Ring(ring_order(seats, reverse), reverse, group))
+            reverse = len(group) - generator if generator else 0
+            self.rings.append(Ring((order[0], *reversed(order[1:])), reverse, group))
 
     def next_matching(self, demand: FloatArray) -> list[tuple[int, int]]:
         """Return the maximum-weight matching of the servers that have free ports."""

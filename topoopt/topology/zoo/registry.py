@@ -15,6 +15,7 @@ from topoopt.topology.fat_tree import fat_tree_network
 from topoopt.topology.finder import Ring, find_topology
 from topoopt.topology.wiring import PortModel, Wiring, port_model
 from topoopt.topology.zoo.cables import check_degree
+from topoopt.topology.zoo.cayley import cayley
 from topoopt.topology.zoo.dragonfly import dragonfly
 from topoopt.topology.zoo.products import Block, full_mesh, hypercube, product, torus
 from topoopt.topology.zoo.shift_graphs import de_bruijn, kautz
@@ -23,6 +24,7 @@ from topoopt.topology.zoo.xpander import xpander
 
 FABRICS = {
     "totient": "AllReduce rings and matchings for the traffic (TopoOpt); --degree ports a server",
+    "cayley": "Cayley graph of short paths that falls into rings; --degree ports a server",
     "expander": "random regular wiring of --degree ports a server",
     "xpander": "random lift of a complete graph; servers a multiple of --degree + 1",
     "de-bruijn": "generalised de Bruijn network of --degree directed ports, any size",
@@ -102,7 +104,7 @@ def build_fabric(
     latency : float
         Seconds of each link.
     ports : {"directed", "bidirectional"}
-        Of ``totient`` and ``expander``.
+        Of ``totient``, ``cayley`` and ``expander``.
     dims : str, optional
         Of ``torus`` (4x4x8) and ``product`` (RI(4)_FC(8)).
     group : int, optional
@@ -116,7 +118,7 @@ def build_fabric(
     selection, placement
         Of ``totient``; see `topoopt.topology.finder.find_topology`.
     seed : int
-        Of ``expander`` and ``xpander``.
+        Of ``cayley``, ``expander`` and ``xpander``.
 
     Returns
     -------
@@ -148,7 +150,7 @@ def build_fabric(
     if name in ("hypercube", "full-mesh"):
         build = hypercube if name == "hypercube" else full_mesh
         return _direct(name, build(servers, bandwidth, latency), degree, 0)
-    if name in ("totient", "expander", "xpander", "de-bruijn", "kautz"):
+    if name in ("totient", "cayley", "expander", "xpander", "de-bruijn", "kautz"):
         if degree is None:
             raise InputError(f"{name} needs the ports of a server; give --degree")
         return _free_degree(
@@ -200,6 +202,9 @@ def _free_degree(
             selection=selection, placement=placement,
         )  # fmt: skip
         return BuiltFabric(name, found.network, degree, 0, found.rings, both_ways)
+    if name == "cayley":
+        network, rings = cayley(servers, degree, bandwidth, latency, ports, seed)
+        return BuiltFabric(name, network, degree, 0, rings, both_ways)
     if name == "expander":
         wiring = Wiring(servers, degree, ports)
         wiring.cables = random_regular_cables(servers, degree, np.random.default_rng(seed), ports)
