@@ -84,7 +84,7 @@ def test_a_tiny_grid_runs_and_is_tabulated(dedicated, tmp_path):
     (infeasible,) = [row for row in run.rows if row["model"] == "candle"]
     assert infeasible["status"] == "infeasible"
     assert "does not fit" in infeasible["message"]
-    with (tmp_path / "results.csv").open() as file:
+    with (run.output / "results.csv").open() as file:
         assert len(list(csv.DictReader(file))) == len(run.rows)
     times, relative = run.table.split("## ")[1:]
     assert times.startswith("2 servers, degree 2: iteration time in seconds")
@@ -109,10 +109,11 @@ def pictured(script, tmp_path, cases):
     run = run_experiment(experiment, tmp_path)
     assert (run.infeasible, run.failed) == (0, 0), run.rows
     assert run.figures
-    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    manifest = json.loads((run.output / "manifest.json").read_text())
     assert manifest["figures"] == list(run.figures)
     for name in run.figures:
-        assert (tmp_path / name).read_text().lstrip().startswith("<?xml")
+        start = b"<?xml" if name.endswith(".svg") else b"\x89PNG"
+        assert (run.output / name).read_bytes().startswith(start)
     return run.rows
 
 

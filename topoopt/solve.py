@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.metadata import version as installed_version
+from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
@@ -53,6 +54,8 @@ FABRIC_MODEL = "fluid-2"
 
 # Share of the main search's steps and work that each baseline's search may use.
 _BASELINE_SHARE = 0.1
+# Restarts, workers, engine and checkpoint of a single search.
+_ALONE = (1, 1, "local", None)
 
 
 def co_optimize(
@@ -67,6 +70,10 @@ def co_optimize(
     baselines: Iterable[str | BaselineFabric] = PLAN_BASELINES,
     prices: PriceTable | None = None,
     confirm: str | None = None,
+    restarts: int = 1,
+    workers: int = 1,
+    engine: str = "local",
+    checkpoint: str | Path | None = None,
     progress: ProgressCallback | None = None,
 ) -> Plan:
     """Co-optimize parallelization strategy, topology and routing of a training job.
@@ -101,6 +108,10 @@ def co_optimize(
         Simulate the best few pairs found with packet trains as well, and plan the one with the
         lowest mean there. Times, bounds and baselines of the plan stay those of the fluid model;
         what the trains say is recorded beside them.
+    restarts, workers, engine, checkpoint
+        Independent searches with seeds derived from ``seed``, each with the whole budget, of
+        which the best plan is returned; how many run at a time and where; and a file that keeps
+        those that are finished. See `topoopt.restarts.co_optimize_with_restarts`.
     progress : callable, optional
         Called with a `Progress` after every step.
 
@@ -128,6 +139,14 @@ def co_optimize(
     if seed < 0:
         raise InputError(f"seed is {seed}; give zero or more")
     check_confirm(confirm)
+    if type(restarts) is not int or (restarts, workers, engine, checkpoint) != _ALONE:
+        from topoopt.restarts import co_optimize_with_restarts
+
+        return co_optimize_with_restarts(
+            job, cluster, seed=seed, restarts=restarts, workers=workers, engine=engine,
+            checkpoint=checkpoint, progress=progress, steps=steps, seconds=seconds, chains=chains,
+            faithful=faithful, baselines=tuple(baselines), prices=prices, confirm=confirm,
+        )  # fmt: skip
     settings = Settings(faithful, chains)
     table = default_prices() if prices is None else prices
     compute = job.compute_model()

@@ -49,9 +49,7 @@ def list_command(directory: From = None, as_json: common.AsJson = False) -> None
 
 @experiment_app.command("run")
 def run_command(
-    name: Annotated[
-        str, typer.Argument(help="One that `list` shows, or all.")
-    ],
+    name: Annotated[str, typer.Argument(help="One that `list` shows, or all.")],
     quick: Quick = False,
     workers: Workers = None,
     engine: Engine = "local",

@@ -39,6 +39,16 @@ def plan_command(
         str | None,
         typer.Option(help="train: choose among the best plans by simulating packet trains."),
     ] = None,
+    restarts: Annotated[
+        int, typer.Option(help="Independent searches, of which the best plan is kept.")
+    ] = 1,
+    workers: Annotated[int, typer.Option(help="Searches at a time, each in a process.")] = 1,
+    engine: Annotated[
+        str, typer.Option(help="local processes, ray on this machine, or ray://HOST:PORT.")
+    ] = "local",
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Keep finished searches here, and go on from them.")
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write the whole plan (JSON).")
     ] = None,
@@ -57,7 +67,9 @@ def plan_command(
 
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
-    common.check_outputs(output, save_traffic, save_network, inputs=[model, profile, prices])
+    common.check_outputs(
+        output, save_traffic, save_network, checkpoint, inputs=[model, profile, prices]
+    )
     table = common.make_prices(prices)
     with common.progress_reports(quiet) as progress:
         plan = co_optimize(
@@ -70,6 +82,10 @@ def plan_command(
             faithful=faithful,
             prices=table,
             confirm=confirm,
+            restarts=restarts,
+            workers=workers,
+            engine=engine,
+            checkpoint=checkpoint,
             progress=progress,
         )
     if output is not None:
