@@ -96,6 +96,9 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
             )
         axes.set_title(f"d={degree}, {speed} Gbps")
         axes.set_xlabel("servers")
+        sizes = sorted({int(r["servers"] or 0) for r in mine})
+        axes.set_xticks(sizes, [str(size) for size in sizes])
+        axes.minorticks_off()
     figure.axes[0].set_ylabel("million US dollars")
     figure.axes[0].legend(fontsize="x-small")
     return {"cost": figure}

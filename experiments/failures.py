@@ -101,6 +101,7 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
             )  # fmt: skip
         axes.set_title(f"{job[0]}, d={job[1]}")
         axes.set_xlabel("failed cables")
+        axes.set_xticks(sorted({int(r["cables"] or 0) for r in mine}))
     figure.axes[0].set_ylabel("mean slowdown")
     figure.axes[0].legend(fontsize="small")
     return {"failures": figure}
