@@ -1,6 +1,8 @@
 """Jobs on a Ray cluster; imported only where Ray is asked for."""
 
 import os
+import pickle
+import sys
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -46,19 +48,22 @@ def iterate_on_ray(
     # Read when Ray is imported; nobody is told what runs here.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
-    from ray.exceptions import RayTaskError, WorkerCrashedError
+    from ray.exceptions import RayError, RayTaskError, WorkerCrashedError
 
     _connect(address, workers)
     try:
         remote = ray.remote(max_retries=0, num_cpus=1)(_call)
         # A task may run on any machine, so each says which code computed it.
         code = package_hash()
+        # A Ray of our own runs here, and may import what this process may.
+        path = tuple(sys.path) if address is None else ()
         waiting = list(enumerate(jobs))[::-1]
         running: dict[Any, int] = {}
         while waiting or running:
             while waiting and len(running) < workers:
                 place, job = waiting.pop()
-                running[remote.remote(job.function, dict(job.arguments), code)] = place
+                payload = pickle.dumps((job.function, dict(job.arguments)))
+                running[remote.remote(payload, path, code)] = place
             ready, _ = ray.wait(list(running), num_returns=1)
             place = running.pop(ready[0])
             try:
@@ -73,6 +78,12 @@ def iterate_on_ray(
                         f"{cause.name}; install topoopt {_version()} on all of them"
                     ) from None
                 raise cause if isinstance(cause, Exception) else error from None
+            except RayError as error:
+                reason = " ".join(str(error).split())[-200:]
+                raise InputError(
+                    f"engine {address or 'ray'}: a machine of the cluster cannot run the job "
+                    f"({reason}); install topoopt {_version()} on all of them"
+                ) from None
     finally:
         ray.shutdown()
 
@@ -96,12 +107,14 @@ def _connect(address: str | None, workers: int) -> None:
         ) from None
 
 
-def _call(function: Any, arguments: dict[str, Any], code: str) -> Any:
+def _call(payload: bytes, path: Sequence[str], code: str) -> Any:
+    sys.path += [place for place in path if place not in sys.path]
     if package_hash() != code:
         raise InputError(
             "engine ray: a machine of the cluster has other source code of topoopt, so results "
             "could differ; install the same on all of them"
         )
+    function, arguments = pickle.loads(payload)
     return function(**arguments)
 
 
