@@ -181,6 +181,7 @@ EXPERIMENT = Experiment(
         "sets_worse_than_rivals",
         "sets_better_than_rivals",
     ),
+    timings=("decision_s",),
     case=case,
     tabulate=tabulate,
 )  # fmt: skip

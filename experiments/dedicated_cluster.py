@@ -1,10 +1,23 @@
 """Iteration time of six workloads on a dedicated cluster, over fabrics and bandwidths."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, compare, models
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import (
+    Experiment,
+    Row,
+    Table,
+    Value,
+    pivot,
+    run_from_command_line,
+)
+from topoopt.experiment.published import FAT_TREE_TREND, FAT_TREE_TREND_SOURCE
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# The co-designed fabric, and names of `topoopt.baselines` that it is compared with.
 FABRICS = (
     "topoopt",
     "ideal-switch",
@@ -80,7 +93,54 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
         ):
             title = f"{size}: {what}"
             tables.append(pivot(chosen, index="job", columns="fabric", value=value, title=title))
-    return tables
+    return [*tables, published_trend(rows)]
+
+
+def published_trend(rows: Sequence[Row]) -> Table:
+    """Return the largest gain over the similar-cost Fat-tree of each workload and degree."""
+    gains: dict[tuple[Value, Value, Value], list[tuple[float, Value]]] = {}
+    for row in rows:
+        if row["fabric"] == "fat-tree":
+            key = (row["model"], row["servers"], row["degree"])
+            gain = float(row["relative_time"] or 0)
+            gains.setdefault(key, []).append((gain, row["bandwidth_gbps"]))
+    lines = [
+        (*key, max(found)[0], max(found)[1], FAT_TREE_TREND, max(found)[0] >= FAT_TREE_TREND)
+        for key, found in gains.items()
+    ]
+    columns = ("model", "servers", "degree", "largest gain", "at Gbps", "published, up to",
+               "reaches it")  # fmt: skip
+    return Table(columns, tuple(lines), f"gain over fat-tree; published: {FAT_TREE_TREND_SOURCE}")
+
+
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw iteration time over port speed, or bars where there is one speed; a panel a job."""
+    from matplotlib.figure import Figure
+
+    jobs = list(dict.fromkeys((row["model"], row["degree"]) for row in rows))
+    wide = min(len(jobs), 4)
+    tall = -(-len(jobs) // wide)
+    figure = Figure(figsize=(3.3 * wide, 2.8 * tall), layout="constrained")
+    panels = figure.subplots(tall, wide, squeeze=False).ravel()
+    for axes in panels[len(jobs) :]:
+        axes.set_visible(False)
+    for axes, job in zip(panels, jobs, strict=False):
+        mine = [row for row in rows if (row["model"], row["degree"]) == job]
+        for place, fabric in enumerate(FABRICS):
+            line = [row for row in mine if row["fabric"] == fabric]
+            times = [1e3 * float(row["iteration_time_s"] or 0) for row in line]
+            if len(times) > 1:
+                speeds = [row["bandwidth_gbps"] for row in line]
+                axes.loglog(speeds, times, "o-", markersize=3, label=fabric)
+                axes.set_xlabel("Gbps a port")
+            else:
+                axes.bar([place] * len(times), times, label=fabric)
+                axes.set_xticks([])
+        axes.set_title(f"{job[0]}, d={job[1]}", fontsize="medium")
+    figure.supylabel("iteration time [ms]", fontsize="medium")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(FABRICS), fontsize="small")
+    return {"dedicated-cluster": figure}
 
 
 EXPERIMENT = Experiment(
@@ -119,6 +179,7 @@ EXPERIMENT = Experiment(
     ),
     case=case,
     tabulate=tabulate,
+    draw=draw,
 )
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One network for several workloads: what each loses to a network of its own."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import (
     Allocation,
@@ -16,6 +16,9 @@ from topoopt.bandwidth.loops import Loop, add_up
 from topoopt.bandwidth.problem import Objective
 from topoopt.bandwidth.several import Together
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 GROUP_SUM, GROUP_WORST = "group (sum)", "group (worst)"
 
@@ -105,7 +108,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return tables
 
 
-def draw(rows: Sequence[Row], output: Path) -> list[str]:
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     """Draw the largest and the mean loss of each network."""
     from matplotlib.figure import Figure
 
@@ -120,8 +123,7 @@ def draw(rows: Sequence[Row], output: Path) -> list[str]:
     axes.set_ylabel("loss against a network of its own")
     axes.set_xlabel("network optimised for")
     axes.legend()
-    figure.savefig(output / "losses.svg", metadata={"Date": None})
-    return ["losses.svg"]
+    return {"losses": figure}
 
 
 def experiment() -> Experiment:

@@ -1,12 +1,15 @@
 """What hiding communication behind other work changes, and whether the best network does."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.libra_files import WORKLOADS, data_option, libra_inputs, source
 from topoopt.bandwidth.loops import Loop
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def case(
@@ -59,7 +62,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def draw(rows: Sequence[Row], output: Path) -> list[str]:
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     """Draw the gain of overlap."""
     from matplotlib.figure import Figure
 
@@ -79,8 +82,7 @@ def draw(rows: Sequence[Row], output: Path) -> list[str]:
     axes.set_ylabel("gain of overlap")
     if axes.lines:
         axes.legend(fontsize="small")
-    figure.savefig(output / "overlap.svg", metadata={"Date": None})
-    return ["overlap.svg"]
+    return {"overlap": figure}
 
 
 def experiment() -> Experiment:

@@ -1,7 +1,7 @@
 """Search over network shapes and parallelization, against the networks of the paper."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.builtin import builtin_workload
 from topoopt.bandwidth.network import parse_network
@@ -10,6 +10,9 @@ from topoopt.bandwidth.shapes import network_shapes
 from topoopt.bandwidth.sweep import describe, search_designs
 from topoopt.bandwidth.ways import builtin_ways, fixed_way
 from topoopt.experiment import Experiment, Row, Table, Value, run_from_command_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # The first dimensions of LIBRA's 3D network, with as many pods as the NPUs need.
 PAPER = {4096: "RI(16)_FC(8)_SW(32)", 1024: "RI(16)_FC(8)_SW(8)", 256: "RI(16)_FC(4)_SW(4)"}
@@ -85,7 +88,7 @@ def tabulate(rows: Sequence[Row]) -> Table:
     return Table(names, tuple(lines), "gains over the paper's network and division")
 
 
-def draw(rows: Sequence[Row], output: Path) -> list[str]:
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     """Draw the gains of the searches in what they search for."""
     from matplotlib.figure import Figure
 
@@ -113,8 +116,7 @@ def draw(rows: Sequence[Row], output: Path) -> list[str]:
     axes.set_ylabel("speed-up, or gain of performance per cost")
     if searches:
         axes.legend()
-    figure.savefig(output / "speedups.svg", metadata={"Date": None})
-    return ["speedups.svg"]
+    return {"speedups": figure}
 
 
 EXPERIMENT = Experiment(

@@ -1,12 +1,15 @@
 """Speed-up and performance per cost over equal bandwidth, for LIBRA's workloads and budgets."""
 
 from collections.abc import Sequence
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.libra_files import WORKLOADS, data_option, libra_inputs, source
 from topoopt.bandwidth.problem import Objective
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 BUDGETS = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]
 
@@ -70,7 +73,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return tables
 
 
-def draw(rows: Sequence[Row], output: Path) -> list[str]:
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     """Draw both gains over the budget."""
     from matplotlib.figure import Figure
 
@@ -98,8 +101,7 @@ def draw(rows: Sequence[Row], output: Path) -> list[str]:
         axes.set_ylabel(label)
     if axes.lines:
         axes.legend(fontsize="small")
-    figure.savefig(output / "gains.svg", metadata={"Date": None})
-    return ["gains.svg"]
+    return {"gains": figure}
 
 
 def experiment() -> Experiment:

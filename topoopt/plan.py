@@ -71,6 +71,9 @@ class SearchRecord:
     faithful: Literal["paper", "artifact"] | None
     interrupted: bool
     converged: bool
+    restarts: Whole = 1
+    restart: Count = 0
+    first_seed: Count | None = None
 
 
 @checked(frozen=True, config=_STRICT)

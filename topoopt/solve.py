@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.metadata import version as installed_version
+from pathlib import Path
 from typing import Literal, cast
 
 import numpy as np
@@ -56,6 +57,8 @@ FABRIC_MODEL = "fluid-2"
 
 # Share of the main search's steps and work that each baseline's search may use.
 _BASELINE_SHARE = 0.1
+# Restarts, workers, engine and checkpoint of a single search.
+_ALONE = (1, 1, "local", None)
 
 
 def co_optimize(
@@ -72,6 +75,10 @@ def co_optimize(
     reconfiguration: Reconfiguration | None = None,
     confirm: str | None = None,
     schedule: str = "plain",
+    restarts: int = 1,
+    workers: int = 1,
+    engine: str = "local",
+    checkpoint: str | Path | None = None,
     progress: ProgressCallback | None = None,
 ) -> Plan:
     """Co-optimize parallelization strategy, topology and routing of a training job.
@@ -114,6 +121,10 @@ def co_optimize(
         that is then fastest: none (as published), one that keeps the barrier between iterations,
         or one whose iterations may overlap (see `topoopt.scheduling.Schedule`). Starting
         strategies and baselines keep the plain one.
+    restarts, workers, engine, checkpoint
+        Independent searches with seeds derived from ``seed``, each with the whole budget, of
+        which the best plan is returned; how many run at a time and where; and a file that keeps
+        those that are finished. See `topoopt.restarts.co_optimize_with_restarts`.
     progress : callable, optional
         Called with a `Progress` after every step.
 
@@ -142,6 +153,15 @@ def co_optimize(
         raise InputError(f"seed is {seed}; give zero or more")
     check_confirm(confirm)
     check_scheduling(schedule, confirm)
+    if type(restarts) is not int or (restarts, workers, engine, checkpoint) != _ALONE:
+        from topoopt.restarts import co_optimize_with_restarts
+
+        return co_optimize_with_restarts(
+            job, cluster, seed=seed, restarts=restarts, workers=workers, engine=engine,
+            checkpoint=checkpoint, progress=progress, steps=steps, seconds=seconds, chains=chains,
+            faithful=faithful, baselines=tuple(baselines), prices=prices, confirm=confirm,
+            schedule=schedule, reconfiguration=reconfiguration,
+        )  # fmt: skip
     settings = Settings(faithful, chains)
     table = default_prices() if prices is None else prices
     compute = job.compute_model()

@@ -45,6 +45,11 @@ def plan_summary(plan: Plan) -> str:
         f"seed {plan.seed}, {plan.search.steps} steps, {plan.search.chains} "
         + ("chain" if plan.search.chains == 1 else "chains")
         + (", converged" if plan.search.converged else "")
+        + (
+            f", best of {plan.search.restarts} searches from seed {plan.search.first_seed}"
+            if plan.search.restarts > 1
+            else ""
+        )
         + (", interrupted" if plan.search.interrupted else "")
         + (f", faithful to the {plan.search.faithful}" if plan.search.faithful else "")
         + f", fabric model {plan.fabric_model}, topoopt {plan.version}",

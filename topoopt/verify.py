@@ -61,7 +61,7 @@ def verify_plan(plan: Plan | str | Path) -> Verification:
     """Recompute every invariant of a plan and simulate it again.
 
     Free text (names, notes, sources, the version) and the record of the search (steps, chains,
-    converged, interrupted) describe, and cannot be recomputed. Everything else is: the
+    converged, interrupted, restarts) describe, and cannot be recomputed. Everything else is: the
     strategy is legal, fits in memory and takes the stated times; links keep to the ports; rings
     are single cycles over links; routes are unit flows, and those of the stated routing;
     simulation gives the stated time; bounds, costs, starting strategies and baselines follow.

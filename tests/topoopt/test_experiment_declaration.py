@@ -2,6 +2,7 @@
 
 import csv
 import json
+import sqlite3
 
 import numpy as np
 import pytest
@@ -54,6 +55,7 @@ def test_grid_order():
         ({"grid": {"a": [[1]]}}, "give text"),
         ({"grid": [{"a": 1}, {"b": 1}]}, "every case the same"),
         ({"quick_grid": {"a": []}}, "empty grid"),
+        ({"timings": ("spent_s",)}, "no column"),
     ],
 )
 def test_bad_declarations(changes, reason):
@@ -64,13 +66,13 @@ def test_bad_declarations(changes, reason):
 def test_quick_needs_a_quick_grid(tmp_path):
     with pytest.raises(InputError, match="no quick grid"):
         run_experiment(simple(), tmp_path, quick=True)
-    with pytest.raises(InputError, match="jobs is 0"):
-        run_experiment(simple(), tmp_path, jobs=0)
+    with pytest.raises(InputError, match="workers is 0"):
+        run_experiment(simple(), tmp_path, workers=0)
 
 
 def test_local_case_cannot_run_in_workers(tmp_path):
     with pytest.raises(InputError, match="top level of a module"):
-        run_experiment(simple(), tmp_path, jobs=2)
+        run_experiment(simple(), tmp_path, workers=2)
 
 
 @pytest.mark.parametrize(
@@ -95,13 +97,13 @@ def test_values_come_back_as_they_went(tmp_path):
     values = {1: np.float64(0.1), 2: np.int64(3), 3: None, 4: True, 5: "a,\n|b", 6: np.bool_(False)}
     experiment = simple(grid={"a": list(values)}, case=lambda a: {"value": values[a]})
     first = run_experiment(experiment, tmp_path)
-    again = run_experiment(experiment, tmp_path)
+    again = run_experiment(experiment, tmp_path, resume=True)
     assert first.rows == again.rows
     assert (again.computed, again.reused) == (0, 6)
     plain = [row["value"] for row in again.rows]
     assert plain == [0.1, 3, None, True, "a,\n|b", False]
     assert [type(v) for v in plain] == [float, int, type(None), bool, str, bool]
-    with (tmp_path / "results.csv").open(newline="") as stream:
+    with (again.output / "results.csv").open(newline="") as stream:
         cells = [row["value"] for row in csv.DictReader(stream)]
     assert cells == ["0.1", "3", "", "true", "a,\n|b", "false"]
 
@@ -114,17 +116,71 @@ def test_several_rows_a_case(tmp_path):
 
 def test_changed_columns_are_computed_again(tmp_path):
     run_experiment(simple(), tmp_path)
-    run = run_experiment(simple(case=lambda a: {"other": a}, columns=("other",)), tmp_path)
+    other = simple(case=lambda a: {"other": a}, columns=("other",))
+    run = run_experiment(other, tmp_path, resume=True)
     assert run.computed == 2
 
 
-def test_reused_cases_of_other_code_are_pointed_out(tmp_path, monkeypatch, capsys):
+def test_cases_of_other_software_are_taken_only_if_asked(tmp_path, monkeypatch, capsys):
     run_experiment(simple(), tmp_path)
-    monkeypatch.setattr("topoopt.experiment.run.code_hash", lambda experiment: "other")
-    run = run_experiment(simple(), tmp_path, show_progress=True)
-    assert run.reused == 2
-    assert "2 finished cases were computed by other source code" in capsys.readouterr().err
-    assert len(json.loads((tmp_path / "manifest.json").read_text())["code_of_cases"]) == 1
+    monkeypatch.setattr("topoopt.experiment.run.software_hash", lambda *given: "other")
+    run = run_experiment(simple(), tmp_path, stale=True, show_progress=True)
+    assert (run.computed, run.reused) == (0, 2)
+    assert "2 of them were computed by other software" in capsys.readouterr().err
+    (code,) = json.loads((run.output / "manifest.json").read_text())["code_of_cases"]
+    assert code != "other"
+    run = run_experiment(simple(), tmp_path, resume=True)
+    assert (run.computed, run.reused) == (2, 0)
+    # What this software computed comes first; the other's is still there.
+    run = run_experiment(simple(), tmp_path, stale=True)
+    (code,) = json.loads((run.output / "manifest.json").read_text())["code_of_cases"]
+    assert code == "other"
+
+
+def test_without_resume_all_is_computed_again_and_nothing_is_lost(tmp_path, capsys):
+    run_experiment(simple(), tmp_path)
+    failing = simple(case=lambda a: 1 / 0)
+    run = run_experiment(failing, tmp_path, show_progress=True)
+    assert (run.computed, run.failed) == (2, 2)
+    assert "--resume would skip them" in capsys.readouterr().err
+    assert run_experiment(simple(), tmp_path, resume=True).reused == 2
+
+
+def test_what_a_clock_measured_stands_in_a_file_of_its_own(tmp_path):
+    experiment = simple(
+        case=lambda a: {"value": a, "spent_s": 0.25}, columns=("value", "spent_s"),
+        timings=("spent_s",),
+    )  # fmt: skip
+    run = run_experiment(experiment, tmp_path)
+    assert (run.output / "results.csv").read_text() == "a,status,value,message\n1,ok,1,\n2,ok,2,\n"
+    assert "spent_s" not in run.table
+    measured = list(csv.DictReader((run.output / "timings.csv").read_text().splitlines()))
+    assert [row["spent_s"] for row in measured] == ["0.25", "0.25"]
+    assert all(float(row["case_s"]) >= 0 for row in measured)
+
+
+def test_a_store_that_is_none_is_refused(tmp_path):
+    (tmp_path / "store.sqlite").write_text("no database, but long enough to look like one" * 40)
+    with pytest.raises(InputError, match="cannot be used"):
+        run_experiment(simple(), tmp_path)
+    (tmp_path / "store.sqlite").unlink()
+    run_experiment(simple(), tmp_path)
+    connection = sqlite3.connect(tmp_path / "store.sqlite")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(InputError, match="has version 99"):
+        run_experiment(simple(), tmp_path)
+
+
+def test_a_damaged_case_is_computed_again(tmp_path):
+    first = run_experiment(simple(), tmp_path)
+    connection = sqlite3.connect(tmp_path / "store.sqlite")
+    with connection:
+        connection.execute("UPDATE cases SET rows = '[{\"value\": 9}]' WHERE inputs LIKE '%2%'")
+    connection.close()
+    again = run_experiment(simple(), tmp_path, resume=True)
+    assert (again.computed, again.reused) == (1, 1)
+    assert again.rows == first.rows
 
 
 def fabric_case(model, fabric):
@@ -168,6 +224,6 @@ def test_live_progress_on_a_terminal(tmp_path, monkeypatch, capsys):
 
 def test_from_python(tmp_path, capsys):
     with pytest.raises(SystemExit) as end:
-        run_from_command_line(simple(), ["--output", str(tmp_path / "out")])
+        run_from_command_line(simple(), ["--output", str(tmp_path / "out"), "--workers", "1"])
     assert end.value.code == 0
     assert capsys.readouterr().out.startswith("# plain (full)")

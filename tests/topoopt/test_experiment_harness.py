@@ -1,9 +1,12 @@
 """The experiment harness: order, resume, damage, interruption, parallel runs, tables."""
 
+import contextlib
 import csv
 import json
 import os
+import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -58,6 +61,18 @@ a,b,seed,status,time_s,word,message
 HEADING = ["# sample-run (full)", "", "A sample.", "", "Source: nowhere, figure 0", ""]
 
 
+def kept(store):
+    """How many cases a store holds."""
+    if not store.exists():
+        return 0
+    connection = sqlite3.connect(store, timeout=60)
+    try:
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return connection.execute("SELECT count(*) FROM cases").fetchone()[0] if tables else 0
+    finally:
+        connection.close()
+
+
 class Script:
     """The sample script in a directory of its own, with a log of the cases that ran."""
 
@@ -65,12 +80,13 @@ class Script:
         self.directory = directory
         self.log = directory / "log"
         self.output = directory / "results" / "sample-run" / "full"
+        self.store = directory / "results" / "store.sqlite"
         (directory / "script.py").write_text(SCRIPT)
 
     def start(self, *arguments, **environment):
         self.log.write_text("")
         return subprocess.Popen(
-            [sys.executable, str(self.directory / "script.py"), *arguments],
+            [sys.executable, str(self.directory / "script.py"), "--workers", "1", *arguments],
             env={**os.environ, "CASE_LOG": str(self.log), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -90,16 +106,8 @@ class Script:
             assert time.monotonic() < limit
             time.sleep(0.01)
 
-    def cases(self):
-        return sorted((self.output / "cases").iterdir())
-
     def kept(self):
-        """What the case files hold; the code hash changes whenever someone edits the project."""
-        files = {path.name: json.loads(path.read_text()) for path in self.cases()}
-        return {
-            name: {key: value for key, value in content.items() if key not in ("code", "digest")}
-            for name, content in files.items()
-        }
+        return kept(self.store)
 
     def manifest(self):
         return json.loads((self.output / "manifest.json").read_text())
@@ -137,30 +145,13 @@ def test_full_run_and_resume(script):
     assert os.uname().nodename not in json.dumps(manifest)
     assert str(script.directory) not in json.dumps(manifest)
 
-    assert script.run() == []
+    assert script.run("--resume") == []
     assert "6 of 6 cases are finished" in script.stderr
     assert script.csv() == CSV
     assert script.run("--list") == []
     assert script.stdout.splitlines()[0] == "finished  a=1 b=x seed=7"
 
-    # Damaged files are computed again, the others kept.
-    damaged, kept = script.cases()[2], script.kept()
-    content = damaged.read_text()
-    for text in (
-        content[:40],
-        "",
-        content.replace('"a": ', '"a": 1'),
-        content.replace("seed", "sead"),
-        "[]",
-    ):
-        damaged.write_text(text)
-        assert text != content
-        assert len(script.run()) == 1
-        assert script.kept() == kept
-        assert "computing again" in script.stderr
-    assert script.csv() == CSV
-
-    assert script.run("--fresh") == ALL
+    assert script.run() == ALL
     assert script.csv() == CSV
 
 
@@ -172,16 +163,16 @@ def test_failed_case_is_reported_and_computed_again(script):
     assert rows[2]["status"] == "failed"
     assert rows[2]["message"] == "RuntimeError: broken case"
     assert script.manifest()["case_counts"] == {"failed": 1, "infeasible": 1, "ok": 4}
-    assert script.run() == ["2x"]
+    assert script.run("--resume") == ["2x"]
     assert script.csv() == CSV
 
 
 def test_parallel_equals_serial(script):
-    assert sorted(script.run("--jobs", "2")) == ALL
+    assert sorted(script.run("--workers", "2")) == ALL
     assert script.csv() == CSV
-    kept = script.kept()
-    assert script.run("--fresh") == ALL
-    assert script.kept() == kept
+    assert script.run("--resume") == []
+    assert script.run() == ALL
+    assert script.csv() == CSV
 
 
 def test_killed_in_the_middle(script):
@@ -191,9 +182,9 @@ def test_killed_in_the_middle(script):
     process.communicate()
     assert script.manifest()["state"] == "running"
     assert not (script.output / "results.csv").exists()
-    assert script.run() == ALL[2:]
+    assert script.run("--resume") == ALL[2:]
     assert script.csv() == CSV
-    assert len(script.cases()) == 6
+    assert script.kept() == 5 + 1
 
 
 @pytest.mark.parametrize("swallow", [{}, {"SWALLOW": "1"}])
@@ -203,41 +194,100 @@ def test_interrupted_in_the_middle(script, swallow):
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "run the same command again" in stderr
+    assert "run the same command with --resume" in stderr
     assert "Traceback" not in stderr
     assert script.manifest()["state"] == "interrupted"
-    assert script.run() == ALL[2:]
+    assert script.run("--resume") == ALL[2:]
     assert script.csv() == CSV
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_workers_end_with_the_run(script, number):
-    process = script.start("--jobs", "2", HANG_AT="2")
+    process = script.start("--workers", "2", HANG_AT="2")
     script.wait_for("2x")
-    while len(list((script.output / "cases").glob("*.json"))) < 2:
+    while script.kept() < 2:
         time.sleep(0.01)  # 1x and 1y are computed, but the parent must have kept them too
     process.send_signal(number)
     # The pipes reach their end only when every worker has closed them.
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     assert "Traceback" not in stderr
-    assert script.run() == ALL[2:]
+    assert script.run("--resume") == ALL[2:]
     assert script.csv() == CSV
 
 
 def test_dead_worker_is_told_and_the_run_goes_on_later(script):
-    script.run("--jobs", "2", DIE="3y", status=1)
+    script.run("--workers", "2", DIE="3y", status=1)
     assert "a worker process died" in script.stderr
     assert script.manifest()["case_counts"]["failed"] >= 1
-    assert "3y" in script.run("--jobs", "2")
+    assert "3y" in script.run("--workers", "2", "--resume")
     assert script.csv() == CSV
 
 
 def test_command_line_errors(script):
-    script.run("--jobs", "0", status=2)
+    script.run("--workers", "0", status=2)
     script.run("--nonsense", status=2)
     (script.directory / "file").write_text("")
     script.run("--output", str(script.directory / "file" / "x"), status=2)
     assert script.stderr.startswith("error: cannot create the directory")
     assert script.run("--quick", "--output", str(script.directory / "there")) == ["1z"]
-    assert (script.directory / "there" / "results.csv").read_text().count("\n") == 2
+    results = script.directory / "there" / "sample-run" / "quick" / "results.csv"
+    assert results.read_text().count("\n") == 2
+
+
+def snapshot(directory):
+    """The files of a run that are the same in every run."""
+    return {
+        path.relative_to(directory): path.read_bytes()
+        for path in sorted(directory.rglob("*"))
+        if path.suffix in (".csv", ".md") and path.name != "timings.csv"
+    }
+
+
+SLOW_SCRIPT = """
+import time
+from topoopt.experiment import Experiment, run_from_command_line
+
+def case(a: int) -> list[dict[str, float]]:
+    time.sleep(0.02)
+    return [{"root": a**0.5, "third": a / 3}, {"root": None, "third": a / 7}]
+
+EXPERIMENT = Experiment(
+    name="many-cases", description="Many.", source="", grid={"a": list(range(120))},
+    columns=("root", "third"), case=case,
+)
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)
+"""
+
+
+def test_ten_kills_at_random_moments_lose_nothing(tmp_path):
+    script = tmp_path / "many.py"
+    script.write_text(SLOW_SCRIPT)
+    command = [sys.executable, str(script), "--workers", "2"]
+    subprocess.run([*command, "-o", str(tmp_path / "calm")], check=True, capture_output=True)
+    moments = random.Random(5)
+    store, done = tmp_path / "killed" / "store.sqlite", 0
+    for kill in range(10):
+        process = subprocess.Popen(
+            [*command, "--resume", "-o", str(tmp_path / "killed")],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        if kill % 2:
+            # While cases finish, whatever starting takes on this machine.
+            while kept(store) == done and process.poll() is None:
+                time.sleep(0.005)
+            time.sleep(moments.uniform(0.0, 0.1))
+        else:
+            time.sleep(moments.uniform(0.1, 1.0))
+        with contextlib.suppress(ProcessLookupError):  # finished before
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        before, done = done, kept(store)
+        assert done >= before
+    assert done > 0
+    last = [*command, "--resume", "-o", str(tmp_path / "killed")]
+    end = subprocess.run(last, check=True, capture_output=True, text=True)
+    assert f"{done} reused" in end.stderr
+    assert snapshot(tmp_path / "killed") == snapshot(tmp_path / "calm") != {}

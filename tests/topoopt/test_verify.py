@@ -14,7 +14,8 @@ from topoopt.verify import verify_plan
 
 # Words, and how the search went: nothing that could be recomputed.
 DESCRIPTIVE = (
-    r"notes\.\d+", r"version", r"search\.(steps|chains|interrupted|converged)", r"model\.name",
+    r"notes\.\d+", r"version", r"model\.name",
+    r"search\.(steps|chains|interrupted|converged|restarts|restart|first_seed)",
     r"baselines\.[^.]+\.note", r"prices\.source", r"server\.accelerator\.(name|source)",
     r"model\.batch_per_gpu", r"seed",
 )  # fmt: skip

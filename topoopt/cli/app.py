@@ -8,6 +8,7 @@ from codesign_base import InputError
 from topoopt.cli.bandwidth_command import bandwidth_command
 from topoopt.cli.clos_command import clos_app
 from topoopt.cli.compare_command import compare_command
+from topoopt.cli.experiment_command import experiment_app
 from topoopt.cli.export_command import export_command
 from topoopt.cli.models_command import models_command
 from topoopt.cli.pareto_command import pareto_command
@@ -34,6 +35,7 @@ app.command("verify")(verify_command)
 app.command("models")(models_command)
 app.command("bandwidth")(bandwidth_command)
 app.add_typer(clos_app, name="clos")
+app.add_typer(experiment_app, name="experiment")
 app.command("simulate")(simulate_command)
 app.command("validate")(validate_command)
 app.command("export")(export_command)

@@ -211,6 +211,8 @@ def _milestone(report: "Progress") -> int | None:
     if report.stage == "start":
         # If no strategy fits, the error says so.
         return 0 if report.done == report.total and report.best < float("inf") else None
+    if report.stage == "restarts":
+        return report.done
     if report.stage != "search":
         return 0
     if not 0 < report.total < _UNLIMITED:
@@ -233,6 +235,7 @@ def _line(report: "Progress") -> str:
         "layouts": "estimating layouts",
         "placements": "simulating layouts",
         "topologies": "building topologies",
+        "restarts": "searches",
     }.get(report.stage, f"comparing with {report.stage}")
     return f"{stage}: step {report.done}{total}, best {best}"
 

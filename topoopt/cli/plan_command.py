@@ -41,6 +41,16 @@ def plan_command(
         str | None,
         typer.Option(help="train: choose among the best plans by simulating packet trains."),
     ] = None,
+    restarts: Annotated[
+        int, typer.Option(help="Independent searches, of which the best plan is kept.")
+    ] = 1,
+    workers: Annotated[int, typer.Option(help="Searches at a time, each in a process.")] = 1,
+    engine: Annotated[
+        str, typer.Option(help="local processes, ray on this machine, or ray://HOST:PORT.")
+    ] = "local",
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="Keep finished searches here, and go on from them.")
+    ] = None,
     schedule: Annotated[
         str,
         typer.Option(
@@ -98,7 +108,9 @@ def plan_command(
     from topoopt.pareto import choose_degree
     from topoopt.solve import co_optimize
 
-    common.check_outputs(output, save_traffic, save_network, inputs=[model, profile, prices])
+    common.check_outputs(
+        output, save_traffic, save_network, checkpoint, inputs=[model, profile, prices]
+    )
     if plans_layouts(model, global_batch, per_operator):
         refuse(
             {
@@ -108,6 +120,10 @@ def plan_command(
                 "--seconds": seconds,
                 "--faithful": faithful,
                 "--confirm": confirm,
+                "--checkpoint": checkpoint,
+                "--restarts": None if restarts == 1 else restarts,
+                "--workers": None if workers == 1 else workers,
+                "--engine": None if engine == "local" else engine,
                 "--schedule": None if schedule == "plain" else schedule,
                 "--max-cost": max_cost,
                 "--max-ports": max_ports,
@@ -167,7 +183,17 @@ def plan_command(
         cluster = replace(cluster, degree=explored.best.point.degree)
     with common.progress_reports(quiet) as progress:
         plan = co_optimize(
-            job, cluster, seed=seed, steps=steps, prices=table, progress=progress, **how
+            job,
+            cluster,
+            seed=seed,
+            steps=steps,
+            prices=table,
+            restarts=restarts,
+            workers=workers,
+            engine=engine,
+            checkpoint=checkpoint,
+            progress=progress,
+            **how,
         )
     if save_traffic is not None or save_network is not None:
         _save_parts(plan, save_traffic, save_network)

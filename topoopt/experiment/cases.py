@@ -1,19 +1,18 @@
-"""One case: compute it, and keep its outcome in a content-addressed file."""
+"""One case: where its function comes from, how it is computed, what came of it."""
 
-import hashlib
-import json
 import math
+import sys
+import time
 import traceback
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from codesign_base import InfeasibleError
-from topoopt.atomic import write_text_atomically
+from codesign_base import InfeasibleError, InputError
 from topoopt.experiment.declaration import Experiment, Row, Value
-
-SCHEMA = "topoopt-experiment-case/1"
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,9 @@ class Outcome:
     message : str
         Why it is infeasible or failed.
     code : str
-        Hash of the source code that computed it.
+        Hash of the software that computed it.
+    seconds : float
+        Wall-clock time that it took.
     detail : str
         Traceback of a failure; not kept.
     """
@@ -38,11 +39,52 @@ class Outcome:
     rows: tuple[Row, ...] = ()
     message: str = ""
     code: str = ""
+    seconds: float = 0.0
     detail: str = ""
 
 
-class UnusableCaseError(Exception):
-    """A case file exists but cannot be used; the message says why."""
+@dataclass(frozen=True)
+class ScriptCase:
+    """The ``case`` of the experiment that a script declares, wherever it is called.
+
+    It carries the script's text: worker processes need not find the script, and a machine of a
+    cluster need not have it.
+
+    Parameters
+    ----------
+    file : str
+        Name of the script, for tracebacks.
+    text : str
+    """
+
+    file: str
+    text: str
+
+    def __call__(self, **inputs: Value) -> Any:
+        """Compute one case."""
+        return script_experiment(self.file, self.text).case(**inputs)
+
+
+@cache
+def script_experiment(file: str, text: str) -> Experiment:
+    """Execute a script as a module and return the experiment that it declares.
+
+    Raises
+    ------
+    InputError
+        If it declares none.
+    """
+    name = f"experiment_script_{Path(file).stem}"
+    module = types.ModuleType(name)
+    module.__file__ = file
+    sys.modules[name] = module  # dataclasses look their module up
+    exec(compile(text, file, "exec"), module.__dict__)
+    found = getattr(module, "EXPERIMENT", None)
+    if not isinstance(found, Experiment):
+        raise InputError(
+            f"script {file} declares no experiment; assign an Experiment to EXPERIMENT in it"
+        )
+    return found
 
 
 def compute_case(
@@ -52,71 +94,16 @@ def compute_case(
 
     Top level and with plain arguments, so that worker processes can be sent it.
     """
+    start = time.perf_counter()
     try:
-        return Outcome("ok", _checked_rows(case(**inputs), columns), code=code)
+        rows = _checked_rows(case(**inputs), columns)
+        return Outcome("ok", rows, code=code, seconds=time.perf_counter() - start)
     except InfeasibleError as error:
-        return Outcome("infeasible", message=_one_line(str(error)), code=code)
+        seconds = time.perf_counter() - start
+        return Outcome("infeasible", message=_one_line(str(error)), code=code, seconds=seconds)
     except Exception as error:
         message = _one_line(f"{type(error).__name__}: {error}")
         return Outcome("failed", message=message, code=code, detail=traceback.format_exc())
-
-
-def case_path(directory: Path, experiment: Experiment, inputs: Row, version: str) -> Path:
-    """Return the file of a case, addressed by experiment name, inputs and version."""
-    content = {"experiment": experiment.name, "inputs": inputs, "version": version}
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return directory / f"{digest[:20]}.json"
-
-
-def save_case(
-    path: Path, experiment: Experiment, inputs: Row, version: str, outcome: Outcome
-) -> None:
-    """Write the outcome of a finished case whole or not at all."""
-    content = {
-        "schema": SCHEMA,
-        "experiment": experiment.name,
-        "version": version,
-        "inputs": inputs,
-        "status": outcome.status,
-        "message": outcome.message,
-        "rows": list(outcome.rows),
-        "code": outcome.code,
-    }
-    content["digest"] = _digest(content)
-    write_text_atomically(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
-
-
-def load_case(path: Path, experiment: Experiment, inputs: Row, version: str) -> Outcome | None:
-    """Read a finished case.
-
-    Returns
-    -------
-    Outcome or None
-        None if the case was not finished before.
-
-    Raises
-    ------
-    UnusableCaseError
-        If the file is damaged, or its columns are not those of the experiment.
-    """
-    try:
-        content = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise UnusableCaseError(f"unreadable ({_one_line(str(error))})") from None
-    if not isinstance(content, dict) or content.pop("digest", None) != _digest(content):
-        raise UnusableCaseError("damaged (its digest does not match its content)")
-    expected = {
-        "schema": SCHEMA, "experiment": experiment.name, "version": version, "inputs": inputs,
-    }  # fmt: skip
-    for key, value in expected.items():
-        if content.get(key) != value:
-            raise UnusableCaseError(f"of another run ({key} is {content.get(key)!r})")
-    rows = tuple(content["rows"])
-    if any(tuple(row) != tuple(experiment.columns) for row in rows):
-        raise UnusableCaseError("computed with other columns")
-    return Outcome(content["status"], rows, content["message"], content["code"])
 
 
 def _checked_rows(result: object, columns: tuple[str, ...]) -> tuple[Row, ...]:
@@ -146,10 +133,6 @@ def _plain(value: Any, column: str) -> Value:
         if isinstance(value, kind):
             return kind(value)
     raise TypeError(f"column {column!r} is {value!r}; return text, a number, a boolean or None")
-
-
-def _digest(content: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _one_line(text: str) -> str:

@@ -1,17 +1,41 @@
-"""The command line that every experiment script gets."""
+"""The command line of an experiment script, and what it shares with `topoopt experiment`."""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
+import typer
+
 from codesign_base import InputError
-from topoopt.experiment.cases import UnusableCaseError, case_path, load_case
+from topoopt.engine import LOCAL, usable_cores
+from topoopt.experiment.cases import ScriptCase
 from topoopt.experiment.declaration import Experiment, describe
-from topoopt.experiment.manifest import topoopt_version
+from topoopt.experiment.manifest import software_hash
 from topoopt.experiment.run import run_experiment
+from topoopt.experiment.scripts import DIRECTORY, script_of
+from topoopt.experiment.store import open_store
 
 INTERRUPTED = 130
+
+Quick = Annotated[bool, typer.Option("--quick", help="Run the small grid.")]
+Workers = Annotated[
+    int | None,
+    typer.Option(min=1, help="Cases at a time.", show_default="the cores of this machine"),
+]
+Engine = Annotated[
+    str, typer.Option(help="local processes, ray on this machine, or ray://HOST:PORT.")
+]
+Resume = Annotated[
+    bool, typer.Option("--resume", help="Skip cases that this software finished before.")
+]
+Stale = Annotated[
+    bool, typer.Option("--stale", help="Resume, also from cases that other software finished.")
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Directory of all results.", show_default="results"),
+]
 
 
 def run_from_command_line(
@@ -19,10 +43,8 @@ def run_from_command_line(
 ) -> NoReturn:
     """Run an experiment as a script, and exit.
 
-    Options: ``--quick`` (the quick grid), ``--output DIR`` (default:
-    ``results/<name>/<quick|full>`` beside the script), ``--fresh`` (forget finished cases),
-    ``--jobs N`` (worker processes), ``--list`` (show the cases and stop). Progress goes to
-    standard error, the table to standard output.
+    The options are those of `topoopt experiment run`, and ``--list``, which shows the cases and
+    stops. Progress goes to standard error, the table to standard output.
 
     Exit status: 0 if every case is ok or infeasible, 1 if a case failed, 2 on bad input, 130
     after Ctrl-C.
@@ -33,33 +55,29 @@ def run_from_command_line(
     arguments : sequence of str, optional
         By default those of the process.
     """
-    import typer
 
     def main(
-        quick: Annotated[bool, typer.Option("--quick", help="Run the small grid.")] = False,
-        output: Annotated[
-            Path | None, typer.Option(help="Directory of the results.", show_default=False)
-        ] = None,
-        fresh: Annotated[bool, typer.Option("--fresh", help="Forget finished cases.")] = False,
-        jobs: Annotated[int, typer.Option(min=1, help="Number of worker processes.")] = 1,
+        quick: Quick = False,
+        workers: Workers = None,
+        engine: Engine = LOCAL,
+        resume: Resume = False,
+        stale: Stale = False,
+        output: Output = None,
         show: Annotated[bool, typer.Option("--list", help="Show the cases and stop.")] = False,
     ) -> None:
-        directory = output or default_output(experiment, quick=quick)
+        script = script_of(experiment)
+        directory = output or default_output()
         try:
             if show:
-                _list_cases(experiment, directory, quick=quick)
+                _list_cases(experiment, script, directory, quick=quick)
                 return
-            status = _run(experiment, directory, quick=quick, fresh=fresh, jobs=jobs)
+            status = run_and_tell(
+                experiment, script, directory, quick=quick, resume=resume, stale=stale,
+                workers=workers, engine=engine,
+            )  # fmt: skip
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
             status = 2
-        except KeyboardInterrupt:
-            print(
-                "interrupted; finished cases are kept: run the same command again "
-                "(without --fresh) to go on from there",
-                file=sys.stderr,
-            )
-            status = INTERRUPTED
         raise typer.Exit(status)
 
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -68,21 +86,54 @@ def run_from_command_line(
     sys.exit(0)
 
 
-def default_output(experiment: Experiment, *, quick: bool) -> Path:
-    """Return the directory of the results: beside the script, or in ``experiments`` here."""
+def default_output() -> Path:
+    """Return the directory of all results: beside the script, or in ``experiments`` here."""
     script = getattr(sys.modules["__main__"], "__file__", None)
-    parent = Path(script).parent if script else Path("experiments")
-    return parent / "results" / experiment.name / ("quick" if quick else "full")
+    return (Path(script).parent if script else Path(DIRECTORY)) / "results"
 
 
-def _run(experiment: Experiment, output: Path, *, quick: bool, fresh: bool, jobs: int) -> int:
-    run = run_experiment(
-        experiment, output, quick=quick, fresh=fresh, jobs=jobs, show_progress=True
-    )
+def run_and_tell(
+    experiment: Experiment,
+    script: ScriptCase | None,
+    output: Path,
+    *,
+    quick: bool,
+    resume: bool,
+    stale: bool,
+    workers: int | None,
+    engine: str,
+) -> int:
+    """Run an experiment, print its table, and return the exit status.
+
+    Parameters
+    ----------
+    experiment, script, output, quick, resume, stale, engine
+        As in `run_experiment`.
+    workers : int or None
+        None: as many as there are cores.
+
+    Returns
+    -------
+    int
+        0; 1 if a case failed; 130 after Ctrl-C.
+    """
+    try:
+        run = run_experiment(
+            experiment, output, quick=quick, resume=resume, stale=stale,
+            workers=usable_cores() if workers is None else workers, engine=engine, script=script,
+            show_progress=True,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        print(
+            "interrupted; finished cases are kept: run the same command with --resume to go on "
+            "from there",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
     print(run.table)
     print(
         f"{run.computed} cases computed, {run.reused} reused, {run.infeasible} infeasible, "
-        f"{run.failed} failed; results in {output}",
+        f"{run.failed} failed; results in {run.output}",
         file=sys.stderr,
     )
     if run.note:
@@ -90,12 +141,15 @@ def _run(experiment: Experiment, output: Path, *, quick: bool, fresh: bool, jobs
     return 1 if run.failed else 0
 
 
-def _list_cases(experiment: Experiment, output: Path, *, quick: bool) -> None:
-    version = topoopt_version()
-    for inputs in experiment.cases(quick=quick):
-        path = case_path(output / "cases", experiment, inputs, version)
-        try:
-            finished = load_case(path, experiment, inputs, version) is not None
-        except UnusableCaseError:
-            finished = False
-        print(f"{'finished' if finished else 'to do':<8}  {describe(inputs)}")
+def _list_cases(
+    experiment: Experiment, script: ScriptCase | None, output: Path, *, quick: bool
+) -> None:
+    code = software_hash(experiment, None if script is None else script.text)
+    cases = experiment.cases(quick=quick)
+    finished = [False] * len(cases)
+    if output.is_dir():
+        with open_store(output) as store:
+            place = experiment.name, experiment.columns
+            finished = [store.load(*place, inputs, code) is not None for inputs in cases]
+    for inputs, done in zip(cases, finished, strict=True):
+        print(f"{'finished' if done else 'to do':<8}  {describe(inputs)}")

@@ -7,12 +7,13 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from codesign_base import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from topoopt.experiment.tables import Table
 
 Value: TypeAlias = str | int | float | bool | None
@@ -50,8 +51,11 @@ class Experiment:
         Turns all rows (inputs, status, results, message) into the tables of ``table.md``;
         without it the table lists every row.
     draw : callable, optional
-        Draws figures of all rows into a directory, and returns the names of the files it wrote.
-        Called only where matplotlib is installed, which it imports itself.
+        Turns all rows into matplotlib figures by name, which are written as PNG and SVG. Called
+        only where matplotlib is installed, which it imports itself.
+    timings : sequence of str
+        Those of ``columns`` that a clock measured. They go to ``timings.csv``, so that all other
+        files are the same in every run.
 
     Raises
     ------
@@ -67,7 +71,8 @@ class Experiment:
     columns: Sequence[str]
     quick_grid: Grid | None = None
     tabulate: Callable[[Sequence[Row]], "Table | Sequence[Table]"] | None = None
-    draw: Callable[[Sequence[Row], Path], Sequence[str]] | None = None
+    draw: Callable[[Sequence[Row]], "Mapping[str, Figure]"] | None = None
+    timings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", self.name) is None:
@@ -77,6 +82,12 @@ class Experiment:
         if isinstance(self.columns, str) or not self.columns:
             raise InputError(
                 f"experiment {self.name!r}: columns is {self.columns!r}; list at least one name"
+            )
+        unknown = [name for name in self.timings if name not in self.columns]
+        if unknown:
+            raise InputError(
+                f"experiment {self.name!r}: timings names {unknown[0]!r}, which is no column; "
+                "list it in columns, too"
             )
         for grid in (self.grid, self.quick_grid):
             if grid is not None:
@@ -97,6 +108,11 @@ class Experiment:
                 f"experiment {self.name!r}: case() does not take the inputs {list(inputs)} "
                 f"({error}); name its parameters like the grid"
             ) from None
+
+    @property
+    def lasting_columns(self) -> tuple[str, ...]:
+        """The result columns that are the same in every run."""
+        return tuple(column for column in self.columns if column not in self.timings)
 
     def cases(self, *, quick: bool = False) -> list[Row]:
         """Return the inputs of every case in the order of the grid.

@@ -1,5 +1,6 @@
 """The manifest of a run: what it ran on, with which code and versions."""
 
+import hashlib
 import inspect
 import json
 import os
@@ -13,7 +14,7 @@ from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from topoopt.atomic import write_text_atomically
 from topoopt.experiment.declaration import Experiment, Row
 
-SCHEMA = "topoopt-experiment-manifest/1"
+SCHEMA = "topoopt-experiment-manifest/2"
 
 
 def topoopt_version() -> str:
@@ -23,18 +24,32 @@ def topoopt_version() -> str:
     return topoopt.__version__
 
 
-def code_hash(experiment: Experiment) -> str:
-    """Return a hash of the project's Python sources and of the script of the experiment."""
+def software_hash(experiment: Experiment, script: str | None = None) -> str:
+    """Return a hash of everything that could change a result besides its inputs.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    script : str, optional
+        Text of the script; by default that of the file that defines ``case``, if there is one.
+
+    Returns
+    -------
+    str
+        Of the Python sources of the project's packages, the script, the version of topoopt and
+        the versions of the libraries that it needs.
+    """
+    if script is None:
+        file = inspect.getsourcefile(inspect.unwrap(experiment.case))
+        script = Path(file).read_text(encoding="utf-8") if file and Path(file).is_file() else ""
     root = installation_root()
     paths = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
-    script = inspect.getsourcefile(inspect.unwrap(experiment.case))
-    if script is not None and Path(script).is_file():
-        paths.append(Path(script).resolve())
-    return sources_hash(paths, root)
+    parts = [sources_hash(paths, root), script, json.dumps(package_versions(extras=False))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
 
-def package_versions() -> dict[str, str]:
-    """Return the versions of topoopt and of its installed dependencies, development tools not."""
+def package_versions(*, extras: bool = True) -> dict[str, str]:
+    """Return the versions of topoopt and of what it needs, and of installed extras if asked."""
     from importlib.metadata import PackageNotFoundError, requires, version
 
     versions = {"topoopt": topoopt_version()}
@@ -43,8 +58,9 @@ def package_versions() -> dict[str, str]:
     except PackageNotFoundError:  # running from a source tree that was never installed
         return versions
     for requirement in requirements:
-        if re.search(r"extra\s*==\s*['\"]dev['\"]", requirement):
-            continue
+        extra = re.search(r"extra\s*==\s*['\"](\w+)['\"]", requirement)
+        if extra is not None and (not extras or extra[1] == "dev"):
+            continue  # development tools take no part
         name = re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0]
         try:
             versions[name] = version(name)
@@ -58,6 +74,24 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def machine() -> dict[str, str | int | None]:
+    """Return what computed a run; no host name enters it."""
+    import platform
+
+    processor = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": names[0] if names else processor,
+        "processors": os.cpu_count(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+
+
 def write_manifest(
     path: Path,
     experiment: Experiment,
@@ -67,7 +101,8 @@ def write_manifest(
     state: str,
     started_at: str,
     code: str,
-    jobs: int,
+    workers: int,
+    engine: str,
     statuses: Iterable[str] = (),
     case_codes: Iterable[str] = (),
     figures: Sequence[str] = (),
@@ -87,16 +122,15 @@ def write_manifest(
     started_at : str
         As `now` gave it.
     code : str
-        Hash of the source code of this run.
-    jobs : int
-        Number of worker processes.
+        `software_hash` of this run.
+    workers : int
+        Cases at a time.
+    engine : str
     statuses, case_codes : iterable of str
         Status and code hash of every case that is done.
     figures : sequence of str
         Names of the figures drawn.
     """
-    import platform
-
     content = {
         "schema": SCHEMA,
         "experiment": experiment.name,
@@ -112,10 +146,9 @@ def write_manifest(
         "code": code,
         "code_of_cases": dict(sorted(Counter(case_codes).items())),
         "versions": package_versions(),
-        "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "platform": f"{platform.system()} {platform.machine()}",
-        "processors": os.cpu_count(),
-        "jobs": jobs,
+        "machine": machine(),
+        "workers": workers,
+        "engine": engine if engine in ("local", "ray") else "ray://",
         "started_at": started_at,
         "finished_at": now() if state == "finished" else None,
     }

@@ -1,18 +1,23 @@
-"""Run an experiment into a directory, skipping the cases that are finished."""
+"""Run an experiment into a directory: compute its cases, keep them, write what came of them."""
 
-from collections.abc import Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from codesign_base import InputError
 from topoopt.atomic import write_text_atomically
-from topoopt.experiment.cases import Outcome, UnusableCaseError, case_path, load_case, save_case
+from topoopt.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
+from topoopt.experiment.cases import Outcome, ScriptCase, compute_case
 from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, Row, describe
 from topoopt.experiment.figures import draw_figures
-from topoopt.experiment.manifest import code_hash, now, topoopt_version, write_manifest
+from topoopt.experiment.manifest import now, software_hash, write_manifest
 from topoopt.experiment.progress import Progress, SilentProgress, progress_on_stderr
+from topoopt.experiment.store import Store, open_store
 from topoopt.experiment.tables import Table, list_rows, to_csv, to_markdown
-from topoopt.experiment.workers import compute_in_parallel, compute_serially
 
 
 @dataclass(frozen=True)
@@ -22,7 +27,7 @@ class ExperimentRun:
     Parameters
     ----------
     output : Path
-        Directory with ``manifest.json``, ``results.csv``, ``table.md`` and ``cases/``.
+        Directory with ``manifest.json``, ``results.csv``, ``timings.csv``, ``table.md``, figures.
     rows : tuple of dict
         Inputs, status, results and message of every case, in grid order.
     table : str
@@ -52,28 +57,45 @@ class ExperimentRun:
         return run_html(self)
 
 
+def output_directory(output: Path, experiment: Experiment, *, quick: bool) -> Path:
+    """Return the directory of an experiment's results in that of all results."""
+    return output / experiment.name / ("quick" if quick else "full")
+
+
 def run_experiment(
     experiment: Experiment,
     output: Path,
     *,
     quick: bool = False,
-    fresh: bool = False,
-    jobs: int = 1,
+    resume: bool = False,
+    stale: bool = False,
+    workers: int = 1,
+    engine: str = LOCAL,
+    script: ScriptCase | None = None,
     show_progress: bool = False,
 ) -> ExperimentRun:
-    """Compute every case that is not finished yet, and write results and manifest.
+    """Compute the cases of an experiment, and write results and manifest.
 
     Parameters
     ----------
     experiment : Experiment
     output : Path
-        Directory of the run; created if need be. Finished cases found in it are kept.
+        Directory of all results: the store of finished cases, and a directory for each
+        experiment and grid. Created if need be.
     quick : bool
         Run the quick grid instead of the full one.
-    fresh : bool
-        Forget the finished cases of this grid first.
-    jobs : int
-        Number of worker processes; 1 computes in this process. Results do not depend on it.
+    resume : bool
+        Take the cases that the same software has finished before from the store.
+    stale : bool
+        Resume, and also take cases that other software (another version of the source code or of
+        a library) finished. The manifest counts them.
+    workers : int
+        Cases at a time; 1 on the local engine computes in this process. Results do not depend
+        on it.
+    engine : str
+        ``local``, ``ray`` or ``ray://HOST:PORT``; see `topoopt.engine`.
+    script : ScriptCase, optional
+        The script that declares the experiment, where worker processes cannot import ``case``.
     show_progress : bool
         Tell on standard error what is being done.
 
@@ -84,85 +106,45 @@ def run_experiment(
     Raises
     ------
     InputError
-        If jobs is below 1, there is no quick grid, or the directory cannot be written.
+        If there is no such engine or no quick grid, or the directory cannot be written.
     KeyboardInterrupt
-        On Ctrl-C; finished cases are kept, and the next run goes on from there.
+        On Ctrl-C; finished cases are kept, and a run with ``resume`` goes on from there.
     """
-    if jobs < 1:
-        raise InputError(f"jobs is {jobs}; give at least 1")
-    mode = "quick" if quick else "full"
+    check_engine(engine, workers)
     inputs = experiment.cases(quick=quick)
-    version, code = topoopt_version(), code_hash(experiment)
-    cases = output / "cases"
-    try:
-        cases.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot create the directory {cases} ({error.strerror}); choose another --output"
-        ) from None
-    paths = [case_path(cases, experiment, case, version) for case in inputs]
-    if fresh:
-        for path in paths:
-            path.unlink(missing_ok=True)
-    done, notes = _load_finished(experiment, inputs, paths, version)
-    reused = len(done)
-    older = sum(outcome.code != code for outcome in done.values())
-    if older:
-        notes.append(
-            f"{older} finished cases were computed by other source code of the same version; "
-            "--fresh computes them again"
+    with open_store(output) as store:
+        run = _Run(
+            experiment,
+            output_directory(output, experiment, quick=quick),
+            "quick" if quick else "full",
+            inputs,
+            software_hash(experiment, None if script is None else script.text),
+            workers,
+            engine,
+            now(),
+            {},
         )
-    todo = [(index, case) for index, case in enumerate(inputs) if index not in done]
-    started_at = now()
-
-    def manifest(state: str, figures: Sequence[str] = ()) -> None:
-        write_manifest(
-            output / "manifest.json", experiment, mode=mode, cases=inputs, state=state,
-            started_at=started_at, code=code, jobs=jobs,
-            statuses=[outcome.status for outcome in done.values()],
-            case_codes=[outcome.code for outcome in done.values()],
-            figures=figures,
-        )  # fmt: skip
-
-    def compute(progress: Progress) -> None:
-        for note in notes:
-            progress.note(note)
-        if reused:
-            progress.note(f"{reused} of {len(inputs)} cases are finished; {len(todo)} to compute")
-        if jobs == 1 or len(todo) < 2:
-            outcomes = compute_serially(experiment, todo, code)
-        else:
-            outcomes = compute_in_parallel(experiment, todo, code, jobs)
-        for count, (index, outcome) in enumerate(outcomes, start=1):
-            done[index] = outcome
-            if outcome.status == "failed":
-                where = describe(inputs[index])
-                progress.note(f"case {where} failed: {outcome.message}\n{outcome.detail}".rstrip())
-            else:
-                save_case(paths[index], experiment, inputs[index], version, outcome)
-            progress.advance(count, inputs[index], outcome.status)
-
-    manifest("running")
-    try:
-        if show_progress:
-            with progress_on_stderr(len(todo)) as progress:
-                compute(progress)
-        else:
-            compute(SilentProgress())
-    except KeyboardInterrupt:
-        manifest("interrupted")
-        raise
-    outcomes = [done[index] for index in range(len(inputs))]
+        _make(run.output)
+        run.take_finished(store, resume=resume or stale, stale=stale)
+        reused = len(run.done)
+        run.write_manifest("running")
+        try:
+            _compute_all(run, store, script or experiment.case, show_progress, resume or stale)
+        except KeyboardInterrupt:
+            run.write_manifest("interrupted")
+            raise
+    outcomes = [run.done[index] for index in range(len(inputs))]
     rows = _all_rows(experiment, inputs, outcomes)
-    table = _write_results(experiment, output, mode, rows)
-    figures, note = draw_figures(experiment, rows, output)
-    manifest("finished", figures)
+    table = _write_results(experiment, run.output, run.mode, rows)
+    _write_timings(experiment, run.output, inputs, outcomes)
+    figures, note = draw_figures(experiment, rows, run.output)
+    run.write_manifest("finished", figures)
     statuses = [outcome.status for outcome in outcomes]
     return ExperimentRun(
-        output=output,
+        output=run.output,
         rows=tuple(rows),
         table=table,
-        computed=len(todo),
+        computed=len(inputs) - reused,
         reused=reused,
         infeasible=statuses.count("infeasible"),
         failed=statuses.count("failed"),
@@ -171,20 +153,131 @@ def run_experiment(
     )
 
 
-def _load_finished(
-    experiment: Experiment, inputs: Sequence[Row], paths: Sequence[Path], version: str
-) -> tuple[dict[int, Outcome], list[str]]:
-    done: dict[int, Outcome] = {}
-    notes = []
-    for index, (case, path) in enumerate(zip(inputs, paths, strict=True)):
-        try:
-            outcome = load_case(path, experiment, case, version)
-        except UnusableCaseError as error:
-            notes.append(f"case {describe(case)}: the file {path.name} is {error}; computing again")
-            continue
-        if outcome is not None:
-            done[index] = outcome
-    return done, notes
+@dataclass(frozen=True)
+class _Run:
+    """A run under way: what is asked, and what is done so far."""
+
+    experiment: Experiment
+    output: Path
+    mode: str
+    inputs: Sequence[Row]
+    code: str
+    workers: int
+    engine: str
+    started_at: str
+    done: dict[int, Outcome]
+
+    def take_finished(self, store: Store, *, resume: bool, stale: bool) -> None:
+        if not resume:
+            return
+        for index, case in enumerate(self.inputs):
+            place = self.experiment.name, self.experiment.columns, case
+            outcome = store.load(*place, self.code)
+            if outcome is None and stale:
+                outcome = store.load(*place, None)
+            if outcome is not None:
+                self.done[index] = outcome
+
+    def write_manifest(self, state: str, figures: Sequence[str] = ()) -> None:
+        write_manifest(
+            self.output / "manifest.json", self.experiment, mode=self.mode, cases=self.inputs,
+            state=state, started_at=self.started_at, code=self.code, workers=self.workers,
+            engine=self.engine,
+            statuses=[outcome.status for outcome in self.done.values()],
+            case_codes=[outcome.code for outcome in self.done.values()],
+            figures=figures,
+        )  # fmt: skip
+
+
+def _compute_all(
+    run: _Run, store: Store, case: Callable[..., Any], show_progress: bool, resume: bool
+) -> None:
+    """Compute what is not done, and keep each case as it finishes."""
+    todo = [index for index in range(len(run.inputs)) if index not in run.done]
+    columns = tuple(run.experiment.columns)
+    calls = [
+        Call(
+            compute_case,
+            {"case": case, "columns": columns, "inputs": run.inputs[index], "code": run.code},
+        )
+        for index in todo
+    ]
+
+    def compute(progress: Progress) -> None:
+        _tell_what_is_done(run, store, progress, len(todo), resume)
+        with _interrupts_noted() as interrupted:
+            results = iterate_jobs(calls, workers=run.workers, engine=run.engine)
+            for count, (place, result) in enumerate(results, start=1):
+                if interrupted.is_set():
+                    # A case that caught Ctrl-C returned what it had: not its result.
+                    raise KeyboardInterrupt
+                index = todo[place]
+                outcome = result
+                if isinstance(result, WorkerDied):
+                    outcome = Outcome("failed", message=DIED, code=run.code)
+                run.done[index] = outcome
+                _keep(run, store, index, outcome, progress)
+                progress.advance(count, run.inputs[index], outcome.status)
+
+    if show_progress:
+        with progress_on_stderr(len(todo)) as progress:
+            compute(progress)
+    else:
+        compute(SilentProgress())
+
+
+def _tell_what_is_done(
+    run: _Run, store: Store, progress: Progress, todo: int, resume: bool
+) -> None:
+    total, done = len(run.inputs), len(run.done)
+    if done:
+        progress.note(f"{done} of {total} cases are finished; {todo} to compute")
+    other = sum(outcome.code != run.code for outcome in run.done.values())
+    if other:
+        progress.note(f"{other} of them were computed by other software (see the manifest)")
+    if not resume:
+        run.take_finished(store, resume=True, stale=False)
+        if run.done:
+            progress.note(
+                f"{len(run.done)} of {total} cases are finished already and computed again; "
+                "--resume would skip them"
+            )
+        run.done.clear()
+
+
+def _keep(run: _Run, store: Store, index: int, outcome: Outcome, progress: Progress) -> None:
+    if outcome.status == "failed":
+        where = describe(run.inputs[index])
+        progress.note(f"case {where} failed: {outcome.message}\n{outcome.detail}".rstrip())
+    else:
+        store.save(run.experiment.name, run.experiment.columns, run.inputs[index], outcome)
+
+
+@contextmanager
+def _interrupts_noted() -> Iterator[threading.Event]:
+    interrupted = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupted  # signals go to the main thread; nothing to note here
+        return
+
+    def note(number: int, frame: object) -> None:
+        interrupted.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield interrupted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot create the directory {directory} ({error.strerror}); choose another --output"
+        ) from None
 
 
 def _all_rows(
@@ -199,9 +292,7 @@ def _all_rows(
 
 
 def _write_results(experiment: Experiment, output: Path, mode: str, rows: Sequence[Row]) -> str:
-    status, message = RESERVED_COLUMNS
-    names = [name for name in rows[0] if name not in (*RESERVED_COLUMNS, *experiment.columns)]
-    columns = [*names, status, *experiment.columns, message]
+    columns = result_columns(experiment, rows)
     if experiment.tabulate is None:
         tables: Sequence[Table] = [list_rows(rows, columns)]
     else:
@@ -211,3 +302,23 @@ def _write_results(experiment: Experiment, output: Path, mode: str, rows: Sequen
     write_text_atomically(output / "results.csv", to_csv(rows, columns))
     write_text_atomically(output / "table.md", table)
     return table
+
+
+def result_columns(experiment: Experiment, rows: Sequence[Row]) -> list[str]:
+    """Return the columns of ``results.csv``: inputs, status, results that last, message."""
+    status, message = RESERVED_COLUMNS
+    names = [name for name in rows[0] if name not in (*RESERVED_COLUMNS, *experiment.columns)]
+    return [*names, status, *experiment.lasting_columns, message]
+
+
+def _write_timings(
+    experiment: Experiment, output: Path, inputs: Sequence[Row], outcomes: Sequence[Outcome]
+) -> None:
+    """Write what a clock measured, which is another in every run."""
+    measured = list(experiment.timings)
+    rows: list[Row] = [
+        {**case, "case_s": outcome.seconds, **{name: results.get(name) for name in measured}}
+        for case, outcome in zip(inputs, outcomes, strict=True)
+        for results in (outcome.rows or ({},))
+    ]
+    write_text_atomically(output / "timings.csv", to_csv(rows, [*inputs[0], "case_s", *measured]))

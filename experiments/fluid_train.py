@@ -1,0 +1,134 @@
+"""Whether the fluid model, which searches score with, ranks strategies as packet trains do."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING
+
+from parallelism.models import get_model
+from topoopt.confirm import train_times
+from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment.setting import setting
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def case(
+    model: str, servers: int, degree: int, bandwidth_gbps: float, most: int, seed: int
+) -> list[dict[str, object]]:
+    """Time named strategies, each on a topology built for it; one row a strategy.
+
+    Parameters
+    ----------
+    model : str
+    servers, degree : int
+    bandwidth_gbps : float
+        Of a port, each way.
+    most : int
+        Of the named strategies that fit, the first so many.
+    seed : int
+        Of the trains' paths and delays.
+
+    Returns
+    -------
+    list of dict
+    """
+    given = setting(get_model(model), servers, degree, bandwidth_gbps)
+    rows: list[dict[str, object]] = []
+    for name, strategy in list(given.strategies().items())[:most]:
+        pair = given.wired(strategy, name)
+        trains = train_times(given.builder, pair, seed)
+        rows.append(
+            {
+                "strategy": name,
+                "fluid_s": pair.time,
+                "train_s": trains.mean,
+                "train_spread_s": trains.spread,
+                "train_over_fluid": trains.mean / pair.time,
+            }
+        )
+    return rows
+
+
+def tabulate(rows: Sequence[Row]) -> list[Table]:
+    """Return how well the rankings agree, and every time."""
+    jobs: dict[tuple[object, ...], list[tuple[float, float]]] = {}
+    for row in rows:
+        if row["status"] == "ok":
+            key = (row["model"], row["degree"], row["bandwidth_gbps"])
+            times = float(row["fluid_s"] or 0), float(row["train_s"] or 0)
+            jobs.setdefault(key, []).append(times)
+    lines = []
+    for (model, degree, gbps), times in jobs.items():
+        pairs = list(combinations(times, 2))
+        alike = sum((a[0] - b[0]) * (a[1] - b[1]) >= 0 for a, b in pairs)
+        chosen = min(times)[1]
+        ratios = [train / fluid for fluid, train in times]
+        lines.append(
+            (str(model), str(degree), str(gbps), len(times), alike / len(pairs) if pairs else None,
+             chosen / min(train for _, train in times) - 1, min(ratios), max(ratios))
+        )  # fmt: skip
+    columns = ("model", "degree", "Gbps", "strategies", "pairs ranked alike",
+               "loss of the fluid choice", "least trains/fluid", "most trains/fluid")  # fmt: skip
+    names = ("model", "degree", "bandwidth_gbps", "strategy", "fluid_s", "train_s",
+             "train_over_fluid")  # fmt: skip
+    return [
+        Table(columns, tuple(lines), "agreement"),
+        Table(names, tuple(tuple(row[name] for name in names) for row in rows), "times"),
+    ]
+
+
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw the one time over the other."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullFormatter
+
+    figure = Figure(figsize=(4.5, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for model in dict.fromkeys(row["model"] for row in rows):
+        mine = [row for row in rows if row["model"] == model]
+        fluid = [1e3 * float(row["fluid_s"] or 0) for row in mine]
+        axes.loglog(
+            fluid, [1e3 * float(row["train_s"] or 0) for row in mine], "o", label=str(model)
+        )
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    ends = axes.get_xlim()
+    axes.plot(ends, ends, ":", color="grey")
+    axes.set_xlabel("fluid model [ms]")
+    axes.set_ylabel("packet trains [ms]")
+    axes.legend()
+    return {"fluid-train": figure}
+
+
+EXPERIMENT = Experiment(
+    name="fluid-train",
+    description=(
+        "Iteration times of named strategies in both fabric models. Loss of the fluid choice: "
+        "train time of the strategy that the fluid model likes best over the best train time, "
+        "less one."
+    ),
+    source="extends TopoOpt (NSDI 2023), whose search scores with a cruder model than its results",
+    grid={
+        "model": ["dlrm-16", "candle-16", "bert-16", "vgg16-16"],
+        "servers": [16],
+        "degree": [4, 8],
+        "bandwidth_gbps": [25, 100],
+        "most": [12],
+        "seed": [0],
+    },
+    quick_grid={
+        "model": ["dlrm-16", "bert-16"],
+        "servers": [16],
+        "degree": [4],
+        "bandwidth_gbps": [100],
+        "most": [4],
+        "seed": [0],
+    },
+    columns=("strategy", "fluid_s", "train_s", "train_spread_s", "train_over_fluid"),
+    case=case,
+    tabulate=tabulate,
+    draw=draw,
+)
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

@@ -1,0 +1,152 @@
+"""Transfers by coin change, k-shortest paths, all shortest paths, and least congestion."""
+
+from collections.abc import Sequence
+
+from parallelism.models import get_model
+from parallelism.taskgraph import traffic_of
+from routing.coin_change import coin_change_routes
+from routing.multicommodity import min_congestion
+from routing.network import FloatArray, Network
+from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
+from routing.routes import Routes
+from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment.setting import setting
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.simulate import simulate
+from topoopt.topology.select import select_permutations
+from topoopt.topology.totient import ring_order
+from topoopt.topology.wiring import PortModel, Wiring
+
+ROUTERS = ("coin change", "k-shortest", "all shortest", "one shortest", "least congestion")
+
+
+def routed(
+    router: str, network: Network, steps: Sequence[int], demand: FloatArray, seed: int
+) -> Routes:
+    """Return the routes of transfers by one of `ROUTERS`.
+
+    Parameters
+    ----------
+    router : str
+    network : Network
+    steps : sequence of int
+        Generators of its rings.
+    demand : float64 array, shape (hosts, hosts)
+        Bytes of the transfers, for least congestion; pairs without any go over all shortest
+        paths there.
+    seed : int
+        Of ``one shortest``.
+
+    Returns
+    -------
+    Routes
+    """
+    if router == "coin change":
+        return coin_change_routes(network, steps)
+    if router == "k-shortest":
+        return k_shortest_routes(network, 8, slack=1)
+    if router == "one shortest":
+        return shortest_routes(network, seed=seed)
+    if router == "least congestion":
+        return min_congestion(network, demand, 0.01).routes()
+    return ecmp_routes(network)
+
+
+def case(
+    model: str, strategy: str, servers: int, degree: int, bandwidth_gbps: float, router: str,
+    seed: int,
+) -> dict[str, object]:  # fmt: skip
+    """Play one iteration on TotientPerms rings over all ports; AllReduces stay on their rings.
+
+    Parameters
+    ----------
+    model, strategy : str
+    servers, degree : int
+    bandwidth_gbps : float
+        Of a port, each way.
+    router : str
+    seed : int
+
+    Returns
+    -------
+    dict
+        ``transfer_s``: what transfers alone keep the busiest link; ``bound_s``: no routing has
+        less, within 1 %.
+    """
+    given = setting(get_model(model), servers, degree, bandwidth_gbps)
+    tasks = given.builder.build(given.strategy(strategy))
+    demand = traffic_of(tasks).transfers
+    steps = select_permutations(servers, degree)
+    everyone = tuple(range(servers))
+    wiring = Wiring(servers, degree, PortModel.DIRECTED)
+    for step in steps:
+        wiring.add_ring(everyone, step)
+    network = wiring.network(router, given.cluster.port_rate, given.cluster.hop_latency)
+    routes = routed(router, network, steps, demand, seed)
+    rings = tuple(ring_order(everyone, step) for step in steps)
+    fabric = Fabric(router, network, routes, {everyone: rings}, ecmp_routes(network))
+    loads = routes.link_bytes(network, demand.ravel()) / network.capacity
+    return {
+        "iteration_time_s": simulate(fabric, tasks).makespan,
+        "transfer_s": float(loads.max()),
+        "bound_s": min_congestion(network, demand, 0.01).lower_bound,
+        "mean_hops": float((routes.hops * demand.ravel()).sum() / demand.sum()),
+    }
+
+
+def tabulate(rows: Sequence[Row]) -> list[Table]:
+    """Return iteration time, the transfers' busiest link over the bound, and hops, by router."""
+    named: list[Row] = [
+        {
+            **row,
+            "job": f"{row['model']}, {row['servers']} x {row['degree']} x {row['bandwidth_gbps']} "
+            f"Gbps, seed {row['seed']}",
+            "over_bound": (
+                float(row["transfer_s"] or 0) / float(row["bound_s"]) if row["bound_s"] else None
+            ),
+        }
+        for row in rows
+    ]
+    return [
+        pivot(named, index="job", columns="router", value=value, title=title)
+        for value, title in (
+            ("iteration_time_s", "iteration time in seconds"),
+            ("over_bound", "busiest link of the transfers over the least of any routing"),
+            ("mean_hops", "hops of a transferred byte"),
+        )
+    ]
+
+
+EXPERIMENT = Experiment(
+    name="route-choice",
+    description=(
+        "A fixed strategy on the same rings under five routings of its transfers; rings keep to "
+        "their links. Least congestion is of the iteration's summed transfers, which need not be "
+        "what a schedule likes best."
+    ),
+    source="TopoOpt (NSDI 2023), section 4, CoinChangeMod; ablation",
+    grid={
+        "model": ["dlrm-16"],
+        "strategy": ["hybrid", "sharded-tables-8"],
+        "servers": [16],
+        "degree": [2, 4, 8],
+        "bandwidth_gbps": [25, 100],
+        "router": list(ROUTERS),
+        "seed": [0],
+    },
+    quick_grid={
+        "model": ["dlrm-16"],
+        "strategy": ["hybrid"],
+        "servers": [16],
+        "degree": [2, 4],
+        "bandwidth_gbps": [25],
+        "router": list(ROUTERS),
+        "seed": [0],
+    },
+    columns=("iteration_time_s", "transfer_s", "bound_s", "mean_hops"),
+    case=case,
+    tabulate=tabulate,
+)
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

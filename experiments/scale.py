@@ -1,0 +1,110 @@
+"""Topologies of 16 to 1024 servers for AllReduce groups of several sizes: how good, how quickly."""
+
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from parallelism.taskgraph import Traffic
+from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.prices import default_prices
+from topoopt.topology.finder import Selection, find_topology
+from topoopt.topology.report import topology_report
+from topoopt.topology.zoo.registry import BuiltFabric
+
+ALLREDUCE_BYTES = 1e9
+
+
+def case(
+    servers: int, degree: int, group: int, transfer_share: float, selection: str
+) -> dict[str, object]:
+    """Build and measure the topology of one traffic.
+
+    Parameters
+    ----------
+    servers, degree : int
+    group : int
+        Members of each AllReduce group; server v belongs to group v mod (servers / group), and
+        every group reduces a gigabyte.
+    transfer_share : float
+        Bytes sent all-to-all over the bytes of all AllReduces.
+    selection : {"geometric", "exact", "traffic"}
+        How generators are chosen.
+
+    Returns
+    -------
+    dict
+        ``wiring_gap``: time of the busiest link over the least that any wiring of this degree
+        and any routing could have, less one.
+    """
+    stride = servers // group
+    groups = tuple(tuple(range(first, servers, stride)) for first in range(stride))
+    sent = 2.0 * (group - 1) * ALLREDUCE_BYTES * stride
+    even = (np.ones((servers, servers)) - np.eye(servers)) / (servers * (servers - 1))
+    traffic = Traffic(
+        servers, even * sent * transfer_share, groups, np.full(stride, ALLREDUCE_BYTES)
+    )
+    start = time.perf_counter()
+    built = find_topology(
+        traffic, degree, 100e9 / 8, selection=Selection(selection), surplus="rings"
+    )
+    build = time.perf_counter() - start
+    fabric = BuiltFabric(
+        "topoopt", built.network, degree, rings=built.rings, bidirectional=False
+    )  # fmt: skip
+    report = topology_report(fabric, 100e9 / 8, default_prices(), traffic)
+    return {
+        "ports_for_rings": built.degree_allreduce,
+        "diameter_hops": report.diameter,
+        "moore_diameter_hops": report.moore_diameter,
+        "mean_distance_hops": report.mean_distance,
+        "moore_mean_hops": report.moore_mean_distance,
+        "bandwidth_tax": report.bandwidth_tax,
+        "busiest_link_s": report.busiest_link_s,
+        "wiring_gap": report.wiring_gap,
+        "build_s": build,
+    }
+
+
+def tabulate(rows: Sequence[Row]) -> Table:
+    """Return one row a case."""
+    columns = ("servers", "degree", "group", "transfer_share", "selection", "ports_for_rings",
+               "diameter_hops", "moore_diameter_hops", "mean_distance_hops", "moore_mean_hops",
+               "bandwidth_tax", "busiest_link_s", "wiring_gap")  # fmt: skip
+    return Table(columns, tuple(tuple(row[column] for column in columns) for row in rows))
+
+
+def _grid(sizes: Sequence[int], degrees: Sequence[int], selections: Sequence[str]) -> list[Row]:
+    return [
+        {
+            "servers": servers, "degree": degree, "group": group, "transfer_share": share,
+            "selection": selection,
+        }
+        for servers in sizes
+        for degree in degrees
+        for group in dict.fromkeys((4, 16, servers))
+        for share in (0.0, 0.1)
+        for selection in selections
+    ]  # fmt: skip
+
+
+EXPERIMENT = Experiment(
+    name="scale",
+    description=(
+        "Topologies for AllReduce groups of 4, 16 and all servers, without and with 10 % of the "
+        "bytes sent all-to-all. timings.csv has the time that building took (build_s)."
+    ),
+    source="extends TopoOpt (NSDI 2023), section 4, to group sizes and scale",
+    grid=_grid((16, 32, 64, 128, 256, 512, 1024), (4, 8), ("geometric", "exact")),
+    quick_grid=_grid((16, 64, 128), (4,), ("geometric",)),
+    columns=(
+        "ports_for_rings", "diameter_hops", "moore_diameter_hops", "mean_distance_hops",
+        "moore_mean_hops", "bandwidth_tax", "busiest_link_s", "wiring_gap", "build_s",
+    ),
+    timings=("build_s",),
+    case=case,
+    tabulate=tabulate,
+)  # fmt: skip
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

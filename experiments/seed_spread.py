@@ -1,0 +1,96 @@
+"""How far the result of a search depends on its seed."""
+
+import statistics
+from collections.abc import Sequence
+
+from topoopt import Cluster, Job, co_optimize, models
+from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+
+
+def case(
+    model: str, servers: int, degree: int, bandwidth_gbps: float, steps: int | None, seed: int
+) -> dict[str, object]:
+    """Search once.
+
+    Parameters
+    ----------
+    model : str
+    servers, degree : int
+    bandwidth_gbps : float
+        Of a port, each way.
+    steps : int or None
+        None: the default budget.
+    seed : int
+
+    Returns
+    -------
+    dict
+        The columns of `EXPERIMENT`.
+    """
+    cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
+    plan = co_optimize(
+        Job(models.get_model(model)), cluster, steps=steps, seed=seed, baselines=()
+    )  # fmt: skip
+    named = [time for time in plan.named_strategies_s.values() if time is not None]
+    return {
+        "iteration_time_s": plan.iteration_time_s,
+        "lower_bound_s": plan.lower_bound_s,
+        "gap": plan.gap,
+        "best_start_s": min(named),
+        "origin": plan.strategy_origin,
+        "steps_done": plan.search.steps,
+    }
+
+
+def tabulate(rows: Sequence[Row]) -> Table:
+    """Return the spread over the seeds of each job and budget."""
+    jobs: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        if row["status"] == "ok":
+            key = (row["model"], row["degree"], row["bandwidth_gbps"], row["steps"])
+            jobs.setdefault(key, []).append(row)
+    lines = []
+    for (model, degree, gbps, steps), mine in jobs.items():
+        times = [float(row["iteration_time_s"] or 0) for row in mine]
+        best = min(times)
+        lines.append(
+            (
+                str(model), f"{degree} x {gbps} Gbps", "default" if steps is None else str(steps),
+                len(times), best, statistics.median(times), max(times), max(times) / best - 1,
+                mine[0]["lower_bound_s"], mine[0]["best_start_s"],
+            )
+        )  # fmt: skip
+    columns = ("model", "ports", "steps", "seeds", "best [s]", "median [s]", "worst [s]",
+               "worst over best - 1", "lower bound [s]", "best start [s]")  # fmt: skip
+    return Table(columns, tuple(lines))
+
+
+EXPERIMENT = Experiment(
+    name="seed-spread",
+    description="Iteration times that searches with different seeds and budgets end with.",
+    source="extends TopoOpt (NSDI 2023), whose published searches differ by up to 1.45x",
+    grid={
+        "model": ["dlrm-16", "candle-16", "bert-16", "vgg16-16"],
+        "servers": [16],
+        "degree": [4, 8],
+        "bandwidth_gbps": [100],
+        "steps": [100, 400, 1600, None],
+        "seed": list(range(20)),
+    },
+    quick_grid={
+        "model": ["dlrm-16", "candle-16", "bert-16", "vgg16-16"],
+        "servers": [16],
+        "degree": [4],
+        "bandwidth_gbps": [100],
+        "steps": [100],
+        "seed": [0, 1, 2],
+    },
+    columns=(
+        "iteration_time_s", "lower_bound_s", "gap", "best_start_s", "origin", "steps_done",
+    ),
+    case=case,
+    tabulate=tabulate,
+)  # fmt: skip
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

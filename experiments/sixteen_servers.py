@@ -1,0 +1,126 @@
+"""Plans for 16 servers beside the published packet-level times, by both fabric models."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from topoopt import Cluster, Job, co_optimize, models
+from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment.published import (
+    SIXTEEN_SERVERS_SOURCE,
+    relative_difference,
+    sixteen_servers_s,
+)
+
+PROFILES = {
+    "dlrm-16": "dlrm16.json",
+    "candle-16": "candle16.json",
+    "bert-16": "transformer16.json",
+    "vgg16-16": "vgg16.json",
+}
+DATA = "TOPOOPT_DATA"
+
+
+def case(
+    model: str, degree: int, bandwidth_gbps: float, compute: str, steps: int | None, seed: int
+) -> dict[str, object]:
+    """Plan one job for bidirectional ports, and let packet trains choose among the best.
+
+    Parameters
+    ----------
+    model : str
+    degree : int
+    bandwidth_gbps : float
+        Of a port, each way.
+    compute : {"roofline", "measured"}
+        Operator times: the default roofline, or the profiles published with TopoOpt, from the
+        directory ``measured`` of the one that TOPOOPT_DATA names.
+    steps : int or None
+        None: the default budget.
+    seed : int
+
+    Returns
+    -------
+    dict
+        The columns of `EXPERIMENT`.
+    """
+    profile = (
+        Path(os.environ[DATA]) / "measured" / PROFILES[model] if compute != "roofline" else None
+    )
+    plan = co_optimize(
+        Job(models.get_model(model), profile=profile),
+        Cluster(16, degree, f"{bandwidth_gbps}Gbps", ports="bidirectional"),
+        steps=steps, seed=seed, baselines=(), confirm="train",
+    )  # fmt: skip
+    assert plan.confirmation is not None  # asked for
+    train = plan.confirmation.iteration_time_s
+    best, worst = sixteen_servers_s(model, degree)
+    return {
+        "fluid_s": plan.iteration_time_s,
+        "train_s": train,
+        "lower_bound_s": plan.lower_bound_s,
+        "published_best_s": best,
+        "published_worst_s": worst,
+        "difference": relative_difference(train, best),
+        "memory_gbytes_per_gpu": plan.memory_per_gpu_bytes / 1e9,
+    }
+
+
+def tabulate(rows: Sequence[Row]) -> Table:
+    """Return ours beside the published; differences only where the compute times are the same."""
+    lines = [
+        (
+            row["model"], row["degree"], row["compute"], row["fluid_s"], row["train_s"],
+            row["lower_bound_s"], row["published_best_s"], row["published_worst_s"],
+            row["difference"] if row["compute"] == "measured" else "other compute times",
+            "" if row["status"] == "ok" else row["message"],
+        )
+        for row in rows
+    ]  # fmt: skip
+    columns = ("model", "degree", "compute", "fluid [s]", "packet trains [s]", "lower bound [s]",
+               "published best [s]", "published worst [s]", "trains over published - 1",
+               "note")  # fmt: skip
+    return Table(columns, tuple(lines), f"published: {SIXTEEN_SERVERS_SOURCE}")
+
+
+def _compute() -> list[str]:
+    """Return what operator times can be had here."""
+    base = os.environ.get(DATA)
+    found = base is not None and (Path(base) / "measured").is_dir()
+    return ["roofline", "measured"] if found else ["roofline"]
+
+
+EXPERIMENT = Experiment(
+    name="sixteen-servers",
+    description=(
+        "Plans for 16 servers of 4 GPUs with bidirectional 100 Gbps ports, times in the fluid "
+        "and the packet-train model, beside the published searches. Only rows with the measured "
+        "profiles (where TOPOOPT_DATA names them) compare like with like."
+    ),
+    source="TopoOpt (NSDI 2023), published searches for 16 servers",
+    grid={
+        "model": list(PROFILES),
+        "degree": [4, 8],
+        "bandwidth_gbps": [100],
+        "compute": _compute(),
+        "steps": [None],
+        "seed": [0],
+    },
+    quick_grid={
+        "model": ["dlrm-16", "bert-16"],
+        "degree": [4],
+        "bandwidth_gbps": [100],
+        "compute": _compute(),
+        "steps": [200],
+        "seed": [0],
+    },
+    columns=(
+        "fluid_s", "train_s", "lower_bound_s", "published_best_s", "published_worst_s",
+        "difference", "memory_gbytes_per_gpu",
+    ),
+    case=case,
+    tabulate=tabulate,
+)  # fmt: skip
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

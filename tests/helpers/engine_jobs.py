@@ -1,0 +1,30 @@
+"""Jobs at the top level of a module, as worker processes need them."""
+
+import os
+import time
+
+
+def square(x, after=0.0):
+    time.sleep(after)
+    return x * x
+
+
+def where(x):
+    return os.getpid(), os.environ.get("NUMBA_NUM_THREADS")
+
+
+def die(x):
+    if x == 1:
+        os._exit(9)
+    time.sleep(0.1)
+    return x
+
+
+def fail(x):
+    raise ValueError(f"no {x}")
+
+
+def interrupt(x):
+    if x == 2:
+        raise KeyboardInterrupt
+    return x

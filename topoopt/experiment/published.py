@@ -1,0 +1,65 @@
+"""Published numbers that tables show beside ours, with their source; none is tuned to match."""
+
+from codesign_base import InputError
+
+FAT_TREE_TREND = 3.4
+FAT_TREE_TREND_SOURCE = (
+    "TopoOpt (NSDI 2023), abstract: up to 3.4x shorter training time than a similar-cost Fat-tree"
+)
+
+SIXTEEN_SERVERS_SOURCE = (
+    "TopoOpt's published simulator data, packet level, 16 servers, 100 Gbps, measured profiles"
+)
+# Iteration times of the published searches in milliseconds, by model and degree.
+_SIXTEEN_SERVERS_MS: dict[tuple[str, int], tuple[float, ...]] = {
+    ("dlrm-16", 4): (23.16, 23.64, 24.44, 25.15, 33.58),
+    ("dlrm-16", 8): (15.19, 19.38, 19.61, 19.93, 20.92),
+    ("bert-16", 4): (62.815,),
+    ("bert-16", 8): (62.644,),
+    ("vgg16-16", 4): (100.559,),
+    ("vgg16-16", 8): (100.559,),
+    ("candle-16", 4): (225.222,),
+    ("candle-16", 8): (131.546,),
+}
+
+
+def sixteen_servers_s(model: str, degree: int) -> tuple[float, float]:
+    """Return the best and worst published iteration time of TopoOpt on 16 servers.
+
+    Parameters
+    ----------
+    model : str
+        A preset of the shared-cluster experiment.
+    degree : {4, 8}
+
+    Returns
+    -------
+    best, worst : float
+        Seconds.
+
+    Raises
+    ------
+    InputError
+        If none is published.
+    """
+    found = _SIXTEEN_SERVERS_MS.get((model, degree))
+    if found is None:
+        known = ", ".join(sorted({name for name, _ in _SIXTEEN_SERVERS_MS}))
+        raise InputError(
+            f"no time of {model} with {degree} ports is published; choose {known} with 4 or 8"
+        )
+    return min(found) / 1e3, max(found) / 1e3
+
+
+def relative_difference(ours: float, published: float) -> float:
+    """Return by how much ours is above the published number, as a share of it."""
+    return ours / published - 1.0
+
+
+__all__ = [
+    "FAT_TREE_TREND",
+    "FAT_TREE_TREND_SOURCE",
+    "SIXTEEN_SERVERS_SOURCE",
+    "relative_difference",
+    "sixteen_servers_s",
+]

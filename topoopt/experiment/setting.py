@@ -1,0 +1,139 @@
+"""What most experiments on fixed strategies start from: a preset on a cluster, and its parts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codesign_base import InfeasibleError, InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.graph import ModelGraph
+from parallelism.search.named import named_strategies
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import Strategy
+from routing.network import FloatArray
+from topoopt.job import Cluster, Job
+from topoopt.rewire import Rewirer
+from topoopt.search_types import Pair, Settings
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """A job on a cluster, ready to build task graphs.
+
+    Parameters
+    ----------
+    job : Job
+    cluster : Cluster
+    builder : TaskGraphBuilder
+    space : StrategySpace
+    """
+
+    job: Job
+    cluster: Cluster
+    builder: TaskGraphBuilder
+    space: StrategySpace
+
+    def strategies(self) -> dict[str, Strategy]:
+        """Return the named strategies that fit in memory, data parallelism first."""
+        limit = self.job.server.accelerator.memory_bytes
+        found = {
+            name: self.space.intern(plain) for name, plain in named_strategies(self.space).items()
+        }
+        return {
+            name: strategy
+            for name, strategy in found.items()
+            if self.builder.memory(strategy).max() <= limit
+        }
+
+    def strategy(self, name: str, *, must_fit: bool = True) -> Strategy:
+        """Return a named strategy.
+
+        Raises
+        ------
+        InputError
+            If this job has none of that name.
+        InfeasibleError
+            If it must fit in memory and does not.
+        """
+        known = named_strategies(self.space)
+        if name not in known:
+            raise InputError(f"strategy is {name!r}; choose {', '.join(known)}")
+        strategy = self.space.intern(known[name])
+        needed = float(self.builder.memory(strategy).max())
+        if must_fit and needed > self.job.server.accelerator.memory_bytes:
+            raise InfeasibleError(
+                f"strategy {name} needs {needed / 1e9:.4g} GB a GPU; choose another"
+            )
+        return strategy
+
+    def wired(
+        self, strategy: Strategy, name: str, settings: Settings | None = None, seed: int = 0
+    ) -> Pair:
+        """Return a strategy that fits on the best topology built for it."""
+        limit = self.job.server.accelerator.memory_bytes
+        rewirer = Rewirer(self.builder, self.cluster, limit, settings or Settings(), seed)
+        pair = rewirer.wire(strategy, name)
+        assert pair is not None  # without a limit every pair is simulated
+        return pair
+
+
+def setting(
+    model: ModelGraph,
+    servers: int,
+    degree: int,
+    bandwidth_gbps: float,
+    *,
+    batch_per_gpu: int | None = None,
+    ports: str = "directed",
+) -> Setting:
+    """Return a model on the default server with the default roofline, on a cluster.
+
+    Parameters
+    ----------
+    model : ModelGraph
+    servers, degree : int
+    bandwidth_gbps : float
+        Of a port, each way.
+    batch_per_gpu : int, optional
+        The model's own by default.
+    ports : {"directed", "bidirectional"}
+
+    Returns
+    -------
+    Setting
+    """
+    job = Job(model, batch_per_gpu)
+    builder = job.builder(servers)
+    cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps", ports)
+    return Setting(job, cluster, builder, StrategySpace(builder.graph, servers, builder.batch))
+
+
+def weighted_quantiles(
+    values: FloatArray, weights: FloatArray, shares: Sequence[float]
+) -> list[float | None]:
+    """Return the smallest value that at least each share of the weight does not exceed.
+
+    Parameters
+    ----------
+    values, weights : float64 array, shape (n,)
+        Weights of zero or more.
+    shares : sequence of float
+        In 0 .. 1.
+
+    Returns
+    -------
+    list of (float or None)
+        None without weight.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered, total = values[order], np.cumsum(weights[order])
+    if not total.size or total[-1] <= 0:
+        return [None] * len(shares)
+    # Rounding of the sums must not step past the last value that has weight.
+    last = int(np.searchsorted(total, total[-1]))
+    places = np.searchsorted(total, np.array(shares) * total[-1] * (1 - 1e-12))
+    return [float(ordered[min(int(place), last)]) for place in places]
+
+
+__all__ = ["Setting", "setting", "weighted_quantiles"]
