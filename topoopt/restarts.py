@@ -27,6 +27,7 @@ from topoopt.search_types import Progress, ProgressCallback
 
 if TYPE_CHECKING:
     from topoopt.prices import PriceTable
+from topoopt.reconfiguration import Reconfiguration
 
 CHECKPOINT_SCHEMA = "topoopt-checkpoint/1"
 # Baselines whose fabric is the same for every seed, so that all searches' finds compare.
@@ -228,6 +229,7 @@ def _question(job: Job, cluster: Cluster, seed: int, search: Mapping[str, Any]) 
     """Return a hash of everything that an answer depends on, but for the number of restarts."""
     settings = dict(search)
     prices: PriceTable | None = settings.pop("prices", None)
+    rewiring: Reconfiguration | None = settings.pop("reconfiguration", None)
     named = []
     for fabric in settings.pop("baselines", ()):
         if isinstance(fabric, BaselineFabric):
@@ -251,6 +253,7 @@ def _question(job: Job, cluster: Cluster, seed: int, search: Mapping[str, Any]) 
         "seed": seed,
         "prices": None if prices is None else prices.to_dict(),
         "baselines": named,
+        "reconfiguration": None if rewiring is None else asdict(rewiring),
         "settings": settings,
         "code": sources_hash(sources, root),
     }  # fmt: skip
