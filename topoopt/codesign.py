@@ -36,9 +36,12 @@ from topoopt.search_types import (
 from topoopt.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
 from topoopt.topology.finder import PortModel
 
+# The fabric that strategies are sought on before they are wired; times on it are no plan's.
+IDEAL = "ideal-switch"
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
 _PATIENCE = 10
+_JOINT_PATIENCE = 6
 # Proposals that a chain makes on one fabric before the topology is built anew. Where a score
 # is expensive there are fewer, so that the default budget holds this many rounds.
 _ROUND_STEPS = 150
@@ -237,8 +240,9 @@ class AlternatingSearch:
         ]
         round_steps = self.round_steps(pairs[0], chains) if chains else 0
         stale = 0
+        patience = _PATIENCE if self.settings.faithful is not None else _JOINT_PATIENCE
         while (
-            chains and not result.interrupted and stale < _PATIENCE
+            chains and not result.interrupted and stale < patience
             and result.steps < budget.steps and result.work < budget.work
         ):  # fmt: skip
             left = budget.steps - result.steps
@@ -271,7 +275,7 @@ class AlternatingSearch:
             ]
             stale = stale + 1 if result.best.time > before * (1 - _CONVERGED) else 0
         self.concluded(current, result)
-        result.converged = stale >= _PATIENCE
+        result.converged = stale >= patience
         return result
 
     rewires = True
@@ -344,7 +348,8 @@ class AlternatingSearch:
             if progress:
                 with lock:
                     done = result.steps + sum(r.done for r in rounds)
-                    best = min([result.best.time, *(r.pair.time for r in rounds)])
+                    wired = (r.pair.time for r in rounds if r.pair.fabric.name != IDEAL)
+                    best = min([result.best.time, *wired])
                     progress(Progress("search", done, planned, best))
 
         def play(r: Round) -> None:

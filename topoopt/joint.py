@@ -16,7 +16,7 @@ from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import placed_degrees, windows
 from parallelism.strategy import Strategy
-from topoopt.codesign import AlternatingSearch, Round
+from topoopt.codesign import IDEAL, AlternatingSearch, Round
 from topoopt.confirm import finalists
 from topoopt.fabric.fabric import Fabric
 from topoopt.relaxation import Wirings
@@ -52,14 +52,16 @@ class JointSearch(AlternatingSearch):
         cluster = self.cluster
         rate = cluster.degree * cluster.port_rate
         network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
-        return Fabric("ideal-switch", network, routes, {})
+        return Fabric(IDEAL, network, routes, {})
 
-    def seeds(self, score: Scorer) -> list[tuple[float, Strategy]]:
+    def seeds(self, score: Scorer, known: list[Strategy]) -> list[tuple[float, Strategy]]:
         """Return starting strategies with their times on the ideal switch, fastest first.
 
         Parameters
         ----------
         score : Scorer
+        known : list of Strategy
+            Some that fit.
 
         Returns
         -------
@@ -72,7 +74,7 @@ class JointSearch(AlternatingSearch):
             time = builder.part_time(index, parts, 1, Mode.OUTPUT)
             return time.forward + time.backward + time.update
 
-        found = list(named_strategies(space).values())
+        found = [*known, *named_strategies(space).values()]
         found += partitions(space, self.regions, seconds).values()
         found += self._traded()
         few = self.cluster.servers > _FEW_FROM
@@ -130,7 +132,11 @@ class JointSearch(AlternatingSearch):
         score = Scorer(
             self.builder, fabric, self.memory_limit, search_tolerance(self.cluster.servers)
         )
-        seeds = self.seeds(score)
+        try:
+            seeds = self.seeds(score, [pair.strategy for pair in pairs])
+        except KeyboardInterrupt:
+            result.interrupted = True
+            return []
         result.work += score.work
         first = seeds[: _SOUGHT * chains]
         steps = _SOUGHT_ROUNDS * self.round_steps(pairs[0], chains)
@@ -144,10 +150,12 @@ class JointSearch(AlternatingSearch):
             for c, (time, strategy) in enumerate(first)
         ]
         whole, result.interrupted = self.play(rounds, result, budget.steps, deadline, progress)
-        if not whole:
+        if not whole and not result.interrupted:
             return []
         result.steps += sum(r.done for r in rounds)
         result.work += sum(r.work for r in rounds)
+        if result.interrupted:
+            return []
         candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + seeds
         try:
             return self._wired(candidates, pairs, result)
@@ -215,7 +223,7 @@ class SequentialSearch(JointSearch):
         """Search on the ideal switch."""
         fabric = self.ideal()
         score = Scorer(self.builder, fabric, self.memory_limit)
-        time, strategy = self.seeds(score)[0]
+        time, strategy = self.seeds(score, [pair.strategy for pair in pairs])[0]
         best = Pair(strategy, None, Routing.ECMP, fabric, time, "search")
         return [best] * self.settings.chains
 

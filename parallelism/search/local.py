@@ -79,6 +79,7 @@ class LocalSearch:
                 if self._since >= len(self.sweep):
                     return False
                 if self._place == 0:
+                    self._since = 0
                     self._order = rng.permutation(len(self.sweep)).tolist()
                 self._moves = self._neighbourhood(self.sweep[self._order[self._place]])
             change = next(self._moves, None)

@@ -13,6 +13,7 @@ from topoopt.cli.models_command import models_command
 from topoopt.cli.plan_command import plan_command
 from topoopt.cli.route_command import route_command
 from topoopt.cli.simulate_command import simulate_command
+from topoopt.cli.space_command import space_command
 from topoopt.cli.topology_command import topology_command
 from topoopt.cli.validate_command import validate_command
 from topoopt.cli.verify_command import verify_command
@@ -37,6 +38,7 @@ app.command("export")(export_command)
 app.command("what-if")(what_if_command)
 app.command("route")(route_command)
 app.command("topology")(topology_command)
+app.command("space")(space_command)
 
 
 def _version(value: bool) -> None:

@@ -34,6 +34,20 @@ def plan_command(
         str | None,
         typer.Option(help="paper or artifact: switch back everything that departs from it."),
     ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="joint, alternating, sequential, strategy-only or topology-only: what is "
+            "searched with what."
+        ),
+    ] = "joint",
+    parameter_splits: Annotated[
+        bool,
+        typer.Option(
+            "--parameter-splits/--no-parameter-splits",
+            help="Whether operators may be split along their parameters.",
+        ),
+    ] = True,
     prices: common.Prices = None,
     confirm: Annotated[
         str | None,
@@ -68,6 +82,8 @@ def plan_command(
             seconds=seconds,
             chains=chains,
             faithful=faithful,
+            method=method,
+            parameter_splits=parameter_splits,
             prices=table,
             confirm=confirm,
             progress=progress,
