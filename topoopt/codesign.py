@@ -41,6 +41,8 @@ IDEAL = "ideal-switch"
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
 _PATIENCE = 10
+# Of many variants of one pair only the fastest is worth a truer simulation.
+_SPACING = 0.004
 _JOINT_PATIENCE = 6
 # Proposals that a chain makes on one fabric before the topology is built anew. Where a score
 # is expensive there are fewer, so that the default budget holds this many rounds.
@@ -228,7 +230,9 @@ class AlternatingSearch:
         """
         deadline = clock.monotonic() + budget.seconds
         pairs, times, interrupted = self.start(progress)
-        result = SearchResult(pairs[0], times, finalists(pairs), interrupted=interrupted)
+        result = SearchResult(
+            pairs[0], times, finalists(pairs, self.spacing), interrupted=interrupted
+        )
         if interrupted:
             return result
         current = self.population(pairs, result, budget, deadline, progress)
@@ -263,7 +267,7 @@ class AlternatingSearch:
             result.work += sum(r.work for r in rounds)
             current = [r.pair for r in rounds]
             result.best = min([result.best, *current], key=lambda pair: pair.time)
-            result.others = finalists([result.best, *result.others, *current])
+            result.others = finalists([result.best, *result.others, *current], self.spacing)
             if result.interrupted:
                 break
             if self.settings.faithful is None:
@@ -277,6 +281,11 @@ class AlternatingSearch:
         self.concluded(current, result)
         result.converged = stale >= patience
         return result
+
+    @property
+    def spacing(self) -> float:
+        """By how much the pairs differ that a truer model may choose among."""
+        return 0.0 if self.settings.faithful is not None else _SPACING
 
     rewires = True
     """Whether every round ends with new topologies."""

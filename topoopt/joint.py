@@ -186,7 +186,7 @@ class JointSearch(AlternatingSearch):
                 best = min(best, pair.time)
         result.work += rewirer.work
         result.best = min([result.best, *found], key=lambda pair: pair.time)
-        result.others = finalists([result.best, *result.others, *found])
+        result.others = finalists([result.best, *result.others, *found], self.spacing)
         found.sort(key=lambda pair: pair.time)
         return [found[c % len(found)] for c in range(chains)]
 
@@ -205,7 +205,7 @@ class JointSearch(AlternatingSearch):
                     )
             result.work += score.work
         result.best = min([result.best, *scored], key=lambda pair: pair.time)
-        result.others = finalists([result.best, *result.others, *scored])
+        result.others = finalists([result.best, *result.others, *scored], self.spacing)
         return super().mixed(scored, result)
 
 

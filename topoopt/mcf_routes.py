@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
@@ -103,7 +104,7 @@ def check_least_congestion(fabric: Fabric, tasks: TaskGraph) -> None:
         raise InputError("a pair without transfers is not routed over all shortest paths")
 
 
-def _with_idle(found: Routes, plain: Routes, used: np.ndarray) -> Routes:  # type: ignore[type-arg]
+def _with_idle(found: Routes, plain: Routes, used: npt.NDArray[np.bool_]) -> Routes:
     """Return the rows of ``found`` where a pair is used, and those of ``plain`` elsewhere."""
     mine, theirs = np.diff(found.offsets), np.diff(plain.offsets)
     lengths = np.where(used, mine, theirs)

@@ -19,8 +19,10 @@ class Searcher(Protocol):
         The fastest strategy it has seen, and its score in seconds.
     """
 
-    best: Strategy
-    best_time: float
+    @property
+    def best(self) -> Strategy: ...  # noqa: D102
+    @property
+    def best_time(self) -> float: ...  # noqa: D102
 
     def step(self, score: Score, rng: np.random.Generator) -> bool:
         """Make one proposal; return whether there is anything left to propose.

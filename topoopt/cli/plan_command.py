@@ -41,13 +41,13 @@ def plan_command(
             "searched with what."
         ),
     ] = "joint",
-    parameter_splits: Annotated[
+    no_parameter_splits: Annotated[
         bool,
         typer.Option(
-            "--parameter-splits/--no-parameter-splits",
-            help="Whether operators may be split along their parameters.",
+            "--no-parameter-splits",
+            help="Split operators by samples only; profiles measure no other splits.",
         ),
-    ] = True,
+    ] = False,
     prices: common.Prices = None,
     confirm: Annotated[
         str | None,
@@ -83,7 +83,7 @@ def plan_command(
             chains=chains,
             faithful=faithful,
             method=method,
-            parameter_splits=parameter_splits,
+            parameter_splits=not no_parameter_splits,
             prices=table,
             confirm=confirm,
             progress=progress,

@@ -16,13 +16,13 @@ def space_command(
     servers: common.Servers,
     gpus: common.Gpus = 4,
     batch: common.Batch = None,
-    parameter_splits: Annotated[
+    no_parameter_splits: Annotated[
         bool,
         typer.Option(
-            "--parameter-splits/--no-parameter-splits",
-            help="Whether operators may be split along their parameters.",
+            "--no-parameter-splits",
+            help="Split operators by samples only; profiles measure no other splits.",
         ),
-    ] = True,
+    ] = False,
     as_json: common.AsJson = False,
 ) -> None:
     """Print the choices of each group of identical operators, and the size of the space.
@@ -38,7 +38,11 @@ def space_command(
     job = common.make_job(model, "a100", gpus, batch, None, "sgd")
     builder = job.builder(servers)
     space = StrategySpace(
-        builder.graph, servers, builder.batch, any_parts=True, parameter_splits=parameter_splits
+        builder.graph,
+        servers,
+        builder.batch,
+        any_parts=True,
+        parameter_splits=not no_parameter_splits,
     )
     size = space_size(space)
     if as_json:
