@@ -237,8 +237,31 @@ class Rewirer:
         if wires_both_ways:
             # The published generators, so that a plan is never worse than on those rings.
             yield self._build(traffic, None, ports=both_ways, like="artifact")
+        if cluster.degree >= 4 and cluster.degree % 2 == 0:
+            # Half the links, twice as fast each: short rounds of small AllReduces.
+            yield self._trunked(traffic)
         # Nor is it slower than on the wiring that the paper describes.
         yield self._build(traffic, None, like="paper")
+
+    def _trunked(self, traffic: Traffic) -> Topology:
+        """Build a topology in which every link has two cables."""
+        cluster = self.cluster
+        half = find_topology(
+            traffic,
+            cluster.degree // 2,
+            2.0 * cluster.port_rate,
+            latency=cluster.hop_latency,
+            ports=cluster.port_model,
+            surplus="rings",
+        )
+        return replace(
+            half,
+            network=replace(half.network, multiplicity=2 * half.network.multiplicity),
+            degree=cluster.degree,
+            degree_allreduce=2 * half.degree_allreduce,
+            degree_transfer=2 * half.degree_transfer,
+            bandwidth=cluster.port_rate,
+        )
 
     def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
         """Build topologies with other rings that can matter for this traffic."""

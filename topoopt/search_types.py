@@ -221,13 +221,13 @@ class Budget:
     def default(cls, servers: int, faithful: bool = False) -> "Budget":
         """Return the budget of a job that names none.
 
-        Up to 12000 steps (4000 where the search is that of the paper); fewer where scores are
+        Up to 20000 steps (4000 where the search is that of the paper); fewer where scores are
         expensive, by counted work and not by the clock, so that a 16-server job takes seconds and
         a 128-server job about a minute.
         """
         if faithful:
             return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 8e7)))
-        return cls(steps=12000, work=float(np.clip(4e6 * servers, 2e7, 1e8)))
+        return cls(steps=20000, work=float(np.clip(4e6 * servers, 2e7, 1e8)))
 
 
 def search_tolerance(servers: int) -> float:

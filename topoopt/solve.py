@@ -88,7 +88,7 @@ def co_optimize(
     seed : int
         The same seed and steps give the same plan.
     steps : int, optional
-        Strategy proposals; by default up to 12000, fewer where scores are expensive (see
+        Strategy proposals; by default up to 20000, fewer where scores are expensive (see
         `topoopt.search_types.Budget`).
     seconds : float, optional
         A wall-clock budget instead; the plan records the steps that were made, and

@@ -9,7 +9,9 @@ from small_plans import assert_valid, small_dlrm, small_mlp, solve
 
 import topoopt as to
 from codesign_base import InputError
-from parallelism.taskgraph import TaskKind
+from parallelism.search.named import data_parallel
+from parallelism.search.space import StrategySpace
+from parallelism.taskgraph import TaskKind, traffic_of
 from topoopt.cli import main
 from topoopt.joint import SEARCHES
 from topoopt.mcf_routes import check_least_congestion, least_congestion_routes, transfer_problem
@@ -137,6 +139,32 @@ def test_a_plan_with_weighted_routes_is_verified(monkeypatch):
     plan = to.co_optimize(job, cluster, method="topology-only", baselines=())
     assert plan.routing == "mcf"
     assert_valid(plan)
+
+
+@pytest.mark.parametrize("ports", ["directed", "bidirectional"])
+def test_links_of_two_cables_keep_to_the_ports_and_shorten_small_allreduces(ports):
+    # One tiny layer: its AllReduce is all rounds, and a round is a packet.
+    model = to.models.candle(
+        features=(8,), tower_layers=1, width=8, dense_layers=1, doses=1, batch_per_gpu=8
+    )
+    job, cluster = to.Job(model), to.Cluster(8, 4, "1Gbps", ports)
+    builder = job.builder(8)
+    rewirer = Rewirer(builder, cluster, 80e9, Settings(), 0)
+    strategy = data_parallel(StrategySpace(builder.graph, 8, builder.batch))
+    tasks = builder.build(strategy)
+    trunked = rewirer._trunked(traffic_of(tasks))
+    network = trunked.network
+    assert set(network.multiplicity.tolist()) == {2}
+    assert max(network.out_degree().max(), network.in_degree().max()) <= 4
+    assert trunked.degree_allreduce + trunked.degree_transfer == trunked.degree == 4
+    plain = rewirer._build(traffic_of(tasks), None)
+    times = [
+        Scorer(builder, direct_fabric(topology), 80e9).simulate(tasks)
+        for topology in (trunked, plain)
+    ]
+    assert times[0] < times[1]
+    pair = rewirer.wire(strategy, "data-parallel")
+    assert pair is not None and pair.time <= times[0]
 
 
 def run_cli(capsys, *words):
