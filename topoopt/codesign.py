@@ -12,7 +12,12 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.builder import TaskGraphBuilder
-from parallelism.search.mcmc import Chain
+from parallelism.search.annealing import Annealer
+from parallelism.search.local import LocalSearch
+from parallelism.search.mcmc import Acceptance, Chain, Score
+from parallelism.search.portfolio import Portfolio
+from parallelism.search.regions import Regions
+from parallelism.search.searcher import Searcher
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.confirm import finalists
@@ -31,26 +36,61 @@ from topoopt.search_types import (
 from topoopt.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
 from topoopt.topology.finder import PortModel
 
+# The fabric that strategies are sought on before they are wired; times on it are no plan's.
+IDEAL = "ideal-switch"
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
 _PATIENCE = 10
+# Of many variants of one pair only the fastest is worth a truer simulation.
+_SPACING = 0.004
+_JOINT_PATIENCE = 6
 # Proposals that a chain makes on one fabric before the topology is built anew. Where a score
 # is expensive there are fewer, so that the default budget holds this many rounds.
-_ROUND_STEPS = 60
+_ROUND_STEPS = 150
+_PLAIN_STEPS = 60
 _LEAST_ROUND_STEPS = 8
 _ROUNDS = 10
 # Chains of larger jobs run in threads; compiled kernels let each other run.
 _THREADED_SERVERS = 32
 
 
+class PlainChain:
+    """The published search as a searcher: FlexFlow's moves and absolute acceptance."""
+
+    def __init__(self, space: StrategySpace, acceptance: Acceptance, start: Pair) -> None:
+        self.space = space
+        self.acceptance = acceptance
+        self.chain = Chain.start(start.strategy, start.time)
+
+    @property
+    def best(self) -> Strategy:
+        """The fastest strategy seen."""
+        return self.chain.best
+
+    @property
+    def best_time(self) -> float:
+        """Its score, seconds."""
+        return self.chain.best_time
+
+    def adopt(self, strategy: Strategy, time: float) -> None:
+        """Go on from another strategy."""
+        self.chain = Chain.start(strategy, time)
+
+    def step(self, score: Score, rng: np.random.Generator) -> bool:
+        """Make one proposal; the temperature plays no part in absolute acceptance."""
+        self.chain.step(self.space, score, rng, 0.0, self.acceptance, plain=True)
+        return True
+
+
 @dataclass
-class _Round:
+class Round:
     """One chain's share of a round: its own state, so that chains can run side by side."""
 
     pair: Pair
     rng: np.random.Generator
     steps: int
-    chain: Chain | None = None
+    searcher: Searcher | None = None
+    rewire: bool = True
     done: int = 0
     work: float = 0.0
 
@@ -92,9 +132,13 @@ class AlternatingSearch:
             cluster.servers,
             builder.batch,
             sample_only=settings.faithful == "artifact",
+            any_parts=settings.faithful is None,
+            parameter_splits=settings.parameter_splits,
         )
+        self.regions = Regions(builder.graph, self.space.alike)
 
-    def _rewirer(self) -> Rewirer:
+    def rewirer(self) -> Rewirer:
+        """Return what builds topologies for strategies of this job."""
         return Rewirer(self.builder, self.cluster, self.memory_limit, self.settings, self.seed)
 
     def start(
@@ -117,7 +161,7 @@ class AlternatingSearch:
         InfeasibleError
             If none fits in memory.
         """
-        rewirer = self._rewirer()
+        rewirer = self.rewirer()
         scorer = Scorer(self.builder, no_network(self.cluster.servers), self.memory_limit)
         named = starting_strategies(
             self.space, self.builder, self.memory_limit, self.settings.faithful is not None
@@ -186,63 +230,120 @@ class AlternatingSearch:
         """
         deadline = clock.monotonic() + budget.seconds
         pairs, times, interrupted = self.start(progress)
-        result = SearchResult(pairs[0], times, finalists(pairs), interrupted=interrupted)
+        result = SearchResult(
+            pairs[0], times, finalists(pairs, self.spacing), interrupted=interrupted
+        )
         if interrupted:
             return result
-        faithful = self.settings.faithful is not None
-        chains = 1 if faithful else self.settings.chains
-        # Where fewer strategies fit than there are chains, several start at the same one.
-        current = [pairs[c % len(pairs)] for c in range(chains)]
-        if faithful:
-            # The published search starts from tables placed whole and all else data-parallel.
-            current = [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]
-        carried: list[Chain | None] = [None] * chains
+        current = self.population(pairs, result, budget, deadline, progress)
+        chains = len(current)
+        carried: list[Searcher | None] = [None] * chains
         streams = [
             np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(c,)))
             for c in range(chains)
         ]
-        round_steps = self._round_steps(pairs[0], chains)
+        round_steps = self.round_steps(pairs[0], chains) if chains else 0
         stale = 0
-        while stale < _PATIENCE and result.steps < budget.steps and result.work < budget.work:
+        patience = _PATIENCE if self.settings.faithful is not None else _JOINT_PATIENCE
+        while (
+            chains and not result.interrupted and stale < patience
+            and result.steps < budget.steps and result.work < budget.work
+        ):  # fmt: skip
             left = budget.steps - result.steps
             rounds = [
-                _Round(pair, rng, min(round_steps, left // chains + (c < left % chains)), chain)
-                for c, (pair, rng, chain) in enumerate(zip(current, streams, carried, strict=True))
-            ]
-            whole, interrupted = self._play(rounds, result, budget.steps, deadline, progress)
+                Round(
+                    pair, rng, min(round_steps, left // chains + (c < left % chains)), searcher,
+                    self.rewires,
+                )
+                for c, (pair, rng, searcher) in enumerate(
+                    zip(current, streams, carried, strict=True)
+                )
+            ]  # fmt: skip
+            whole, result.interrupted = self.play(rounds, result, budget.steps, deadline, progress)
             before = result.best.time
-            if not whole and not interrupted:
+            if not whole and not result.interrupted:
                 break
             result.steps += sum(r.done for r in rounds)
             result.work += sum(r.work for r in rounds)
             current = [r.pair for r in rounds]
             result.best = min([result.best, *current], key=lambda pair: pair.time)
-            result.others = finalists([result.best, *result.others, *current])
-            if interrupted:
-                result.interrupted = True
+            result.others = finalists([result.best, *result.others, *current], self.spacing)
+            if result.interrupted:
                 break
-            if faithful:
-                # One chain goes on where it is, for as long as its fabric stays.
-                carried = [r.chain for r in rounds]
-            else:
-                worst = max(range(chains), key=lambda c: (current[c].time, c))
-                current[worst] = result.best
+            if self.settings.faithful is None:
+                current = self.mixed(current, result)
+            # What searches a pair goes on where it is, for as long as the pair stays.
+            carried = [
+                r.searcher if pair is r.pair else None
+                for pair, r in zip(current, rounds, strict=True)
+            ]
             stale = stale + 1 if result.best.time > before * (1 - _CONVERGED) else 0
-        result.converged = stale >= _PATIENCE
+        self.concluded(current, result)
+        result.converged = stale >= patience
         return result
 
-    def _round_steps(self, pair: Pair, chains: int) -> int:
+    @property
+    def spacing(self) -> float:
+        """By how much the pairs differ that a truer model may choose among."""
+        return 0.0 if self.settings.faithful is not None else _SPACING
+
+    rewires = True
+    """Whether every round ends with new topologies."""
+
+    def population(
+        self,
+        pairs: list[Pair],
+        result: SearchResult,
+        budget: Budget,
+        deadline: float,
+        progress: ProgressCallback | None,
+    ) -> list[Pair]:
+        """Return the pairs that the chains start from.
+
+        Parameters
+        ----------
+        pairs : list of Pair
+            Starting strategies on topologies of their own, fastest first.
+        result : SearchResult
+            Brought up to date with what this costs and finds.
+        budget : Budget
+        deadline : float
+            When time is up, on the monotonic clock.
+        progress : callable or None
+
+        Returns
+        -------
+        list of Pair
+            Empty where there is nothing to search.
+        """
+        if self.settings.faithful is not None:
+            # The published search starts from tables placed whole and all else data-parallel.
+            return [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]
+        # Where fewer strategies fit than there are chains, several start at the same one.
+        return [pairs[c % len(pairs)] for c in range(self.settings.chains)]
+
+    def mixed(self, current: list[Pair], result: SearchResult) -> list[Pair]:
+        """Return the pairs that the chains go on with: the worst from the best of all."""
+        worst = max(range(len(current)), key=lambda c: (current[c].time, c))
+        return [result.best if c == worst else pair for c, pair in enumerate(current)]
+
+    def concluded(self, current: list[Pair], result: SearchResult) -> None:
+        """Do what is left to do when the rounds are over."""
+
+    def round_steps(self, pair: Pair, chains: int) -> int:
         """Return the proposals of a chain's round, from the cost of one score."""
         scorer = Scorer(
             self.builder, pair.fabric, self.memory_limit, search_tolerance(self.cluster.servers)
         )
         scorer.simulate(self.builder.build(pair.strategy))
-        affordable = Budget.default(self.cluster.servers).work / (scorer.work + 1.0)
-        return int(np.clip(affordable / (_ROUNDS * chains), _LEAST_ROUND_STEPS, _ROUND_STEPS))
+        plain = self.settings.faithful is not None
+        affordable = Budget.default(self.cluster.servers, plain).work / (scorer.work + 1.0)
+        most = _PLAIN_STEPS if plain else _ROUND_STEPS
+        return int(np.clip(affordable / (_ROUNDS * chains), _LEAST_ROUND_STEPS, most))
 
-    def _play(
+    def play(
         self,
-        rounds: list[_Round],
+        rounds: list[Round],
         result: SearchResult,
         planned: int,
         deadline: float,
@@ -256,10 +357,11 @@ class AlternatingSearch:
             if progress:
                 with lock:
                     done = result.steps + sum(r.done for r in rounds)
-                    best = min([result.best.time, *(r.pair.time for r in rounds)])
+                    wired = (r.pair.time for r in rounds if r.pair.fabric.name != IDEAL)
+                    best = min([result.best.time, *wired])
                     progress(Progress("search", done, planned, best))
 
-        def play(r: _Round) -> None:
+        def play(r: Round) -> None:
             try:
                 self._chain(r, stop, deadline, report)
             except BaseException:
@@ -284,44 +386,58 @@ class AlternatingSearch:
                 stop_now = stop.is_set()
         return not stop_now, False
 
-    def _chain(self, r: _Round, stop: Event, deadline: float, report: Callable[[], None]) -> None:
+    def _chain(self, r: Round, stop: Event, deadline: float, report: Callable[[], None]) -> None:
         """Search strategies on one fabric, then topologies for the best strategy found."""
         pair = r.pair
         score = Scorer(
             self.builder, pair.fabric, self.memory_limit, search_tolerance(self.cluster.servers)
         )
-        chain = r.chain or Chain.start(pair.strategy, pair.time)
-        r.chain = chain
+        searcher = r.searcher or self.searcher(pair)
+        r.searcher = searcher
         try:
             while r.done < r.steps and not stop.is_set():
                 if clock.monotonic() >= deadline:
                     stop.set()
                     break
-                chain.step(
-                    self.space,
-                    score,
-                    r.rng,
-                    r.done / r.steps,
-                    self.settings.acceptance,
-                    plain=self.settings.faithful is not None,
-                )
+                if not searcher.step(score, r.rng):
+                    break
                 r.done += 1
                 report()
         finally:
             # An interruption must not lose what this round has found so far.
-            if chain.best is not pair.strategy:
+            if searcher.best is not pair.strategy:
                 exact = Scorer(self.builder, pair.fabric, self.memory_limit)
-                time = exact(chain.best, pair.time)
+                time = exact(searcher.best, pair.time)
                 score.work += exact.work
                 if time < pair.time:
-                    r.pair = replace(pair, strategy=chain.best, time=time, origin="search")
+                    r.pair = replace(pair, strategy=searcher.best, time=time, origin="search")
             r.work += score.work
-        if self.settings.faithful == "artifact" or stop.is_set():
+        unchanged = r.pair is pair and self.settings.faithful is None
+        if not r.rewire or unchanged or self.settings.faithful == "artifact" or stop.is_set():
             # The published code keeps its fixed rings; everything else rewires.
             return
-        rewirer = self._rewirer()
-        rewired = rewirer.wire(r.pair.strategy, r.pair.origin, limit=r.pair.time)
+        rewirer = self.rewirer()
+        rewired = rewirer.wire(
+            r.pair.strategy, r.pair.origin, limit=r.pair.time,
+            weighted=self.settings.faithful is None,
+        )  # fmt: skip
         r.work += rewirer.work
         if rewired is not None and rewired.time < r.pair.time:
             r.pair = rewired
-            r.chain = None
+            r.searcher = None
+
+    def searcher(self, pair: Pair) -> Searcher:
+        """Return what searches strategies from a pair on its fabric."""
+        if self.settings.faithful is not None:
+            return PlainChain(self.space, self.settings.acceptance, pair)
+        space, regions, start, time = self.space, self.regions, pair.strategy, pair.time
+        return Portfolio(
+            [
+                Annealer(space, regions, start, time, period=400),
+                Annealer(
+                    space, regions, start, time, period=1000,
+                    acceptance=Acceptance(start=0.003, end=0.0001),
+                ),
+                LocalSearch(space, regions, start, time),
+            ]
+        )  # fmt: skip

@@ -12,7 +12,7 @@ CONFIRMING = ("train",)
 TRAIN_MODEL = "train-1"
 COPIES = 3
 """Simulations of each candidate, with perturbed delays; their mean counts."""
-FINALISTS = 5
+FINALISTS = 8
 """Best pairs that a search keeps for confirmation."""
 
 
@@ -47,24 +47,33 @@ def check_confirm(confirm: str | None) -> None:
         raise InputError(f"confirm is {confirm!r}; choose {', '.join(CONFIRMING)}")
 
 
-def finalists(pairs: Iterable[Pair]) -> list[Pair]:
+def finalists(pairs: Iterable[Pair], spacing: float = 0.0) -> list[Pair]:
     """Return the fastest distinct pairs, at most `FINALISTS`.
 
     Parameters
     ----------
     pairs : iterable of Pair
         Pairs of equal strategy and equal time are taken for one.
+    spacing : float
+        Pairs that differ in time by this share go first, so that not all are variants of one.
 
     Returns
     -------
     list of Pair
         Fastest first.
     """
-    kept: list[Pair] = []
+    distinct: list[Pair] = []
+    apart: list[Pair] = []
     for pair in sorted(pairs, key=lambda p: p.time):
-        if all(p.time != pair.time or p.strategy != pair.strategy for p in kept):
-            kept.append(pair)
-    return kept[:FINALISTS]
+        if any(p.time == pair.time and p.strategy == pair.strategy for p in distinct):
+            continue
+        distinct.append(pair)
+        if not apart or pair.time > apart[-1].time * (1.0 + spacing):
+            apart.append(pair)
+    kept = (apart if spacing else distinct)[:FINALISTS]
+    chosen = {id(pair) for pair in kept}
+    kept += [pair for pair in distinct if id(pair) not in chosen][: FINALISTS - len(kept)]
+    return sorted(kept, key=lambda p: p.time)
 
 
 def train_times(builder: TaskGraphBuilder, pair: Pair, seed: int) -> Jitter:

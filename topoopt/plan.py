@@ -15,6 +15,8 @@ from topoopt.atomic import write_text_atomically
 
 SCHEMA_VERSION = 2
 
+Method = Literal["joint", "alternating", "sequential", "strategy-only", "topology-only"]
+
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 # Upper limits keep every whole number within 64 bits.
 Count = Annotated[int, Field(ge=0, lt=2**63)]
@@ -69,6 +71,8 @@ class SearchRecord:
     steps: Count
     chains: Whole
     faithful: Literal["paper", "artifact"] | None
+    method: Method
+    parameter_splits: bool
     interrupted: bool
     converged: bool
     restarts: Whole = 1
@@ -394,6 +398,7 @@ __all__ = [
     "ConfirmationRecord",
     "GapRecord",
     "Link",
+    "Method",
     "ModelOperator",
     "ModelRecord",
     "OperatorPlan",

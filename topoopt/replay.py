@@ -240,8 +240,10 @@ def _from_file(
         from topoopt.scoring import Routing
 
         way = "ecmp" if routing is None else routing
-        if way not in set(Routing):
-            raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
+        # Routes of least congestion are those of one strategy's transfers, which only a plan has.
+        known = [choice.value for choice in Routing if choice is not Routing.MCF]
+        if way not in known:
+            raise InputError(f"routing is {routing!r}; choose {', '.join(known)}")
         network = load_network(path)
         try:
             fabric = _routed(network, Routing(way), transport, seed)

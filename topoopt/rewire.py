@@ -7,7 +7,7 @@ import numpy as np
 
 from parallelism.builder import TaskGraphBuilder
 from parallelism.strategy import Strategy
-from parallelism.taskgraph import TaskGraph, Traffic, traffic_of
+from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
@@ -86,6 +86,7 @@ class Rewirer:
         formula_only: bool = False,
         limit: float = float("inf"),
         exact: bool = True,
+        weighted: bool = False,
     ) -> Pair | None:
         """Return the best pair of a strategy with a topology built for its traffic.
 
@@ -100,6 +101,8 @@ class Rewirer:
             Pairs that are provably slower than this many seconds are not simulated.
         exact : bool
             Score the best pair exactly, even where the search's scores are not.
+        weighted : bool
+            Try ``mcf`` routing on the best topology, too.
 
         Returns
         -------
@@ -121,6 +124,8 @@ class Rewirer:
             self._try(tasks, improved, seen, best)
         if best.found is None:
             return None
+        if weighted and Routing.MCF in self.settings.routings:
+            self._route_weighted(tasks, best)
         topology, routing, fabric = best.found
         pair = Pair(strategy, topology, routing, fabric, best.time, origin)
         if exact:
@@ -144,6 +149,8 @@ class Rewirer:
                 continue
             seen.add(key)
             for routing in self.settings.routings:
+                if routing is Routing.MCF:
+                    continue  # dear, and worth it for the best topology only
                 fabric = direct_fabric(topology, routing, self.seed)
                 bound = busiest(fabric, tasks)
                 self.work += _WIRE_WORK * self.cluster.servers**2
@@ -160,6 +167,19 @@ class Rewirer:
             self.work += quick.work
             if time < best.time or (best.found is None and time <= best.time):
                 best.time, best.found = time, (topology, routing, fabric)
+
+    def _route_weighted(self, tasks: TaskGraph, best: "_Best") -> None:
+        """Try routes of least congestion on the best topology."""
+        if best.found is None or not np.any(tasks.kind == TaskKind.TRANSFER):
+            return
+        topology = best.found[0]
+        fabric = direct_fabric(topology, Routing.MCF, self.seed, tasks=tasks)
+        self.work += 4 * _WIRE_WORK * self.cluster.servers**2
+        quick = Scorer(self.builder, fabric, self.memory_limit, self.tolerance)
+        time = quick.simulate(tasks, best.time)
+        self.work += quick.work
+        if time < best.time:
+            best.time, best.found = time, (topology, Routing.MCF, fabric)
 
     def exactly(self, pair: Pair) -> Pair:
         """Return the pair with its exact time."""
@@ -217,8 +237,31 @@ class Rewirer:
         if wires_both_ways:
             # The published generators, so that a plan is never worse than on those rings.
             yield self._build(traffic, None, ports=both_ways, like="artifact")
+        if cluster.degree >= 4 and cluster.degree % 2 == 0:
+            # Half the links, twice as fast each: short rounds of small AllReduces.
+            yield self._trunked(traffic)
         # Nor is it slower than on the wiring that the paper describes.
         yield self._build(traffic, None, like="paper")
+
+    def _trunked(self, traffic: Traffic) -> Topology:
+        """Build a topology in which every link has two cables."""
+        cluster = self.cluster
+        half = find_topology(
+            traffic,
+            cluster.degree // 2,
+            2.0 * cluster.port_rate,
+            latency=cluster.hop_latency,
+            ports=cluster.port_model,
+            surplus="rings",
+        )
+        return replace(
+            half,
+            network=replace(half.network, multiplicity=2 * half.network.multiplicity),
+            degree=cluster.degree,
+            degree_allreduce=2 * half.degree_allreduce,
+            degree_transfer=2 * half.degree_transfer,
+            bandwidth=cluster.port_rate,
+        )
 
     def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
         """Build topologies with other rings that can matter for this traffic."""

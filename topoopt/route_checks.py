@@ -5,6 +5,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
 from topoopt.arithmetic import require_same
+from topoopt.mcf_routes import check_least_congestion
 from topoopt.plan import Plan
 from topoopt.rebuild import Rebuilt
 from topoopt.scoring import Routing, direct_fabric
@@ -28,7 +29,9 @@ def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
         Naming the first pair whose route is wrong.
     """
     _check_flows(rebuilt)
-    if plan.cluster.servers > 1:
+    if plan.routing == Routing.MCF:
+        check_least_congestion(rebuilt.fabric, rebuilt.builder.build(rebuilt.strategy))
+    elif plan.cluster.servers > 1:
         _check_routing(plan, rebuilt)
     traffic = traffic_of(rebuilt.builder.build(rebuilt.strategy))
     require_same("allreduce_bytes", plan.allreduce_bytes, traffic.allreduce_sent())

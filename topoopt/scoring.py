@@ -30,16 +30,22 @@ class Routing(StrEnum):
 
     ``ecmp``: split equally at every hop over all shortest paths. ``k-shortest``: split equally
     over up to eight shortest loopless paths of at most one hop more than the shortest (paper).
-    ``single``: one random shortest path (artifact).
+    ``single``: one random shortest path (artifact). ``mcf``: weighted paths of least congestion
+    for the transfers of one strategy, beside its AllReduces (`topoopt.mcf_routes`).
     """
 
     ECMP = "ecmp"
     K_SHORTEST = "k-shortest"
     SINGLE = "single"
+    MCF = "mcf"
 
 
 def direct_fabric(
-    topology: Topology, routing: Routing = Routing.ECMP, seed: int = 0, name: str = "topoopt"
+    topology: Topology,
+    routing: Routing = Routing.ECMP,
+    seed: int = 0,
+    name: str = "topoopt",
+    tasks: TaskGraph | None = None,
 ) -> Fabric:
     """Return the fabric of a direct-connect topology under a routing.
 
@@ -50,6 +56,8 @@ def direct_fabric(
     seed : int
         Used by ``single`` only.
     name : str
+    tasks : TaskGraph, optional
+        One iteration of the strategy; needed by ``mcf``, which routes its transfers.
 
     Returns
     -------
@@ -57,7 +65,7 @@ def direct_fabric(
         With the topology's rings for its AllReduce groups.
     """
     network = topology.network
-    if routing is Routing.ECMP:
+    if routing in (Routing.ECMP, Routing.MCF):
         routes = ecmp_routes(network)
     elif routing is Routing.K_SHORTEST:
         routes = k_shortest_routes(network, 8, slack=1)
@@ -69,12 +77,21 @@ def direct_fabric(
     for ring in topology.rings:
         rings.setdefault(ring.group, []).append(ring.members)
     whole = [(r.members, r.generator) for r in topology.rings if len(r.group) == network.hosts]
-    return Fabric(
+    fabric = Fabric(
         name,
         network,
         routes,
         {group: tuple(orders) for group, orders in rings.items()},
         allreduce_routes(network, whole, routing),
+    )
+    if routing is not Routing.MCF:
+        return fabric
+    if tasks is None:
+        raise InputError("routing is 'mcf' but no strategy is given; give its tasks")
+    from topoopt.mcf_routes import least_congestion_routes
+
+    return Fabric(
+        name, network, least_congestion_routes(fabric, tasks), fabric.rings, fabric.ring_routes
     )
 
 
@@ -96,12 +113,13 @@ def allreduce_routes(
     -------
     Routes or None
         None for ``ecmp``, which keeps the edge between neighbours on their link anyway.
-        Otherwise CoinChangeMod's over the rings over all servers (TopoOpt, NSDI'23, sec. 4.3),
-        or shortest paths where there is no such ring, or one of no single step.
+        All shortest paths for ``mcf``. Otherwise CoinChangeMod's over the rings over all servers
+        (TopoOpt, NSDI'23, sec. 4.3), or shortest paths where there is no such ring, or one of no
+        single step.
     """
     if routing is Routing.ECMP:
         return None
-    if not rings or any(step == 0 for _, step in rings):
+    if routing is Routing.MCF or not rings or any(step == 0 for _, step in rings):
         return ecmp_routes(network)
     steps = sorted({step for _, step in rings})
     return coin_change_routes(network, steps, ring_places(*rings[0]))

@@ -13,6 +13,7 @@ from topoopt.scoring import Routing
 from topoopt.topology.finder import Topology
 
 FAITHFUL = ("paper", "artifact")
+METHODS = ("joint", "alternating", "sequential", "strategy-only", "topology-only")
 
 # FlexFlow's acceptance constant, per millisecond; used by the faithful settings only.
 _FLEXFLOW_ALPHA = 0.05
@@ -85,17 +86,39 @@ class Settings:
         Markov chains; each carries a pair of strategy and topology of its own.
     improvements : Improvements
         Of the topology finder; none where ``faithful`` is given.
+    method : {"joint", "alternating", "sequential", "strategy-only", "topology-only"}
+        "joint": a population of strategies and topologies, scored crosswise. "alternating":
+        each chain alternates between strategies on its topology and topologies for its strategy
+        (the paper's). "sequential": strategies for an ideal switch, then a topology for the best.
+        "strategy-only": strategies on the topology built for the usual strategy.
+        "topology-only": topologies for the usual strategy. ``faithful`` alternates.
+    parameter_splits : bool
+        Whether parameter splits are proposed at all.
     """
 
     faithful: str | None = None
     chains: int = 3
     improvements: Improvements = Improvements()
+    method: str = "joint"
+    parameter_splits: bool = True
 
     def __post_init__(self) -> None:
         if self.faithful is not None and self.faithful not in FAITHFUL:
             raise InputError(f"faithful is {self.faithful!r}; choose {' or '.join(FAITHFUL)}")
         if self.chains < 1:
             raise InputError(f"chains is {self.chains}; give at least 1")
+        if self.method not in METHODS:
+            raise InputError(f"method is {self.method!r}; choose {', '.join(METHODS)}")
+        if self.faithful is not None and self.method not in ("joint", "alternating"):
+            raise InputError(
+                f"method is {self.method!r} but faithful is {self.faithful!r}, which alternates; "
+                "leave one of them out"
+            )
+
+    @property
+    def searched(self) -> str:
+        """The method that is used: a faithful search alternates."""
+        return "alternating" if self.faithful is not None else self.method
 
     @property
     def acceptance(self) -> Acceptance:
@@ -109,7 +132,7 @@ class Settings:
             return (Routing.SINGLE,)
         if self.faithful == "paper":
             return (Routing.K_SHORTEST,)
-        return (Routing.ECMP, Routing.K_SHORTEST)
+        return (Routing.ECMP, Routing.K_SHORTEST, Routing.MCF)
 
 
 @dataclass(frozen=True)
@@ -198,13 +221,16 @@ class Budget:
     seconds: float = float("inf")
 
     @classmethod
-    def default(cls, servers: int) -> "Budget":
+    def default(cls, servers: int, faithful: bool = False) -> "Budget":
         """Return the budget of a job that names none.
 
-        Up to 4000 steps; fewer where scores are expensive, by counted work and not by the
-        clock, so that a 16-server job takes seconds and a 128-server job under a minute.
+        Up to 20000 steps (4000 where the search is that of the paper); fewer where scores are
+        expensive, by counted work and not by the clock, so that a 16-server job takes seconds and
+        a 128-server job about a minute.
         """
-        return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 8e7)))
+        if faithful:
+            return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 8e7)))
+        return cls(steps=20000, work=float(np.clip(4e6 * servers, 2e7, 1e8)))
 
 
 def search_tolerance(servers: int) -> float:

@@ -26,11 +26,13 @@ from topoopt.fabric.tasks import link_bytes
 from topoopt.gap import HOW, plan_bounds
 from topoopt.interrupts import interrupts_between_steps
 from topoopt.job import Cluster, Job
+from topoopt.joint import SEARCHES
 from topoopt.plan import (
     Baseline,
     ClusterRecord,
     GapRecord,
     Link,
+    Method,
     Plan,
     RingRecord,
     RouteTable,
@@ -70,6 +72,8 @@ def co_optimize(
     seconds: float | None = None,
     chains: int = 3,
     faithful: str | None = None,
+    method: str = "joint",
+    parameter_splits: bool = True,
     baselines: Iterable[str | BaselineFabric] = PLAN_BASELINES,
     prices: PriceTable | None = None,
     reconfiguration: Reconfiguration | None = None,
@@ -83,10 +87,11 @@ def co_optimize(
 ) -> Plan:
     """Co-optimize parallelization strategy, topology and routing of a training job.
 
-    Alternates strategy search (MCMC) on the present fabric with topology building for the
-    present strategy (TotientPerms, matching), and returns the best pair ever scored
-    (TopoOpt, NSDI'23, sec. 4). The result is never worse than the named starting strategies
-    on topologies built for them.
+    Strategies are sought on an ideal switch first; the most promising are wired (TotientPerms,
+    matching), refined on their fabrics by a portfolio of searchers and wired anew, and scored
+    crosswise on each other's topologies (after the alternation of TopoOpt, NSDI'23, sec. 4). The
+    best pair ever scored is returned; it is never worse than the named starting strategies on
+    topologies built for them.
 
     Parameters
     ----------
@@ -95,7 +100,7 @@ def co_optimize(
     seed : int
         The same seed and steps give the same plan.
     steps : int, optional
-        Strategy proposals; by default up to 4000, fewer where scores are expensive (see
+        Strategy proposals; by default up to 20000, fewer where scores are expensive (see
         `topoopt.search_types.Budget`).
     seconds : float, optional
         A wall-clock budget instead; the plan records the steps that were made, and
@@ -104,6 +109,12 @@ def co_optimize(
         Search chains, each with a strategy and a topology of its own.
     faithful : {None, "paper", "artifact"}
         Switch back everything that departs from the paper, or from the published code.
+    method : {"joint", "alternating", "sequential", "strategy-only", "topology-only"}
+        How strategies and topologies are sought, see `topoopt.search_types.Settings`; the last
+        three are there to be compared with.
+    parameter_splits : bool
+        Whether operators may be split along their parameters; measured profiles hold only sample
+        splits, so that times of parameter splits are assumed.
     baselines : iterable of str or BaselineFabric
         Fabrics to compare with: names that `topoopt.baselines.baseline_fabric` knows, or fabrics
         of your own (which are not part of the plan file, so that `verify_plan` cannot check
@@ -160,9 +171,10 @@ def co_optimize(
             job, cluster, seed=seed, restarts=restarts, workers=workers, engine=engine,
             checkpoint=checkpoint, progress=progress, steps=steps, seconds=seconds, chains=chains,
             faithful=faithful, baselines=tuple(baselines), prices=prices, confirm=confirm,
-            schedule=schedule, reconfiguration=reconfiguration,
+            schedule=schedule, reconfiguration=reconfiguration, method=method,
+            parameter_splits=parameter_splits,
         )  # fmt: skip
-    settings = Settings(faithful, chains)
+    settings = Settings(faithful, chains, method=method, parameter_splits=parameter_splits)
     table = default_prices() if prices is None else prices
     compute = job.compute_model()
     builder = job.builder(cluster.servers, compute)
@@ -170,9 +182,9 @@ def co_optimize(
     if seconds is not None:
         budget = Budget(seconds=seconds)
     else:
-        budget = Budget.default(cluster.servers) if steps is None else Budget(steps=steps)
+        budget = _default_budget(cluster, settings) if steps is None else Budget(steps=steps)
     chosen = baseline_fabrics(baselines, cluster, table, seed, reconfiguration)
-    search = AlternatingSearch(builder, cluster, memory_limit, settings, seed)
+    search = SEARCHES[settings.searched](builder, cluster, memory_limit, settings, seed)
     with interrupts_between_steps(progress) as report:
         result = search.run(budget, report)
         confirmed = _confirm(search, result, seed, report) if confirm else None
@@ -182,6 +194,10 @@ def co_optimize(
     return _assemble(
         job, cluster, builder, compute, search, result, confirmed, scheduled, compared, table, seed
     )
+
+
+def _default_budget(cluster: Cluster, settings: Settings) -> Budget:
+    return Budget.default(cluster.servers, settings.faithful is not None)
 
 
 def _confirm(
@@ -366,6 +382,8 @@ def _assemble(
         search=SearchRecord(
             steps=result.steps,
             chains=1 if search.settings.faithful else search.settings.chains,
+            method=cast(Method, search.settings.searched),
+            parameter_splits=search.settings.parameter_splits,
             faithful=cast(Literal["paper", "artifact"] | None, search.settings.faithful),
             interrupted=result.interrupted,
             converged=result.converged,

@@ -67,7 +67,10 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[Choices, l
             few = len(made) * len(read) <= MOST_PAIRS
             tables[key] = shared_costs(size, made, read, wirings) if few else None
         shared.append(tables[key])
-    choices = Choices(tuple(own[r] for r in alike), tuple(reader), tuple(shared))
+    choices = Choices(
+        tuple(own[r] for r in alike), tuple(reader), tuple(shared),
+        tuple(degrees[r] for r in alike),
+    )  # fmt: skip
     return choices, path
 
 

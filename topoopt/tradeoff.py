@@ -12,29 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from parallelism.search.forest import Choices, least
 from parallelism.taskgraph import FloatArray
 
 ROUNDS = 100
 CLOSE = 1e-4
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The costs of all configurations of a model's operators.
-
-    Parameters
-    ----------
-    own : tuple of float64 arrays, shape (own features, configurations)
-        One an operator.
-    reader : tuple of int
-        For each operator the reader that its edge in the forest goes to, -1 for none.
-    shared : tuple of (float64 array or None)
-        One an operator, for that edge: shape (shared features, configurations, the reader's).
-    """
-
-    own: tuple[FloatArray, ...]
-    reader: tuple[int, ...]
-    shared: tuple[FloatArray | None, ...]
 
 
 @dataclass(frozen=True)
@@ -53,44 +35,6 @@ class Terms:
     names: tuple[str, ...]
     own: FloatArray
     shared: FloatArray
-
-
-def least(choices: Choices, own: FloatArray, shared: FloatArray) -> tuple[float, list[int]]:
-    """Return the least weighted cost over all strategies, and one that has it.
-
-    Parameters
-    ----------
-    choices : Choices
-    own : float64 array, shape (operators, own features)
-    shared : float64 array, shape (operators, shared features)
-
-    Returns
-    -------
-    float
-    list of int
-        A configuration an operator (the first of equals).
-    """
-    count = len(choices.own)
-    total = [own[o] @ choices.own[o] for o in range(count)]
-    follow: list[np.ndarray[tuple[int, ...], np.dtype[np.int64]] | None] = [None] * count
-    value = 0.0
-    # Readers come later, so a forward sweep has all that flows into an operator.
-    for o in range(count):
-        reader = choices.reader[o]
-        table = choices.shared[o]
-        if reader < 0:
-            value += float(total[o].min())
-        elif table is None or not shared[o].any():
-            total[reader] = total[reader] + float(total[o].min())
-        else:
-            costs = np.tensordot(shared[o], table, 1) + total[o][:, None]
-            follow[o] = costs.argmin(axis=0)
-            total[reader] = total[reader] + costs.min(axis=0)
-    chosen = [0] * count
-    for o in reversed(range(count)):
-        best = follow[o]
-        chosen[o] = int(total[o].argmin()) if best is None else int(best[chosen[choices.reader[o]]])
-    return value, chosen
 
 
 def values(choices: Choices, terms: Terms, chosen: list[int]) -> FloatArray:
@@ -156,3 +100,6 @@ def best_weights(choices: Choices, terms: Terms) -> tuple[float, FloatArray]:
         fresh = np.maximum(solved.x[:-1], 0.0)
         trials = [0.5 * (fresh / fresh.sum()) + 0.5 * weights]
     return best, weights
+
+
+__all__ = ["Choices", "Terms", "best_weights", "least", "values", "weighted"]

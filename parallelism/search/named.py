@@ -82,7 +82,9 @@ def tensor_parallel(
     for index, op in enumerate(space.graph.operators):
         if op.sparse or not op.parameters:
             continue
-        choices = [c for c in space.degrees(index) if c[1] == degree and c[2] != Mode.CHANNEL]
+        choices = [
+            c for c in space.regular_degrees(index) if c[1] == degree and c[2] != Mode.CHANNEL
+        ]
         if not choices:
             continue
         widest = max(c[0] for c in choices)
@@ -118,7 +120,7 @@ def sharded_tables(space: StrategySpace, degree: int) -> Strategy | None:
     _place_tables(space, configs)
     turn = 0
     for index, op in enumerate(space.graph.operators):
-        modes = [c[2] for c in space.degrees(index) if c[:2] == (1, degree)]
+        modes = [c[2] for c in space.regular_degrees(index) if c[:2] == (1, degree)]
         if op.sparse and modes:
             configs[index] = space.placed(1, degree, min(modes), offset=turn)
             turn += 1
@@ -145,7 +147,7 @@ def least_memory(space: StrategySpace, memory: Callable[[int, int, int, Mode], f
     for index, op in enumerate(space.graph.operators):
         degrees = [
             c for c in legal_degrees(op, space.servers, space.batch)
-            if space.servers % (c[0] * c[1]) == 0
+            if space.servers % (c[0] * c[1]) == 0 and (c[1] == 1 or space.parameter_splits)
         ]  # fmt: skip
         sizes = {degree: memory(index, *degree) for degree in degrees}
         best = min(degrees, key=lambda degree: (sizes[degree], degree))
@@ -182,7 +184,7 @@ def named_strategies(space: StrategySpace) -> dict[str, Strategy]:
     has_tables = tables > 0
     if has_tables:
         found["hybrid"] = hybrid(space)
-    if space.sample_only:
+    if space.sample_only or not space.parameter_splits:
         return found
     for degree in divisors(space.servers, space.max_parameter)[1:]:
         # Every shard of every table sends to all replicas: more are too slow to score, and

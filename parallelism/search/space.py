@@ -55,9 +55,9 @@ class StrategySpace:
     """The configurations that the search proposes for each operator of a model.
 
     The bound of a plan holds for *all* legal strategies (`legal_degrees` and any placement).
-    The search proposes those whose part count divides the number of servers, on contiguous
-    or evenly strided servers, with parameter shards adjacent or strided, and at most
-    ``max_parameter`` parameter shards; single parts may go anywhere.
+    The search proposes those on consecutive or evenly strided servers, with parameter shards
+    adjacent or strided, and at most ``max_parameter`` parameter shards; single parts may go
+    anywhere.
 
     Configurations are interned: equal ones are the same object, so that what they imply is
     worked out once.
@@ -73,6 +73,10 @@ class StrategySpace:
     sample_only : bool
         Propose only sample splits at stride N / k and whole operators on one server, which is
         the space of the published code.
+    any_parts : bool
+        Propose part counts that do not divide the number of servers, too.
+    parameter_splits : bool
+        Propose parameter splits. Measured profiles hold none, so that their times are assumed.
     """
 
     def __init__(
@@ -83,12 +87,17 @@ class StrategySpace:
         *,
         max_parameter: int = 16,
         sample_only: bool = False,
+        any_parts: bool = False,
+        parameter_splits: bool = True,
     ) -> None:
         self.graph = graph
         self.servers = servers
         self.batch = batch
         self.max_parameter = max_parameter
         self.sample_only = sample_only
+        self.any_parts = any_parts
+        self.parameter_splits = parameter_splits
+        self._placements: dict[tuple[int, int, Mode], tuple[OperatorConfig, ...]] = {}
         self._interned: dict[tuple[int, int, Mode, tuple[int, ...]], OperatorConfig] = {}
         self._degrees: list[tuple[tuple[int, int, Mode], ...]] = []
         remembered: dict[object, tuple[tuple[int, int, Mode], ...]] = {}
@@ -98,8 +107,8 @@ class StrategySpace:
                 remembered[key] = tuple(
                     (s, p, mode)
                     for s, p, mode in legal_degrees(op, servers, batch)
-                    if servers % (s * p) == 0
-                    and p <= max_parameter
+                    if (any_parts or servers % (s * p) == 0)
+                    and p <= (max_parameter if parameter_splits else 1)
                     and not (sample_only and (p > 1 or (op.sparse and s > 1)))
                 )
             self._degrees.append(remembered[key])
@@ -107,6 +116,40 @@ class StrategySpace:
     def degrees(self, index: int) -> tuple[tuple[int, int, Mode], ...]:
         """Return the (sample, parameter, mode) choices proposed for an operator."""
         return self._degrees[index]
+
+    def regular_degrees(self, index: int) -> tuple[tuple[int, int, Mode], ...]:
+        """Return those of the choices whose part count divides the number of servers."""
+        return tuple(d for d in self._degrees[index] if self.servers % (d[0] * d[1]) == 0)
+
+    def placements(self, sample: int, parameter: int, mode: Mode) -> tuple[OperatorConfig, ...]:
+        """Return the distinct regular placements of some degrees, in a fixed order.
+
+        Parameters
+        ----------
+        sample, parameter, mode
+            The degrees.
+
+        Returns
+        -------
+        tuple of OperatorConfig
+            On consecutive servers, block by block (the last block wraps around where blocks do
+            not divide the servers), then on evenly strided ones; with the shards of a sample
+            adjacent, then strided.
+        """
+        key = (sample, parameter, mode if parameter > 1 else Mode.OUTPUT)
+        if key not in self._placements:
+            parts = sample * parameter
+            found: dict[OperatorConfig, None] = {}
+            for contiguous in (True, False):
+                sets = -(-self.servers // parts) if contiguous else self.servers // parts
+                for offset in range(sets):
+                    for adjacent in (True, False)[: 2 if min(sample, parameter) > 1 else 1]:
+                        config = self.placed(
+                            *key, offset=offset, contiguous=contiguous, adjacent=adjacent
+                        )
+                        found[config] = None
+            self._placements[key] = tuple(found)
+        return self._placements[key]
 
     def config(
         self, sample: int, parameter: int, mode: Mode, servers: Iterable[int]
@@ -140,11 +183,12 @@ class StrategySpace:
         Parameters
         ----------
         sample, parameter, mode
-            The degrees; ``sample * parameter`` divides the number of servers.
+            The degrees; ``sample * parameter`` is at most the number of servers.
         offset : int
             Which of the possible sets (taken modulo their number).
         contiguous : bool
-            Consecutive servers rather than every (N / parts)-th.
+            Consecutive servers (past the last comes the first) rather than every
+            (N / parts)-th, rounded down.
         adjacent : bool
             Shards of one sample are neighbours in the set rather than far apart.
 
@@ -154,9 +198,11 @@ class StrategySpace:
         """
         parts = sample * parameter
         step = self.servers // parts
-        start = offset % step
         each = np.arange(parts)
-        chosen = each + start * parts if contiguous else each * step + start
+        if contiguous:
+            chosen = (each + offset % -(-self.servers // parts) * parts) % self.servers
+        else:
+            chosen = each * step + offset % step
         if not adjacent:
             chosen = chosen.reshape(parameter, sample).T.ravel()
         return self.config(sample, parameter, mode, chosen.tolist())

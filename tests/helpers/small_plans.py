@@ -49,13 +49,13 @@ def shared_plan():
     """Return a plan with rings, transfers, table placements and all baselines."""
     from topoopt.baselines import BASELINES
 
-    return solve(small_dlrm(), 4, baselines=BASELINES)
+    return solve(small_dlrm(), 4, method="alternating", baselines=BASELINES)
 
 
 @lru_cache(maxsize=1)
 def shared_bidirectional_plan():
     """Return a plan of five servers whose ports are bidirectional."""
-    return solve(small_dlrm(3), 5, 4, ports="bidirectional", seed=3)
+    return solve(small_dlrm(3), 5, 4, ports="bidirectional", seed=3, method="alternating")
 
 
 def shared_document(plan=shared_plan):

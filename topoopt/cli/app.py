@@ -17,6 +17,7 @@ from topoopt.cli.profile_command import profile_command
 from topoopt.cli.report_command import report_command
 from topoopt.cli.route_command import route_command
 from topoopt.cli.simulate_command import simulate_command
+from topoopt.cli.space_command import space_command
 from topoopt.cli.topology_command import topology_command
 from topoopt.cli.validate_command import validate_command
 from topoopt.cli.verify_command import verify_command
@@ -45,6 +46,7 @@ app.command("route")(route_command)
 app.command("topology")(topology_command)
 app.command("report")(report_command)
 app.command("profile")(profile_command)
+app.command("space")(space_command)
 
 
 def _version(value: bool) -> None:

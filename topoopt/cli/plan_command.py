@@ -36,6 +36,20 @@ def plan_command(
         str | None,
         typer.Option(help="paper or artifact: switch back everything that departs from it."),
     ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="joint, alternating, sequential, strategy-only or topology-only: what is "
+            "searched with what."
+        ),
+    ] = "joint",
+    no_parameter_splits: Annotated[
+        bool,
+        typer.Option(
+            "--no-parameter-splits",
+            help="Split operators by samples only; profiles measure no other splits.",
+        ),
+    ] = False,
     prices: common.Prices = None,
     confirm: Annotated[
         str | None,
@@ -120,6 +134,8 @@ def plan_command(
                 "--seconds": seconds,
                 "--faithful": faithful,
                 "--confirm": confirm,
+                "--method": None if method == "joint" else method,
+                "--no-parameter-splits": no_parameter_splits,
                 "--checkpoint": checkpoint,
                 "--restarts": None if restarts == 1 else restarts,
                 "--workers": None if workers == 1 else workers,
@@ -162,6 +178,8 @@ def plan_command(
         "faithful": faithful,
         "confirm": confirm,
         "schedule": schedule,
+        "method": method,
+        "parameter_splits": not no_parameter_splits,
     }
     weighed = ""
     if objective != "time" or max_cost is not None or max_ports is not None:

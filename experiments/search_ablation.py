@@ -1,0 +1,113 @@
+"""What joint search earns over less: strategy or topology alone, one after the other, in turns."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from topoopt import Cluster, Job, co_optimize, models
+from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+
+METHODS = ("topology-only", "strategy-only", "sequential", "alternating", "joint")
+# Published profiles of the presets, where TOPOOPT_DATA names a directory with them.
+PROFILES = {
+    "dlrm-16": "dlrm16.json",
+    "candle-16": "candle16.json",
+    "bert-16": "transformer16.json",
+    "vgg16-16": "vgg16.json",
+}
+
+
+def profile_of(model: str) -> Path | None:
+    """Return the measured profile of a preset; None where there is none at hand."""
+    path = Path(os.environ.get("TOPOOPT_DATA", ".")) / "measured" / PROFILES.get(model, "none")
+    return path if path.is_file() else None
+
+
+def case(
+    model: str, servers: int, degree: int, bandwidth_gbps: float, method: str, steps: int, seed: int
+) -> dict[str, object]:
+    """Plan one job by one method.
+
+    Parameters
+    ----------
+    model : str
+        A preset; with its measured profile where `profile_of` finds one, else the roofline.
+    servers, degree : int
+    bandwidth_gbps : float
+        Of a port, each way; ports are bidirectional.
+    method : str
+        One of `METHODS`.
+    steps : int
+        Proposals, the same for every method (topologies alone need none).
+    seed : int
+
+    Returns
+    -------
+    dict
+        The columns of `EXPERIMENT`.
+    """
+    profile = profile_of(model)
+    job = Job(models.get_model(model), profile=profile)
+    cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps", "bidirectional")
+    plan = co_optimize(job, cluster, seed=seed, steps=steps, method=method, baselines=())
+    return {
+        "times": "profile" if profile else "roofline",
+        "iteration_time_s": plan.iteration_time_s,
+        "lower_bound_s": plan.lower_bound_s,
+        "steps_made": plan.search.steps,
+    }
+
+
+def tabulate(rows: Sequence[Row]) -> list[Table]:
+    """Return the mean, the best and the worst over the seeds, of each job by each method."""
+    groups: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        job = f"{row['model']}, {row['servers']} servers, degree {row['degree']}"
+        times = groups.setdefault((job, str(row["method"])), [])
+        if isinstance(row["iteration_time_s"], float):
+            times.append(row["iteration_time_s"])
+    statistics = {"mean": lambda t: sum(t) / len(t), "best": min, "worst": max}
+    tables = []
+    for name, statistic in statistics.items():
+        chosen: list[Row] = [
+            {"job": job, "method": method, "status": "ok", "time_ms": 1e3 * statistic(times)}
+            for (job, method), times in groups.items()
+            if times
+        ]
+        title = f"Iteration time in ms, {name} of the seeds"
+        tables.append(pivot(chosen, index="job", columns="method", value="time_ms", title=title))
+    return tables
+
+
+EXPERIMENT = Experiment(
+    name="search-ablation",
+    description=(
+        "Iteration time found with equal budgets by searching strategies alone, topologies alone, "
+        "one after the other, in turns, and jointly."
+    ),
+    source="extends TopoOpt (NSDI 2023), section 4",
+    grid={
+        "model": list(PROFILES),
+        "servers": [16],
+        "degree": [4, 8],
+        "bandwidth_gbps": [100],
+        "method": list(METHODS),
+        "steps": [6000],
+        "seed": [0, 1, 2, 3, 4],
+    },
+    quick_grid={
+        "model": ["candle-16"],
+        "servers": [16],
+        "degree": [4],
+        "bandwidth_gbps": [100],
+        "method": list(METHODS),
+        "steps": [600],
+        "seed": [0],
+    },
+    columns=("times", "iteration_time_s", "lower_bound_s", "steps_made"),
+    case=case,
+    tabulate=tabulate,
+)
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

@@ -1,0 +1,150 @@
+"""Local search: every configuration of every region in turn, the first improvement is taken."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from parallelism.graph import Mode
+from parallelism.search.mcmc import Change, Score
+from parallelism.search.moves import assign, moved
+from parallelism.search.regions import Region, Regions
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import OperatorConfig, Strategy
+
+# Placements of one pair of degrees that a sweep tries; of more, a spread.
+MOST_PLACEMENTS = 24
+# An improvement below this share is rounding, not progress.
+_LEAST_GAIN = 1e-9
+
+
+class LocalSearch:
+    """A descent to a strategy that no move of its neighbourhood makes faster.
+
+    A move gives one region one configuration: all degrees that one of its operators may have,
+    each on a spread of regular placements and on the server sets that neighbours have; or it
+    exchanges the servers of two single parts. Regions are the single operators and those of
+    `Regions.fixed`. Each sweep goes through the regions in a random order, and the descent ends
+    when a whole sweep has found nothing.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    regions : Regions
+    strategy : Strategy
+    time : float
+        Its score, seconds.
+    single : bool
+        Regions of one operator only.
+    most_placements : int
+        Placements of one pair of degrees that are tried.
+    """
+
+    def __init__(
+        self,
+        space: StrategySpace,
+        regions: Regions,
+        strategy: Strategy,
+        time: float,
+        *,
+        single: bool = False,
+        most_placements: int = MOST_PLACEMENTS,
+    ) -> None:
+        self.space = space
+        self.most_placements = most_placements
+        singles: list[Region] = [(i,) for i in range(len(strategy.configs))]
+        self.sweep = singles if single else [*regions.fixed, *singles]
+        self.best, self.best_time = strategy, time
+        self._moves: Iterator[Change] | None = None
+        self._since = 0
+        self._place = 0
+        self._order: list[int] = []
+
+    def adopt(self, strategy: Strategy, time: float) -> None:
+        """Go on from a faster strategy."""
+        self.best, self.best_time = strategy, time
+        self._moves, self._since = None, 0
+
+    def step(self, score: Score, rng: np.random.Generator) -> bool:
+        """Try one move; return False when the strategy is locally optimal.
+
+        Parameters
+        ----------
+        score : callable
+        rng : numpy.random.Generator
+            Orders the regions of a sweep.
+        """
+        while True:
+            if self._moves is None:
+                if self._since >= len(self.sweep):
+                    return False
+                if self._place == 0:
+                    self._since = 0
+                    self._order = rng.permutation(len(self.sweep)).tolist()
+                self._moves = self._neighbourhood(self.sweep[self._order[self._place]])
+            change = next(self._moves, None)
+            if change is None:
+                self._moves = None
+                self._since += 1
+                self._place = (self._place + 1) % len(self.sweep)
+                continue
+            if not change:
+                continue
+            candidate = self.best.replace(change)
+            time = score(candidate, self.best_time)
+            if time < self.best_time * (1.0 - _LEAST_GAIN) and math.isfinite(time):
+                self.best, self.best_time = candidate, time
+                self._since = 0
+                # What was tried of this region counts for the new strategy's other regions only.
+                self._moves = self._neighbourhood(self.sweep[self._order[self._place]])
+            return True
+
+    def _neighbourhood(self, region: Region) -> Iterator[Change]:
+        """Yield the changes of one region, each against the strategy of the moment."""
+        seen: set[tuple[OperatorConfig, bool]] = set()
+        leaders = _different(self.space, region)
+        for leader in leaders:
+            for sample, parameter, mode in self.space.degrees(leader):
+                for config in self._placed(region, sample, parameter, mode):
+                    for alternate in (False, True) if _alternates(region, config) else (False,):
+                        if (config, alternate) not in seen:
+                            seen.add((config, alternate))
+                            yield assign(self.space, self.best, region, config, alternate=alternate)
+        if len(region) == 1 and self.best.configs[region[0]].parts == 1:
+            yield from self._exchanges(region[0])
+
+    def _placed(
+        self, region: Region, sample: int, parameter: int, mode: Mode
+    ) -> Iterator[OperatorConfig]:
+        regular = self.space.placements(sample, parameter, mode)
+        step = -(-len(regular) // self.most_placements)
+        yield from regular[::step]
+        # Where neighbours stand, or as many of their servers as there are parts.
+        inside = set(region)
+        parts = sample * parameter
+        for index in region:
+            for other in self.space.neighbours[index]:
+                servers = self.best.configs[other].servers
+                if other not in inside and len(servers) >= parts:
+                    every = len(servers) // parts
+                    yield self.space.config(sample, parameter, mode, servers[:parts])
+                    yield self.space.config(sample, parameter, mode, servers[::every][:parts])
+
+    def _exchanges(self, index: int) -> Iterator[Change]:
+        for other in range(index + 1, len(self.best.configs)):
+            mine, theirs = self.best.configs[index], self.best.configs[other]
+            if mine.parts == theirs.parts == 1 and mine.servers != theirs.servers:
+                a, b = mine.servers[0], theirs.servers[0]
+                yield moved(self.space, self.best, (index, other), {a: b, b: a})
+
+
+def _different(space: StrategySpace, region: Region) -> list[int]:
+    """Return the first operator of each kind of choices in a region."""
+    first: dict[object, int] = {}
+    for index in region:
+        first.setdefault(space.degrees(index), index)
+    return list(first.values())
+
+
+def _alternates(region: Region, config: OperatorConfig) -> bool:
+    return len(region) > 1 and config.parameter > 1 and config.mode is Mode.OUTPUT

@@ -1,0 +1,117 @@
+"""Strategies to start from that stand between the named ones: placed degrees, and windows."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from parallelism.graph import Mode
+from parallelism.search.moves import fitted
+from parallelism.search.named import data_parallel
+from parallelism.search.partition import PartSeconds
+from parallelism.search.regions import Region, Regions
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import OperatorConfig, Strategy
+
+Degrees = tuple[int, int, Mode]
+
+
+def placed_degrees(
+    space: StrategySpace, degrees: Sequence[Degrees], seconds: PartSeconds
+) -> Strategy:
+    """Place given degrees: beside a producer of as many parts, else where least is to do.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    degrees : sequence of (sample, parameter, mode)
+        Legal ones, one an operator.
+    seconds : callable
+        Operator and number of parts to seconds of one part.
+
+    Returns
+    -------
+    Strategy
+    """
+    load = [0.0] * space.servers
+    configs: list[OperatorConfig] = []
+    for index, (sample, parameter, mode) in enumerate(degrees):
+        parts = sample * parameter
+        inputs = space.graph.operators[index].inputs
+        beside = [configs[i] for i in inputs if configs[i].parts == parts]
+        if beside:
+            config = space.config(sample, parameter, mode, beside[0].servers)
+        else:
+            blocks = space.placements(sample, parameter, mode)
+            config = min(blocks, key=lambda c: max(load[v] for v in c.servers))
+        for server in config.servers:
+            load[server] += seconds(index, parts)
+        configs.append(config)
+    return Strategy(tuple(configs))
+
+
+def streams(regions: Regions) -> tuple[Region, Region] | None:
+    """Return the two biggest parts of a model that only one of two first operators leads to.
+
+    Parameters
+    ----------
+    regions : Regions
+
+    Returns
+    -------
+    tuple of two tuples of int, or None
+        What only the first leads to, and all that the second does; None without a second.
+    """
+    graph = regions.graph
+    first = [i for i, op in enumerate(graph.operators) if not op.inputs][:32]
+    best: tuple[int, Region, Region] | None = None
+    for a in first:
+        for b in first:
+            below = set(regions.after(b))
+            alone = tuple(i for i in regions.after(a) if i not in below)
+            if a != b and (best is None or len(alone) > best[0]):
+                best = len(alone), alone, tuple(sorted(below))
+    return None if best is None or best[0] < 2 else best[1:]
+
+
+def windows(space: StrategySpace, regions: Regions, cuts: int) -> Iterator[Strategy]:
+    """Yield data parallelism but for a window of each of two streams, on a half of its own.
+
+    Two streams that run side by side can each use half of the servers for a while, which pays
+    where operators lose efficiency when split finely. Yields nothing for models of one stream,
+    or an odd number of servers.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    regions : Regions
+    cuts : int
+        Places at which a window may begin or end, evenly spread over each stream.
+
+    Returns
+    -------
+    iterator of Strategy
+    """
+    found = streams(regions)
+    half = space.servers // 2
+    if found is None or space.servers % 2 or space.batch % half:
+        return
+    wide = data_parallel(space)
+    mine, theirs = (_cut(stream, cuts) for stream in found)
+    for contiguous in (False, True):
+        a, b = (
+            space.placed(half, 1, Mode.OUTPUT, offset=offset, contiguous=contiguous)
+            for offset in (0, 1)
+        )
+        for first in combinations(range(len(mine)), 2):
+            for second in combinations(range(len(theirs)), 2):
+                configs = list(wide.configs)
+                for (start, stop), stream, at, config in (
+                    (first, found[0], mine, a), (second, found[1], theirs, b),
+                ):  # fmt: skip
+                    for index in stream[at[start] : at[stop]]:
+                        new = fitted(space, index, config)
+                        configs[index] = configs[index] if new is None else new
+                yield Strategy(tuple(configs))
+
+
+def _cut(stream: Region, cuts: int) -> list[int]:
+    return sorted({round(len(stream) * c / (cuts - 1)) for c in range(cuts)})

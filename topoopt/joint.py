@@ -1,0 +1,302 @@
+"""Joint search: a population of strategies and topologies, and what it is compared with.
+
+Alternation keeps what suits the present topology, and so finds neither a strategy that would
+need another topology nor the topology that it would need. Here strategies are first sought on
+an ideal switch, where no topology stands in their way; the most promising are wired, refined on
+their fabrics, and every strategy is scored on every fabric.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from parallelism.graph import Mode
+from parallelism.search.forest import least
+from parallelism.search.named import named_strategies
+from parallelism.search.partition import partitions
+from parallelism.search.seeds import placed_degrees, windows
+from parallelism.strategy import Strategy
+from topoopt.codesign import IDEAL, AlternatingSearch, Round
+from topoopt.confirm import finalists
+from topoopt.fabric.fabric import Fabric
+from topoopt.relaxation import Wirings
+from topoopt.scoring import Routing, Scorer
+from topoopt.search_types import (
+    Budget,
+    Pair,
+    ProgressCallback,
+    SearchResult,
+    search_tolerance,
+)
+from topoopt.space_terms import trade_off
+from topoopt.starts import USUAL
+from topoopt.topology.fabrics import ideal_switch
+
+# Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
+_SOUGHT, _WIRED = 2, 4
+# How many rounds' proposals each of them has.
+_SOUGHT_ROUNDS = 10
+# Starts this much slower than the best on the ideal switch are not improved there.
+_HOPEFUL = 1.5
+# Strategies this much slower than the best on the ideal switch are not wired.
+_NEAR = 1.35
+# Places at which windows of streams begin and end; fewer where scores are dear.
+_CUTS, _FEW_CUTS, _FEW_FROM = 7, 4, 32
+# Rounds after which the slowest pair gives way to the best.
+_UNDISTURBED = 4
+# Weights of device time against link-bytes in the additive costs.
+_WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
+
+
+class JointSearch(AlternatingSearch):
+    """Search with a population; see `AlternatingSearch` for the arguments."""
+
+    _mixed = 0
+
+    def ideal(self) -> Fabric:
+        """Return a switch at which every server has the rate of all its ports."""
+        cluster = self.cluster
+        rate = cluster.degree * cluster.port_rate
+        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
+        return Fabric(IDEAL, network, routes, {})
+
+    def seeds(self, score: Scorer, known: list[Strategy]) -> list[tuple[float, Strategy]]:
+        """Return starting strategies with their times on the ideal switch, fastest first.
+
+        Parameters
+        ----------
+        score : Scorer
+        known : list of Strategy
+            Some that fit.
+
+        Returns
+        -------
+        list of (float, Strategy)
+            Distinct, those that do not fit left out.
+        """
+        space, builder = self.space, self.builder
+
+        def seconds(index: int, parts: int) -> float:
+            time = builder.part_time(index, parts, 1, Mode.OUTPUT)
+            return time.forward + time.backward + time.update
+
+        found = [*known, *named_strategies(space).values()]
+        found += partitions(space, self.regions, seconds).values()
+        found += self._traded()
+        few = self.cluster.servers > _FEW_FROM
+        timed: dict[Strategy, float] = {}
+        for strategy in map(space.intern, found):
+            if strategy not in timed:
+                timed[strategy] = score(strategy)
+        # Of the many windows only the best two: they are much alike.
+        best: list[tuple[float, Strategy]] = []
+        for strategy in windows(space, self.regions, _FEW_CUTS if few else _CUTS):
+            time = score(strategy, best[-1][0] if len(best) > 1 else np.inf)
+            best = sorted([*best, (time, space.intern(strategy))], key=lambda pair: pair[0])[:2]
+        for time, strategy in best:
+            timed.setdefault(strategy, time)
+        order = sorted(timed, key=lambda strategy: timed[strategy])
+        return [(timed[s], s) for s in order if timed[s] < np.inf]
+
+    def _traded(self) -> list[Strategy]:
+        """Return the best degrees under additive costs of several weights, placed."""
+        cluster, builder, space = self.cluster, self.builder, self.space
+        wirings = Wirings(
+            cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency,
+            self.memory_limit,
+        )  # fmt: skip
+        choices, terms = trade_off(builder, wirings)
+        compute, network = (terms.names.index(name) for name in ("compute", "network"))
+        found = []
+        for weight in _WEIGHTS:
+            own = weight * terms.own[compute] + (1.0 - weight) * terms.own[network]
+            shared = weight * terms.shared[compute] + (1.0 - weight) * terms.shared[network]
+            _, chosen = least(choices, own, shared)
+            degrees = [choices.degrees[o][c] for o, c in enumerate(chosen)]
+            if all(d in space.degrees(o) for o, d in enumerate(degrees)):
+                found.append(
+                    placed_degrees(
+                        space, degrees,
+                        lambda i, parts: builder.part_time(i, parts, 1, Mode.OUTPUT).forward,
+                    )
+                )  # fmt: skip
+        return found
+
+    def population(
+        self,
+        pairs: list[Pair],
+        result: SearchResult,
+        budget: Budget,
+        deadline: float,
+        progress: ProgressCallback | None,
+    ) -> list[Pair]:
+        """Seek strategies on an ideal switch, wire the best, and return the best pairs."""
+        chains = self.settings.chains
+        if self.cluster.servers == 1 or budget.steps == 0:
+            return super().population(pairs, result, budget, deadline, progress)
+        fabric = self.ideal()
+        score = Scorer(
+            self.builder, fabric, self.memory_limit, search_tolerance(self.cluster.servers)
+        )
+        try:
+            seeds = self.seeds(score, [pair.strategy for pair in pairs])
+        except KeyboardInterrupt:
+            result.interrupted = True
+            return []
+        result.work += score.work
+        first = [s for s in seeds[: _SOUGHT * chains] if s[0] <= _HOPEFUL * seeds[0][0]]
+        steps = _SOUGHT_ROUNDS * self.round_steps(pairs[0], chains)
+        rounds = [
+            Round(
+                Pair(strategy, None, Routing.ECMP, fabric, time, "search"),
+                np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(500 + c,))),
+                min(steps, budget.steps // len(first) + (c < budget.steps % len(first))),
+                rewire=False,
+            )
+            for c, (time, strategy) in enumerate(first)
+        ]
+        whole, result.interrupted = self.play(rounds, result, budget.steps, deadline, progress)
+        if not whole and not result.interrupted:
+            return []
+        result.steps += sum(r.done for r in rounds)
+        result.work += sum(r.work for r in rounds)
+        if result.interrupted:
+            return []
+        candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + seeds
+        try:
+            return self._wired(candidates, pairs, result)
+        except KeyboardInterrupt:
+            result.interrupted = True
+            return []
+
+    def _wired(
+        self, candidates: list[tuple[float, Strategy]], pairs: list[Pair], result: SearchResult
+    ) -> list[Pair]:
+        """Wire candidates, fastest on the ideal switch first; return the best pairs of all."""
+        chains = self.settings.chains
+        order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
+        near = _NEAR * candidates[order[0]][0]
+        found, seen = list(pairs), {pair.strategy for pair in pairs}
+        rewirer = self.rewirer()
+        best = min(pair.time for pair in pairs)
+        for c in order:
+            time, strategy = candidates[c]
+            if strategy in seen or time > near:
+                continue
+            if len(seen) - len(pairs) >= _WIRED * chains:
+                break
+            seen.add(strategy)
+            pair = rewirer.wire(strategy, "search", limit=1.1 * best)
+            if pair is not None:
+                found.append(pair)
+                best = min(best, pair.time)
+        result.work += rewirer.work
+        result.best = min([result.best, *found], key=lambda pair: pair.time)
+        result.others = finalists([result.best, *result.others, *found], self.spacing)
+        found.sort(key=lambda pair: pair.time)
+        return [found[c % len(found)] for c in range(chains)]
+
+    def mixed(self, current: list[Pair], result: SearchResult) -> list[Pair]:
+        """Score every strategy on every other fabric; at times the worst goes on from the best."""
+        scored = list(current)
+        for place, host in enumerate(current):
+            score = Scorer(self.builder, host.fabric, self.memory_limit)
+            for guest in current:
+                if guest.strategy == host.strategy or guest.topology is None:
+                    continue
+                time = score(guest.strategy, scored[place].time)
+                if time < scored[place].time:
+                    scored[place] = replace(
+                        host, strategy=guest.strategy, time=time, origin=guest.origin
+                    )
+            result.work += score.work
+        result.best = min([result.best, *scored], key=lambda pair: pair.time)
+        result.others = finalists([result.best, *result.others, *scored], self.spacing)
+        self._mixed += 1
+        # Not at once: pairs that begin slower may have further to go.
+        return scored if self._mixed % _UNDISTURBED else super().mixed(scored, result)
+
+
+class SequentialSearch(JointSearch):
+    """Strategies for an ideal switch with all the budget; then a topology for the best."""
+
+    def population(
+        self,
+        pairs: list[Pair],
+        result: SearchResult,
+        budget: Budget,
+        deadline: float,
+        progress: ProgressCallback | None,
+    ) -> list[Pair]:
+        """Search on the ideal switch."""
+        fabric = self.ideal()
+        score = Scorer(self.builder, fabric, self.memory_limit)
+        time, strategy = self.seeds(score, [pair.strategy for pair in pairs])[0]
+        best = Pair(strategy, None, Routing.ECMP, fabric, time, "search")
+        return [best] * self.settings.chains
+
+    rewires = False
+
+    def concluded(self, current: list[Pair], result: SearchResult) -> None:
+        """Wire the strategy that is best on the ideal switch; the starts do not compete."""
+        chosen = min(current, key=lambda pair: pair.time)
+        rewired = self.rewirer().wire(chosen.strategy, "search", weighted=True)
+        assert rewired is not None  # without a limit every pair is simulated
+        result.best = rewired
+        result.others = [rewired]
+
+
+class StrategySearch(AlternatingSearch):
+    """Strategies on the topology that was built for the usual strategy."""
+
+    rewires = False
+
+    def population(
+        self,
+        pairs: list[Pair],
+        result: SearchResult,
+        budget: Budget,
+        deadline: float,
+        progress: ProgressCallback | None,
+    ) -> list[Pair]:
+        """Start every chain from the usual pair."""
+        result.best = usual_pair(pairs)
+        result.others = [result.best]
+        return [result.best] * self.settings.chains
+
+
+class TopologySearch(StrategySearch):
+    """Topologies and routings for the usual strategy."""
+
+    def population(
+        self,
+        pairs: list[Pair],
+        result: SearchResult,
+        budget: Budget,
+        deadline: float,
+        progress: ProgressCallback | None,
+    ) -> list[Pair]:
+        """Wire the usual strategy; there is nothing else to search."""
+        usual = usual_pair(pairs)
+        rewired = self.rewirer().wire(usual.strategy, usual.origin, limit=usual.time, weighted=True)
+        result.best = usual if rewired is None else min(rewired, usual, key=lambda p: p.time)
+        result.others = [result.best]
+        return []
+
+
+def usual_pair(pairs: list[Pair]) -> Pair:
+    """Return the pair of the hybrid, else of data parallelism, else the fastest."""
+    for name in reversed(USUAL):
+        for pair in pairs:
+            if pair.origin == name:
+                return pair
+    return pairs[0]
+
+
+SEARCHES: dict[str, type[AlternatingSearch]] = {
+    "joint": JointSearch,
+    "alternating": AlternatingSearch,
+    "sequential": SequentialSearch,
+    "strategy-only": StrategySearch,
+    "topology-only": TopologySearch,
+}
