@@ -41,7 +41,7 @@ def test_a_configuration_is_listed_and_planned(config: Path, tmp_path: Path) -> 
     assert summary["name"] == "tiny-moe"
     plan = tmp_path / "plan.json"
     done = run("plan", config.parent, "--servers", 4, "--degree", 2, "--bandwidth", "100Gbps",
-               "--steps", 5, "-q", "-o", plan)  # fmt: skip
+               "--per-operator", "--steps", 5, "-q", "-o", plan)  # fmt: skip
     assert done.exit_code == 0, done.output
     document = json.loads(plan.read_text())
     assert document["model"]["name"] == "tiny-moe"
