@@ -12,7 +12,7 @@ from topoopt import Cluster, Job, co_optimize
 from topoopt.exhaustive import count_pairs, exhaustive_optimum
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 
-MOST_PAIRS = 6000
+MOST_PAIRS = 15000
 
 
 def random_model(rng: np.random.Generator) -> ModelGraph:
@@ -37,8 +37,8 @@ def random_model(rng: np.random.Generator) -> ModelGraph:
 def instance(number: int) -> tuple[Job, Cluster]:
     """Draw the instance of a number: the first that is small enough to try everything."""
     rng = np.random.default_rng(np.random.SeedSequence(7, spawn_key=(number,)))
+    servers = int(rng.integers(4, 9))
     while True:
-        servers = int(rng.integers(3, 9))
         degree = min(int(rng.integers(1, 4)), servers - 1)
         gbps = float(10 ** rng.uniform(0.0, 2.3))
         job, cluster = Job(random_model(rng)), Cluster(servers, degree, f"{gbps:.4g}Gbps")

@@ -116,7 +116,7 @@ def every_strategy(space: StrategySpace) -> list[list[OperatorConfig]]:
 
 def count_pairs(builder: TaskGraphBuilder, cluster: Cluster) -> int:
     """Return how many pairs of strategy and fabric `exhaustive_optimum` would try."""
-    space = StrategySpace(builder.graph, cluster.servers, builder.batch)
+    space = StrategySpace(builder.graph, cluster.servers, builder.batch, any_parts=True)
     return prod(len(each) for each in every_strategy(space)) * len(circulant_fabrics(cluster))
 
 
@@ -150,7 +150,9 @@ def exhaustive_optimum(
             f"exhaustive search over {pairs} pairs of strategy and fabric; at most {most_pairs} "
             "are tried, so give fewer operators, servers or ports"
         )
-    configs = every_strategy(StrategySpace(builder.graph, cluster.servers, builder.batch))
+    configs = every_strategy(
+        StrategySpace(builder.graph, cluster.servers, builder.batch, any_parts=True)
+    )
     fabrics = circulant_fabrics(cluster)
     scorers = [Scorer(builder, fabric, memory) for _, _, fabric in fabrics]
     best, winner = np.inf, None
