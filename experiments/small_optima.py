@@ -12,7 +12,7 @@ from topoopt import Cluster, Job, co_optimize
 from topoopt.exhaustive import count_pairs, exhaustive_optimum
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 
-MOST_PAIRS = 15000
+MOST_PAIRS = 25000
 
 
 def random_model(rng: np.random.Generator) -> ModelGraph:
@@ -23,8 +23,8 @@ def random_model(rng: np.random.Generator) -> ModelGraph:
         return int(2 ** rng.integers(6, 13))
 
     x = build.input(width())
-    if rng.random() < 0.6:
-        for layer in range(int(rng.integers(2, 4))):
+    if rng.random() < 0.8:
+        for layer in range(int(rng.choice([2, 2, 3]))):
             x = dense(build, f"dense_{layer}", x, width())
     else:
         dim = int(2 ** rng.integers(5, 9))

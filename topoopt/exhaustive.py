@@ -70,13 +70,11 @@ def circulant_fabrics(cluster: Cluster) -> list[tuple[tuple[int, ...], str, Fabr
         group = tuple(range(n))
         rings = tuple(tuple(step * i % n for i in range(n)) for step in steps if gcd(step, n) == 1)
         given = {group: rings} if rings and n > 1 else {}
-        for routing, routes in (
-            ("ecmp", ecmp_routes(network)),
-            ("k-shortest", k_shortest_routes(network, 8, slack=1)),
-        ):
-            found.append((steps, routing, Fabric("circulant", network, routes, given)))
-            if given:
-                found.append((steps, routing, Fabric("circulant", network, routes, {})))
+        found.append((steps, "ecmp", Fabric("circulant", network, ecmp_routes(network), given)))
+        if degree > 1:
+            # On a single ring there is one path.
+            routes = k_shortest_routes(network, 8, slack=1)
+            found.append((steps, "k-shortest", Fabric("circulant", network, routes, given)))
     return found
 
 
