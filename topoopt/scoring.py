@@ -15,6 +15,7 @@ from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fluid import seeks_symmetry
 from topoopt.fabric.reconfigurable import Playable, play
 from topoopt.fabric.tasks import link_bytes
 from topoopt.topology.finder import Topology
@@ -23,6 +24,8 @@ from topoopt.topology.totient import ring_places
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8
+# Looking for symmetry, a task.
+_COLLAPSE_WORK = 4.0
 
 
 class Routing(StrEnum):
@@ -197,6 +200,8 @@ class Scorer:
         """
         played = play(self.fabric, tasks, self.tolerance, limit=limit)
         self.work += _TASK_WORK * tasks.tasks + played.resolved
+        if seeks_symmetry(tasks):
+            self.work += _COLLAPSE_WORK * tasks.tasks
         return float(played.finish.max(initial=0.0))
 
 

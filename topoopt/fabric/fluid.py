@@ -50,7 +50,7 @@ def run_fluid(
         raise InputError(f"completion_tolerance is {tolerance}; give a fraction in [0, 1)")
     orders = orders_of(fabric, tasks)
     if collapsed is None:
-        collapsed = int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER)) >= COLLAPSE_FROM
+        collapsed = seeks_symmetry(tasks)
     # Classes know nothing of the order in which htsim finds tasks ready.
     quotient = collapse(orders) if collapsed and not fabric.transport.htsim else None
     played, lost = _play(
@@ -74,6 +74,11 @@ def run_fluid(
         finish=played.finish[of],
         binding=expand_binding(orders, quotient, played.binding),
     )
+
+
+def seeks_symmetry(tasks: TaskGraph) -> bool:
+    """Say whether a task graph has enough transfers for looking for symmetry to pay."""
+    return int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER)) >= COLLAPSE_FROM
 
 
 def _play(
