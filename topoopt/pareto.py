@@ -150,7 +150,7 @@ class Exploration:
         for design in self.designs:
             states[design.state] = states.get(design.state, 0) + 1
         told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        lines.append(f"{_designs(self.designs)}: {told}")
+        lines.append(f"{_designs(self.designs)}: {told or 'none was finished'}")
         reasons = sorted({d.why for d in self.designs if d.state == "infeasible"})
         lines += [f"infeasible: {reason}" for reason in reasons[:3]]
         if self.interrupted:

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import topoopt as to
 from codesign_base import InputError
+from parallelism.model_file import load_model
 from topoopt.baselines import ALL_BASELINES
 from topoopt.cli.app import app, main
 from topoopt.formats.network_json import load_network
@@ -514,6 +515,19 @@ def test_interrupting_from_the_keyboard_leaves_the_best_plan(workplace, tmp_path
     assert "search interrupted: the best so far" in output and "Traceback" not in errors
     plan = to.load_plan(path)
     assert plan.search.interrupted and to.verify_plan(plan).ok
+
+
+def test_an_interrupted_comparison_says_so(workplace):
+    def stop(report):
+        if report.stage == "search":
+            raise KeyboardInterrupt
+
+    job = to.Job(load_model(workplace[0] / "small.yaml"))
+    cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    found = to.compare(job, cluster, fabrics=("fat-tree",), steps=12, progress=stop)
+    assert found.interrupted and found.summary().endswith("interrupted: the best so far")
+    whole = to.compare(job, cluster, fabrics=("fat-tree",), steps=12)
+    assert not whole.interrupted and "interrupted" not in whole.summary()
 
 
 def test_interrupting_before_any_plan_has_status_130(workplace, monkeypatch, capsys):
