@@ -442,6 +442,10 @@ UNUSED = {
         ("compare", "small.yaml", *FAST, "--fabrics", "fat-tree", "--no-forwarding"),
         "--no-forwarding is False",
     ),
+    "selection": (
+        ("topology", "torus", "--dims", "2x2", "--selection", "exact"),
+        "torus has no rings to choose",
+    ),
     "seed": (("route", "network.json", "traffic.npz", "--seed", "3"), "nothing is drawn"),
     "steps": (("what-if", "plan.json", "--steps", "20"), "give --fail-servers"),
     "blocks": (

@@ -1,6 +1,8 @@
 """The typer application, and what happens to errors."""
 
 import sys
+from collections.abc import Callable
+from typing import cast
 
 import typer
 
@@ -30,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 # Panels of `topoopt --help`, in the order in which their commands are registered.
-for _panel, _commands in {
+_PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Plan": {
         "plan": plan_command,
         "pareto": pareto_command,
@@ -51,13 +53,14 @@ for _panel, _commands in {
         "bandwidth": bandwidth_command,
     },
     "Experiments": {"validate": validate_command},
-}.items():
+}
+for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(_command)
 app.add_typer(clos_app, name="clos", rich_help_panel="Networks")
 app.add_typer(experiment_app, name="experiment", rich_help_panel="Experiments")
 # Of typer, whatever it builds on: what is wrong about words of a command line.
-_USAGE_ERROR = typer.BadParameter.__mro__[1]
+_USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 
 def _version(value: bool) -> None:

@@ -9,6 +9,7 @@ from topoopt.cli import common
 
 
 def topology_command(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="A fabric; `topoopt topology list` lists them.")],
     servers: Annotated[
         int | None, typer.Option(help="Number of servers.", show_default="from --dims or --traffic")
@@ -70,6 +71,10 @@ def topology_command(
             width = max(map(len, FABRICS))
             print("\n".join(f"{fabric:{width}}  {what}" for fabric, what in FABRICS.items()))
         return
+    if name != "totient":
+        common.refuse_given(
+            context, ("selection", "placement"), f"{name} has no rings to choose; leave it out"
+        )
     common.check_seed(seed)
     common.check_outputs(output, inputs=[traffic, prices])
     rate = parse_bandwidth(bandwidth)
