@@ -325,3 +325,30 @@ for name in topoopt.__all__:
     done = python(program, ".")
     assert done.returncode == 0, done.stderr
     assert "compare" in topoopt.__all__
+
+
+def rooms():
+    """Rows of the table of rooms: (directory, what it says that lies there)."""
+    table = (ROOT / "ARCHITECTURE.md").read_text().split("## Rooms")[1].split("\n## ")[0]
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            first, what = line.split("|")[1:3]
+            (path,) = re.findall(r"`([\w/]+)`", first)
+            yield ROOT / path, re.findall(r"`([\w./]+)`", what)
+
+
+def test_the_table_of_rooms_names_what_exists():
+    elsewhere = {"config.json", "simulate", "route", "routing/clos"}
+    for path, names in rooms():
+        assert path.is_dir(), path
+        for name in set(names) - elsewhere:
+            there = (path / name, path / f"{name}.py", ROOT / name)
+            below = [*path.glob(f"*/{name}.py")]
+            assert below or any(place.exists() for place in there), f"{path.name}: {name}"
+
+
+def test_the_table_of_rooms_names_every_module_of_the_co_design_once():
+    named = sorted(name for path, names in rooms() if path == ROOT / "topoopt" for name in names)
+    modules = {path.stem for path in (ROOT / "topoopt").glob("*.py")}
+    expected = {name for name in modules if not name.endswith("kernels") and name != "__init__"}
+    assert named == sorted(expected | {"simulate", "route"})

@@ -71,6 +71,8 @@ class Comparison:
     version : str
     refused : dict of str to str
         Fabrics that these servers and ports cannot build, and why.
+    interrupted : bool
+        Whether the search was stopped from the keyboard: all times are the best so far.
     """
 
     model: str
@@ -82,6 +84,7 @@ class Comparison:
     steps: Count
     version: str
     refused: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -104,7 +107,9 @@ class Comparison:
         title = f"{self.model} on {self.servers} servers, degree {self.degree}"
         bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
         refused = [f"not built: {name}: {why}" for name, why in self.refused.items()]
-        return "\n".join([title, "", *table_lines(rows, left=(0, 5)), "", *refused, bound])
+        stopped = ["search interrupted: the best so far"] if self.interrupted else []
+        table = table_lines(rows, left=(0, 5))
+        return "\n".join([title, "", *table, "", *refused, bound, *stopped])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -223,4 +228,5 @@ def compare(
         steps=plan.search.steps,
         version=plan.version,
         refused=refused,
+        interrupted=plan.search.interrupted,
     )

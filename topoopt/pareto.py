@@ -143,14 +143,14 @@ class Exploration:
                 )
             )
         what = {"time": "time a sample", "cost-time": "cost x time a sample"}[self.objective]
-        lines = [f"{self.model}: {len(self.frontier)} designs that none beats in cost and time"]
+        lines = [f"{self.model}: {_designs(self.frontier)} that none beats in cost and time"]
         if len(rows) > 1:
             lines += ["", *table_lines(rows), "", f"* least {what}"]
         states: dict[str, int] = {}
         for design in self.designs:
             states[design.state] = states.get(design.state, 0) + 1
         told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
-        lines.append(f"{len(self.designs)} designs: {told}")
+        lines.append(f"{_designs(self.designs)}: {told or 'none was finished'}")
         reasons = sorted({d.why for d in self.designs if d.state == "infeasible"})
         lines += [f"infeasible: {reason}" for reason in reasons[:3]]
         if self.interrupted:
@@ -266,6 +266,10 @@ def explore(
         job.model.name, Objective(objective), tuple(designs), least_gain, interrupted, seed,
         installed_version("topoopt"),
     )  # fmt: skip
+
+
+def _designs(designs: tuple[Design, ...]) -> str:
+    return f"{len(designs)} design{'' if len(designs) == 1 else 's'}"
 
 
 def _refused(point: Point, limits: Limits) -> Design | None:

@@ -347,7 +347,8 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
         raise InputError(f"{name} holds no object of fields; give a plan file")
     if document.get("kind") is not None:
         raise InputError(
-            f"{name} is a {document.get('kind')}, planned by layouts; this takes plans by operators"
+            f"{name} is a {document.get('kind')}, planned by layouts; this takes plans by "
+            "operators, so plan with --per-operator"
         )
     if document.get("schema_version") != SCHEMA_VERSION:
         raise InputError(

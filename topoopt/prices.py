@@ -163,14 +163,13 @@ def load_prices(path: str | Path) -> PriceTable:
     InputError
         If the file cannot be read or is not a valid price table.
     """
-    import json
+    from parallelism.reading import parse_json, read_text
 
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"price file {path}: {error}") from None
+    data = parse_json(read_text(path, "price file"), f"price file {str(path)!r}")
     if not isinstance(data, dict):
-        raise InputError(f"price file {path}: holds no JSON object")
+        raise InputError(
+            f"price file {path}: holds no JSON object; give source and usd_per_port_by_gbps"
+        )
     try:
         return PriceTable.from_dict(data)
     except InputError as error:

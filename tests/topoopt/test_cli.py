@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import topoopt as to
 from codesign_base import InputError
+from parallelism.model_file import load_model
 from topoopt.baselines import ALL_BASELINES
 from topoopt.cli.app import app, main
 from topoopt.formats.network_json import load_network
@@ -191,7 +192,9 @@ def test_version_and_help():
     for command in ((), ("plan",), ("compare",), ("verify",), ("models",)):
         page = inside(*command, "--help")
         assert page.exit_code == 0 and "Usage: topoopt" in page.stdout
-    assert "Commands" in inside().output
+    page = inside().output
+    panels = [page.index(f" {panel} ─") for panel in PANELS]
+    assert panels == sorted(panels) and " Commands ─" not in page
 
 
 def test_every_option_of_every_command_is_explained():
@@ -245,7 +248,7 @@ WRONG = {
     "seed": (("--seed", "-1"), "seed is -1"),
     "steps": (("--steps", "-1"), "steps is -1"),
     "missing profile": (("--profile", "none.json"), "profile 'none.json' does not exist"),
-    "missing prices": (("--prices", "none.json"), "price file none.json"),
+    "missing prices": (("--prices", "none.json"), "price file 'none.json'"),
 }
 PLAN_ONLY = {
     "faithful": (("--faithful", "thesis"), "faithful is 'thesis'; choose paper or artifact"),
@@ -393,6 +396,7 @@ def test_verify_refuses_a_truncated_or_missing_plan(workplace, tmp_path):
     assert "does not exist" in refused("verify", "none.json", directory=tmp_path)
 
 
+PANELS = ("Plan", "Look closer", "Networks", "Experiments")
 REFUSED_BY_THE_PARSER = [
     ("plan",),
     ("plan", "dlrm"),
@@ -409,6 +413,67 @@ def test_usage_errors_have_status_2(arguments):
     result = inside(*arguments)
     assert result.exit_code == 2 and result.stdout == ""
     assert "Usage: topoopt" in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("arguments", REFUSED_BY_THE_PARSER)
+def test_the_shell_sees_one_line_for_usage_errors(arguments):
+    done = topoopt(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    command = " plan" if arguments[0] == "plan" else " verify" if arguments[0] == "verify" else ""
+    assert line.startswith("error: ") and line.endswith(f"; see topoopt{command} --help")
+
+
+LAYOUTS = ("plan", "gpt2", *CLUSTER, "--global-batch", "64")
+# What would count for nothing, and why.
+UNUSED = {
+    "optimizer": ((*LAYOUTS, "--optimizer", "adam"), "planned by layouts"),
+    "default optimizer": ((*LAYOUTS, "--optimizer", "sgd"), "planned by layouts"),
+    "chains": ((*LAYOUTS, "--chains", "5"), "planned by layouts"),
+    "sequence": (("plan", "small.yaml", *FAST, "--sequence", "512"), "planned by operators"),
+    "zero": (("plan", "small.yaml", *FAST, "--zero", "1"), "planned by operators"),
+    "across": (("plan", "small.yaml", *FAST, "--tensor-across-servers"), "planned by operators"),
+    "workers": (("plan", "small.yaml", *FAST, "--workers", "2"), "one search only"),
+    "window": (
+        ("compare", "small.yaml", *FAST, "--fabrics", "sip-ml", "--demand-window", "20ms"),
+        "none of sip-ml is rewired by it",
+    ),
+    "forwarding": (
+        ("compare", "small.yaml", *FAST, "--fabrics", "fat-tree", "--no-forwarding"),
+        "--no-forwarding is False",
+    ),
+    "selection": (
+        ("topology", "torus", "--dims", "2x2", "--selection", "exact"),
+        "torus has no rings to choose",
+    ),
+    "seed": (("route", "network.json", "traffic.npz", "--seed", "3"), "nothing is drawn"),
+    "steps": (("what-if", "plan.json", "--steps", "20"), "give --fail-servers"),
+    "blocks": (
+        ("bandwidth", "--network", "RI(4)", "--workload", "gpt-3", "--blocks", "RI(2..4)"),
+        "give --search-shapes",
+    ),
+    "jobs": (
+        ("bandwidth", "--network", "RI(4)", "--workload", "gpt-3", "--jobs", "2"),
+        "there is one design",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNUSED)
+def test_options_that_count_for_nothing_are_refused(workplace, case):
+    arguments, said = UNUSED[case]
+    assert said in refused(*arguments, directory=workplace[0])
+
+
+def test_seeds_are_checked_before_anything_is_drawn(workplace):
+    said = refused("what-if", "plan.json", "--seed", "-1", directory=workplace[0])
+    assert said.startswith("seed is -1")
+
+
+def test_routes_do_not_overwrite_the_network_they_are_for(workplace):
+    said = refused("route", "network.json", "traffic.npz", "-o", "network.json",
+                   directory=workplace[0])  # fmt: skip
+    assert "is also read" in said
 
 
 @pytest.mark.parametrize("case", ["no unit", "degree 0", "device", "missing profile"])
@@ -454,6 +519,19 @@ def test_interrupting_from_the_keyboard_leaves_the_best_plan(workplace, tmp_path
     assert "search interrupted: the best so far" in output and "Traceback" not in errors
     plan = to.load_plan(path)
     assert plan.search.interrupted and to.verify_plan(plan).ok
+
+
+def test_an_interrupted_comparison_says_so(workplace):
+    def stop(report):
+        if report.stage == "search":
+            raise KeyboardInterrupt
+
+    job = to.Job(load_model(workplace[0] / "small.yaml"))
+    cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    found = to.compare(job, cluster, fabrics=("fat-tree",), steps=12, progress=stop)
+    assert found.interrupted and found.summary().endswith("interrupted: the best so far")
+    whole = to.compare(job, cluster, fabrics=("fat-tree",), steps=12)
+    assert not whole.interrupted and "interrupted" not in whole.summary()
 
 
 def test_interrupting_before_any_plan_has_status_130(workplace, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """`topoopt experiment`, and what scripts share."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from codesign_base import InputError
-from topoopt.cli.app import app
+from topoopt.cli.app import app, main
 from topoopt.experiment.published import sixteen_servers_s
 from topoopt.experiment.scripts import find_scripts
 from topoopt.experiment.setting import weighted_quantiles
@@ -52,6 +53,19 @@ def test_list_and_run_all_in_worker_processes(scripts):
         assert text == "a,status,value,message\n1,ok,1,\n2,ok,4,\n"
     again = command("run", "one", "--resume", "--workers", "1", "--from", str(scripts))
     assert (again.exit_code, "1 cases computed, 2 reused" in again.stderr) == (0, True)
+
+
+def test_an_interrupted_run_says_only_that_cases_are_kept(scripts, monkeypatch, capsys):
+    def stop(*arguments, **options):
+        print("interrupted; finished cases are kept", file=sys.stderr)
+        return 130
+
+    monkeypatch.setattr("topoopt.experiment.command.run_and_tell", stop)
+    monkeypatch.setattr("sys.argv", ["topoopt", "experiment", "run", "all"])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "interrupted; finished cases are kept"
 
 
 def test_what_is_not_there_is_told_in_one_sentence(scripts, tmp_path):

@@ -1,6 +1,8 @@
 """The typer application, and what happens to errors."""
 
 import sys
+from collections.abc import Callable
+from typing import cast
 
 import typer
 
@@ -30,23 +32,37 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("plan")(plan_command)
-app.command("compare")(compare_command)
-app.command("verify")(verify_command)
-app.command("models")(models_command)
-app.command("bandwidth")(bandwidth_command)
-app.add_typer(clos_app, name="clos")
-app.add_typer(experiment_app, name="experiment")
-app.command("simulate")(simulate_command)
-app.command("validate")(validate_command)
-app.command("export")(export_command)
-app.command("what-if")(what_if_command)
-app.command("pareto")(pareto_command)
-app.command("route")(route_command)
-app.command("topology")(topology_command)
-app.command("report")(report_command)
-app.command("profile")(profile_command)
-app.command("space")(space_command)
+# Panels of `topoopt --help`, in the order in which their commands are registered.
+_PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "Plan": {
+        "plan": plan_command,
+        "space": space_command,
+        "pareto": pareto_command,
+        "compare": compare_command,
+        "models": models_command,
+        "profile": profile_command,
+    },
+    "Look closer": {
+        "report": report_command,
+        "verify": verify_command,
+        "simulate": simulate_command,
+        "what-if": what_if_command,
+        "export": export_command,
+    },
+    "Networks": {
+        "topology": topology_command,
+        "route": route_command,
+        "bandwidth": bandwidth_command,
+    },
+    "Experiments": {"validate": validate_command},
+}
+for _panel, _commands in _PANELS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_panel)(_command)
+app.add_typer(clos_app, name="clos", rich_help_panel="Networks")
+app.add_typer(experiment_app, name="experiment", rich_help_panel="Experiments")
+# Of typer, whatever it builds on: what is wrong about words of a command line.
+_USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 
 def _version(value: bool) -> None:
@@ -74,23 +90,36 @@ def _interrupted(error: BaseException) -> bool:
     return cause is not None
 
 
+def _usage_message(error: Exception) -> str:
+    """Return one sentence about a word that the command line does not know.
+
+    Empty if there were no words at all: then the help was shown.
+    """
+    message = " ".join(error.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    if not message or context is None:
+        return message
+    # "No such command 'plna'. Did you mean 'plan'?" is two sentences.
+    message = message.replace(". Did you mean", ", did you mean").rstrip("?")
+    return f"{message}; see {context.command_path} --help"
+
+
 def main() -> None:
     """Run the command line; wrong input ends in one sentence and exit status 2."""
     from codesign_base.collisions import distribution_conflicts
 
     try:
-        app()
+        status = app(standalone_mode=False)
     except InputError as error:
         message = " ".join(str(error).split())
         print(f"error: {message}", file=sys.stderr)
         for conflict in distribution_conflicts():
             print(f"warning: {conflict}", file=sys.stderr)
         sys.exit(2)
-    except SystemExit as stop:
-        # typer makes this of Ctrl-C, without a word; a search that has a plan returns it.
-        if stop.code == 130:
-            print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
-        raise
+    except _USAGE_ERROR as error:
+        if message := _usage_message(error):
+            print(f"error: {message}", file=sys.stderr)
+        sys.exit(2)
     except SystemError as error:
         if not _interrupted(error):
             raise
@@ -108,3 +137,7 @@ def main() -> None:
         # The reader (head, less) has what it wanted.
         sys.stderr.close()
         sys.exit(0)
+    # typer makes this of Ctrl-C, without a word; a search that has a plan returns it.
+    if status == 130:
+        print("interrupted: there is no result yet, nothing was written", file=sys.stderr)
+    sys.exit(status)

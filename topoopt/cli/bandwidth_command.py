@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def bandwidth_command(
+    context: typer.Context,
     workload: Annotated[
         list[str],
         typer.Option(
@@ -125,7 +126,17 @@ def bandwidth_command(
     from topoopt.cli.bandwidth_inputs import choice, read_workload
     from topoopt.units import parse_time
 
-    common.check_outputs(save_network)
+    if search_shapes is None:
+        common.refuse_given(
+            context, ("max_dimensions", "blocks"), "no shapes are searched; give --search-shapes"
+        )
+        if not search_parallelism:
+            common.refuse_given(
+                context,
+                ("top", "jobs"),
+                "there is one design; give --search-shapes or --search-parallelism",
+            )
+    common.check_outputs(save_network, inputs=[network, cost, *workload, *(communicator or ())])
     question: dict[str, Any] = {
         "budget": budget,
         "constraints": constraint or (),

@@ -72,6 +72,59 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing el
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
+def given_options(context: typer.Context, names: Iterable[str]) -> list[tuple[str, Any]]:
+    """Return those of some parameters that stand on the command line.
+
+    Parameters
+    ----------
+    context : typer.Context
+        Of the command.
+    names : iterable of str
+        Names of its parameters.
+
+    Returns
+    -------
+    list of (str, value)
+        Options as they are written, in the order of the command's help.
+    """
+    wanted = set(names)
+    found = []
+    for parameter in context.command.params:
+        name = parameter.name
+        if name is None or name not in wanted:
+            continue
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            value = context.params[name]
+            # Of --option and --no-option the one that was given.
+            words = parameter.secondary_opts if value is False else parameter.opts
+            found.append((words[0], value))
+    return found
+
+
+def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> None:
+    """Refuse options that would count for nothing.
+
+    Parameters
+    ----------
+    context : typer.Context
+        Of the command.
+    names : iterable of str
+        Names of its parameters.
+    reason : str
+        Why they do not count, and the mend: what follows "--option is value, but".
+
+    Raises
+    ------
+    InputError
+        Naming the first that stands on the command line.
+    """
+    from codesign_base import InputError
+
+    for option, value in given_options(context, names):
+        raise InputError(f"{option} is {value}, but {reason}")
+
+
 def read_model(model: str) -> "ModelGraph":
     """Return a preset, or what a model file or a config.json describes."""
     from parallelism.model_file import load_model
@@ -236,6 +289,7 @@ def _line(report: "Progress") -> str:
         "placements": "simulating layouts",
         "topologies": "building topologies",
         "restarts": "searches",
+        "schedules": "choosing a schedule",
     }.get(report.stage, f"comparing with {report.stage}")
     return f"{stage}: step {report.done}{total}, best {best}"
 

@@ -7,8 +7,16 @@ import typer
 
 from topoopt.cli import common
 
+# What says something about fabrics that are rewired during the iteration only.
+_REWIRED = {
+    "reconfiguration_delay": ("sip-ml", "ocs-reconfig"),
+    "demand_window": ("ocs-reconfig",),
+    "forwarding": ("ocs-reconfig",),
+}
+
 
 def compare_command(
+    context: typer.Context,
     model: common.Model,
     servers: common.Servers,
     degree: common.Degree,
@@ -46,7 +54,7 @@ def compare_command(
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
-    """Compare the co-designed fabric with others: switched, direct and reconfigurable ones.
+    """Compare the co-designed fabric with switched, direct and rewired ones.
 
     Every fabric runs the best strategy that was found for it.
 
@@ -56,9 +64,18 @@ def compare_command(
     from topoopt.comparison import compare
     from topoopt.reconfiguration import Reconfiguration
 
+    names = BASELINES if fabrics == "paper" else tuple(n.strip() for n in fabrics.split(","))
+    for parameter, rewired_fabrics in _REWIRED.items():
+        if names == ("all",) or set(names) & set(rewired_fabrics):
+            continue
+        common.refuse_given(
+            context,
+            (parameter,),
+            f"none of {fabrics} is rewired by it; leave it out, or compare with "
+            f"{' or '.join(rewired_fabrics)}",
+        )
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
-    names = BASELINES if fabrics == "paper" else tuple(n.strip() for n in fabrics.split(","))
     rewired = Reconfiguration(reconfiguration_delay, demand_window, forwarding)
     table = common.make_prices(prices)
     with common.progress_reports(quiet) as progress:

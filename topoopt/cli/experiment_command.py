@@ -85,4 +85,5 @@ def run_command(
         worst = max(worst, status)
         if status == INTERRUPTED:
             break
-    raise typer.Exit(worst)
+    # Not typer's exit: after Ctrl-C that would say that nothing was written, but cases are kept.
+    sys.exit(worst)

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topoopt.cli import common
-from topoopt.cli.transformer_options import plan_layouts, plans_layouts, refuse
+from topoopt.cli.transformer_options import plan_layouts, plans_layouts, refuse_unused
 
 if TYPE_CHECKING:
     from topoopt.plan import Plan
     from topoopt.transformers.plan import TransformerPlan
 
+_SEARCH = "Search of models planned by operators"
+_LAYOUTS = "Transformers, planned by layouts"
+_OUTPUT = "Files"
+
 
 def plan_command(
+    context: typer.Context,
     model: common.Model,
     servers: common.Servers,
     degree: common.Degree,
@@ -29,12 +34,19 @@ def plan_command(
     seed: common.Seed = 0,
     steps: common.Steps = None,
     seconds: Annotated[
-        float | None, typer.Option(help="Search budget in seconds, instead of --steps.")
+        float | None,
+        typer.Option(rich_help_panel=_SEARCH, help="Search budget in seconds, instead of --steps."),
     ] = None,
-    chains: Annotated[int, typer.Option(help="Search chains, each with its own topology.")] = 3,
+    chains: Annotated[
+        int,
+        typer.Option(rich_help_panel=_SEARCH, help="Search chains, each with its own topology."),
+    ] = 3,
     faithful: Annotated[
         str | None,
-        typer.Option(help="paper or artifact: switch back everything that departs from it."),
+        typer.Option(
+            rich_help_panel=_SEARCH,
+            help="paper or artifact: switch back everything that departs from it.",
+        ),
     ] = None,
     method: Annotated[
         str,
@@ -53,62 +65,103 @@ def plan_command(
     prices: common.Prices = None,
     confirm: Annotated[
         str | None,
-        typer.Option(help="train: choose among the best plans by simulating packet trains."),
+        typer.Option(
+            rich_help_panel=_SEARCH,
+            help="train: choose among the best plans by simulating packet trains.",
+        ),
     ] = None,
     restarts: Annotated[
-        int, typer.Option(help="Independent searches, of which the best plan is kept.")
+        int,
+        typer.Option(
+            rich_help_panel=_SEARCH, help="Independent searches, of which the best plan is kept."
+        ),
     ] = 1,
-    workers: Annotated[int, typer.Option(help="Searches at a time, each in a process.")] = 1,
+    workers: Annotated[
+        int, typer.Option(rich_help_panel=_SEARCH, help="Searches at a time, each in a process.")
+    ] = 1,
     engine: Annotated[
-        str, typer.Option(help="local processes, ray on this machine, or ray://HOST:PORT.")
+        str,
+        typer.Option(
+            rich_help_panel=_SEARCH,
+            help="local processes, ray on this machine, or ray://HOST:PORT.",
+        ),
     ] = "local",
     checkpoint: Annotated[
-        Path | None, typer.Option(help="Keep finished searches here, and go on from them.")
+        Path | None,
+        typer.Option(
+            rich_help_panel=_SEARCH, help="Keep finished searches here, and go on from them."
+        ),
     ] = None,
     schedule: Annotated[
         str,
         typer.Option(
+            rich_help_panel=_SEARCH,
             help="Order, buckets and overlap inside the iteration: plain (as published), barrier "
-            "(the best that keeps the barrier between iterations) or auto."
+            "(the best that keeps the barrier between iterations) or auto.",
         ),
     ] = "plain",
     global_batch: Annotated[
-        int | None, typer.Option(help="Transformers: samples of an iteration.")
+        int | None, typer.Option(rich_help_panel=_LAYOUTS, help="Samples of an iteration.")
     ] = None,
     sequence: Annotated[
         int | None,
-        typer.Option(help="Transformers: tokens of a sample.", show_default="the model's own"),
+        typer.Option(
+            rich_help_panel=_LAYOUTS, help="Tokens of a sample.", show_default="the model's own"
+        ),
     ] = None,
     zero: Annotated[
         str | None,
-        typer.Option(help="Transformers: ZeRO stages considered.", show_default="1,3"),
+        typer.Option(rich_help_panel=_LAYOUTS, help="ZeRO stages considered.", show_default="1,3"),
     ] = None,
     recompute: Annotated[
         str | None,
         typer.Option(
-            help="Transformers: none, selective or full recomputation.", show_default="none,full"
+            rich_help_panel=_LAYOUTS,
+            help="Of activations: none, selective or full.",
+            show_default="none,full",
         ),
     ] = None,
     tensor_across_servers: Annotated[
-        bool, typer.Option(help="Transformers: tensor groups may span servers.")
+        bool,
+        typer.Option(
+            "--tensor-across-servers",
+            rich_help_panel=_LAYOUTS,
+            help="Tensor groups may span servers.",
+        ),
     ] = False,
     load_imbalance: Annotated[
-        float, typer.Option(help="Transformers: tokens of the busiest expert rank over the mean.")
+        float,
+        typer.Option(
+            rich_help_panel=_LAYOUTS, help="Tokens of the busiest expert rank over the mean."
+        ),
     ] = 1.0,
-    simulated: Annotated[int, typer.Option(help="Transformers: layouts that are simulated.")] = 24,
+    simulated: Annotated[
+        int, typer.Option(rich_help_panel=_LAYOUTS, help="Layouts that are simulated.")
+    ] = 24,
     per_operator: Annotated[
-        bool, typer.Option(help="Plan a transformer by operators, like other models.")
+        bool,
+        typer.Option(
+            "--per-operator",
+            rich_help_panel=_LAYOUTS,
+            help="Plan a transformer by operators, like other models.",
+        ),
     ] = False,
     objective: common.ObjectiveName = "time",
     max_cost: common.MaxCost = None,
     max_ports: common.MaxPorts = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the whole plan (JSON).")
+        Path | None,
+        typer.Option(
+            "--output", "-o", rich_help_panel=_OUTPUT, help="Write the whole plan (JSON)."
+        ),
     ] = None,
     save_traffic: Annotated[
-        Path | None, typer.Option(help="Write what one iteration sends (.npz).")
+        Path | None,
+        typer.Option(rich_help_panel=_OUTPUT, help="Write what one iteration sends (.npz)."),
     ] = None,
-    save_network: Annotated[Path | None, typer.Option(help="Write the network (JSON).")] = None,
+    save_network: Annotated[
+        Path | None, typer.Option(rich_help_panel=_OUTPUT, help="Write the network (JSON).")
+    ] = None,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
@@ -125,29 +178,9 @@ def plan_command(
     common.check_outputs(
         output, save_traffic, save_network, checkpoint, inputs=[model, profile, prices]
     )
-    if plans_layouts(model, global_batch, per_operator):
-        refuse(
-            {
-                "--batch-per-gpu": batch,
-                "--profile": profile,
-                "--steps": steps,
-                "--seconds": seconds,
-                "--faithful": faithful,
-                "--confirm": confirm,
-                "--method": None if method == "joint" else method,
-                "--no-parameter-splits": no_parameter_splits,
-                "--checkpoint": checkpoint,
-                "--restarts": None if restarts == 1 else restarts,
-                "--workers": None if workers == 1 else workers,
-                "--engine": None if engine == "local" else engine,
-                "--schedule": None if schedule == "plain" else schedule,
-                "--max-cost": max_cost,
-                "--max-ports": max_ports,
-                "--save-traffic": save_traffic,
-                "--save-network": save_network,
-                "--objective": None if objective == "time" else objective,
-            }
-        )
+    layouts = plans_layouts(model, global_batch, per_operator)
+    refuse_unused(context, model, layouts)
+    if layouts:
         _show(
             plan_layouts(
                 model,
@@ -169,6 +202,11 @@ def plan_command(
             as_json,
         )
         return
+    if restarts == 1:
+        asked = ("engine",) if workers == 1 else ("workers", "engine")
+        common.refuse_given(
+            context, asked, "there is one search only; give --restarts, the number of searches"
+        )
     job = common.make_job(model, device, gpus, batch, profile, optimizer)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
     table = common.make_prices(prices)

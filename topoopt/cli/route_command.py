@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def route_command(
+    context: typer.Context,
     network: Annotated[Path, typer.Argument(help="A network file (JSON or GraphML).")],
     traffic: Annotated[Path, typer.Argument(help="A traffic file (.npz).")],
     method: Annotated[
@@ -51,8 +52,11 @@ def route_command(
 
     if allreduce not in ("rings", "leave-out"):
         raise InputError(f"allreduce is {allreduce!r}; choose rings or leave-out")
+    if not unsplittable:
+        common.refuse_given(context, ("seed",), "nothing is drawn; add --unsplittable")
+    common.check_seed(seed)
     seconds = parse_time(within, "within")
-    common.check_outputs(tables, output)
+    common.check_outputs(tables, output, inputs=[network, traffic])
     graph = load_network(network)
     demand = demand_matrix(graph, load_traffic(traffic), allreduce=allreduce == "rings")
     routed = route_traffic(

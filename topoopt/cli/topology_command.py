@@ -9,6 +9,7 @@ from topoopt.cli import common
 
 
 def topology_command(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="A fabric; `topoopt topology list` lists them.")],
     servers: Annotated[
         int | None, typer.Option(help="Number of servers.", show_default="from --dims or --traffic")
@@ -52,7 +53,7 @@ def topology_command(
     ] = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Build a network by name, and say how short its paths and how close to the best it is.
+    """Build a network by name, and measure its paths, loads and cost against bounds.
 
     Example: topoopt topology totient --servers 128 --degree 4 --traffic traffic.npz
     """
@@ -70,7 +71,12 @@ def topology_command(
             width = max(map(len, FABRICS))
             print("\n".join(f"{fabric:{width}}  {what}" for fabric, what in FABRICS.items()))
         return
-    common.check_outputs(output)
+    if name != "totient":
+        common.refuse_given(
+            context, ("selection", "placement"), f"{name} has no rings to choose; leave it out"
+        )
+    common.check_seed(seed)
+    common.check_outputs(output, inputs=[traffic, prices])
     rate = parse_bandwidth(bandwidth)
     sent = None if traffic is None else load_traffic(traffic)
     if servers is None and sent is not None and dims is None:

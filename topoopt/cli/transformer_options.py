@@ -1,8 +1,9 @@
 """`topoopt plan` for transformers: which options count, and the plan of layouts."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from codesign_base import InputError
 from topoopt.cli import common
@@ -30,20 +31,40 @@ def plans_layouts(model: str, global_batch: int | None, per_operator: bool) -> b
     return layouts
 
 
-def refuse(unused: Mapping[str, Any]) -> None:
-    """Refuse options that say nothing about layouts.
+# Parameters of `topoopt plan` that say something about one way to plan only.
+_OF_LAYOUTS = frozenset(
+    ("sequence", "zero", "recompute", "tensor_across_servers", "load_imbalance", "simulated")
+)
+_OF_OPERATORS = frozenset(
+    (
+        "batch", "profile", "optimizer", "steps", "seconds", "chains", "faithful", "confirm",
+        "method", "no_parameter_splits", "restarts", "workers", "engine", "checkpoint", "schedule", "objective", "max_cost",
+        "max_ports", "save_traffic", "save_network",
+    )
+)  # fmt: skip
+
+
+def refuse_unused(context: typer.Context, model: str, layouts: bool) -> None:
+    """Refuse options that say nothing about the way in which a model is planned.
 
     Raises
     ------
     InputError
         Naming the first that is given.
     """
-    for option, value in unused.items():
-        if value not in (None, False):
-            raise InputError(
-                f"{option} is {value}, but a transformer is planned by layouts, where it says "
-                "nothing; leave it out, or add --per-operator"
-            )
+    if layouts:
+        common.refuse_given(
+            context,
+            _OF_OPERATORS,
+            "a transformer is planned by layouts, where it says nothing; leave it out, or add "
+            "--per-operator",
+        )
+    else:
+        common.refuse_given(
+            context,
+            _OF_LAYOUTS,
+            f"{model!r} is planned by operators, where it says nothing; leave it out",
+        )
 
 
 def plan_layouts(

@@ -9,6 +9,7 @@ from topoopt.cli import common
 
 
 def what_if_command(
+    context: typer.Context,
     plan: Annotated[Path, typer.Argument(help="A plan file.")],
     fail_links: Annotated[
         int | None, typer.Option(help="Cables that fail in each trial.", show_default="1")
@@ -49,6 +50,11 @@ def what_if_command(
         names = " and ".join(f"--fail-{what}" for what in asked)
         raise InputError(f"{names} are given; give one of them")
     ((what, count),) = asked.items()
+    if what != "servers":
+        common.refuse_given(
+            context, ("steps",), "no strategy is searched; give --fail-servers, or leave it out"
+        )
+    common.check_seed(seed)
     loaded = load_plan(plan)
     built = rebuild(loaded)
     with common.progress_reports(quiet) as report:
@@ -137,7 +143,8 @@ def _lines(document: dict[str, Any], what: str) -> list[str]:
         ]
         slow = "-" if row["mean_s"] is None else f"{row['mean_s'] / whole / share:.3f}x"
         rows.append((name, *times, slow, str(row["disconnected"])))
-    failed = {"links": "cables", "ports": "ports", "servers": "servers"}[what]
+    failed = {"links": "cable", "ports": "port", "servers": "server"}[what]
+    failed += "s" if document[f"fail_{what}"] > 1 else ""
     lines = [
         f"iteration {format_time(whole)} undamaged; {document['trials']} trials of "
         f"{document[f'fail_{what}']} failed {failed}, seed {document['seed']}",

@@ -100,7 +100,9 @@ def _arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
             arrays = {name: np.asarray(archive[name]) for name in archive.files}
     except (OSError, ValueError, TypeError, AttributeError, LookupError, EOFError, MemoryError,
             RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
-        reason = " ".join(str(error).split())
+        # What numpy says of other files (no magic string) speaks of pickles, at length.
+        whole = zipfile.is_zipfile(io.BytesIO(data))
+        reason = " ".join(str(error).split()) if whole else f"{len(data)} bytes, no zip file"
         raise InputError(f"not a whole .npz archive ({reason}); write it again") from None
     if set(arrays) != _FIELDS:
         odd = ", ".join(sorted(set(arrays) ^ _FIELDS))

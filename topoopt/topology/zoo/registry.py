@@ -138,7 +138,9 @@ def build_fabric(
         blocks = _blocks(name, dims)
         there = prod(size for _, size in blocks)
         if servers not in (None, there):
-            raise InputError(f"{name} of dims {dims} has {there} servers, not {servers}")
+            raise InputError(
+                f"{name} of dims {dims} has {there} servers, not {servers}; give other sizes"
+            )
         network = (
             torus([size for _, size in blocks], bandwidth, latency)
             if name == "torus"
@@ -196,7 +198,10 @@ def _free_degree(
     if name == "totient":
         wanted = _allreduce(servers) if traffic is None else traffic
         if wanted.servers != servers:
-            raise InputError(f"the traffic is of {wanted.servers} servers, not {servers}")
+            raise InputError(
+                f"the traffic is of {wanted.servers} servers, not {servers}; give traffic of as "
+                "many servers"
+            )
         found = find_topology(
             wanted, degree, bandwidth, latency=latency, ports=ports, surplus="rings",
             selection=selection, placement=placement,
