@@ -19,7 +19,7 @@ from topoopt.topology.fabrics import ideal_switch, random_regular
 from topoopt.transformers.candidates import layout_bound, survey
 from topoopt.transformers.job import TransformerJob, nvlink_server
 from topoopt.transformers.plan import TransformerPlan, load_transformer_plan
-from topoopt.transformers.search import played, tasks_of
+from topoopt.transformers.play import played, tasks_of
 from topoopt.transformers.solve import plan_transformer
 from topoopt.transformers.verify import verify_transformer_plan
 

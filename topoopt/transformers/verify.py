@@ -25,7 +25,7 @@ from topoopt.scoring import Routing, allreduce_routes
 from topoopt.transformers.candidates import layout_bound, survey
 from topoopt.transformers.job import TransformerJob
 from topoopt.transformers.plan import TransformerPlan, load_transformer_plan
-from topoopt.transformers.search import played, tasks_of
+from topoopt.transformers.play import played, tasks_of
 from topoopt.transformers.solve import levels
 from topoopt.verify import Verification
 
