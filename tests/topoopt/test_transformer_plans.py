@@ -13,10 +13,11 @@ from codesign_base import InfeasibleError, InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement, orders_of
 from topoopt.fabric import Fabric
 from topoopt.topology.fabrics import ideal_switch, random_regular
-from topoopt.transformers.candidates import layout_bound, survey
+from topoopt.transformers.candidates import layout_bound, survey, tightened_bound
 from topoopt.transformers.job import TransformerJob, nvlink_server
 from topoopt.transformers.plan import TransformerPlan, load_transformer_plan
 from topoopt.transformers.play import played, tasks_of
@@ -59,14 +60,27 @@ def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -
             4, 3, CLUSTER.port_rate, 1e-6, np.random.default_rng(number), CLUSTER.port_model
         )
     time = played(Fabric("any", network, routes), tasks_of(job, placement))
-    assert layout_bound(job, CLUSTER, layout).seconds <= time
+    loose = layout_bound(job, CLUSTER, layout)
+    tight, _ = tightened_bound(job, CLUSTER, layout, loose)
+    assert loose.seconds <= tight.seconds <= time
+
+
+def uses_of(layout):
+    return memory_use(JOB.model, layout, JOB.global_batch, sequence=JOB.tokens)
 
 
 def test_the_survey_bounds_and_orders_all_that_fits() -> None:
     found = survey(JOB, CLUSTER)
     layouts = enumerate_layouts(SMALL, 16, 4, 16, 2048, JOB.choices)
     assert found.layouts == len(layouts)
-    assert found.bound.seconds == min(layout_bound(JOB, CLUSTER, x).seconds for x in layouts)
+    fit = [x for x in layouts if max(u.total for u in uses_of(x)) <= JOB.memory_limit]
+    assert found.fitting == len(fit)
+    loose = [layout_bound(JOB, CLUSTER, x) for x in fit]
+    tight = [
+        tightened_bound(JOB, CLUSTER, x, b)[0].seconds for x, b in zip(fit, loose, strict=True)
+    ]
+    assert found.bound.seconds == pytest.approx(min(tight), rel=1e-12)
+    assert min(b.seconds for b in loose) < found.bound.seconds
     estimates = [candidate.estimate_s for candidate in found.candidates]
     assert estimates == sorted(estimates)
     assert all(candidate.memory_bytes <= JOB.memory_limit for candidate in found.candidates)
@@ -107,7 +121,7 @@ def _set(data, keys, value):
     [
         (("iteration_time_s",), lambda t: t * 0.9, "times"),
         (("lower_bound_s",), lambda t: t * 1.01, "bounds"),
-        (("bound", "terms_s", "pipeline"), lambda t: t * 1.01, "bounds"),
+        (("bound", "terms_s", "injection"), lambda t: t * 1.01, "bounds"),
         (("memory_per_gpu_bytes",), lambda m: m / 2, "layout"),
         (("stages", 0, "weights"), lambda m: m / 2, "layout"),
         (("layout", "data"), lambda d: 2 * d, "layout"),
@@ -196,13 +210,34 @@ def test_the_command_plans_and_verifies(monkeypatch, capsys, tmp_path) -> None:
     assert "ok (layout" in capsys.readouterr().out
 
 
+def test_degrees_can_be_fixed(monkeypatch, capsys) -> None:
+    options = [
+        "gpt2", "--servers", "2", "--gpus-per-server", "4", "--device", "h100", "--degree", "2",
+        "--bandwidth", "100Gbps", "--global-batch", "16", "-q", "--json",
+        "--tensor", "2", "--pipeline", "2", "--context", "1,2", "--microbatch", "2",
+        "--pipeline-schedule", "gpipe", "--zero", "0", "--recompute", "full", "--expert", "1",
+    ]  # fmt: skip
+    assert _run(monkeypatch, "plan", *options) == 0
+    found = json.loads(capsys.readouterr().out)
+    layout = found["layout"]
+    assert (layout["tensor"], layout["pipeline"], layout["microbatch"]) == (2, 2, 2)
+    assert (layout["schedule"], layout["zero"], layout["recompute"]) == ("gpipe", 0, "full")
+    assert found["search"]["layouts"] == 2
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["gpt2"], "give --global-batch"),
         (["gpt2", "--global-batch", "8", "--steps", "3"], "--steps is 3"),
         (["dlrm-16", "--global-batch", "8"], "planned by operators"),
-        (["gpt2", "--global-batch", "8", "--zero", "7"], "--zero is '7'"),
+        (["gpt2", "--global-batch", "8", "--zero", "7"], "layouts: zero is (7,)"),
+        (["gpt2", "--global-batch", "8", "--tensor", "4,x"], "--tensor is '4,x'"),
+        (["gpt2", "--global-batch", "8", "--context", "0"], "layouts: context is (0,)"),
+        (["gpt2", "--global-batch", "8", "--pipeline-schedule", "x"], "layouts: schedules"),
+        (["gpt2", "--global-batch", "8", "--tensor", "7"], "no layout fills 8 GPUs"),
+        (["dlrm-16", "--microbatch", "2"], "--microbatch is 2, but 'dlrm-16' is planned by op"),
+        (["gpt2", "--per-operator", "--zero", "1"], "--zero is 1, but 'gpt2' is planned by op"),
         (["gpt2", "--global-batch", "8", "--recompute", "some"], "layouts: recompute"),
     ],
 )

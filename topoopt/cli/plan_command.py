@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from topoopt.cli import common
-from topoopt.cli.transformer_options import plan_layouts, plans_layouts, refuse
+from topoopt.cli.transformer_options import (
+    plan_layouts,
+    plans_layouts,
+    refuse,
+    refuse_layout_options,
+)
 
 if TYPE_CHECKING:
     from topoopt.plan import Plan
     from topoopt.transformers.plan import TransformerPlan
+
+TRANSFORMERS = "Transformers"
+"""Panel of the help text that holds what only they have."""
 
 
 def plan_command(
@@ -59,31 +67,92 @@ def plan_command(
         ),
     ] = "plain",
     global_batch: Annotated[
-        int | None, typer.Option(help="Transformers: samples of an iteration.")
+        int | None, typer.Option(help="Samples of an iteration.", rich_help_panel=TRANSFORMERS)
     ] = None,
     sequence: Annotated[
         int | None,
-        typer.Option(help="Transformers: tokens of a sample.", show_default="the model's own"),
+        typer.Option(
+            help="Tokens of a sample.", show_default="the model's own", rich_help_panel=TRANSFORMERS
+        ),
+    ] = None,
+    tensor: Annotated[
+        str | None,
+        typer.Option(
+            help="Tensor-parallel degrees considered, such as 4,8.",
+            show_default="all within a server",
+            rich_help_panel=TRANSFORMERS,
+        ),
+    ] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            help="Pipeline stages considered.", show_default="all", rich_help_panel=TRANSFORMERS
+        ),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            help="Context-parallel degrees considered.",
+            show_default="powers of two that leave 1024 tokens",
+            rich_help_panel=TRANSFORMERS,
+        ),
+    ] = None,
+    expert: Annotated[
+        str | None,
+        typer.Option(
+            help="Expert-parallel degrees considered.",
+            show_default="all",
+            rich_help_panel=TRANSFORMERS,
+        ),
+    ] = None,
+    microbatch: Annotated[
+        str | None,
+        typer.Option(
+            help="Samples of a microbatch considered.",
+            show_default="1,2,4,8",
+            rich_help_panel=TRANSFORMERS,
+        ),
+    ] = None,
+    pipeline_schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="gpipe, 1f1b, interleaved, zero-bubble: which are considered.",
+            show_default="all but gpipe",
+            rich_help_panel=TRANSFORMERS,
+        ),
     ] = None,
     zero: Annotated[
         str | None,
-        typer.Option(help="Transformers: ZeRO stages considered.", show_default="1,3"),
+        typer.Option(
+            help="ZeRO stages considered; 3 only without pipelines.",
+            show_default="1,3",
+            rich_help_panel=TRANSFORMERS,
+        ),
     ] = None,
     recompute: Annotated[
         str | None,
         typer.Option(
-            help="Transformers: none, selective or full recomputation.", show_default="none,full"
+            help="none, selective, full: recomputation considered.",
+            show_default="none,full",
+            rich_help_panel=TRANSFORMERS,
         ),
     ] = None,
     tensor_across_servers: Annotated[
-        bool, typer.Option(help="Transformers: tensor groups may span servers.")
+        bool,
+        typer.Option(help="Tensor groups may span servers.", rich_help_panel=TRANSFORMERS),
     ] = False,
     load_imbalance: Annotated[
-        float, typer.Option(help="Transformers: tokens of the busiest expert rank over the mean.")
+        float,
+        typer.Option(
+            help="Tokens of the busiest expert rank over the mean.", rich_help_panel=TRANSFORMERS
+        ),
     ] = 1.0,
-    simulated: Annotated[int, typer.Option(help="Transformers: layouts that are simulated.")] = 24,
+    simulated: Annotated[
+        int, typer.Option(help="Layouts that are simulated.", rich_help_panel=TRANSFORMERS)
+    ] = 24,
     per_operator: Annotated[
-        bool, typer.Option(help="Plan a transformer by operators, like other models.")
+        bool,
+        typer.Option(help="Plan by operators, like other models.", rich_help_panel=TRANSFORMERS),
     ] = False,
     objective: common.ObjectiveName = "time",
     max_cost: common.MaxCost = None,
@@ -111,7 +180,28 @@ def plan_command(
     common.check_outputs(
         output, save_traffic, save_network, checkpoint, inputs=[model, profile, prices]
     )
-    if plans_layouts(model, global_batch, per_operator):
+    considered = {
+        "tensor": tensor,
+        "pipeline": pipeline,
+        "context": context,
+        "expert": expert,
+        "microbatch": microbatch,
+        "pipeline-schedule": pipeline_schedule,
+        "zero": zero,
+        "recompute": recompute,
+        "tensor-across-servers": tensor_across_servers,
+    }
+    if not plans_layouts(model, global_batch, per_operator):
+        refuse_layout_options(
+            model,
+            {
+                "sequence": sequence,
+                **considered,
+                "load-imbalance": None if load_imbalance == 1.0 else load_imbalance,
+                "simulated": None if simulated == 24 else simulated,
+            },
+        )
+    else:
         refuse(
             {
                 "--batch-per-gpu": batch,
@@ -140,9 +230,7 @@ def plan_command(
                 gpus=gpus,
                 global_batch=global_batch,
                 sequence=sequence,
-                zero=zero,
-                recompute=recompute,
-                across_servers=tensor_across_servers,
+                considered=considered,
                 load_imbalance=load_imbalance,
                 simulated=simulated,
                 prices=prices,

@@ -24,8 +24,9 @@ from topoopt.transformers.play import tasks_of
 
 # Estimates are off by less than this factor, so layouts with higher bounds are not worth one.
 _HOPEFUL = 1.3
-# Layouts whose bounds are tightened over their placements, at most.
-_TIGHTENED = 64
+# Work spent on tightening bounds: tasks of all graphs, and what each graph takes besides.
+_WORK = 1.5e7
+_EACH = 2e4
 
 
 @dataclass(frozen=True)
@@ -152,22 +153,26 @@ def least_bound(
     Notes
     -----
     Best first: the layout with the least bound so far is tightened (`tightened_bound`), until
-    the least is a tightened one, which then holds for all; or until so many layouts have been
-    tightened that the least is taken as it is.
+    the least is a tightened one, which then holds for all; or until so many task graphs have
+    been looked at that the least is taken as it is.
     """
     heap = [(bound.seconds, number) for number, (_, bound) in enumerate(bounded)]
     heapq.heapify(heap)
     tight: dict[int, Bound] = {}
+    work = 0.0
     while True:
         _, number = heap[0]
-        if number in tight or len(tight) == _TIGHTENED:
+        if number in tight or work > _WORK:
             return tight.get(number, bounded[number][1])
         layout, bound = bounded[number]
-        tight[number] = tightened_bound(job, cluster, layout, bound)
+        tight[number], tasks = tightened_bound(job, cluster, layout, bound)
+        work += tasks + _EACH * len(orders_of(layout))
         heapq.heapreplace(heap, (tight[number].seconds, number))
 
 
-def tightened_bound(job: TransformerJob, cluster: Cluster, layout: Layout, bound: Bound) -> Bound:
+def tightened_bound(
+    job: TransformerJob, cluster: Cluster, layout: Layout, bound: Bound
+) -> tuple[Bound, int]:
     """Bound a layout's time by the task graphs of all its placements.
 
     Parameters
@@ -183,16 +188,16 @@ def tightened_bound(job: TransformerJob, cluster: Cluster, layout: Layout, bound
     Bound
         The least `topoopt.bounds.strategy_bound` over every order of the axes, where that is
         tighter.
+    int
+        Tasks of all these graphs.
     """
-    placed = (
-        strategy_bound(
-            tasks_of(job, Placement(layout, job.server.gpus, order)),
-            cluster.degree, cluster.port_rate, cluster.hop_latency,
-        )
-        for order in orders_of(layout)
-    )  # fmt: skip
-    least = min(placed, key=lambda one: one.seconds)
-    return max(bound, least, key=lambda one: one.seconds)
+    least, count = Bound(float("inf"), {}), 0
+    for order in orders_of(layout):
+        tasks = tasks_of(job, Placement(layout, job.server.gpus, order))
+        count += tasks.tasks
+        one = strategy_bound(tasks, cluster.degree, cluster.port_rate, cluster.hop_latency)
+        least = min(least, one, key=lambda each: each.seconds)
+    return max(bound, least, key=lambda each: each.seconds), count
 
 
 def layout_bound(job: TransformerJob, cluster: Cluster, layout: Layout) -> Bound:

@@ -30,7 +30,7 @@ _WIRED = 6
 """Of these, placed layouts that a topology is built for."""
 _WORTH = 0.995
 """Share of the best time that a placed layout must need on the ideal switch to be wired."""
-_COMPARED = 16
+_COMPARED = 12
 """Placed layouts that are played on each fabric to compare with."""
 _REORDERED = 12
 """Of the layouts simulated, those whose axes are tried in every order."""
