@@ -16,6 +16,7 @@ from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement, orders_of
 from topoopt.fabric import Fabric
+from topoopt.report.transformer_page import played_again
 from topoopt.topology.fabrics import ideal_switch, random_regular
 from topoopt.transformers.candidates import layout_bound, survey, tightened_bound
 from topoopt.transformers.job import TransformerJob, nvlink_server
@@ -223,6 +224,44 @@ def test_degrees_can_be_fixed(monkeypatch, capsys) -> None:
     assert (layout["tensor"], layout["pipeline"], layout["microbatch"]) == (2, 2, 2)
     assert (layout["schedule"], layout["zero"], layout["recompute"]) == ("gpipe", 0, "full")
     assert found["search"]["layouts"] == 2
+
+
+def test_a_report_shows_layout_memory_and_fabrics(plan: TransformerPlan, tmp_path) -> None:
+    from topoopt.report import render_report, write_report
+
+    plan.save(tmp_path / "plan.json")
+    page = render_report(tmp_path / "plan.json")
+    assert page == render_report(plan)
+    for anchor in ("layout", "baselines", "gap", "memory", "topology", "traffic-matrix"):
+        assert f'id="{anchor}"' in page
+    for name in plan.baselines:
+        assert f">{name}<" in page
+    for use in plan.stages:
+        assert f'value="{use.activations!r}"' in page
+    # The maps show all that is sent.
+    found = played_again(plan)
+    sent = plan.allreduce_bytes + plan.transfer_bytes
+    assert (found.allreduce + found.transfers).sum() == pytest.approx(sent)
+    with pytest.raises(InputError, match="iteration_time_s"):
+        render_report(replace(plan, iteration_time_s=1.0))
+    write_report(plan_transformer(JOB, to.Cluster(1, 1, "1Gbps"), simulated=2), tmp_path / "x.html")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["export", "--format", "graphml", "-o", "out"], ["what-if"], ["simulate"]],
+)
+def test_commands_for_operators_refuse_layouts(
+    plan: TransformerPlan, monkeypatch, capsys, tmp_path, command
+) -> None:
+    path = tmp_path / "plan.json"
+    plan.save(path)
+    monkeypatch.chdir(tmp_path)
+    arguments = [command[0], str(path), *command[1:]]
+    assert _run(monkeypatch, *arguments) == 2
+    said = capsys.readouterr().err
+    assert "planned by layouts" in said
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
