@@ -1,7 +1,9 @@
 """Plans of transformers: bounds, searches, files, verification, the command."""
 
 import json
-from dataclasses import replace
+import re
+from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,12 @@ from topoopt.report.transformer_page import played_again
 from topoopt.topology.fabrics import ideal_switch, random_regular
 from topoopt.transformers.candidates import layout_bound, survey, tightened_bound
 from topoopt.transformers.job import TransformerJob, nvlink_server
-from topoopt.transformers.plan import TransformerPlan, load_transformer_plan
+from topoopt.transformers.plan import (
+    TransformerBaseline,
+    TransformerPlan,
+    TransformerSearch,
+    load_transformer_plan,
+)
 from topoopt.transformers.play import played, tasks_of
 from topoopt.transformers.solve import plan_transformer
 from topoopt.transformers.verify import verify_transformer_plan
@@ -159,6 +166,16 @@ def test_files_that_are_no_plan(plan: TransformerPlan, tmp_path, keys, value) ->
     path.write_text(json.dumps(data))
     with pytest.raises(InputError):
         load_transformer_plan(path)
+
+
+def test_every_field_is_documented() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "layout-plans.md").read_text()
+    rows = [line.split("|") for line in page.splitlines() if line.startswith("| `")]
+    named = {key for row in rows for key in re.findall(r"`(\w+)`", row[1])}
+    assert named == {field.name for field in fields(TransformerPlan)}
+    about = {key: row[2] for row in rows for key in re.findall(r"`(\w+)`", row[1])}
+    for name, record in (("baselines", TransformerBaseline), ("search", TransformerSearch)):
+        assert {field.name for field in fields(record)} <= set(re.findall(r"`(\w+)`", about[name]))
 
 
 def test_what_does_not_fit_is_refused_with_the_least_need() -> None:
