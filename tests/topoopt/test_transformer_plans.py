@@ -29,6 +29,7 @@ from topoopt.transformers.plan import (
     load_transformer_plan,
 )
 from topoopt.transformers.play import played, tasks_of
+from topoopt.transformers.search import diverse
 from topoopt.transformers.solve import plan_transformer
 from topoopt.transformers.verify import verify_transformer_plan
 
@@ -301,3 +302,18 @@ def test_options_that_do_not_go_together(monkeypatch, capsys, options, said) -> 
     base = ["--servers", "2", "--degree", "2", "--bandwidth", "100Gbps", "-q"]
     assert _run(monkeypatch, "plan", *options, *base) == 2
     assert said in capsys.readouterr().err
+
+
+def test_simulated_layouts_differ_before_they_repeat() -> None:
+    candidates = survey(JOB, CLUSTER).candidates
+    whole = diverse(candidates, 10**6)
+    assert {id(one) for one in whole} == {id(one) for one in candidates}
+    first = diverse(candidates, 6)
+    assert first[0] == candidates[0]
+    assert min(candidates, key=lambda c: c.bound.seconds).bound in [c.bound for c in first]
+    kinds = {
+        (c.layout.tensor, c.layout.pipeline, c.layout.schedule, c.layout.virtual_stages,
+         c.layout.recompute, c.layout.zero, c.layout.microbatch / c.layout.context)
+        for c in first
+    }  # fmt: skip
+    assert len(kinds) == 6

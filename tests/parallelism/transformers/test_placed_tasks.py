@@ -193,3 +193,15 @@ def test_layouts_are_what_brute_force_finds() -> None:
         if t * c * d * p == 16 and 16 % d == 0
     }
     assert found == expected
+
+
+def test_weight_passes_gather_no_weights() -> None:
+    """ZeRO 3 gathers for forward and backward passes for inputs, whatever the schedule."""
+    sent = []
+    for schedule in ("1f1b", "zero-bubble"):
+        parts = placed(SMALL, Layout(4, 1, 4, 1, schedule=schedule, zero=3))
+        tasks = iteration_tasks(*parts)
+        sent.append(tasks.size[tasks.kind == TaskKind.ALL_GATHER].sum())
+    assert sent[0] == pytest.approx(sent[1])
+    rounds, weights = parts[1].microbatches, parts[2].weights[0]
+    assert sent[0] == pytest.approx(2 * rounds * weights.dense)
