@@ -10,9 +10,9 @@ from parallelism.taskgraph import FloatArray
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import (
     Communication,
-    boundary_bytes,
     end_communications,
     layer_communications,
+    pipeline_send,
 )
 from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs, layer_costs
 from parallelism.transformers.gpu import GpuRates
@@ -157,7 +157,12 @@ def loads_of(
     tied = model.tied and layout.pipeline > 1
     return Loads(
         seconds=seconds,
-        boundary_bytes=boundary_bytes(model, layout, sequence=sequence),
+        boundary_bytes=layout.tensor
+        * sum(
+            message.size
+            for message in pipeline_send(model, layout, implementation, sequence=sequence)
+            if message.group == "pipeline" and message.when == "forward"
+        ),
         tensor_bytes=volumes["tensor"],
         input_bytes=volumes["inputs"],
         context_bytes=volumes["context"],

@@ -16,6 +16,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import loads_of
 from parallelism.transformers.placed_tasks import iteration_tasks
@@ -205,3 +206,14 @@ def test_weight_passes_gather_no_weights() -> None:
     assert sent[0] == pytest.approx(sent[1])
     rounds, weights = parts[1].microbatches, parts[2].weights[0]
     assert sent[0] == pytest.approx(2 * rounds * weights.dense)
+
+
+def test_stages_that_share_nothing_send_every_copy() -> None:
+    """Without scatter and gather, each tensor rank sends the whole output (Narayanan et al.)."""
+    placement = Placement(Layout(4, 1, 1, 2, sequence_parallel=False), 4)
+    shared, every = (
+        loads_of(SMALL, placement, RATES, SERVER, Implementation(scatter_gather=gathered))
+        for gathered in (True, False)
+    )
+    assert shared.boundary_bytes == 2 * 2048 * 256
+    assert every.boundary_bytes == 4 * shared.boundary_bytes
