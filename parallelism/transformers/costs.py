@@ -165,8 +165,9 @@ def layer_costs(
         rest += _feed_forward(model, model.feed_forward, tokens, layout, implementation)
     hidden = split_tokens(tokens, layout) * model.hidden * element
     masks = split_tokens(tokens, layout) * model.hidden if implementation.dropout else 0.0
-    # Two norms; two sums of residuals (with dropout and its mask).
-    rest += elementwise(2 * 2 * hidden, 2 * 3 * hidden, 2)
+    # Norms; two sums of residuals (with dropout and its mask).
+    norms = model.layer_norms
+    rest += elementwise(norms * 2 * hidden, norms * 3 * hidden, norms)
     rest += elementwise(2 * (3 * hidden + masks), 2 * (3 * hidden + masks), 2)
     whole = core + rest
     if layout.recompute == "full":

@@ -10,9 +10,9 @@ from parallelism.taskgraph import FloatArray
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import (
     Communication,
-    boundary_bytes,
     end_communications,
     layer_communications,
+    pipeline_send,
 )
 from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs, layer_costs
 from parallelism.transformers.gpu import GpuRates
@@ -25,9 +25,10 @@ from parallelism.transformers.stages import Part, WeightCount, part_weights, par
 from parallelism.transformers.work import PassCosts
 
 _ROWS = {
-    "forward": (PassKind.FORWARD, 1.0),
-    "recompute": (PassKind.BACKWARD, 1.0),
-    "backward": (PassKind.BACKWARD, 1.0),
+    "forward": PassKind.FORWARD,
+    "recompute": PassKind.BACKWARD,
+    "backward": PassKind.BACKWARD,
+    "weight": PassKind.WEIGHT,
 }
 # Of what an AllReduce sends.
 _SHARE = {"allreduce": 1.0, "allgather": 0.5, "reducescatter": 0.5}
@@ -47,6 +48,9 @@ class Loads:
         From a part to the next, and of the gradient back, over all GPUs of the rank.
     tensor_bytes : float64 array, shape (3, parts)
         Reduced over the servers of a rank in each pass; zero within one server.
+    input_bytes : float64 array, shape (3, parts)
+        Inputs that each rank gathers again over its servers for gradients of weights, while the
+        pass runs; zero within one server.
     context_bytes : float64 array, shape (3, parts)
         Keys and values (and their gradients) of all context ranks together that go round the
         context group in each pass; zero within one server.
@@ -66,6 +70,7 @@ class Loads:
     seconds: FloatArray
     boundary_bytes: float
     tensor_bytes: FloatArray
+    input_bytes: FloatArray
     context_bytes: FloatArray
     expert_bytes: FloatArray
     gradients: tuple[WeightCount, ...]
@@ -117,15 +122,16 @@ def loads_of(
     far = _far_groups(placement) if far is None else far
     shape = (len(PassKind), len(parts))
     seconds = np.zeros(shape)
-    volumes = {group: np.zeros(shape) for group in ("tensor", "context", "expert")}
+    volumes = {group: np.zeros(shape) for group in ("tensor", "inputs", "context", "expert")}
     known: dict[bool, tuple[PassSeconds, tuple[Communication, ...]]] = {}
 
     def add(index: int, one: PassSeconds, messages: Iterable[Communication], count: float) -> None:
         seconds[:, index] += count * np.array([one.forward, one.backward, one.weight])
         for message in messages:
             if message.group in far and message.when in _ROWS:
-                row, _ = _ROWS[message.when]
-                volumes[message.group][row, index] += count * _whole(message, layout.tensor)
+                what = "inputs" if message.when == "weight" else message.group
+                row = _ROWS[message.when]
+                volumes[what][row, index] += count * _whole(message, layout.tensor)
 
     for index, part in enumerate(parts):
         for layer, count in part.kinds(model):
@@ -143,15 +149,22 @@ def loads_of(
         inside = [message for message in messages if message.group not in far]
         add(index, part_seconds(costs, inside, layout, implementation, rates, near), messages, 1)
     if layout.schedule != "zero-bubble":
-        seconds[PassKind.BACKWARD] += seconds[PassKind.WEIGHT]
-        seconds[PassKind.WEIGHT] = 0.0
+        for both in (seconds, volumes["inputs"]):
+            both[PassKind.BACKWARD] += both[PassKind.WEIGHT]
+            both[PassKind.WEIGHT] = 0.0
     counts = [part_weights(model, part, layout).times(layout.tensor) for part in parts]
     gradient = float(implementation.gradient_bytes)
     tied = model.tied and layout.pipeline > 1
     return Loads(
         seconds=seconds,
-        boundary_bytes=boundary_bytes(model, layout, sequence=sequence),
+        boundary_bytes=layout.tensor
+        * sum(
+            message.size
+            for message in pipeline_send(model, layout, implementation, sequence=sequence)
+            if message.group == "pipeline" and message.when == "forward"
+        ),
         tensor_bytes=volumes["tensor"],
+        input_bytes=volumes["inputs"],
         context_bytes=volumes["context"],
         expert_bytes=volumes["expert"],
         gradients=tuple(count.times(gradient) for count in counts),
@@ -198,7 +211,8 @@ def _whole(message: Communication, tensor: int) -> float:
     """Return the bytes of a message as `Loads` counts them for its group, all repetitions."""
     if message.group == "tensor":
         # Hierarchical: each server reduces inside, then all exchange the same buffer.
-        return _SHARE[message.kind] * message.size * message.count
+        share = 1.0 if message.when == "weight" else _SHARE[message.kind]
+        return share * message.size * message.count
     if message.group == "context":
         return message.size * message.ranks * message.count * tensor
     return message.size * message.count * tensor

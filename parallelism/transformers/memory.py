@@ -123,8 +123,10 @@ def layer_activations(
         kept = 2 * element + 1 if implementation.dropout else element
         core = kept * batched * rows * length
     masks = 2 * own * hidden if implementation.dropout else 0.0
-    # Two inputs of norms, inputs of attention and of feed-forward part.
-    rest = 4 * element * own * hidden + masks + element * tokens * attention.value_width / tensor
+    # Inputs of norms, and of attention and feed-forward part, which one norm serves alike.
+    inputs = model.layer_norms + (1 if model.layer_norms == 1 else 2)
+    rest = inputs * element * own * hidden + masks
+    rest += element * tokens * attention.value_width / tensor
     if attention.latent is not None:
         latent = attention.latent
         narrow = 2 * (latent.kv_rank + latent.query_rank) + latent.rope_width
@@ -280,7 +282,8 @@ def _buffers(
     """Room of work that passes: the largest layer's, and what is received.
 
     A layer's input gathered over the tensor group; two received outputs or gradients; with
-    ZeRO 3, the gathered weights of the layer at work and of the next; what is computed again.
+    ZeRO 3, the gathered weights of the layer at work and of the next; with ZeRO 2 and 3, the
+    gradients of the layer at work, before they are scattered; what is computed again.
     """
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     gathered = element * tokens * model.hidden if layout.tensor > 1 else 0.0
@@ -292,7 +295,8 @@ def _buffers(
             again = max(again, one.rest + one.core)
         elif layout.recompute == "selective" and not implementation.flash:
             again = max(again, one.core)
-        if layout.zero == 3:
+        if layout.zero >= 2:
             count = layer_weights(model, layer, layout)
-            weights = max(weights, 2 * element * (count.dense + count.expert))
+            whole = 2 * element * (layout.zero == 3) + implementation.gradient_bytes
+            weights = max(weights, whole * (count.dense + count.expert))
     return gathered + (received if layout.pipeline > 1 else 0.0) + again + weights

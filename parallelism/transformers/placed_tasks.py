@@ -31,7 +31,7 @@ def iteration_tasks(
     loads : Loads
     buckets : int
         Pieces in which each part's gradients are reduced and weights gathered, overlapping with
-        its last backward and first forward pass.
+        its last backward and first forward pass (ZeRO 3: with all of them).
 
     Returns
     -------
@@ -41,8 +41,9 @@ def iteration_tasks(
         after the pass; keys and values go round the context group while it computes. Gradients
         are reduced (ZeRO 0) or scattered (1 to 3) over the data and context ranks of a stage,
         those of experts over the ranks that have the same ones; each rank then updates its
-        share. Weights are gathered at the beginning (1, 2), which in the steady state is the
-        end of the iteration before, or for every pass while the one before runs (3).
+        share. Weights are gathered piece by piece, in the order of use: at the beginning (1, 2),
+        which in the steady state is the end of the iteration before, or for every forward and
+        backward pass, each piece while the one before it is at work (3).
     """
     return _Builder(placement, schedule, loads, buckets).build()
 
@@ -66,7 +67,8 @@ class _Builder:
         # Ranks of a stage by data and, within, context: shape (stages, ranks).
         self.ranks = placement.rank.transpose(2, 1, 0).reshape(layout.pipeline, -1)
         self.gate: list[list[IntArray]] = [[] for _ in range(self.stages)]
-        self.older: list[list[IntArray]] = [[] for _ in range(self.stages)]
+        self.gathered: list[list[IntArray]] = [[] for _ in range(self.stages)]
+        self.ended: list[list[IntArray]] = [[] for _ in range(self.stages)]
         self.reduced: list[list[IntArray]] = [[] for _ in range(self.stages)]
         self.arrived: dict[tuple[int, int, int], list[IntArray]] = {}
         self.completes = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
@@ -137,20 +139,20 @@ class _Builder:
         ranks, zero = self.ranks[stage], self.layout.zero
         waits = self.gate[stage] + self.arrived.pop((kind, part, microbatch), [])
         beside = self._exchange_context(kind, stage, waits, label)
-        pieces = self.buckets if last or (first and zero in (1, 2)) else 1
+        beside += self._gather_inputs(kind, stage, waits, label)
+        uses = first if zero in (1, 2) else zero == 3 and kind != PassKind.WEIGHT
+        scatters = last or (zero >= 2 and kind == self.completes)
+        pieces = self.buckets if last or uses or (zero == 3 and scatters) else 1
         seconds = float(self.loads.seconds[kind, part]) / pieces
         for _ in range(pieces):
-            if zero == 3:
-                waits = waits + self._gather(stage, part, self.older[stage], pieces, microbatch)
-            elif first and zero:
-                waits = waits + self._gather(stage, part, [], pieces, microbatch)
-            ends = self.tasks.add(TaskKind.COMPUTE, ranks, None, seconds, waits, label)
+            before = waits + (self._gather(stage, part, pieces, microbatch) if uses else [])
+            ends = self.tasks.add(TaskKind.COMPUTE, ranks, None, seconds, before, label)
             waits = [ends]
-            if last or (zero >= 2 and kind == self.completes):
+            self.ended[stage] = [*self.ended[stage][-1:], ends]
+            if scatters:
                 self._reduce(stage, part, ends, pieces, microbatch)
         gate = self._reduce_tensor(kind, stage, waits + beside, label)
-        gate = self._exchange_experts(kind, stage, gate, label)
-        self.older[stage], self.gate[stage] = self.gate[stage], gate
+        self.gate[stage] = gate = self._exchange_experts(kind, stage, gate, label)
         if kind in _SENDS:
             self._send(kind, stage, part, microbatch, gate)
 
@@ -206,6 +208,21 @@ class _Builder:
             return []
         return self._collective(TaskKind.ALL_GATHER, over, size, waits, label)
 
+    def _gather_inputs(
+        self, kind: PassKind, stage: int, waits: list[IntArray], label: Label
+    ) -> list[IntArray]:
+        """Gather inputs again for gradients of weights, over the servers of each rank."""
+        size = float(self.loads.input_bytes[kind, label[0]])
+        if self.placement.servers_per_rank == 1 or size == 0.0:
+            return []
+        groups = self._rank_groups(stage)
+        return [self.tasks.add(TaskKind.ALL_GATHER, groups, None, size, waits, label)]
+
+    def _rank_groups(self, stage: int) -> IntArray:
+        """Return the group of servers of each rank."""
+        servers = [self.placement.rank_servers(int(rank)) for rank in self.ranks[stage]]
+        return np.array([self.tasks.group(one) for one in servers])
+
     def _reduce_tensor(
         self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
     ) -> list[IntArray]:
@@ -213,9 +230,7 @@ class _Builder:
         size = float(self.loads.tensor_bytes[kind, label[0]])
         if self.placement.servers_per_rank == 1 or size == 0.0:
             return gate
-        groups = np.array(
-            [self.tasks.group(self.placement.rank_servers(int(r))) for r in self.ranks[stage]]
-        )
+        groups = self._rank_groups(stage)
         return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label)]
 
     def _exchange_experts(
@@ -259,15 +274,21 @@ class _Builder:
             found += self._collective(kind, over, size, before, label, delay)
         return found
 
-    def _gather(
-        self, stage: int, part: int, before: list[IntArray], pieces: int, microbatch: int
-    ) -> list[IntArray]:
-        """Gather the weights of a part, or a piece of them."""
+    def _gather(self, stage: int, part: int, pieces: int, microbatch: int) -> list[IntArray]:
+        """Gather the weights of a part, or a piece of them, after the piece before.
+
+        Where they are dropped after use, there is room for the piece at work and for the next.
+        """
+        before = list(self.gathered[stage])
+        if self.layout.zero == 3 and len(self.ended[stage]) > 1:
+            before.append(self.ended[stage][0])
         weights = self.loads.weights[part].times(1.0 / pieces)
         label = (part, Phase.SYNCHRONISE, microbatch)
-        return self._synchronise(
+        found = self._synchronise(
             TaskKind.ALL_GATHER, stage, weights.dense, weights.expert, before, label
         )
+        self.gathered[stage] = found
+        return found
 
     def _reduce(self, stage: int, part: int, ends: IntArray, pieces: int, microbatch: int) -> None:
         """Reduce or scatter the gradients of a part, or a piece of them."""

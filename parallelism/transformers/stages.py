@@ -95,7 +95,7 @@ def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount
     beyond the tensor degree are on every tensor rank; all else is split.
     """
     attention, hidden, tensor = model.attention, model.hidden, layout.tensor
-    dense = 2.0 * model.norm_parameters()
+    dense = float(model.layer_norms * model.norm_parameters())
     if attention.latent is not None:
         latent = attention.latent
         up = latent.kv_rank * attention.heads * (attention.head_width + latent.value_width)

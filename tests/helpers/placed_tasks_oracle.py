@@ -123,7 +123,8 @@ class _Builder:
         self.ranks = placement.rank.transpose(2, 1, 0).reshape(layout.pipeline, -1)
         every = self.ranks.ravel().tolist()
         self.gate: dict[int, list[int]] = {rank: [] for rank in every}
-        self.older: dict[int, list[int]] = {rank: [] for rank in every}
+        self.gathered: dict[int, list[int]] = {rank: [] for rank in every}
+        self.ended: dict[int, list[int]] = {rank: [] for rank in every}
         self.reduced: dict[int, list[int]] = {rank: [] for rank in every}
         self.arrived: dict[tuple[int, int, int, int], list[int]] = {}
         self.buckets = buckets
@@ -190,26 +191,43 @@ class _Builder:
         }
         zero = self.layout.zero
         beside = self._exchange_context(kind, stage, waits, label)
-        pieces = self.buckets if last or (first and zero in (1, 2)) else 1
+        again: dict[int, list[int]] = {}
+        inputs = float(self.loads.input_bytes[kind, part])
+        if self.placement.servers_per_rank > 1 and inputs > 0.0:
+            for rank in ranks:
+                servers = self.placement.rank_servers(rank)
+                gather = self.tasks.collective(
+                    TaskKind.ALL_GATHER, servers, inputs, waits[rank], label
+                )
+                again[rank] = [gather]
+        scatters = last or (zero >= 2 and kind == self.completes)
+        gathers = (zero == 3 and kind != PassKind.WEIGHT) or (first and zero in (1, 2))
+        whole = zero != 3 and not last and not (first and zero)
+        pieces = 1 if whole or not (gathers or scatters) else self.buckets
         for _ in range(pieces):
             gathered: dict[int, list[int]] = {}
-            if zero == 3:
-                gathered = self._gather(stage, part, self.older, pieces, label)
-            elif first and zero:
-                gathered = self._gather(stage, part, {}, pieces, label)
+            if gathers:
+                held = {rank: list(self.gathered[rank]) for rank in ranks}
+                for rank in ranks:
+                    held[rank] += self.ended[rank][-2:-1] if zero == 3 else []
+                gathered = self._gather(stage, part, held, pieces, label)
+                self.gathered |= gathered
             seconds = float(self.loads.seconds[kind, part]) / pieces
             ends = {}
             for rank in ranks:
                 before = waits[rank] + gathered.get(rank, [])
                 ends[rank] = self.tasks.add(TaskKind.COMPUTE, rank, -1, seconds, before, label)
                 waits[rank] = [ends[rank]]
-            if last or (zero >= 2 and kind == self.completes):
+                self.ended[rank].append(ends[rank])
+            if scatters:
                 self._reduce(stage, part, ends, pieces, microbatch)
-        gates = {rank: [*waits[rank], *beside.get(rank, [])] for rank in ranks}
+        gates = {
+            rank: [*waits[rank], *beside.get(rank, []), *again.get(rank, [])] for rank in ranks
+        }
         self._reduce_tensor(kind, gates, label)
         self._exchange_experts(kind, stage, gates, label)
         for rank in ranks:
-            self.older[rank], self.gate[rank] = self.gate[rank], gates[rank]
+            self.gate[rank] = gates[rank]
         if kind in _SENDS:
             self._send(kind, stage, part, microbatch, gates)
 

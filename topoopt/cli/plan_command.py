@@ -101,24 +101,75 @@ def plan_command(
         ),
     ] = "plain",
     global_batch: Annotated[
-        int | None, typer.Option(rich_help_panel=_LAYOUTS, help="Samples of an iteration.")
+        int | None, typer.Option(help="Samples of an iteration.", rich_help_panel=_LAYOUTS)
     ] = None,
     sequence: Annotated[
         int | None,
         typer.Option(
-            rich_help_panel=_LAYOUTS, help="Tokens of a sample.", show_default="the model's own"
+            help="Tokens of a sample.", show_default="the model's own", rich_help_panel=_LAYOUTS
+        ),
+    ] = None,
+    tensor: Annotated[
+        str | None,
+        typer.Option(
+            help="Tensor-parallel degrees considered, such as 4,8.",
+            show_default="all within a server",
+            rich_help_panel=_LAYOUTS,
+        ),
+    ] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            help="Pipeline stages considered.", show_default="all", rich_help_panel=_LAYOUTS
+        ),
+    ] = None,
+    context_degrees: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            help="Context-parallel degrees considered.",
+            show_default="powers of two that leave 1024 tokens",
+            rich_help_panel=_LAYOUTS,
+        ),
+    ] = None,
+    expert: Annotated[
+        str | None,
+        typer.Option(
+            help="Expert-parallel degrees considered.",
+            show_default="all",
+            rich_help_panel=_LAYOUTS,
+        ),
+    ] = None,
+    microbatch: Annotated[
+        str | None,
+        typer.Option(
+            help="Samples of a microbatch considered.",
+            show_default="1,2,4,8",
+            rich_help_panel=_LAYOUTS,
+        ),
+    ] = None,
+    pipeline_schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="gpipe, 1f1b, interleaved, zero-bubble: which are considered.",
+            show_default="all but gpipe",
+            rich_help_panel=_LAYOUTS,
         ),
     ] = None,
     zero: Annotated[
         str | None,
-        typer.Option(rich_help_panel=_LAYOUTS, help="ZeRO stages considered.", show_default="1,3"),
+        typer.Option(
+            help="ZeRO stages considered; 3 only without pipelines.",
+            show_default="1,3",
+            rich_help_panel=_LAYOUTS,
+        ),
     ] = None,
     recompute: Annotated[
         str | None,
         typer.Option(
-            rich_help_panel=_LAYOUTS,
-            help="Of activations: none, selective or full.",
+            help="none, selective, full: recomputation considered.",
             show_default="none,full",
+            rich_help_panel=_LAYOUTS,
         ),
     ] = None,
     tensor_across_servers: Annotated[
@@ -132,18 +183,18 @@ def plan_command(
     load_imbalance: Annotated[
         float,
         typer.Option(
-            rich_help_panel=_LAYOUTS, help="Tokens of the busiest expert rank over the mean."
+            help="Tokens of the busiest expert rank over the mean.", rich_help_panel=_LAYOUTS
         ),
     ] = 1.0,
     simulated: Annotated[
-        int, typer.Option(rich_help_panel=_LAYOUTS, help="Layouts that are simulated.")
+        int, typer.Option(help="Layouts that are simulated.", rich_help_panel=_LAYOUTS)
     ] = 24,
     per_operator: Annotated[
         bool,
         typer.Option(
             "--per-operator",
+            help="Plan by operators, like other models.",
             rich_help_panel=_LAYOUTS,
-            help="Plan a transformer by operators, like other models.",
         ),
     ] = False,
     objective: common.ObjectiveName = "time",
@@ -181,6 +232,17 @@ def plan_command(
     layouts = plans_layouts(model, global_batch, per_operator)
     refuse_unused(context, model, layouts)
     if layouts:
+        considered = {
+            "tensor": tensor,
+            "pipeline": pipeline,
+            "context": context_degrees,
+            "expert": expert,
+            "microbatch": microbatch,
+            "pipeline-schedule": pipeline_schedule,
+            "zero": zero,
+            "recompute": recompute,
+            "tensor-across-servers": tensor_across_servers,
+        }
         _show(
             plan_layouts(
                 model,
@@ -189,9 +251,7 @@ def plan_command(
                 gpus=gpus,
                 global_batch=global_batch,
                 sequence=sequence,
-                zero=zero,
-                recompute=recompute,
-                across_servers=tensor_across_servers,
+                considered=considered,
                 load_imbalance=load_imbalance,
                 simulated=simulated,
                 prices=prices,

@@ -1,5 +1,6 @@
 """`topoopt plan` for transformers: which options count, and the plan of layouts."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from codesign_base import InputError
 from topoopt.cli import common
 
 if TYPE_CHECKING:
+    from parallelism.transformers.enumeration import Choices
     from topoopt.transformers.plan import TransformerPlan
 
 
@@ -33,13 +35,17 @@ def plans_layouts(model: str, global_batch: int | None, per_operator: bool) -> b
 
 # Parameters of `topoopt plan` that say something about one way to plan only.
 _OF_LAYOUTS = frozenset(
-    ("sequence", "zero", "recompute", "tensor_across_servers", "load_imbalance", "simulated")
-)
+    (
+        "sequence", "tensor", "pipeline", "context_degrees", "expert", "microbatch",
+        "pipeline_schedule", "zero", "recompute", "tensor_across_servers", "load_imbalance",
+        "simulated",
+    )
+)  # fmt: skip
 _OF_OPERATORS = frozenset(
     (
         "batch", "profile", "optimizer", "steps", "seconds", "chains", "faithful", "confirm",
-        "method", "no_parameter_splits", "restarts", "workers", "engine", "checkpoint", "schedule", "objective", "max_cost",
-        "max_ports", "save_traffic", "save_network",
+        "method", "no_parameter_splits", "restarts", "workers", "engine", "checkpoint",
+        "schedule", "objective", "max_cost", "max_ports", "save_traffic", "save_network",
     )
 )  # fmt: skip
 
@@ -75,9 +81,7 @@ def plan_layouts(
     gpus: int,
     global_batch: int | None,
     sequence: int | None,
-    zero: str | None,
-    recompute: str | None,
-    across_servers: bool,
+    considered: Mapping[str, Any],
     load_imbalance: float,
     simulated: int,
     prices: Path | None,
@@ -86,11 +90,15 @@ def plan_layouts(
 ) -> "TransformerPlan":
     """Plan a transformer as the options say.
 
+    Parameters
+    ----------
+    considered : mapping of str to str or bool or None
+        What `choices_of` reads.
+
     Returns
     -------
     TransformerPlan
     """
-    from parallelism.transformers.enumeration import Choices
     from parallelism.transformers.implementation import Implementation
     from parallelism.transformers.load import load_transformer
     from topoopt.transformers.job import TransformerJob, nvlink_server
@@ -102,18 +110,13 @@ def plan_layouts(
             "(or --per-operator)"
         )
     overrides = {} if sequence is None else {"sequence": sequence}
-    wanted: dict[str, Any] = {"across_servers": across_servers}
-    if zero is not None:
-        wanted["zero"] = _stages(zero)
-    if recompute is not None:
-        wanted["recompute"] = tuple(part.strip() for part in recompute.split(","))
     job = TransformerJob(
         load_transformer(model, **overrides),
         global_batch,
         nvlink_server(device, gpus),
         sequence,
         Implementation(load_imbalance=load_imbalance),
-        Choices(**wanted),
+        choices_of(considered),
     )
     cluster = common.make_cluster(*cluster_options)
     table = common.make_prices(prices)
@@ -123,8 +126,37 @@ def plan_layouts(
         )
 
 
-def _stages(text: str) -> tuple[int, ...]:
+def choices_of(considered: Mapping[str, Any]) -> "Choices":
+    """Return the layouts that options leave.
+
+    Parameters
+    ----------
+    considered : mapping of str to str or bool or None
+        Options without their dashes; None: not given.
+
+    Raises
+    ------
+    InputError
+        If a list holds something else than it should.
+    """
+    from parallelism.transformers.enumeration import Choices
+
+    wanted: dict[str, Any] = {}
+    for option, text in considered.items():
+        if text is None:
+            continue
+        if option == "tensor-across-servers":
+            wanted["across_servers"] = text
+        elif option in ("recompute", "pipeline-schedule"):
+            name = "schedules" if option == "pipeline-schedule" else option
+            wanted[name] = tuple(part.strip() for part in text.split(","))
+        else:
+            wanted[option] = _numbers(option, text)
+    return Choices(**wanted)
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part in ("0", "1", "2", "3") for part in parts):
-        raise InputError(f"--zero is {text!r}; give stages 0 to 3, such as 1,3")
+    if not all(part.isascii() and part.isdecimal() for part in parts):
+        raise InputError(f"--{option} is {text!r}; give whole numbers, such as 1,2")
     return tuple(sorted({int(part) for part in parts}))

@@ -1,10 +1,11 @@
 """The answer in one line, and what was asked."""
 
 from topoopt.plan import Plan
+from topoopt.report.evaluate import AnyPlan
 from topoopt.units import format_bandwidth, format_bytes, format_time
 
 
-def plan_answer(plan: Plan) -> str:
+def plan_answer(plan: AnyPlan) -> str:
     """Return one sentence: how fast, against what, and how far from the bound."""
     time = format_time(plan.iteration_time_s)
     words = f"{plan.model.name} takes {time} an iteration on {servers_text(plan.cluster.servers)}"

@@ -14,34 +14,51 @@ from topoopt.fabric.timeline import Timeline, critical_path
 from topoopt.plan import Plan
 from topoopt.rebuild import Rebuilt, rebuild
 from topoopt.solve import FABRIC_MODEL
+from topoopt.transformers.plan import TransformerPlan
+
+AnyPlan = Plan | TransformerPlan
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
-    """A plan, and what follows from it.
+class Played:
+    """A plan of any kind, and what its iteration sends.
 
     Parameters
     ----------
-    plan : Plan
+    plan : Plan or TransformerPlan
     fabric : Fabric
     tasks : TaskGraph
     timeline : Timeline
-    critical : tuple of int
-        Tasks of the critical path, in order of time.
+    server_busy : float64 array, shape (servers,)
+        Seconds that a device of each server computes, the mean over its devices.
     allreduce, transfers : float64 arrays, shape (servers, servers)
         Bytes that the row server sends to the column server: to its successors on AllReduce
         rings, and in transfers. Forwarding for others is not counted.
+    """
+
+    plan: AnyPlan
+    fabric: Fabric
+    tasks: TaskGraph
+    timeline: Timeline
+    server_busy: FloatArray
+    allreduce: FloatArray
+    transfers: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Played):
+    """A plan by operators, and what follows from it.
+
+    Parameters
+    ----------
+    critical : tuple of int
+        Tasks of the critical path, in order of time.
     part_memory : tuple of float
         Bytes that a part of each operator holds on a GPU.
     """
 
     plan: Plan
-    fabric: Fabric
-    tasks: TaskGraph
-    timeline: Timeline
     critical: tuple[int, ...]
-    allreduce: FloatArray
-    transfers: FloatArray
     part_memory: tuple[float, ...]
 
 
@@ -83,14 +100,15 @@ def evaluate(plan: Plan) -> Evaluation:
         fabric=built.fabric,
         tasks=tasks,
         timeline=timeline,
+        server_busy=timeline.device_busy,
         critical=critical_path(tasks, timeline),
-        allreduce=_ring_bytes(built.fabric, tasks),
+        allreduce=ring_bytes(built.fabric, tasks),
         transfers=traffic_of(tasks).transfers,
         part_memory=_memory(built),
     )
 
 
-def _ring_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+def ring_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
     """Return the bytes that each server sends to each other one along AllReduce rings."""
     hosts = fabric.network.hosts
     sent = np.zeros(hosts * hosts)

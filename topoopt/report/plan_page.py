@@ -3,7 +3,7 @@
 from topoopt.plan import Plan
 from topoopt.report.answer import plan_answer, plan_facts
 from topoopt.report.bars import Bar, Part, bar_table, stacked_bar
-from topoopt.report.evaluate import evaluate
+from topoopt.report.evaluate import AnyPlan, evaluate
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
 from topoopt.report.reproduce import plan_command_line
@@ -37,7 +37,7 @@ def render_plan(plan: Plan) -> str:
         Section("baselines", "Against other fabrics", baselines(plan)),
         Section("gap", "Where the time goes", joined(halves(plan), gap(plan))),
         Section("topology", "Topology", wiring_section(found)),
-        Section("traffic-matrix", "Traffic", joined(_sums(plan), traffic_section(found))),
+        Section("traffic-matrix", "Traffic", joined(sums(plan), traffic_section(found))),
         Section("iteration", "One iteration", timeline_section(found)),
         Section("strategy", "Strategy", strategy_section(found)),
         Section("notes", "Notes", _notes(plan)),
@@ -86,7 +86,7 @@ def _cells(
     )
 
 
-def halves(plan: Plan) -> Html:
+def halves(plan: AnyPlan) -> Html:
     """Return compute and exposed communication as a stacked bar."""
     parts = [
         Part("compute", plan.compute_time_s, "p-compute", "Computing on the critical path."),
@@ -104,7 +104,7 @@ def halves(plan: Plan) -> Html:
     )
 
 
-def gap(plan: Plan) -> Html:
+def gap(plan: AnyPlan) -> Html:
     """Return the bound and the parts of the gap as a stacked bar."""
     mostly = next(iter(plan.bound.weights), "")
     how = (
@@ -133,7 +133,8 @@ def gap(plan: Plan) -> Html:
     )
 
 
-def _sums(plan: Plan) -> Html:
+def sums(plan: AnyPlan) -> Html:
+    """Return what an iteration sends in all."""
     tax = number(plan.bandwidth_tax, f"{plan.bandwidth_tax:.2f}")
     return element(
         "p",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from parallelism.taskgraph import FloatArray
-from topoopt.report.evaluate import Evaluation
+from topoopt.report.evaluate import Played
 from topoopt.report.markup import Html, data_script, element, joined
 from topoopt.report.raster import blocks, cell_texts, colour, levels, png_uri
 from topoopt.units import format_bytes
@@ -15,7 +15,7 @@ _SPREAD = 30.0  # largest over smallest, above which the scale is logarithmic
 _LEFT, _TOP, _SIDE = 34, 18, 300
 
 
-def traffic_section(found: Evaluation) -> Html:
+def traffic_section(found: Played) -> Html:
     """Return the heat maps, and the data of what pointing at a cell tells."""
     servers = found.plan.cluster.servers
     if servers == 1:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from parallelism.taskgraph import FloatArray
-from topoopt.plan import Plan
-from topoopt.report.evaluate import Evaluation
+from topoopt.report.evaluate import AnyPlan, Played
 from topoopt.report.markup import Html, data_script, element, joined, number, table
 from topoopt.summary import server_names
 from topoopt.units import format_bandwidth, format_bytes, format_time
@@ -44,12 +43,12 @@ class Drawing:
     rings: tuple[tuple[int, ...], ...]
 
 
-def draw(plan: Plan, load: FloatArray | None = None) -> Drawing:
+def draw(plan: AnyPlan, load: FloatArray | None = None) -> Drawing:
     """Choose what is drawn, and where.
 
     Parameters
     ----------
-    plan : Plan
+    plan : Plan or TransformerPlan
     load : float64 array, shape (links,), optional
         What each link carries, relative to what it could.
 
@@ -68,7 +67,7 @@ def draw(plan: Plan, load: FloatArray | None = None) -> Drawing:
     return Drawing(seats_of(plan), tuple(order.tolist()), tuple(map(tuple, rings)))
 
 
-def seats_of(plan: Plan) -> tuple[int, ...]:
+def seats_of(plan: AnyPlan) -> tuple[int, ...]:
     """Return the server on each place: the seats of a ring of all servers, or sorted."""
     servers = plan.cluster.servers
     for ring in plan.rings:
@@ -80,12 +79,12 @@ def seats_of(plan: Plan) -> tuple[int, ...]:
     return tuple(range(servers))
 
 
-def wiring_svg(plan: Plan, drawing: Drawing, load: FloatArray | None = None) -> Html:
+def wiring_svg(plan: AnyPlan, drawing: Drawing, load: FloatArray | None = None) -> Html:
     """Return the drawing: one path a link, one circle a server.
 
     Parameters
     ----------
-    plan : Plan
+    plan : Plan or TransformerPlan
     drawing : Drawing
     load : float64 array, shape (links,), optional
         As in `draw`; widths and classes follow it.
@@ -137,12 +136,12 @@ def wiring_svg(plan: Plan, drawing: Drawing, load: FloatArray | None = None) -> 
     )
 
 
-def wiring_section(found: Evaluation) -> Html:
+def wiring_section(found: Played) -> Html:
     """Return the drawing with its switches, what hovering tells, and the busiest links.
 
     Parameters
     ----------
-    found : Evaluation
+    found : Played
     """
     plan = found.plan
     if not plan.links:
@@ -165,7 +164,7 @@ def wiring_section(found: Evaluation) -> Html:
         rings[index] = drawing.rings[index]
     out = np.bincount(network.source, weights=sent, minlength=network.nodes)
     into = np.bincount(network.target, weights=sent, minlength=network.nodes)
-    busy = found.timeline.device_busy
+    busy = found.server_busy
     servers = [
         f"server {v}: sends {format_bytes(float(out[v]))} and receives "
         f"{format_bytes(float(into[v]))} over its ports, forwarding included; computes "
@@ -197,7 +196,7 @@ def wiring_section(found: Evaluation) -> Html:
     )  # fmt: skip
 
 
-def ring_names(plan: Plan) -> list[str]:
+def ring_names(plan: AnyPlan) -> list[str]:
     """Return what each ring is called: its generator, and its servers if not all."""
     names = []
     for ring in plan.rings:
@@ -213,7 +212,7 @@ def _some(names: list[str]) -> str:
     return f"{', '.join(names[:3])} and {len(names) - 3} more rings"
 
 
-def _about(plan: Plan, drawing: Drawing) -> str:
+def _about(plan: AnyPlan, drawing: Drawing) -> str:
     words = (
         f"{plan.degree_allreduce} of {plan.cluster.degree} ports a server carry AllReduce rings, "
         f"{plan.degree_transfer} transfers; routing {plan.routing}. Every line is a one-way link, "
@@ -226,7 +225,7 @@ def _about(plan: Plan, drawing: Drawing) -> str:
     return words
 
 
-def _controls(plan: Plan, names: list[str]) -> Html:
+def _controls(plan: AnyPlan, names: list[str]) -> Html:
     def switch(number_: int, name: str, colour: str) -> Html:
         box = element("input", type="checkbox", checked=True, data_ring=number_)
         return element("label", box, element("span", class_=f"key {colour}"), name)
@@ -271,7 +270,7 @@ def _load_key(most: float) -> Html:
     return element("p", "Used of a link's capacity: ", steps, class_="keys loads")
 
 
-def _busiest(found: Evaluation, use: FloatArray, count: int = 10) -> Html:
+def _busiest(found: Played, use: FloatArray, count: int = 10) -> Html:
     plan, sent = found.plan, found.timeline.link_bytes
     # Loads that differ by the rounding of their sums are ties.
     ranked = sorted(range(len(plan.links)), key=lambda i: (-round(float(use[i]), 9), i))[:count]

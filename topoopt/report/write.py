@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from topoopt.comparison import Comparison
     from topoopt.experiment.run import ExperimentRun
     from topoopt.plan import Plan
+    from topoopt.transformers.plan import TransformerPlan
 
-    Subject = Plan | Comparison | ExperimentRun | str | Path
+    Subject = Plan | TransformerPlan | Comparison | ExperimentRun | str | Path
 
 
 def write_report(subject: "Subject", path: str | Path) -> None:
@@ -19,7 +20,7 @@ def write_report(subject: "Subject", path: str | Path) -> None:
 
     Parameters
     ----------
-    subject : Plan, Comparison, ExperimentRun, str or Path
+    subject : Plan, TransformerPlan, Comparison, ExperimentRun, str or Path
         What it is about, or the name of a plan file, of the JSON that ``topoopt compare --json``
         prints, or of an experiment's results folder.
     path : str or Path
@@ -38,7 +39,7 @@ def render_report(subject: "Subject") -> str:
 
     Parameters
     ----------
-    subject : Plan, Comparison, ExperimentRun, str or Path
+    subject : Plan, TransformerPlan, Comparison, ExperimentRun, str or Path
 
     Returns
     -------
@@ -56,9 +57,13 @@ def render_report(subject: "Subject") -> str:
     from topoopt.report.comparison_page import render_comparison
     from topoopt.report.experiment_page import load_results, render_results
     from topoopt.report.plan_page import render_plan
+    from topoopt.report.transformer_page import render_transformer_plan
+    from topoopt.transformers.plan import TransformerPlan
 
     if isinstance(subject, Plan):
         return render_plan(subject)
+    if isinstance(subject, TransformerPlan):
+        return render_transformer_plan(subject)
     if isinstance(subject, Comparison):
         return render_comparison(subject)
     if isinstance(subject, ExperimentRun):
@@ -80,16 +85,21 @@ def _of_file(path: Path) -> str:
     from topoopt.plan import parse_plan
     from topoopt.report.comparison_page import render_comparison
     from topoopt.report.experiment_page import SCHEMA, load_results, render_results
-    from topoopt.report.plan_page import render_plan
+    from topoopt.transformers.plan import KIND, load_transformer_plan
 
     where = f"report file {str(path)!r}"
     text = read_text(path, "report file")
     document = parse_json(text, where)
     if isinstance(document, dict):
         if "schema_version" in document:
-            plan = parse_plan(text, f"plan file {str(path)!r}")
+            layouts = document.get("kind") == KIND
+            plan = (
+                load_transformer_plan(path)
+                if layouts
+                else parse_plan(text, f"plan file {str(path)!r}")
+            )
             try:
-                return render_plan(plan)
+                return render_report(plan)
             except InputError as error:
                 raise type(error)(f"plan file {str(path)!r}: {error}") from None
         if "fabrics" in document:

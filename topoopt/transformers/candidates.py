@@ -1,6 +1,7 @@
 """Layouts that fit in memory, with an estimate and a lower bound of their time."""
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -13,15 +14,19 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links
 from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import memory_use
-from parallelism.transformers.placement import Placement
+from parallelism.transformers.placement import Placement, orders_of
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline
-from topoopt.bounds import ROUNDING, Bound
+from topoopt.bounds import ROUNDING, Bound, strategy_bound
 from topoopt.job import Cluster
 from topoopt.transformers.job import TransformerJob
+from topoopt.transformers.play import tasks_of
 
 # Estimates are off by less than this factor, so layouts with higher bounds are not worth one.
 _HOPEFUL = 1.3
+# Work spent on tightening bounds: tasks of all graphs, and what each graph takes besides.
+_WORK = 1.5e7
+_EACH = 2e4
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class Candidate:
     estimate_s : float
         Iteration time by formula, every message alone on its links.
     bound : Bound
-        Below any simulated time, whatever placement, topology and routing.
+        Below any simulated time, whatever placement, topology and routing (`layout_bound`).
     memory_bytes : float
         Of the fullest GPU.
     """
@@ -54,7 +59,7 @@ class Survey:
     candidates : tuple of Candidate
         Those that fit and are not ruled out by their bound, by estimate.
     bound : Bound
-        The lowest over all that fit.
+        The lowest over all that fit and every order of their axes.
     layouts, fitting : int
         Legal layouts, and those of them that fit.
     least_memory_bytes : float
@@ -98,7 +103,7 @@ def survey(
     links = Links.of_server(job.server, cluster.degree * cluster.port_rate)
     found: list[Candidate] = []
     least, best = float("inf"), float("inf")
-    lowest, fitting = Bound(float("inf"), {}), 0
+    bounded: list[tuple[Layout, Bound]] = []
     for done, layout in enumerate(layouts):
         schedule = schedule_of(layout, job.global_batch)
         uses = memory_use(
@@ -108,16 +113,14 @@ def survey(
         memory = max(use.total for use in uses)
         least = min(least, memory)
         if memory <= limit:
-            fitting += 1
-            bound = layout_bound(job, cluster, layout)
-            lowest = min(lowest, bound, key=lambda b: b.seconds)
-        if memory <= limit and bound.seconds <= _HOPEFUL * best:
+            bounded.append((layout, layout_bound(job, cluster, layout)))
+        if memory <= limit and bounded[-1][1].seconds <= _HOPEFUL * best:
             time = iteration_time(
                 model, layout, job.global_batch, job.gpu_rates, links, job.implementation,
                 sequence=job.tokens, schedule=schedule,
             ).seconds  # fmt: skip
             best = min(best, time)
-            found.append(Candidate(layout, time, bound, memory))
+            found.append(Candidate(layout, time, bounded[-1][1], memory))
         if progress and done % 64 == 0:
             progress(done, len(layouts), best)
     if not found:
@@ -127,7 +130,74 @@ def survey(
             "servers, GPUs with more memory, a shorter sequence, or more kinds of layouts"
         )
     order = sorted(range(len(found)), key=lambda i: (found[i].estimate_s, i))
-    return Survey(tuple(found[i] for i in order), lowest, len(layouts), fitting, least)
+    lowest = least_bound(job, cluster, bounded)
+    return Survey(tuple(found[i] for i in order), lowest, len(layouts), len(bounded), least)
+
+
+def least_bound(
+    job: TransformerJob, cluster: Cluster, bounded: Sequence[tuple[Layout, Bound]]
+) -> Bound:
+    """Return the least bound over layouts and all placements of theirs.
+
+    Parameters
+    ----------
+    job : TransformerJob
+    cluster : Cluster
+    bounded : sequence of (Layout, Bound)
+        Layouts with their `layout_bound`.
+
+    Returns
+    -------
+    Bound
+
+    Notes
+    -----
+    Best first: the layout with the least bound so far is tightened (`tightened_bound`), until
+    the least is a tightened one, which then holds for all; or until so many task graphs have
+    been looked at that the least is taken as it is.
+    """
+    heap = [(bound.seconds, number) for number, (_, bound) in enumerate(bounded)]
+    heapq.heapify(heap)
+    tight: dict[int, Bound] = {}
+    work = 0.0
+    while True:
+        _, number = heap[0]
+        if number in tight or work > _WORK:
+            return tight.get(number, bounded[number][1])
+        layout, bound = bounded[number]
+        tight[number], tasks = tightened_bound(job, cluster, layout, bound)
+        work += tasks + _EACH * len(orders_of(layout))
+        heapq.heapreplace(heap, (tight[number].seconds, number))
+
+
+def tightened_bound(
+    job: TransformerJob, cluster: Cluster, layout: Layout, bound: Bound
+) -> tuple[Bound, int]:
+    """Bound a layout's time by the task graphs of all its placements.
+
+    Parameters
+    ----------
+    job : TransformerJob
+    cluster : Cluster
+    layout : Layout
+    bound : Bound
+        Its `layout_bound`.
+
+    Returns
+    -------
+    Bound
+        The least `topoopt.bounds.strategy_bound` over every order of the axes, where that is
+        tighter.
+    int
+        Tasks of all these graphs.
+    """
+    least, count = Bound(float("inf"), {}), 0
+    for order in orders_of(layout):
+        tasks = tasks_of(job, Placement(layout, job.server.gpus, order))
+        count += tasks.tasks
+        one = strategy_bound(tasks, cluster.degree, cluster.port_rate, cluster.hop_latency)
+        least = min(least, one, key=lambda each: each.seconds)
+    return max(bound, least, key=lambda each: each.seconds), count
 
 
 def layout_bound(job: TransformerJob, cluster: Cluster, layout: Layout) -> Bound:
@@ -205,4 +275,7 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
     return most
 
 
-__all__ = ["Candidate", "Survey", "layout_bound", "least_injection", "survey"]
+__all__ = [
+    "Candidate", "Survey", "layout_bound", "least_bound", "least_injection", "survey",
+    "tightened_bound",
+]  # fmt: skip

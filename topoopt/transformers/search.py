@@ -9,13 +9,11 @@ import numpy as np
 from parallelism.builder import TaskGraphBuilder
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import FloatArray, TaskGraph
-from parallelism.transformers.loads import loads_of
-from parallelism.transformers.placed_tasks import iteration_tasks
+from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement, orders_of
-from parallelism.transformers.schedules import schedule_of
 from topoopt.baselines import BaselineFabric, baseline_fabric
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.reconfigurable import Playable, play
+from topoopt.fabric.reconfigurable import Playable
 from topoopt.job import Cluster
 from topoopt.prices import PriceTable
 from topoopt.rewire import Rewirer
@@ -24,16 +22,17 @@ from topoopt.search_types import Progress, ProgressCallback, Settings
 from topoopt.topology.finder import Topology
 from topoopt.transformers.candidates import Candidate, Survey, survey
 from topoopt.transformers.job import TransformerJob
+from topoopt.transformers.play import played, tasks_of
 
 SIMULATED = 24
 """Layouts that are simulated, by default."""
-_WIRED = 4
+_WIRED = 6
 """Of these, placed layouts that a topology is built for."""
 _WORTH = 0.995
 """Share of the best time that a placed layout must need on the ideal switch to be wired."""
-_COMPARED = 24
+_COMPARED = 12
 """Placed layouts that are played on each fabric to compare with."""
-_REORDERED = 6
+_REORDERED = 12
 """Of the layouts simulated, those whose axes are tried in every order."""
 
 
@@ -115,19 +114,6 @@ class Found:
     interrupted: bool = False
 
 
-def tasks_of(job: TransformerJob, placement: Placement) -> TaskGraph:
-    """Return the task graph of one iteration of a placed layout."""
-    loads = loads_of(
-        job.model, placement, job.gpu_rates, job.server, job.implementation, sequence=job.tokens
-    )
-    return iteration_tasks(placement, schedule_of(placement.layout, job.global_batch), loads)
-
-
-def played(fabric: Playable, tasks: TaskGraph, limit: float = float("inf")) -> float:
-    """Return the seconds of an iteration on a fabric; more than the limit, if it exceeds it."""
-    return float(play(fabric, tasks, limit=limit).finish.max(initial=0.0))
-
-
 class _Fixed:
     """Stands for a builder of strategies where the task graph is given."""
 
@@ -188,8 +174,8 @@ def search(
     prices : PriceTable
         For fabrics of equal cost.
     simulated : int
-        Layouts that are simulated, best estimates first; the fastest of them with every order
-        of their axes.
+        Layouts that are simulated (`diverse`); the fastest of them with every order of their
+        axes.
     seed : int
     progress : callable, optional
 
@@ -204,8 +190,8 @@ def search(
 
     Notes
     -----
-    All layouts are estimated by formula; the best are played on the ideal switch of the same
-    ports, the fastest of these with their ranks in every order of axes; for the fastest,
+    All layouts are estimated and bounded by formula; the best are played on the ideal switch of
+    the same ports, the fastest of these with their ranks in every order of axes; for the fastest,
     topologies are built from their traffic as for any job, until none can be expected to do
     better.
     """
@@ -217,7 +203,7 @@ def search(
     found = survey(job, cluster, lambda *at: report("layouts", *at))
     ideal = baseline_fabric("ideal-switch", cluster, prices, seed)
     placed: list[Placed] = []
-    chosen = found.candidates[:simulated]
+    chosen = diverse(found.candidates, simulated)
     interrupted = False
     try:
         for done, candidate in enumerate(chosen):
@@ -253,12 +239,62 @@ def search(
         return result
     try:
         for name in baselines:
-            base = ideal if name == "ideal-switch" else baseline_fabric(name, cluster, prices, seed)
-            result.baselines[name] = _best_on(job, base, placed)
+            if name == "ideal-switch":
+                result.baselines[name] = OnFabric(ideal, placed[0], placed[0].ideal_s)
+            else:
+                base = baseline_fabric(name, cluster, prices, seed)
+                result.baselines[name] = _best_on(job, base, placed)
             report(name, 1, 1, result.baselines[name].time_s)
     except KeyboardInterrupt:
         result.interrupted = True
     return result
+
+
+def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    """Choose layouts that are worth a simulation, and differ.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        By estimate.
+    count : int
+
+    Returns
+    -------
+    list of Candidate
+        Two of the best estimates and one of the least bounds in turn, because estimates do not
+        know placements, and bounds no communication. Layouts that differ only in that they
+        split a microbatch by sequence rather than by sample come after all others.
+    """
+
+    def once(order: Sequence[int]) -> list[int]:
+        kinds = set[tuple[object, ...]]()
+        firsts = [i for i in order if _new(kinds, candidates[i].layout)]
+        seen = set(firsts)
+        return firsts + [i for i in order if i not in seen]
+
+    numbers = range(len(candidates))
+    estimates = iter(once(numbers))
+    bounds = iter(once(sorted(numbers, key=lambda i: (candidates[i].bound.seconds, i))))
+    chosen: dict[int, None] = {}
+    for turn in range(3 * len(candidates)):
+        if len(chosen) == min(count, len(candidates)):
+            break
+        following = next(bounds if turn % 3 == 2 else estimates, None)
+        if following is not None:
+            chosen[following] = None
+    return [candidates[i] for i in chosen]
+
+
+def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:
+    """Say whether a kind of layout is not in a set yet, and add it."""
+    kind = (
+        layout.tensor, layout.pipeline, layout.expert, layout.schedule, layout.virtual_stages,
+        layout.recompute, layout.zero, layout.microbatch / layout.context,
+    )  # fmt: skip
+    known = kind in kinds
+    kinds.add(kind)
+    return not known
 
 
 def _placed(
@@ -274,6 +310,8 @@ def _best_on(job: TransformerJob, base: BaselineFabric, placed: list[Placed]) ->
     best: OnFabric | None = None
     for one in placed[:_COMPARED]:
         limit = float("inf") if best is None else best.time_s
+        if one.ideal_s >= limit:
+            break
         time = played(base.fabric, tasks_of(job, one.placement), limit)
         if time < limit:
             best = OnFabric(base, one, time)
@@ -281,4 +319,4 @@ def _best_on(job: TransformerJob, base: BaselineFabric, placed: list[Placed]) ->
     return best
 
 
-__all__ = ["SIMULATED", "Found", "OnFabric", "Placed", "Wired", "played", "search", "tasks_of"]
+__all__ = ["SIMULATED", "Found", "OnFabric", "Placed", "Wired", "search"]

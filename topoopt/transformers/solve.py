@@ -24,7 +24,8 @@ from topoopt.solve import FABRIC_MODEL
 from topoopt.transformers.candidates import layout_bound
 from topoopt.transformers.job import TransformerJob
 from topoopt.transformers.plan import TransformerBaseline, TransformerPlan, TransformerSearch
-from topoopt.transformers.search import SIMULATED, Found, search, tasks_of
+from topoopt.transformers.play import tasks_of
+from topoopt.transformers.search import SIMULATED, Found, search
 
 HOW = {
     "layout": "bound of this layout, any placement, wiring and routing, less that over all layouts",

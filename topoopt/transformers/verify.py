@@ -25,7 +25,7 @@ from topoopt.scoring import Routing, allreduce_routes
 from topoopt.transformers.candidates import layout_bound, survey
 from topoopt.transformers.job import TransformerJob
 from topoopt.transformers.plan import TransformerPlan, load_transformer_plan
-from topoopt.transformers.search import played, tasks_of
+from topoopt.transformers.play import played, tasks_of
 from topoopt.transformers.solve import levels
 from topoopt.verify import Verification
 
@@ -201,6 +201,18 @@ class _Checker:
         )
 
 
+def plan_parts(plan: TransformerPlan) -> tuple[Fabric, TaskGraph]:
+    """Return the fabric that a plan describes, and the task graph of its iteration.
+
+    Raises
+    ------
+    InputError
+        If its layout is none.
+    """
+    checker = _Checker(plan)
+    return checker.fabric(), checker.tasks()
+
+
 def _same_bound(name: str, stated: BoundRecord, seconds: float, terms: dict[str, float]) -> None:
     require_same(name, stated.seconds, seconds)
     for term in sorted(set(terms) | set(stated.terms_s)):
@@ -249,4 +261,4 @@ def verify_transformer_plan(plan: TransformerPlan | str | Path) -> Verification:
     return Verification(not failures, tuple(made), tuple(failures), tuple(skipped))
 
 
-__all__ = ["verify_transformer_plan"]
+__all__ = ["plan_parts", "verify_transformer_plan"]

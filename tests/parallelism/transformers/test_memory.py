@@ -184,3 +184,28 @@ def test_layouts_that_do_not_split_the_model_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=words):
             memory_use(LLAMA3_8B, layout, 192)
+
+
+@pytest.mark.parametrize("norms", [1, 2, 4])
+@pytest.mark.parametrize("experts", [False, True])
+def test_parts_hold_every_parameter_whatever_the_norms(norms, experts) -> None:
+    model = replace(
+        LATENT if experts else LLAMA3_8B, layer_norms=norms, parallel=norms == 1
+    )  # fmt: skip
+    total = stage_weights(model, Layout())[0]
+    assert total.dense + total.expert == model.parameters
+    one, two = (
+        layer_activations(replace(model, layer_norms=n, parallel=n == 1), 1, Layout()).rest
+        for n in (norms, 2)
+    )
+    # An input of every norm; attention and feed-forward part share theirs where one norm does.
+    inputs = {1: -2, 2: 0, 4: 2}[norms] * 2.0 * model.sequence * model.hidden
+    assert one - two == pytest.approx(inputs)
+
+
+def test_sharded_gradients_pass_through_whole_ones_of_a_layer() -> None:
+    uses = [memory_use(LLAMA3_8B, Layout(data=8, zero=zero), 8)[0] for zero in range(4)]
+    layer = LLAMA3_8B.layer_parameters(0)
+    assert uses[0].buffers == uses[1].buffers
+    assert uses[2].buffers - uses[1].buffers == pytest.approx(4 * layer)
+    assert uses[3].buffers - uses[1].buffers == pytest.approx((4 + 2 * 2) * layer)

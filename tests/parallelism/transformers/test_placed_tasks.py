@@ -16,6 +16,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import loads_of
 from parallelism.transformers.placed_tasks import iteration_tasks
@@ -193,3 +194,26 @@ def test_layouts_are_what_brute_force_finds() -> None:
         if t * c * d * p == 16 and 16 % d == 0
     }
     assert found == expected
+
+
+def test_weight_passes_gather_no_weights() -> None:
+    """ZeRO 3 gathers for forward and backward passes for inputs, whatever the schedule."""
+    sent = []
+    for schedule in ("1f1b", "zero-bubble"):
+        parts = placed(SMALL, Layout(4, 1, 4, 1, schedule=schedule, zero=3))
+        tasks = iteration_tasks(*parts)
+        sent.append(tasks.size[tasks.kind == TaskKind.ALL_GATHER].sum())
+    assert sent[0] == pytest.approx(sent[1])
+    rounds, weights = parts[1].microbatches, parts[2].weights[0]
+    assert sent[0] == pytest.approx(2 * rounds * weights.dense)
+
+
+def test_stages_that_share_nothing_send_every_copy() -> None:
+    """Without scatter and gather, each tensor rank sends the whole output (Narayanan et al.)."""
+    placement = Placement(Layout(4, 1, 1, 2, sequence_parallel=False), 4)
+    shared, every = (
+        loads_of(SMALL, placement, RATES, SERVER, Implementation(scatter_gather=gathered))
+        for gathered in (True, False)
+    )
+    assert shared.boundary_bytes == 2 * 2048 * 256
+    assert every.boundary_bytes == 4 * shared.boundary_bytes

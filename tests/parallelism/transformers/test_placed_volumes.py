@@ -1,0 +1,153 @@
+"""Bytes between servers of placed layouts, counted GPU by GPU from the formulas of each group."""
+
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parallelism.accelerators import get_accelerator
+from parallelism.device import Server
+from parallelism.taskgraph import traffic_of
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.collectives import (
+    end_communications,
+    layer_communications,
+    pipeline_send,
+    step_communications,
+)
+from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.loads import loads_of
+from parallelism.transformers.placed_tasks import iteration_tasks
+from parallelism.transformers.placement import Placement, orders_of
+from parallelism.transformers.schedules import schedule_of
+from parallelism.transformers.stages import parts_of
+from tests.helpers.small_transformers import LATENT, VISION, gpt
+
+GPUS = 4
+BATCH = 16
+SERVER = Server(get_accelerator("h100"), GPUS, 150e9)
+ALL = Choices(
+    zero=(0, 1, 2, 3), recompute=("none", "full"), across_servers=True, context=(1, 2, 4),
+    schedules=("gpipe", "1f1b", "interleaved", "zero-bubble"),
+)  # fmt: skip
+MODELS = {
+    "tied": gpt(8, 256, 8, 1000),
+    "odd": gpt(7, 256, 8, 1000),
+    "latent experts": LATENT,
+    "vision": VISION,
+}
+LAYOUTS = {
+    name: enumerate_layouts(model, 16, GPUS, BATCH, model.sequence, ALL)
+    for name, model in MODELS.items()
+}
+Coordinates = tuple[int, int, int, int]
+# How often a buffer goes round the servers of a group.
+ROUNDS = {"allreduce": 2, "reducescatter": 1, "allgather": 1}
+
+
+def server_of(layout: Layout, order: tuple[str, ...], at: Coordinates) -> int:
+    """Tensor ranks innermost, then the axes in their order."""
+    tensor, context, data, pipeline = at
+    where = {"context": context, "data": data, "pipeline": pipeline}
+    number, stride = tensor, layout.tensor
+    for axis in order:
+        number += stride * where[axis]
+        stride *= getattr(layout, axis)
+    return number // GPUS
+
+
+def ring_bytes(servers: list[int]) -> float:
+    """What a buffer of one byte a GPU's shard sends between the servers of a group, once round.
+
+    Members on one server act together.
+    """
+    return float(len(set(servers)) - 1)
+
+
+def expected_bytes(
+    model: Transformer, layout: Layout, order: tuple[str, ...]
+) -> tuple[float, float]:
+    """Bytes of collectives and of transfers between servers in one iteration."""
+    t, c, d, p = layout.tensor, layout.context, layout.data, layout.pipeline
+    rounds = layout.microbatches(BATCH)
+    collective = transfers = 0.0
+    step = step_communications(model, layout, rounds)
+    stage_ranks = [(y, x) for y, x in product(range(d), range(c))]
+
+    def servers(stage: int, ranks: list[tuple[int, int]], shard: int) -> list[int]:
+        return [server_of(layout, order, (shard, x, y, stage)) for y, x in ranks]
+
+    for stage in range(p):
+        groups = {
+            "data": [stage_ranks],
+            "expert-data": [stage_ranks[k :: layout.expert] for k in range(layout.expert)],
+        }
+        for message in step[stage]:
+            if message.group == "embedding":
+                if stage == 0:
+                    for (y, x), shard in product(stage_ranks, range(t)):
+                        ends = [server_of(layout, order, (shard, x, y, s)) for s in (0, p - 1)]
+                        collective += 2 * message.size * ring_bytes(ends)
+                continue
+            for ranks, shard in product(groups[message.group], range(t)):
+                moved = ring_bytes(servers(stage, ranks, shard)) * ROUNDS[message.kind]
+                collective += message.count * message.size * moved
+    for part in parts_of(model, layout):
+        messages = [
+            message
+            for layer in range(part.first, part.first + part.layers)
+            for message in layer_communications(model, layer, layout)
+        ]
+        messages += end_communications(model, part, layout)
+        for message in messages:
+            times = rounds * message.count * message.size
+            if message.group == "tensor":
+                for y, x in stage_ranks:
+                    group = [server_of(layout, order, (k, x, y, part.stage)) for k in range(t)]
+                    collective += times * ring_bytes(group) * ROUNDS[message.kind]
+            elif message.group == "context":
+                for y, shard in product(range(d), range(t)):
+                    group = servers(part.stage, [(y, x) for x in range(c)], shard)
+                    # Every chunk reaches every server: c chunks make up the buffer.
+                    collective += times * c * ring_bytes(group)
+            else:
+                assert message.group == "expert"
+                for first, shard in product(range(0, len(stage_ranks), layout.expert), range(t)):
+                    members = stage_ranks[first : first + layout.expert]
+                    on = servers(part.stage, members, shard)
+                    away = sum(a != b for a, b in product(on, on))
+                    transfers += times / layout.expert * away
+    links = p * layout.virtual_stages - 1
+    for boundary, (y, x), shard in product(range(links), stage_ranks, range(t)):
+        here, there = (
+            server_of(layout, order, (shard, x, y, part % p)) for part in (boundary, boundary + 1)
+        )
+        if here != there:
+            transfers += rounds * sum(
+                m.size for m in pipeline_send(model, layout) if m.group == "pipeline"
+            )
+    return collective, transfers
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(sorted(LAYOUTS)), st.integers(0, 10**6), st.integers(0, 5))
+def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> None:
+    model, layout = MODELS[name], LAYOUTS[name][which % len(LAYOUTS[name])]
+    order = orders_of(layout)[turn % len(orders_of(layout))]
+    placement = Placement(layout, GPUS, order)
+    loads = loads_of(model, placement, rates_of("h100"), SERVER)
+    traffic = traffic_of(iteration_tasks(placement, schedule_of(layout, BATCH), loads))
+    collective, transfers = expected_bytes(model, layout, order)
+    assert traffic.allreduce_sent() == pytest.approx(collective, rel=1e-9)
+    assert traffic.transfer_sent() == pytest.approx(transfers, rel=1e-9)
+
+
+def test_every_group_is_met() -> None:
+    """The layouts above span servers with every kind of group."""
+    for name, kinds in (("tied", "tensor context data pipeline"), ("latent experts", "expert")):
+        for kind in kinds.split():
+            assert any(getattr(layout, kind) > 1 for layout in LAYOUTS[name])
+    assert any(layout.tensor > GPUS for layout in LAYOUTS["tied"])
