@@ -137,7 +137,9 @@ def side_by_side(
         taken[at] = True
         if job.priority is not None:
             raise InputError(f"job {number} has priorities; give a plain task graph")
-    moved = [_moved(job, np.asarray(p, dtype=np.int64)) for job, p in zip(jobs, places, strict=True)]
+    moved = [
+        _moved(job, np.asarray(p, dtype=np.int64)) for job, p in zip(jobs, places, strict=True)
+    ]
     tasks = _shifts([job.tasks for job in jobs])
     devices = _shifts([job.devices for job in jobs])
     groups = _shifts([len(job.groups) for job in jobs])

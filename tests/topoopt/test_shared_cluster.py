@@ -269,9 +269,7 @@ def test_partitions_are_given_in_turn(seed, reach):
     rng = np.random.default_rng(seed)
     requests = poisson_requests(30, 12, [1, 2, 4], 0.9, 1.0, rng)
     found = serve(requests, 12, reach)
-    assert [(stay.start_s, stay.place) for stay in found.stays] == queue_oracle(
-        requests, 12, reach
-    )
+    assert [(stay.start_s, stay.place) for stay in found.stays] == queue_oracle(requests, 12, reach)
     assert min(found.waits_s) >= 0
     assert 0 < found.utilisation <= 1
     for a, stay in enumerate(found.stays):

@@ -3,6 +3,7 @@
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 
 import numpy as np
@@ -150,7 +151,7 @@ def serve(
     """
     if not 1 <= reach <= servers:
         raise InputError(f"reach is {reach} of {servers} servers; give 1 to {servers}")
-    if any(a.arrival_s > b.arrival_s for a, b in zip(requests, requests[1:], strict=False)):
+    if any(a.arrival_s > b.arrival_s for a, b in pairwise(requests)):
         raise InputError("the requests are not in the order of their arrival; sort them")
     parts = [list(range(low, min(low + reach, servers))) for low in range(0, servers, reach)]
     largest = max((request.servers for request in requests), default=0)
