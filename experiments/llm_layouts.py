@@ -72,6 +72,8 @@ def case(
             "tensor": layout.tensor,
             "pipeline": layout.pipeline,
             "data": layout.data,
+            "context": layout.context,
+            "expert": layout.expert,
             "cost_usd": cost,
             "link_bandwidth_gbps": bandwidth * 8 / 1e9,
         }
@@ -87,7 +89,8 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
             "job": f"{row['model']}, {row['servers']} x {row['degree']} x "
             f"{row['bandwidth_gbps']} Gbps",
             "fabric": row["fabric"] or FABRICS[0],
-            "layout": f"t{row['tensor']} p{row['pipeline']} d{row['data']}",
+            "layout": f"t{row['tensor']} p{row['pipeline']} d{row['data']} "
+            f"c{row['context']} e{row['expert']}",
         }
         for row in rows
     ]
@@ -97,7 +100,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
             ("iteration_time_s", "iteration time in seconds"),
             ("relative_time", "iteration time over that of topoopt"),
             ("model_flops_utilisation", "model FLOPs utilisation"),
-            ("layout", "tensor, pipeline and data parallel degrees"),
+            ("layout", "tensor, pipeline, data, context and expert parallel degrees"),
         )
     ]
 
@@ -166,8 +169,8 @@ EXPERIMENT = Experiment(
     },
     columns=(
         "fabric", "iteration_time_s", "relative_time", "tokens_per_s", "model_flops_utilisation",
-        "lower_bound_s", "exposed_communication_s", "tensor", "pipeline", "data", "cost_usd",
-        "link_bandwidth_gbps",
+        "lower_bound_s", "exposed_communication_s", "tensor", "pipeline", "data", "context",
+        "expert", "cost_usd", "link_bandwidth_gbps",
     ),
     case=case,
     tabulate=tabulate,

@@ -112,6 +112,8 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
 
 def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     """Draw time over reconfiguration delay, the static plan as a line; a panel a job."""
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
     names = ("model", "servers", "degree", "window_ms")
     jobs = list(dict.fromkeys(tuple(row[name] for name in names) for row in rows))
     figure, panels = panels_of(len(jobs), wide=2, size=(3.6, 3.0), share_y=True)
@@ -132,7 +134,9 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
                        fontsize="small")  # fmt: skip
         axes.set_xticks([1, 10, 100, 1e3, 1e4], ["1 us", "10 us", "100 us", "1 ms", "10 ms"])
         axes.set_xlabel("reconfiguration delay")
-        axes.grid(alpha=0.3, which="both")
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.grid(alpha=0.3)
     panels[0].set_ylabel("iteration time [ms]")
     legend_below(figure, panels[0], 2)
     return {"reconfiguration-latency": figure}

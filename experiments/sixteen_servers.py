@@ -118,14 +118,12 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
         low, high = (1e3 * float(mine[0][name] or 0)
                      for name in ("published_best_s", "published_worst_s"))  # fmt: skip
         axes.axhspan(low, high, color=PALETTE[1], alpha=0.25, linewidth=0)
-        axes.axhline(low, color=PALETTE[1], label="published (band: five searches)")
+        axes.axhline(low, color=PALETTE[1], label="published, measured operators")
         axes.set_xticks(range(len(kinds)), [str(kind) for kind in kinds])
         axes.set_xlim(-0.6, len(kinds) - 0.4)
         axes.set_title(f"{job[0]}, d={job[1]}", fontsize="medium")
     figure.supylabel("iteration time [ms]", fontsize="medium")
-    figure.supxlabel("operator times; only measured ones compare with the published",
-                     fontsize="small")  # fmt: skip
-    legend_below(figure, panels[0])
+    legend_below(figure, panels[0], 2)
     return {"sixteen-servers": figure}
 
 
