@@ -104,6 +104,19 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     return {"matching-ablation": figure}
 
 
+JOBS = (("dlrm-16", "hybrid"), ("dlrm-16", "tensor-2"), ("candle-16", "tensor-2"))
+
+
+def _grid(degrees: Sequence[int], speeds: Sequence[int]) -> list[Row]:
+    return [
+        {"model": model, "strategy": strategy, "servers": 16, "degree": degree,
+         "bandwidth_gbps": gbps}
+        for model, strategy in JOBS
+        for degree in degrees
+        for gbps in speeds
+    ]  # fmt: skip
+
+
 EXPERIMENT = Experiment(
     name="matching-ablation",
     description=(
@@ -112,20 +125,8 @@ EXPERIMENT = Experiment(
         "all shortest paths."
     ),
     source="TopoOpt (NSDI 2023), section 4, TopologyFinder; ablation",
-    grid={
-        "model": ["dlrm-16", "candle-16"],
-        "strategy": ["hybrid", "tensor-2"],
-        "servers": [16],
-        "degree": [2, 4, 6, 8],
-        "bandwidth_gbps": [10, 25, 100],
-    },
-    quick_grid={
-        "model": ["dlrm-16", "candle-16"],
-        "strategy": ["hybrid", "tensor-2"],
-        "servers": [16],
-        "degree": [4],
-        "bandwidth_gbps": [25, 100],
-    },
+    grid=_grid((2, 4, 6, 8), (10, 25, 100)),
+    quick_grid=_grid((4,), (25, 100)),
     columns=("builder", "ports_for_rings", "iteration_time_s", "relative_time"),
     case=case,
     tabulate=tabulate,
