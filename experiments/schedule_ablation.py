@@ -132,8 +132,8 @@ EXPERIMENT = Experiment(
         "model": ["dlrm-16", "candle-16", "bert-16", "vgg16-16"],
         "servers": [16],
         "degree": [4],
-        "bandwidth_gbps": [25, 100],
-        "steps": [100],
+        "bandwidth_gbps": [25],
+        "steps": [50],
         "seed": [0],
     },
     columns=(
