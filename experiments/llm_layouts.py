@@ -162,9 +162,9 @@ EXPERIMENT = Experiment(
         "model": ["llama3-8b", "llama3-70b", "mixtral-8x7b", "gpt3-175b"],
         "servers": [16],
         "degree": [4],
-        "bandwidth_gbps": [25, 100, 400],
+        "bandwidth_gbps": [25, 400],
         "batch_per_gpu": [1],
-        "simulated": [6],
+        "simulated": [4],
         "seed": [0],
     },
     columns=(
