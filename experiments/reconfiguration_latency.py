@@ -2,13 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.baselines import BaselineFabric, baseline_fabric
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of
 from topoopt.prices import default_prices
 from topoopt.reconfiguration import Reconfiguration
 from topoopt.units import format_time
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DELAYS_S = (1e-6, 10e-6, 100e-6, 1e-3, 10e-3)
 FABRICS = {
@@ -105,6 +110,38 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw time over reconfiguration delay, the static plan as a line; a panel a job."""
+    from matplotlib.ticker import NullFormatter, ScalarFormatter
+
+    names = ("model", "servers", "degree", "window_ms")
+    jobs = list(dict.fromkeys(tuple(row[name] for name in names) for row in rows))
+    figure, panels = panels_of(len(jobs), wide=2, size=(3.6, 3.0), share_y=True)
+    for axes, job in zip(panels, jobs, strict=True):
+        mine = [row for row in rows if tuple(row[name] for name in names) == job]
+        for row in mine:
+            if row["delay_us"] is None:
+                static = 1e3 * float(row["iteration_time_s"] or 0)
+                axes.axhline(static, color=PALETTE[0], linestyle="--", label="topoopt, static")
+        for place, fabric in enumerate(FABRICS, start=1):
+            line = [row for row in mine if row["fabric"] == fabric]
+            axes.loglog(
+                [float(row["delay_us"] or 0) for row in line],
+                [1e3 * float(row["iteration_time_s"] or 0) for row in line],
+                marker=MARKS[place], markersize=5, color=PALETTE[place], label=fabric,
+            )  # fmt: skip
+        axes.set_title(f"{job[0]}, {job[1]} servers, d={job[2]}, {job[3]} ms window",
+                       fontsize="small")  # fmt: skip
+        axes.set_xticks([1, 10, 100, 1e3, 1e4], ["1 us", "10 us", "100 us", "1 ms", "10 ms"])
+        axes.set_xlabel("reconfiguration delay")
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("iteration time [ms]")
+    legend_below(figure, panels[0], 2)
+    return {"reconfiguration-latency": figure}
+
+
 EXPERIMENT = Experiment(
     name="reconfiguration-latency",
     description=(
@@ -140,6 +177,7 @@ EXPERIMENT = Experiment(
     ),
     case=case,
     tabulate=tabulate,
+    draw=draw,
 )
 
 if __name__ == "__main__":

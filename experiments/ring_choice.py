@@ -2,18 +2,23 @@
 
 import statistics
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.models import get_model
 from routing.paths import ecmp_routes, hop_distances
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.experiment.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.topology.select import select_permutations
 from topoopt.topology.totient import ring_order, totient_permutations
 from topoopt.topology.wiring import PortModel, Wiring
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 RULES = ("geometric", "random coprime steps", "random permutations", "single ring")
 
@@ -130,6 +135,22 @@ def _grid(
     ]  # fmt: skip
 
 
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw the mean time of each rule, whiskers over its seeds; a panel a job and speed."""
+    jobs = list(dict.fromkeys((r["model"], r["bandwidth_gbps"]) for r in rows))
+    figure, panels = panels_of(len(jobs), size=(4.4, 2.9))
+    for axes, (model, gbps) in zip(panels, jobs, strict=True):
+        mine = [
+            {**row, "ports": f"d={row['degree']}"} for row in rows
+            if (row["model"], row["bandwidth_gbps"]) == (model, gbps)
+        ]  # fmt: skip
+        grouped_bars(axes, mine, group="ports", kind="rule", value="iteration_time_s", scale=1e3)
+        axes.set_title(f"{model}, {gbps} Gbps a port", fontsize="medium")
+        axes.set_ylabel("iteration time [ms]")
+    legend_below(figure, panels[0], 2)
+    return {"ring-choice": figure}
+
+
 EXPERIMENT = Experiment(
     name="ring-choice",
     description=(
@@ -142,6 +163,7 @@ EXPERIMENT = Experiment(
     columns=("iteration_time_s", "diameter_hops", "mean_distance_hops", "busiest_link_s"),
     case=case,
     tabulate=tabulate,
+    draw=draw,
 )
 
 if __name__ == "__main__":

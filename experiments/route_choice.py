@@ -1,6 +1,7 @@
 """Transfers by coin change, k-shortest paths, all shortest paths, and least congestion."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
@@ -10,12 +11,16 @@ from routing.network import FloatArray, Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.experiment.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.topology.select import select_permutations
 from topoopt.topology.totient import ring_order
 from topoopt.topology.wiring import PortModel, Wiring
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ROUTERS = ("coin change", "k-shortest", "all shortest", "one shortest", "least congestion")
 
@@ -117,6 +122,30 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw time and the busiest link of the transfers under each router; a row a job."""
+    jobs = list(dict.fromkeys((r["strategy"], r["bandwidth_gbps"]) for r in rows))
+    figure, panels = panels_of(2 * len(jobs), wide=2, size=(4.2, 2.8))
+    for line, (strategy, gbps) in enumerate(jobs):
+        mine: list[Row] = [
+            {**row, "ports": f"d={row['degree']}"} for row in rows
+            if (row["strategy"], row["bandwidth_gbps"]) == (strategy, gbps)
+        ]  # fmt: skip
+        left, right = panels[2 * line : 2 * line + 2]
+        grouped_bars(left, mine, group="ports", kind="router", value="iteration_time_s", scale=1e3)
+        left.set_ylabel("iteration time [ms]")
+        grouped_bars(right, mine, group="ports", kind="router", value="transfer_s", scale=1e3)
+        right.set_ylabel("busiest link, transfers [ms]")
+        for at, ports in enumerate(dict.fromkeys(row["ports"] for row in mine)):
+            bound = 1e3 * max(float(r["bound_s"] or 0) for r in mine if r["ports"] == ports)
+            right.hlines(bound, at - 0.45, at + 0.45, color="#CC79A7", linestyle="--",
+                         label=None if at else "least of any routing")  # fmt: skip
+        for axes in (left, right):
+            axes.set_title(f"{strategy}, {gbps} Gbps a port", fontsize="medium")
+    legend_below(figure, panels[1], 3)
+    return {"route-choice": figure}
+
+
 EXPERIMENT = Experiment(
     name="route-choice",
     description=(
@@ -146,6 +175,7 @@ EXPERIMENT = Experiment(
     columns=("iteration_time_s", "transfer_s", "bound_s", "mean_hops"),
     case=case,
     tabulate=tabulate,
+    draw=draw,
 )
 
 if __name__ == "__main__":

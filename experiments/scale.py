@@ -2,15 +2,20 @@
 
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.taskgraph import Traffic
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
 from topoopt.prices import default_prices
 from topoopt.topology.finder import Selection, find_topology
 from topoopt.topology.report import topology_report
 from topoopt.topology.zoo.registry import BuiltFabric
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 ALLREDUCE_BYTES = 1e9
 
@@ -88,6 +93,49 @@ def _grid(sizes: Sequence[int], degrees: Sequence[int], selections: Sequence[str
     ]  # fmt: skip
 
 
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw the wiring's gap to the bound and its longest path over servers, a line a group size."""
+    degree = min(int(row["degree"] or 0) for row in rows)
+    rule = rows[0]["selection"]
+    mine = [row for row in rows if row["degree"] == degree and row["selection"] == rule]
+    shares = list(dict.fromkeys(row["transfer_share"] for row in mine))
+    figure, panels = panels_of(2 * len(shares), wide=2)
+    named: list[Row] = [
+        {**row, "of": "all" if row["group"] == row["servers"] else f"{row['group']}"}
+        for row in mine
+    ]
+    sizes = sorted({int(row["servers"] or 0) for row in mine})
+    for line, share in enumerate(shares):
+        for axes, (value, scale, label) in zip(
+            panels[2 * line :],
+            (("wiring_gap", 100.0, "busiest link over bound - 1 [%]"),
+             ("mean_distance_hops", 1.0, "mean distance [hops]")),
+            strict=False,
+        ):  # fmt: skip
+            for place, group in enumerate(("4", "16", "all")):
+                dots = [
+                    (size, found[0]) for size in sizes
+                    if (found := values_of(named, {"servers": size, "of": group,
+                                                   "transfer_share": share}, value, scale))
+                ]  # fmt: skip
+                if dots:
+                    axes.plot(*zip(*dots, strict=True), marker=MARKS[place], color=PALETTE[place],
+                              label=f"groups of {group}")  # fmt: skip
+            if value == "mean_distance_hops":
+                moore = [values_of(named, {"servers": size}, "moore_mean_hops")[0]
+                         for size in sizes]  # fmt: skip
+                axes.plot(sizes, moore, ":", color="#999999", label="least possible (Moore)")
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sizes, [str(size) for size in sizes])
+            axes.set_ylim(bottom=0)
+            axes.grid(alpha=0.3)
+            axes.set_xlabel("servers")
+            axes.set_ylabel(label)
+            axes.set_title(f"{float(share or 0):.0%} all-to-all, d={degree}", fontsize="medium")
+    legend_below(figure, panels[1])
+    return {"scale": figure}
+
+
 EXPERIMENT = Experiment(
     name="scale",
     description=(
@@ -104,6 +152,7 @@ EXPERIMENT = Experiment(
     timings=("build_s",),
     case=case,
     tabulate=tabulate,
+    draw=draw,
 )  # fmt: skip
 
 if __name__ == "__main__":

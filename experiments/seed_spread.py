@@ -2,9 +2,14 @@
 
 import statistics
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment import Experiment, Row, Table, Value, run_from_command_line
+from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def case(
@@ -65,6 +70,35 @@ def tabulate(rows: Sequence[Row]) -> Table:
     return Table(columns, tuple(lines))
 
 
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw what each seed ends with over the best known, by budget; a panel a job."""
+    jobs = list(dict.fromkeys((r["model"], r["degree"], r["bandwidth_gbps"]) for r in rows))
+    budgets = list(dict.fromkeys(row["steps"] for row in rows))
+    figure, panels = panels_of(len(jobs), wide=4, size=(2.4, 2.7))
+    for axes, (model, degree, gbps) in zip(panels, jobs, strict=True):
+        job: dict[str, Value] = {"model": model, "degree": degree, "bandwidth_gbps": gbps}
+        best = min(values_of(rows, job, "iteration_time_s"))
+        for at, steps in enumerate(budgets):
+            found = values_of(rows, {**job, "steps": steps}, "iteration_time_s", 1e3)
+            # Side by side, so that equal ones are seen.
+            spread = [at + 0.3 * (n / max(1, len(found) - 1) - 0.5) for n in range(len(found))]
+            axes.plot(spread, found, MARKS[0], color=PALETTE[2], alpha=0.7, markersize=5)
+        start = min(values_of(rows, job, "best_start_s", 1e3))
+        bound = max(values_of(rows, job, "lower_bound_s", 1e3))
+        axes.axhline(start, color=PALETTE[1], linestyle="--", label="best start, no search")
+        axes.axhline(bound, color=PALETTE[0], linestyle=":", label="lower bound")
+        axes.set_ylim(0.97 * min(bound, 1e3 * best), None)
+        axes.set_xlim(-0.5, len(budgets) - 0.5)
+        names = ["default" if steps is None else str(steps) for steps in budgets]
+        axes.set_xticks(range(len(budgets)), names)
+        axes.set_title(f"{model}, d={degree}, {gbps} Gbps", fontsize="small")
+        axes.set_xlabel("search steps")
+        axes.grid(axis="y", alpha=0.3)
+    figure.supylabel("iteration time [ms], a dot a seed", fontsize="medium")
+    legend_below(figure, panels[0])
+    return {"seed-spread": figure}
+
+
 EXPERIMENT = Experiment(
     name="seed-spread",
     description="Iteration times that searches with different seeds and budgets end with.",
@@ -90,6 +124,7 @@ EXPERIMENT = Experiment(
     ),
     case=case,
     tabulate=tabulate,
+    draw=draw,
 )  # fmt: skip
 
 if __name__ == "__main__":

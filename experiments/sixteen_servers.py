@@ -3,14 +3,19 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment.plots import PALETTE, legend_below, panels_of
 from topoopt.experiment.published import (
     SIXTEEN_SERVERS_SOURCE,
     relative_difference,
     sixteen_servers_s,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PROFILES = {
     "dlrm-16": "dlrm16.json",
@@ -90,6 +95,38 @@ def _compute() -> list[str]:
     return ["roofline", "measured"] if found else ["roofline"]
 
 
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw both models' times and the bound beside the range of the published; a panel a job."""
+    kinds = list(dict.fromkeys(row["compute"] for row in rows))
+    jobs = list(dict.fromkeys((row["model"], row["degree"]) for row in rows))
+    figure, panels = panels_of(len(jobs), wide=4, size=(2.5, 2.8))
+    for axes, job in zip(panels, jobs, strict=True):
+        mine = [row for row in rows if (row["model"], row["degree"]) == job]
+        for place, (value, label) in enumerate(
+            (("fluid_s", "ours, fluid"), ("train_s", "ours, packet trains"))
+        ):
+            axes.bar(
+                [kinds.index(row["compute"]) + 0.3 * (place - 0.5) for row in mine],
+                [1e3 * float(row[value] or 0) for row in mine],
+                0.28, color=("#56B4E9", PALETTE[2])[place], label=label,
+            )  # fmt: skip
+        for at, row in enumerate(mine):
+            spot = kinds.index(row["compute"])
+            bound = 1e3 * float(row["lower_bound_s"] or 0)
+            axes.hlines(bound, spot - 0.33, spot + 0.33, color=PALETTE[0], linestyle=":",
+                        label=None if at else "lower bound")  # fmt: skip
+        low, high = (1e3 * float(mine[0][name] or 0)
+                     for name in ("published_best_s", "published_worst_s"))  # fmt: skip
+        axes.axhspan(low, high, color=PALETTE[1], alpha=0.25, linewidth=0)
+        axes.axhline(low, color=PALETTE[1], label="published, measured operators")
+        axes.set_xticks(range(len(kinds)), [str(kind) for kind in kinds])
+        axes.set_xlim(-0.6, len(kinds) - 0.4)
+        axes.set_title(f"{job[0]}, d={job[1]}", fontsize="medium")
+    figure.supylabel("iteration time [ms]", fontsize="medium")
+    legend_below(figure, panels[0], 2)
+    return {"sixteen-servers": figure}
+
+
 EXPERIMENT = Experiment(
     name="sixteen-servers",
     description=(
@@ -120,6 +157,7 @@ EXPERIMENT = Experiment(
     ),
     case=case,
     tabulate=tabulate,
+    draw=draw,
 )  # fmt: skip
 
 if __name__ == "__main__":

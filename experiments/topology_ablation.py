@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, models
 from topoopt.codesign import AlternatingSearch
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment.plots import PALETTE, panels_of
 from topoopt.rewire import Rewirer
 from topoopt.search_types import Budget, Improvements, Settings
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 NONE = Improvements(exact=False, traffic=False, placement=False, splits=False, groups=False)
 VARIANTS = {
@@ -97,6 +102,35 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return tables
 
 
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw the time saved over the paper's builder, a bar a set; a panel a job.
+
+    Bars are means over strategies and seeds, and whiskers reach from the worst to the best.
+    """
+    jobs = list(dict.fromkeys((r["model"], r["degree"], r["bandwidth_gbps"]) for r in rows))
+    builders = list(dict.fromkeys(row["builder"] for row in rows))
+    figure, panels = panels_of(len(jobs), wide=4, size=(3.1, 3.4), share_y=True)
+    for number, (axes, job) in enumerate(zip(panels, jobs, strict=True)):
+        for at, builder in enumerate(builders):
+            found = [
+                100 * (1 - float(row["relative_time"] or 0)) for row in rows
+                if (row["model"], row["degree"], row["bandwidth_gbps"]) == job
+                and row["builder"] == builder
+            ]  # fmt: skip
+            mean = sum(found) / len(found)
+            name = str(builder)
+            colour = PALETTE[2 if name.startswith("only") else 3 if name.startswith("with") else 7]
+            axes.barh(at, mean, 0.75, color=colour, xerr=[[mean - min(found)], [max(found) - mean]],
+                      capsize=2, ecolor="#555555")  # fmt: skip
+        axes.set_yticks(range(len(builders)), [str(b) for b in builders] if number == 0 else None)
+        if number == 0:
+            axes.invert_yaxis()
+        axes.axvline(0.0, color=PALETTE[0], linewidth=0.8)
+        axes.set_title(f"{job[0]}, d={job[1]}, {job[2]} Gbps", fontsize="medium")
+        axes.set_xlabel("time saved over paper's builder [%]")
+    return {"topology-ablation": figure}
+
+
 EXPERIMENT = Experiment(
     name="topology-ablation",
     description=(
@@ -124,6 +158,7 @@ EXPERIMENT = Experiment(
     columns=("strategy", "builder", "iteration_time_s", "relative_time", "work"),
     case=case,
     tabulate=tabulate,
+    draw=draw,
 )
 
 if __name__ == "__main__":

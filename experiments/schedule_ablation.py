@@ -1,0 +1,149 @@
+"""What schedules inside the iteration earn: none, behind a barrier, and over it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from topoopt import Cluster, Job, co_optimize, models
+from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SCHEDULES = ("plain", "barrier", "auto")
+
+
+def case(
+    model: str, servers: int, degree: int, bandwidth_gbps: float, steps: int | None, seed: int
+) -> list[dict[str, object]]:
+    """Plan a job with each choice of schedules; one row a choice.
+
+    Parameters
+    ----------
+    model : str
+        A preset; its batch a GPU and the default server and roofline are used.
+    servers, degree : int
+    bandwidth_gbps : float
+        Of a port, each way.
+    steps : int or None
+        Proposals of the search; None: the default budget.
+    seed : int
+
+    Returns
+    -------
+    list of dict
+        The columns of `EXPERIMENT`. ``auto`` is a period: its iterations may overlap.
+    """
+    cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps")
+    rows: list[dict[str, object]] = []
+    plain_s = None
+    for schedule in SCHEDULES:
+        plan = co_optimize(
+            Job(models.get_model(model)), cluster, seed=seed, steps=steps, baselines=(),
+            schedule=schedule,
+        )  # fmt: skip
+        plain_s = plan.iteration_time_s if plain_s is None else plain_s
+        chosen = plan.schedule
+        bucket = chosen.bucket_bytes if chosen else None
+        rows.append(
+            {
+                "schedule": schedule,
+                "iteration_time_s": plan.iteration_time_s,
+                "relative_time": plan.iteration_time_s / plain_s,
+                "same_plan_plain_s": chosen.plain_time_s if chosen else plan.iteration_time_s,
+                "overlap": chosen.overlap if chosen else "barrier",
+                "compute": chosen.compute if chosen else "ready",
+                "network": chosen.network if chosen else "fair",
+                "bucket_mb": None if bucket is None else bucket / 1e6,
+                "microbatches": chosen.microbatches if chosen else 1,
+            }
+        )
+    return rows
+
+
+def tabulate(rows: Sequence[Row]) -> list[Table]:
+    """Return the times, the times over the plain ones, and what was chosen."""
+    named: list[Row] = [
+        {
+            **row,
+            "job": f"{row['model']}, {row['servers']} x {row['degree']} x "
+            f"{row['bandwidth_gbps']} Gbps, seed {row['seed']}",
+            "schedule": row["schedule"] or "plain",
+        }
+        for row in rows
+    ]
+    columns = ("job", "schedule", "overlap", "compute", "network", "bucket_mb", "microbatches")
+    return [
+        pivot(named, index="job", columns="schedule", value="iteration_time_s",
+              title="iteration time in seconds (auto: period)"),
+        pivot(named, index="job", columns="schedule", value="relative_time",
+              title="over the plain schedule's"),
+        Table(columns, tuple(tuple(row[c] for c in columns) for row in named), "chosen"),
+    ]  # fmt: skip
+
+
+def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+    """Draw time over that of the plain schedule as bars."""
+    from matplotlib.figure import Figure
+
+    ports = list(dict.fromkeys((r["degree"], r["bandwidth_gbps"]) for r in rows))
+    names = list(dict.fromkeys(str(row["model"]) for row in rows))
+    figure = Figure(figsize=(1.2 + 3.6 * len(ports), 3.2), layout="constrained")
+    panels = figure.subplots(1, len(ports), squeeze=False, sharey=True)[0]
+    for axes, kind in zip(panels, ports, strict=True):
+        for place, schedule in enumerate(SCHEDULES):
+            for at, model in enumerate(names):
+                found = [
+                    float(row["relative_time"] or 0) for row in rows
+                    if (row["degree"], row["bandwidth_gbps"]) == kind
+                    and (row["model"], row["schedule"]) == (model, schedule)
+                ]  # fmt: skip
+                height = sum(found) / len(found)
+                bars = axes.bar(
+                    at + 0.27 * (place - 1), height, 0.25,
+                    color=("#999999", "#0072B2", "#E69F00")[place],
+                    label=schedule if at == 0 else None,
+                )  # fmt: skip
+                axes.bar_label(bars, fmt="%.2f", fontsize="x-small")
+        axes.set_xticks(range(len(names)), [name.removesuffix("-16") for name in names])
+        axes.set_title(f"d={kind[0]}, {kind[1]} Gbps", fontsize="medium")
+        axes.set_ylim(0, 1.12)
+    panels[0].set_ylabel("time over plain schedule")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
+    return {"schedule-ablation": figure}
+
+
+EXPERIMENT = Experiment(
+    name="schedule-ablation",
+    description=(
+        "Iteration time with the plain schedule (as published), with the best one that keeps the "
+        "barrier between iterations, and with the best one whose iterations may overlap."
+    ),
+    source="extends TopoOpt (NSDI 2023), whose iterations are not scheduled",
+    grid={
+        "model": ["dlrm-16", "candle-16", "bert-16", "vgg16-16"],
+        "servers": [16],
+        "degree": [4, 8],
+        "bandwidth_gbps": [10, 25, 100],
+        "steps": [None],
+        "seed": [0, 1, 2],
+    },
+    quick_grid={
+        "model": ["dlrm-16", "candle-16", "bert-16", "vgg16-16"],
+        "servers": [16],
+        "degree": [4],
+        "bandwidth_gbps": [25],
+        "steps": [50],
+        "seed": [0],
+    },
+    columns=(
+        "schedule", "iteration_time_s", "relative_time", "same_plan_plain_s", "overlap",
+        "compute", "network", "bucket_mb", "microbatches",
+    ),
+    case=case,
+    tabulate=tabulate,
+    draw=draw,
+)  # fmt: skip
+
+if __name__ == "__main__":
+    run_from_command_line(EXPERIMENT)

@@ -1,0 +1,104 @@
+"""What figures of several experiments have in common: colours that all can tell apart, and bars."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from topoopt.experiment.declaration import Row, Value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# M. Okabe and K. Ito, "Color Universal Design" (2008), black first, yellow left out.
+PALETTE = ("#000000", "#D55E00", "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#CC79A7", "#999999")
+MARKS = "osD^vP<>"
+
+
+def panels_of(
+    count: int, *, wide: int = 3, size: tuple[float, float] = (3.3, 2.9), share_y: bool = False
+) -> "tuple[Figure, list[Axes]]":
+    """Return a figure with so many panels, row by row.
+
+    Parameters
+    ----------
+    count : int
+        At least one.
+    wide : int
+        Panels in a row.
+    size : (float, float)
+        Inches of a panel.
+    share_y : bool
+        Whether panels of a row have one scale.
+
+    Returns
+    -------
+    Figure, list of Axes
+    """
+    from matplotlib.figure import Figure
+
+    columns = min(count, wide)
+    lines = -(-count // columns)
+    figure = Figure(figsize=(size[0] * columns + 0.6, size[1] * lines + 0.5), layout="constrained")
+    grid = figure.subplots(
+        lines, columns, squeeze=False, sharey="row" if share_y else False
+    ).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    return figure, list(grid[:count])
+
+
+def grouped_bars(
+    axes: "Axes", rows: Sequence[Row], *, group: str, kind: str, value: str, scale: float = 1.0
+) -> None:
+    """Draw a bar for each kind in each group: the mean of its rows, and a whisker to the extremes.
+
+    Parameters
+    ----------
+    axes : Axes
+    rows : sequence of dict
+    group, kind, value : str
+        Columns; groups and kinds stand in order of first appearance.
+    scale : float
+        Values are multiplied by it.
+    """
+    groups = list(dict.fromkeys(row[group] for row in rows))
+    kinds = list(dict.fromkeys(row[kind] for row in rows))
+    width = 0.84 / len(kinds)
+    for place, name in enumerate(kinds):
+        spots, means, below, above = [], [], [], []
+        for at, one in enumerate(groups):
+            found = values_of(rows, {group: one, kind: name}, value, scale)
+            if found:
+                mean = sum(found) / len(found)
+                spots.append(at + width * (place - (len(kinds) - 1) / 2))
+                means.append(mean)
+                below.append(mean - min(found))
+                above.append(max(found) - mean)
+        several = max((*below, *above), default=0.0) > 0.0
+        axes.bar(
+            spots, means, 0.92 * width, label=str(name), color=PALETTE[place % len(PALETTE)],
+            yerr=(below, above) if several else None, capsize=2, ecolor="#555555",
+        )  # fmt: skip
+    axes.set_xticks(range(len(groups)), [str(one) for one in groups])
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+
+
+def values_of(
+    rows: Sequence[Row], where: dict[str, Value], value: str, scale: float = 1.0
+) -> list[float]:
+    """Return the values of the rows that have these entries, times a factor."""
+    return [
+        scale * float(row[value] or 0)
+        for row in rows
+        if row[value] is not None and all(row[key] == entry for key, entry in where.items())
+    ]
+
+
+def legend_below(figure: "Figure", axes: "Axes", columns: int = 4) -> None:
+    """Set one legend for all panels under them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(columns, len(labels)),
+        fontsize="small",
+    )  # fmt: skip

@@ -1,0 +1,156 @@
+"""All jobs of a shared cluster at once: iteration times under contention."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.joining import in_turn, side_by_side
+from parallelism.taskgraph import FloatArray, TaskGraph
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.simulate import score
+
+_MOST_DOUBLINGS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Tenant:
+    """A job on some servers of a shared cluster.
+
+    Parameters
+    ----------
+    name : str
+    tasks : TaskGraph
+        One iteration on as many servers, numbered from 0.
+    place : tuple of int
+        The cluster's server for each of them, ascending.
+    """
+
+    name: str
+    tasks: TaskGraph
+    place: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Contention:
+    """Iteration times of jobs that run at the same time.
+
+    Parameters
+    ----------
+    times : tuple of float64 array
+        For each tenant, seconds of each iteration measured.
+    window_s : float
+        How much time was simulated.
+    tasks : int
+        Tasks of the joint graph.
+    """
+
+    times: tuple[FloatArray, ...]
+    window_s: float
+    tasks: int
+
+
+def alone_s(fabric: Fabric, tenant: Tenant) -> float:
+    """Return the iteration time of a tenant in its place, with the fabric to itself.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tenant : Tenant
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    return score(fabric, side_by_side([tenant.tasks], [tenant.place], fabric.network.hosts))
+
+
+def play_together(
+    fabric: Fabric, tenants: Sequence[Tenant], *, seed: int = 0, least: int = 3
+) -> Contention:
+    """Play all tenants at once, each repeating its iteration from a random phase.
+
+    Every tenant begins at a time drawn evenly from one iteration of its own, and repeats its
+    iteration with a barrier in between until the window ends, so that none is ever measured while
+    another has stopped. An iteration counts if it begins after all tenants have begun and ends
+    in the window.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Shared by all.
+    tenants : sequence of Tenant
+        On different servers.
+    seed : int
+        Of the phases.
+    least : int
+        Iterations that must count for every tenant; the window is doubled until they do.
+
+    Returns
+    -------
+    Contention
+
+    Raises
+    ------
+    InputError
+        If there is no tenant, two share a server, ``least`` is not positive, an iteration takes
+        no time, or a tenant gets next to no bandwidth, so that no window is long enough.
+
+    Notes
+    -----
+    Rates are those of the fluid model, max-min fair over all flows of all tenants. Iterations
+    that the window cuts off are not counted, which leaves out somewhat more long ones than short
+    ones where few fit.
+    """
+    if not tenants:
+        raise InputError("no job shares the cluster; give at least one")
+    if least < 1:
+        raise InputError(f"least is {least} iterations; give at least 1")
+    alone = [alone_s(fabric, tenant) for tenant in tenants]
+    if min(alone) <= 0.0:
+        idle = tenants[alone.index(min(alone))].name
+        raise InputError(f"an iteration of job {idle!r} takes no time; give it some work")
+    phases = np.random.default_rng(seed).uniform(0.0, alone)
+    begun = float(phases.max())
+    window = begun + (least + 1) * max(alone)
+    for _ in range(_MOST_DOUBLINGS):
+        found = _play(fabric, tenants, alone, phases, window)
+        if min(times.size for times in found.times) >= least:
+            return found
+        window *= 2.0
+    slow = tenants[min(range(len(tenants)), key=lambda t: found.times[t].size)].name
+    raise InputError(
+        f"job {slow!r} ends fewer than {least} iterations in {window / 2.0:.3g} s; "
+        "give the shared fabric more bandwidth"
+    )
+
+
+def _play(
+    fabric: Fabric,
+    tenants: Sequence[Tenant],
+    alone: Sequence[float],
+    phases: FloatArray,
+    window: float,
+) -> Contention:
+    # Contention hardly ever makes an iteration faster; one more covers the phase, one that.
+    counts = [ceil(window / time) + 2 for time in alone]
+    repeated = [
+        in_turn(tenant.tasks, count, float(phase))
+        for tenant, count, phase in zip(tenants, counts, phases, strict=True)
+    ]
+    joint = side_by_side(repeated, [tenant.place for tenant in tenants], fabric.network.hosts)
+    finish = run_fluid(fabric, joint, limit=window, collapsed=False).finish
+    begun = float(phases.max())
+    times, at = [], 0
+    for tenant, count in zip(tenants, counts, strict=True):
+        size = tenant.tasks.tasks + 1
+        mine = finish[at : at + count * size].reshape(count, size)
+        at += count * size
+        start, end = mine[:, -1], mine.max(axis=1)
+        counted = (start >= begun) & np.isfinite(end)
+        times.append(end[counted] - start[counted])
+    return Contention(tuple(times), window, joint.tasks)
