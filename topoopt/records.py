@@ -1,5 +1,6 @@
 """The records of a plan, made of the objects that they describe."""
 
+from collections.abc import Iterable
 from typing import Literal, cast
 
 from parallelism.builder import TaskGraphBuilder
@@ -7,6 +8,7 @@ from parallelism.device import ComputeModel
 from parallelism.graph import ModelGraph
 from parallelism.profile import ProfileModel
 from parallelism.strategy import Strategy
+from routing.network import Network
 from topoopt.bounds import Bound
 from topoopt.confirm import COPIES, TRAIN_MODEL, Confirmed
 from topoopt.fabric.circuits import DirectCircuits
@@ -18,15 +20,18 @@ from topoopt.plan import (
     BoundRecord,
     CandidateRecord,
     ConfirmationRecord,
+    Link,
     ModelOperator,
     ModelRecord,
     OperatorPlan,
     ReconfigurationRecord,
+    RingRecord,
     ScheduleRecord,
 )
 from topoopt.prices import PriceTable
 from topoopt.schedule_search import Scheduled
 from topoopt.scheduling import Schedule
+from topoopt.topology.finder import Ring
 from topoopt.units import format_time
 
 
@@ -113,6 +118,28 @@ def reconfiguration_record(fabric: Playable) -> ReconfigurationRecord | None:
             delay_s=fabric.delay, window_s=fabric.window, forwarding=fabric.forwarding
         )
     return None
+
+
+def link_records(network: Network) -> list[Link]:
+    """Return the links of a network as a plan file holds them."""
+    return [
+        Link(
+            source=int(network.source[link]),
+            target=int(network.target[link]),
+            cables=int(network.multiplicity[link]),
+            capacity_bytes_per_s=float(network.capacity[link]),
+            latency_s=float(network.latency[link]),
+        )
+        for link in range(network.links)
+    ]
+
+
+def ring_records(rings: Iterable[Ring]) -> list[RingRecord]:
+    """Return rings as a plan file holds them."""
+    return [
+        RingRecord(generator=int(ring.generator), order=[int(v) for v in ring.members])
+        for ring in rings
+    ]
 
 
 def bound_record(bound: Bound) -> BoundRecord:

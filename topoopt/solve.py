@@ -31,10 +31,8 @@ from topoopt.plan import (
     Baseline,
     ClusterRecord,
     GapRecord,
-    Link,
     Method,
     Plan,
-    RingRecord,
     RouteTable,
     SearchRecord,
 )
@@ -44,9 +42,11 @@ from topoopt.records import (
     bound_record,
     compute_notes,
     confirmation_record,
+    link_records,
     model_record,
     price_notes,
     reconfiguration_record,
+    ring_records,
     schedule_notes,
     schedule_record,
     strategy_record,
@@ -329,20 +329,8 @@ def _assemble(
         },
         strategy_origin=pair.origin,
         strategy=strategy_record(builder, pair.strategy),
-        links=[
-            Link(
-                source=int(network.source[link]),
-                target=int(network.target[link]),
-                cables=int(network.multiplicity[link]),
-                capacity_bytes_per_s=float(network.capacity[link]),
-                latency_s=float(network.latency[link]),
-            )
-            for link in range(network.links)
-        ],
-        rings=[
-            RingRecord(generator=int(ring.generator), order=[int(v) for v in ring.members])
-            for ring in (topology.rings if topology else ())
-        ],
+        links=link_records(network),
+        rings=ring_records(topology.rings if topology else ()),
         routes=RouteTable(
             offsets=routes.offsets.tolist(),
             links=routes.links.tolist(),

@@ -256,9 +256,7 @@ def without_updates(tmp_path_factory):
     profile.write_text(
         json.dumps({"batch_size": 1024, "ngpus": 4, "measurements": measured})
     )  # fmt: skip
-    plan = solve(
-        model, 4, 2, ports="bidirectional", job={"profile": profile}, method="alternating"
-    )
+    plan = solve(model, 4, 2, ports="bidirectional", job={"profile": profile}, method="alternating")
     plan.save(directory / "plan.json")
     return directory
 

@@ -16,9 +16,9 @@ from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.gap import gap_parts, routes_bound, topology_bound
 from topoopt.interrupts import interrupts_between_steps
 from topoopt.job import Cluster
-from topoopt.plan import ClusterRecord, GapRecord, Link, RingRecord
+from topoopt.plan import ClusterRecord, GapRecord
 from topoopt.prices import PriceTable, default_prices, direct_connect_cost
-from topoopt.records import bound_record
+from topoopt.records import bound_record, link_records, ring_records
 from topoopt.search_types import ProgressCallback
 from topoopt.solve import FABRIC_MODEL
 from topoopt.transformers.candidates import layout_bound
@@ -168,20 +168,8 @@ def _assemble(
             )
             for name, other in found.baselines.items()
         },
-        links=[
-            Link(
-                source=int(network.source[link]),
-                target=int(network.target[link]),
-                cables=int(network.multiplicity[link]),
-                capacity_bytes_per_s=float(network.capacity[link]),
-                latency_s=float(network.latency[link]),
-            )
-            for link in range(network.links)
-        ],
-        rings=[
-            RingRecord(generator=int(ring.generator), order=[int(v) for v in ring.members])
-            for ring in (topology.rings if topology else ())
-        ],
+        links=link_records(network),
+        rings=ring_records(topology.rings if topology else ()),
         bound=bound_record(everything),
         layout_bound=bound_record(own),
         topology_bound=bound_record(wiring),
