@@ -92,6 +92,29 @@ def switched_links(gpus: int, intra_bandwidth: float, inter_bandwidth: float) ->
 _NVLINK = {"a100": 300e9, "h100": 450e9, "h200": 450e9}
 
 
+def nvlink_bandwidth(accelerator: Accelerator | str) -> float:
+    """Return the bytes/s that one GPU sends to the others of its server, each way.
+
+    Parameters
+    ----------
+    accelerator : Accelerator or str
+        A record, or a name that `get_accelerator` knows.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or the bandwidth of its NVLink.
+    """
+    found = get_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
+    family = found.name.split("-")[0]
+    if family not in _NVLINK:
+        raise InputError(
+            f"accelerator {found.name!r}: the bandwidth of its NVLink is not known; known: "
+            f"{', '.join(_NVLINK)}; give Links of your own"
+        )
+    return _NVLINK[family]
+
+
 def links_of(accelerator: Accelerator | str, gpus: int, inter_bandwidth: float) -> Links:
     """Return the links of servers with NVSwitch.
 
@@ -109,14 +132,7 @@ def links_of(accelerator: Accelerator | str, gpus: int, inter_bandwidth: float) 
     InputError
         If the name is unknown, or the bandwidth of its NVLink.
     """
-    found = get_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
-    family = found.name.split("-")[0]
-    if family not in _NVLINK:
-        raise InputError(
-            f"accelerator {found.name!r}: the bandwidth of its NVLink is not known; known: "
-            f"{', '.join(_NVLINK)}; give Links of your own"
-        )
-    return switched_links(gpus, _NVLINK[family], inter_bandwidth)
+    return switched_links(gpus, nvlink_bandwidth(accelerator), inter_bandwidth)
 
 
 @dataclass(frozen=True, slots=True)

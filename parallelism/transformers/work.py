@@ -78,12 +78,6 @@ class Work:
         """Operations of products and of fused attention."""
         return sum(gemm.flops for gemm in self.gemms) + self.attention_flops
 
-    @property
-    def total_traffic(self) -> float:
-        """Bytes of everything."""
-        products = sum(gemm.traffic for gemm in self.gemms)
-        return products + self.attention_traffic + self.traffic
-
 
 NOTHING = Work()
 

@@ -5,7 +5,6 @@ arcs along any closed trail that alternates between them, and stay permutations;
 random, and mostly kept where cycles merge, until each permutation is one cycle.
 """
 
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -112,17 +111,3 @@ def _directed(beside: IntArray) -> IntArray:
             following[here] = ahead
             last, here = here, ahead
     return following
-
-
-def are_disjoint_rings(rings: Sequence[Sequence[int]], n: int, both_ways: bool = False) -> bool:
-    """Whether all are Hamiltonian cycles of n vertices, and no two share an arc (or link)."""
-    used: set[tuple[int, int]] = set()
-    for ring in rings:
-        if sorted(ring) != list(range(n)):
-            return False
-        for a, b in zip(ring, [*ring[1:], ring[0]], strict=True):
-            link = (min(a, b), max(a, b)) if both_ways else (a, b)
-            if link in used:
-                return False
-            used.add(link)
-    return True

@@ -10,10 +10,8 @@ from parallelism.transformers.costs import DEFAULT, sequence_of
 from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.links import nvlink_bandwidth
 from topoopt.job import Cluster
-
-NVLINK = {"a100": 300e9, "h100": 450e9, "h200": 450e9}
-"""Bytes/s that one GPU sends to the others of its server, each way (NVIDIA data sheets)."""
 
 
 def nvlink_server(accelerator: str, gpus: int) -> Server:
@@ -34,14 +32,9 @@ def nvlink_server(accelerator: str, gpus: int) -> Server:
     InputError
         If the accelerator, or its NVLink bandwidth, is not known.
     """
-    found = get_accelerator(accelerator)
-    family = found.name.split("-")[0]
-    if family not in NVLINK:
-        raise InputError(
-            f"accelerator {accelerator!r}: its bandwidth to other GPUs of a server is not known; "
-            f"known: {', '.join(NVLINK)}"
-        )
-    return Server(found, gpus, NVLINK[family] / max(1, gpus - 1))
+    return Server(
+        get_accelerator(accelerator), gpus, nvlink_bandwidth(accelerator) / max(1, gpus - 1)
+    )
 
 
 @dataclass(frozen=True)
@@ -104,4 +97,4 @@ class TransformerJob:
         return cluster.servers * self.server.gpus
 
 
-__all__ = ["NVLINK", "TransformerJob", "nvlink_server"]
+__all__ = ["TransformerJob", "nvlink_server"]
