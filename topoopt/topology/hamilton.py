@@ -5,7 +5,6 @@ arcs along any closed trail that alternates between them, and stay permutations;
 random, and mostly kept where cycles merge, until each permutation is one cycle.
 """
 
-
 import numpy as np
 
 from codesign_base import InputError
