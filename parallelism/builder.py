@@ -6,7 +6,7 @@ once and remembered; a build gathers these records and runs one compiled kernel.
 
 from dataclasses import dataclass
 from threading import RLock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from parallelism.build_kernels import build_tasks
 from parallelism.graph import Mode, ModelGraph, Operator
+from parallelism.memory_kernels import server_memory
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import TaskGraph
 
@@ -50,20 +51,31 @@ class ServerModel(Protocol):
         ...
 
 
+# Rows of what is kept of every operator.
+_SAMPLE, _PARAMETER, _SLICES_INPUT, _SLICES_OUTPUT, _MODE = range(5)
+# Seconds forward, backward and of the update, gradient bytes, seconds inside a server; then this.
+_MEMORY = 5
+
+
 @dataclass(frozen=True)
 class _Record:
     """What one configuration of one operator implies."""
 
     config: OperatorConfig  # kept alive, because records are found by its identity
-    forward: float
-    backward: float
-    update: float
-    sync_bytes: float
-    sync_delay: float
+    splits: tuple[int, int, int, int, int]
+    times: tuple[float, float, float, float, float, float]
     groups: npt.NDArray[np.int64]
-    memory: float
-    slices_input: bool
-    slices_output: bool
+
+
+class _Rows(NamedTuple):
+    """The records of a strategy, an operator a column."""
+
+    configs: tuple[OperatorConfig, ...]
+    records: tuple[_Record, ...]
+    splits: npt.NDArray[np.int64]
+    times: npt.NDArray[np.float64]
+    offsets: npt.NDArray[np.int64]
+    servers: npt.NDArray[np.int64]
 
 
 def part_memory(
@@ -169,7 +181,7 @@ class TaskGraphBuilder:
             for index, op in enumerate(graph.operators)
             for source in sorted(set(op.inputs))
         ]
-        self._edges = [(a, b, graph.output_bytes(a) * batch) for a, b in edges]
+        self._last: _Rows | None = None
         self._edge_source = np.array([e[0] for e in edges], dtype=np.int64)
         self._edge_target = np.array([e[1] for e in edges], dtype=np.int64)
         self._edge_bytes = np.array([graph.output_bytes(e[0]) * batch for e in edges])
@@ -216,18 +228,18 @@ class TaskGraphBuilder:
             ids.append(number)
         return _Record(
             config=config,
-            forward=times.forward,
-            backward=times.backward,
-            update=times.update,
-            sync_bytes=gradient,
-            sync_delay=inside,
-            groups=np.array(ids, dtype=np.int64),
-            memory=part_memory(
-                self.graph, op, self.batch, config.sample, config.parameter, config.mode,
-                self.server.gpus, self.optimizer_states,
+            splits=(
+                config.sample, config.parameter, int(config.mode.slices_input),
+                int(config.mode.slices_output), int(config.mode),
             ),
-            slices_input=config.mode.slices_input,
-            slices_output=config.mode.slices_output,
+            times=(
+                times.forward, times.backward, times.update, gradient, inside,
+                part_memory(
+                    self.graph, op, self.batch, config.sample, config.parameter, config.mode,
+                    self.server.gpus, self.optimizer_states,
+                ),
+            ),
+            groups=np.array(ids, dtype=np.int64),
         )  # fmt: skip
 
     def memory(self, strategy: Strategy) -> npt.NDArray[np.float64]:
@@ -246,24 +258,41 @@ class TaskGraphBuilder:
         float64 array, shape (servers,)
             Bytes per GPU.
         """
-        needed = np.zeros(self.servers)
-        configs = strategy.configs
-        for index, config in enumerate(configs):
-            needed[config.servers_array] += self._record(index, config).memory
-        for source, target, size in self._edges:
-            made, read = configs[source], configs[target]
-            same = made is read or made == read
-            if same and (read.parameter == 1 or read.mode is Mode.CHANNEL):
-                continue  # every part reads what its own server made
-            # A part keeps what it received for its backward pass: its share of the input, and
-            # every partial sum of it.
-            share = size / read.sample / self.server.gpus
-            if read.parameter > 1 and read.mode.slices_input:
-                share /= read.parameter
-            if made.parameter > 1 and not made.mode.slices_output:
-                share *= made.parameter
-            needed[read.servers_array] += share
-        return needed
+        rows = self._gather(strategy)
+        return server_memory(
+            rows.splits, rows.offsets, rows.servers, rows.times[_MEMORY],
+            self._edge_source, self._edge_target, self._edge_bytes, self.server.gpus, self.servers,
+        )  # fmt: skip
+
+    def _gather(self, strategy: Strategy) -> _Rows:
+        """Return a strategy's records as arrays; only what differs from the last is looked up."""
+        configs, last = strategy.configs, self._last
+        if last is None or len(last.configs) != len(configs):
+            changed = list(range(len(configs)))
+            records: list[_Record | None] = [None] * len(configs)
+            splits = np.zeros((_MODE + 1, len(configs)), dtype=np.int64)
+            times = np.zeros((_MEMORY + 1, len(configs)))
+        else:
+            pairs = zip(last.configs, configs, strict=True)
+            changed = [i for i, (old, new) in enumerate(pairs) if old is not new]
+            if not changed:
+                return last
+            records, splits, times = [*last.records], last.splits.copy(), last.times.copy()
+        for index in changed:
+            record = self._record(index, configs[index])
+            records[index] = record
+            splits[:, index] = record.splits
+            times[:, index] = record.times
+        offsets = np.zeros(len(configs) + 1, dtype=np.int64)
+        np.cumsum(splits[_SAMPLE] * splits[_PARAMETER], out=offsets[1:])
+        known = [record for record in records if record is not None]
+        rows = _Rows(
+            configs, tuple(known), splits, times, offsets,
+            np.concatenate([record.config.servers_array for record in known]),
+        )  # fmt: skip
+        # Replaced as a whole, so that chains in several threads may share it.
+        self._last = rows
+        return rows
 
     def build(self, strategy: Strategy) -> TaskGraph:
         """Return the task graph of one iteration under a legal strategy.
@@ -282,19 +311,12 @@ class TaskGraphBuilder:
         -------
         TaskGraph
         """
-        records = [self._record(i, config) for i, config in enumerate(strategy.configs)]
-        configs = strategy.configs
-        sample = np.array([c.sample for c in configs], dtype=np.int64)
-        parameter = np.array([c.parameter for c in configs], dtype=np.int64)
-        offsets = np.zeros(len(configs) + 1, dtype=np.int64)
-        np.cumsum(sample * parameter, out=offsets[1:])
-        group_offset = np.zeros(len(configs) + 1, dtype=np.int64)
-        np.cumsum(parameter, out=group_offset[1:])
-        scalars = np.array(
-            [(r.forward, r.backward, r.update, r.sync_bytes, r.sync_delay) for r in records]
-        ).T.copy()
+        rows = self._gather(strategy)
+        splits = rows.splits
+        group_offset = np.zeros(splits.shape[1] + 1, dtype=np.int64)
+        np.cumsum(splits[_PARAMETER], out=group_offset[1:])
         used, first_use, place = np.unique(
-            np.concatenate([r.groups for r in records]), return_index=True, return_inverse=True
+            np.concatenate([r.groups for r in rows.records]), return_index=True, return_inverse=True
         )
         # In order of first use, whatever was built before: results must not depend on history.
         order = np.argsort(first_use)
@@ -302,18 +324,19 @@ class TaskGraphBuilder:
         rank[order] = np.arange(order.size)
         groups = tuple(self._groups[g] for g in used[order].tolist())
         local = rank[place]
+        forward, backward, update, sync_bytes, sync_delay = rows.times[:_MEMORY]
         arrays = build_tasks(
-            sample,
-            parameter,
-            np.array([r.slices_input for r in records]),
-            np.array([r.slices_output for r in records]),
-            offsets,
-            np.concatenate([c.servers_array for c in configs]),
-            scalars[0],
-            scalars[1],
-            scalars[2],
-            scalars[3],
-            scalars[4],
+            splits[_SAMPLE],
+            splits[_PARAMETER],
+            splits[_SLICES_INPUT].astype(np.bool_),
+            splits[_SLICES_OUTPUT].astype(np.bool_),
+            rows.offsets,
+            rows.servers,
+            forward,
+            backward,
+            update,
+            sync_bytes,
+            sync_delay,
             group_offset,
             local,
             self._edge_source,

@@ -22,6 +22,7 @@ from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.confirm import finalists
 from topoopt.job import Cluster
+from topoopt.joint_moves import JointMoves
 from topoopt.rewire import Rewirer, no_network
 from topoopt.scoring import Scorer
 from topoopt.search_types import (
@@ -43,7 +44,6 @@ _CONVERGED = 1e-3
 _PATIENCE = 10
 # Of many variants of one pair only the fastest is worth a truer simulation.
 _SPACING = 0.004
-_JOINT_PATIENCE = 6
 # Proposals that a chain makes on one fabric before the topology is built anew. Where a score
 # is expensive there are fewer, so that the default budget holds this many rounds.
 _ROUND_STEPS = 150
@@ -90,6 +90,7 @@ class Round:
     rng: np.random.Generator
     steps: int
     searcher: Searcher | None = None
+    moves: JointMoves | None = None
     rewire: bool = True
     done: int = 0
     work: float = 0.0
@@ -237,25 +238,24 @@ class AlternatingSearch:
             return result
         current = self.population(pairs, result, budget, deadline, progress)
         chains = len(current)
-        carried: list[Searcher | None] = [None] * chains
+        carried: list[tuple[Searcher | None, JointMoves | None]] = [(None, None)] * chains
         streams = [
             np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(c,)))
             for c in range(chains)
         ]
         round_steps = self.round_steps(pairs[0], chains) if chains else 0
         stale = 0
-        patience = _PATIENCE if self.settings.faithful is not None else _JOINT_PATIENCE
         while (
-            chains and not result.interrupted and stale < patience
+            chains and not result.interrupted and not self.over(stale)
             and result.steps < budget.steps and result.work < budget.work
         ):  # fmt: skip
             left = budget.steps - result.steps
             rounds = [
                 Round(
-                    pair, rng, min(round_steps, left // chains + (c < left % chains)), searcher,
+                    pair, rng, min(round_steps, left // chains + (c < left % chains)), *state,
                     self.rewires,
                 )
-                for c, (pair, rng, searcher) in enumerate(
+                for c, (pair, rng, state) in enumerate(
                     zip(current, streams, carried, strict=True)
                 )
             ]  # fmt: skip
@@ -274,18 +274,22 @@ class AlternatingSearch:
                 current = self.mixed(current, result)
             # What searches a pair goes on where it is, for as long as the pair stays.
             carried = [
-                r.searcher if pair is r.pair else None
+                (r.searcher, r.moves) if pair is r.pair else (None, None)
                 for pair, r in zip(current, rounds, strict=True)
             ]
             stale = stale + 1 if result.best.time > before * (1 - _CONVERGED) else 0
         self.concluded(current, result)
-        result.converged = stale >= patience
+        result.converged = self.over(stale)
         return result
 
     @property
     def spacing(self) -> float:
         """By how much the pairs differ that a truer model may choose among."""
         return 0.0 if self.settings.faithful is not None else _SPACING
+
+    def over(self, stale: int) -> bool:
+        """Whether to stop after so many rounds without progress."""
+        return stale >= _PATIENCE
 
     rewires = True
     """Whether every round ends with new topologies."""
@@ -413,6 +417,8 @@ class AlternatingSearch:
                     r.pair = replace(pair, strategy=searcher.best, time=time, origin="search")
             r.work += score.work
         unchanged = r.pair is pair and self.settings.faithful is None
+        if r.rewire and unchanged and not stop.is_set():
+            self.escape(r)
         if not r.rewire or unchanged or self.settings.faithful == "artifact" or stop.is_set():
             # The published code keeps its fixed rings; everything else rewires.
             return
@@ -425,6 +431,10 @@ class AlternatingSearch:
         if rewired is not None and rewired.time < r.pair.time:
             r.pair = rewired
             r.searcher = None
+        r.moves = None
+
+    def escape(self, r: Round) -> None:
+        """Do what may help a chain whose round on its fabric has found nothing."""
 
     def searcher(self, pair: Pair) -> Searcher:
         """Return what searches strategies from a pair on its fabric."""

@@ -7,9 +7,11 @@ their fabrics, and every strategy is scored on every fabric.
 """
 
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
+from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.search.forest import least
 from parallelism.search.named import named_strategies
@@ -19,6 +21,8 @@ from parallelism.strategy import Strategy
 from topoopt.codesign import IDEAL, AlternatingSearch, Round
 from topoopt.confirm import finalists
 from topoopt.fabric.fabric import Fabric
+from topoopt.job import Cluster
+from topoopt.joint_moves import JointMoves
 from topoopt.relaxation import Wirings
 from topoopt.scoring import Routing, Scorer
 from topoopt.search_types import (
@@ -26,6 +30,7 @@ from topoopt.search_types import (
     Pair,
     ProgressCallback,
     SearchResult,
+    Settings,
     search_tolerance,
 )
 from topoopt.space_terms import trade_off
@@ -35,15 +40,19 @@ from topoopt.topology.fabrics import ideal_switch
 # Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
 _SOUGHT, _WIRED = 2, 4
 # How many rounds' proposals each of them has.
-_SOUGHT_ROUNDS = 10
+_SOUGHT_ROUNDS = 3
 # Starts this much slower than the best on the ideal switch are not improved there.
 _HOPEFUL = 1.5
 # Strategies this much slower than the best on the ideal switch are not wired.
 _NEAR = 1.35
 # Places at which windows of streams begin and end; fewer where scores are dear.
 _CUTS, _FEW_CUTS, _FEW_FROM = 7, 4, 32
-# Rounds after which the slowest pair gives way to the best.
-_UNDISTURBED = 4
+# Rounds without progress after which a pair gives way to one in reserve, else to the best.
+_IDLE = 4
+# Neighbours looked at for a stuck pair, a proposal of its round.
+_LEAPS = 4
+# Progress is a gain of this share.
+_PROGRESS = 1e-3
 # Weights of device time against link-bytes in the additive costs.
 _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 
@@ -51,10 +60,22 @@ _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 class JointSearch(AlternatingSearch):
     """Search with a population; see `AlternatingSearch` for the arguments."""
 
-    _mixed = 0
+    def __init__(
+        self,
+        builder: TaskGraphBuilder,
+        cluster: Cluster,
+        memory_limit: float,
+        settings: Settings,
+        seed: int,
+    ) -> None:
+        super().__init__(builder, cluster, memory_limit, settings, seed)
+        self._reserve: list[Pair] = []
+        self._idle = [0] * settings.chains
+        self._times = [np.inf] * settings.chains
 
+    @cached_property
     def ideal(self) -> Fabric:
-        """Return a switch at which every server has the rate of all its ports."""
+        """A switch at which every server has the rate of all its ports."""
         cluster = self.cluster
         rate = cluster.degree * cluster.port_rate
         network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
@@ -134,7 +155,7 @@ class JointSearch(AlternatingSearch):
         chains = self.settings.chains
         if self.cluster.servers == 1 or budget.steps == 0:
             return super().population(pairs, result, budget, deadline, progress)
-        fabric = self.ideal()
+        fabric = self.ideal
         score = Scorer(
             self.builder, fabric, self.memory_limit, search_tolerance(self.cluster.servers)
         )
@@ -194,16 +215,34 @@ class JointSearch(AlternatingSearch):
         result.best = min([result.best, *found], key=lambda pair: pair.time)
         result.others = finalists([result.best, *result.others, *found], self.spacing)
         found.sort(key=lambda pair: pair.time)
+        self._reserve = found[chains:]
         return [found[c % len(found)] for c in range(chains)]
 
+    def escape(self, r: Round) -> None:
+        """Try neighbours of the strategy, each on a topology of its own."""
+        if r.moves is None:
+            r.moves = JointMoves(self.space, self.regions, r.pair)
+        score = Scorer(
+            self.builder, self.ideal, self.memory_limit, search_tolerance(self.cluster.servers)
+        )
+        rewirer = self.rewirer()
+        found = r.moves.step(score, rewirer, r.rng, _LEAPS * r.steps)
+        r.work += score.work + rewirer.work
+        if found is not None:
+            r.pair, r.searcher, r.moves = found, None, None
+
+    def over(self, stale: int) -> bool:
+        """Whether there is nothing left to try."""
+        return not self._reserve and super().over(stale)
+
     def mixed(self, current: list[Pair], result: SearchResult) -> list[Pair]:
-        """Score every strategy on every other fabric; at times the worst goes on from the best."""
+        """Score every strategy on every other fabric; what is stuck gives way to another pair."""
         scored = list(current)
         for place, host in enumerate(current):
             score = Scorer(self.builder, host.fabric, self.memory_limit)
             for guest in current:
-                if guest.strategy == host.strategy or guest.topology is None:
-                    continue
+                if guest.strategy == host.strategy or host.wired_like(guest):
+                    continue  # on equal fabrics the pairs would become one
                 time = score(guest.strategy, scored[place].time)
                 if time < scored[place].time:
                     scored[place] = replace(
@@ -212,9 +251,15 @@ class JointSearch(AlternatingSearch):
             result.work += score.work
         result.best = min([result.best, *scored], key=lambda pair: pair.time)
         result.others = finalists([result.best, *result.others, *scored], self.spacing)
-        self._mixed += 1
-        # Not at once: pairs that begin slower may have further to go.
-        return scored if self._mixed % _UNDISTURBED else super().mixed(scored, result)
+        for c, pair in enumerate(scored):
+            slow = pair.time > self._times[c] * (1.0 - _PROGRESS)
+            self._idle[c] = self._idle[c] + 1 if slow else 0
+            if self._idle[c] >= _IDLE:
+                # Not at once: pairs that begin slower may have further to go.
+                scored[c] = self._reserve.pop(0) if self._reserve else result.best
+                self._idle[c] = 0
+            self._times[c] = scored[c].time
+        return scored
 
 
 class SequentialSearch(JointSearch):
@@ -229,7 +274,7 @@ class SequentialSearch(JointSearch):
         progress: ProgressCallback | None,
     ) -> list[Pair]:
         """Search on the ideal switch."""
-        fabric = self.ideal()
+        fabric = self.ideal
         score = Scorer(self.builder, fabric, self.memory_limit)
         time, strategy = self.seeds(score, [pair.strategy for pair in pairs])[0]
         best = Pair(strategy, None, Routing.ECMP, fabric, time, "search")

@@ -152,7 +152,7 @@ class Rewirer:
                 if routing is Routing.MCF:
                     continue  # dear, and worth it for the best topology only
                 fabric = direct_fabric(topology, routing, self.seed)
-                bound = busiest(fabric, tasks)
+                bound = busiest(fabric, tasks, best.time)
                 self.work += _WIRE_WORK * self.cluster.servers**2
                 candidates.append((bound, len(candidates), topology, routing, fabric))
         # Most promising first, so that the bounds of most others rule them out unsimulated.

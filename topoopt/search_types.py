@@ -230,7 +230,7 @@ class Budget:
         """
         if faithful:
             return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 8e7)))
-        return cls(steps=20000, work=float(np.clip(4e6 * servers, 2e7, 1e8)))
+        return cls(steps=20000, work=float(np.clip(8e6 * servers, 2e7, 1e8)))
 
 
 def search_tolerance(servers: int) -> float:

@@ -1,7 +1,7 @@
 """Local search: every configuration of every region in turn, the first improvement is taken."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -14,6 +14,11 @@ from parallelism.strategy import OperatorConfig, Strategy
 
 # Placements of one pair of degrees that a sweep tries; of more, a spread.
 MOST_PLACEMENTS = 24
+# Regions of so many operators come first in a sweep: there is most to gain.
+_LARGE = 3
+# Stands for all boundaries between differently placed neighbours; by how much they move.
+BOUNDARIES: Region = ()
+_SHIFTS = (1, 2, 4)
 # An improvement below this share is rounding, not progress.
 _LEAST_GAIN = 1e-9
 
@@ -53,8 +58,9 @@ class LocalSearch:
         self.space = space
         self.most_placements = most_placements
         singles: list[Region] = [(i,) for i in range(len(strategy.configs))]
-        self.sweep = singles if single else [*regions.fixed, *singles]
+        self.sweep = singles if single else [BOUNDARIES, *regions.fixed, *singles]
         self.best, self.best_time = strategy, time
+        self._inputs = [sorted(set(op.inputs)) for op in space.graph.operators]
         self._moves: Iterator[Change] | None = None
         self._since = 0
         self._place = 0
@@ -80,8 +86,9 @@ class LocalSearch:
                     return False
                 if self._place == 0:
                     self._since = 0
-                    self._order = rng.permutation(len(self.sweep)).tolist()
-                self._moves = self._neighbourhood(self.sweep[self._order[self._place]])
+                    order = rng.permutation(len(self.sweep)).tolist()
+                    self._order = sorted(order, key=lambda r: 0 < len(self.sweep[r]) < _LARGE)
+                self._moves = self.neighbourhood(self.sweep[self._order[self._place]])
             change = next(self._moves, None)
             if change is None:
                 self._moves = None
@@ -96,11 +103,24 @@ class LocalSearch:
                 self.best, self.best_time = candidate, time
                 self._since = 0
                 # What was tried of this region counts for the new strategy's other regions only.
-                self._moves = self._neighbourhood(self.sweep[self._order[self._place]])
+                self._moves = self.neighbourhood(self.sweep[self._order[self._place]])
             return True
 
-    def _neighbourhood(self, region: Region) -> Iterator[Change]:
-        """Yield the changes of one region, each against the strategy of the moment."""
+    def neighbourhood(self, region: Region) -> Iterator[Change]:
+        """Yield the changes of one region, each against the strategy of the moment.
+
+        Parameters
+        ----------
+        region : tuple of int
+
+        Returns
+        -------
+        iterator of list of (int, OperatorConfig)
+            Some may be empty: no change.
+        """
+        if region == BOUNDARIES:
+            yield from self._boundaries()
+            return
         seen: set[tuple[OperatorConfig, bool]] = set()
         leaders = _different(self.space, region)
         for leader in leaders:
@@ -129,6 +149,33 @@ class LocalSearch:
                     every = len(servers) // parts
                     yield self.space.config(sample, parameter, mode, servers[:parts])
                     yield self.space.config(sample, parameter, mode, servers[::every][:parts])
+
+    def _boundaries(self) -> Iterator[Change]:
+        """Move each boundary between differently placed neighbours by a few operators."""
+        configs, graph = self.best.configs, self.space.graph
+        for target, op in enumerate(graph.operators):
+            for source in sorted(set(op.inputs)):
+                if configs[source] == configs[target]:
+                    continue
+                for length in _SHIFTS:
+                    for chain, config in (
+                        (self._stretch(target, length, graph.consumers), configs[source]),
+                        (self._stretch(source, length, self._inputs), configs[target]),
+                    ):
+                        if len(chain) == length:
+                            yield assign(self.space, self.best, chain, config)
+
+    def _stretch(self, first: int, length: int, after: Sequence[Sequence[int]]) -> Region:
+        """Return up to so many operators in a row that stand where the first does."""
+        chain = [first]
+        while len(chain) < length:
+            alike = [
+                i for i in after[chain[-1]] if self.best.configs[i] == self.best.configs[first]
+            ]
+            if not alike:
+                break
+            chain.append(alike[0])
+        return tuple(chain)
 
     def _exchanges(self, index: int) -> Iterator[Change]:
         for other in range(index + 1, len(self.best.configs)):

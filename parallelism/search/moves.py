@@ -30,13 +30,13 @@ def fitted(
         split over all these servers; None where that is not allowed either.
     """
     if config.parameter > 1:
-        modes = {d[2] for d in space.degrees(index) if d[:2] == (config.sample, config.parameter)}
+        modes = space.modes(index, config.sample, config.parameter)
         for wanted in (mode, config.mode):
             if wanted in modes and wanted is not None:
                 return space.config(config.sample, config.parameter, wanted, config.servers)
         if modes:
             return space.config(config.sample, config.parameter, min(modes), config.servers)
-        if (config.parts, 1, Mode.OUTPUT) in space.degrees(index):
+        if space.modes(index, config.parts, 1):
             return space.config(config.parts, 1, Mode.OUTPUT, config.servers)
         return None
     return config if space.allows(index, config) else None

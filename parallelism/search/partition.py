@@ -1,6 +1,7 @@
 """Strategies that place the branches of a model on servers of their own."""
 
 from collections.abc import Callable
+from itertools import product
 
 from parallelism.graph import Mode
 from parallelism.search.moves import fitted
@@ -43,13 +44,12 @@ def partitions(space: StrategySpace, regions: Regions, seconds: PartSeconds) -> 
         s for s, p, _ in space.degrees(family[0][0])
         if p == 1 and s < space.servers and space.servers // s >= 2
     ]  # fmt: skip
-    for size in sizes:
-        for spread in (False, True):
-            for follow in (False, True):
-                strategy = _divided(space, family, seconds, wide, size, spread, follow)
-                if strategy not in found.values():
-                    name = f"blocks-of-{size}" + "-spread" * spread + "-following" * follow
-                    found[name] = strategy
+    either = (False, True)
+    for size, spread, follow, contiguous in product(sizes, either, either, either):
+        strategy = _divided(space, family, seconds, wide, size, spread, follow, contiguous)
+        if strategy not in found.values():
+            name = f"blocks-of-{size}" + "-spread" * spread + "-following" * follow
+            found[name + "-contiguous" * contiguous] = strategy
     return found
 
 
@@ -61,6 +61,7 @@ def _divided(
     size: int,
     spread: bool,
     follow: bool,
+    contiguous: bool,
 ) -> Strategy:
     blocks = space.servers // size
     length = {region: sum(seconds(i, size) for i in region) for region in family}
@@ -68,7 +69,7 @@ def _divided(
     load = [0.0] * blocks
     configs = list(wide.configs)
     if follow:
-        first = space.placed(size, 1, Mode.OUTPUT, offset=0, contiguous=True)
+        first = space.placed(size, 1, Mode.OUTPUT, offset=0, contiguous=contiguous)
         _put(space, configs, tuple(range(len(configs))), first)
     whole = len(order) - len(order) % blocks if spread else len(order)
     for region in order[:whole]:
@@ -76,7 +77,7 @@ def _divided(
         load[block] += length[region]
         _put(
             space, configs, region,
-            space.placed(size, 1, Mode.OUTPUT, offset=block, contiguous=True),
+            space.placed(size, 1, Mode.OUTPUT, offset=block, contiguous=contiguous),
         )  # fmt: skip
     for region in order[whole:]:
         for index in region:

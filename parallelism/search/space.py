@@ -100,7 +100,9 @@ class StrategySpace:
         self._placements: dict[tuple[int, int, Mode], tuple[OperatorConfig, ...]] = {}
         self._interned: dict[tuple[int, int, Mode, tuple[int, ...]], OperatorConfig] = {}
         self._degrees: list[tuple[tuple[int, int, Mode], ...]] = []
+        self._modes: list[dict[tuple[int, int], tuple[Mode, ...]]] = []
         remembered: dict[object, tuple[tuple[int, int, Mode], ...]] = {}
+        modes: dict[object, dict[tuple[int, int], tuple[Mode, ...]]] = {}
         for op in graph.operators:
             key = (op.splits, op.sparse)
             if key not in remembered:
@@ -111,11 +113,32 @@ class StrategySpace:
                     and p <= (max_parameter if parameter_splits else 1)
                     and not (sample_only and (p > 1 or (op.sparse and s > 1)))
                 )
+                by_degrees: dict[tuple[int, int], tuple[Mode, ...]] = {}
+                for s, p, mode in remembered[key]:
+                    by_degrees[s, p] = (*by_degrees.get((s, p), ()), mode)
+                modes[key] = by_degrees
             self._degrees.append(remembered[key])
+            self._modes.append(modes[key])
 
     def degrees(self, index: int) -> tuple[tuple[int, int, Mode], ...]:
         """Return the (sample, parameter, mode) choices proposed for an operator."""
         return self._degrees[index]
+
+    def modes(self, index: int, sample: int, parameter: int) -> tuple[Mode, ...]:
+        """Return the modes in which an operator may have some degrees.
+
+        Parameters
+        ----------
+        index : int
+            Operator.
+        sample, parameter : int
+
+        Returns
+        -------
+        tuple of Mode
+            Empty where the degrees are not among its choices.
+        """
+        return self._modes[index].get((sample, parameter), ())
 
     def regular_degrees(self, index: int) -> tuple[tuple[int, int, Mode], ...]:
         """Return those of the choices whose part count divides the number of servers."""

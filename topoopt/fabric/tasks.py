@@ -90,8 +90,20 @@ def _in_range(values: FloatArray) -> bool:
     return values.size == 0 or bool(values.min() >= 0.0 and np.isfinite(values.max()))
 
 
-def link_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
-    """Return the bytes that each link carries in one iteration, shape (links,)."""
+def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -> FloatArray:
+    """Return the bytes that each link carries in one iteration.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    enough : float
+        Seconds; once a link is known to be busy for longer, the rest may be left out.
+
+    Returns
+    -------
+    float64 array, shape (links,)
+    """
     hosts = fabric.network.hosts
     moves = tasks.kind == TaskKind.TRANSFER
     pairs = tasks.first[moves] * hosts + tasks.second[moves]
@@ -103,8 +115,14 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
         weights=tasks.size[reduces] * tasks.passes[reduces],
         minlength=len(tasks.groups),
     )
-    for group, amount in zip(tasks.groups, reduced.tolist(), strict=True):
+    amounts = list(zip(tasks.groups, reduced.tolist(), strict=True))
+    if enough < float("inf"):
+        # Rings that are still to be chosen are dear, and often no longer needed.
+        amounts.sort(key=lambda pair: pair[0] not in fabric.rings)
+    for group, amount in amounts:
         if len(group) > 1 and amount > 0:
+            if enough < float("inf") and (total > enough * fabric.network.capacity).any():
+                break
             streams = fabric.group_streams(group)
             sent = _ring_edge_bytes(len(group), amount, streams.rings)
             total[streams.links] += streams.weights * sent

@@ -1,0 +1,78 @@
+"""Compiled kernel of the memory that a strategy needs on every server."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# Rows of the splits; the value of `Mode.CHANNEL`.
+_SAMPLE, _PARAMETER, _SLICES_INPUT, _SLICES_OUTPUT, _MODE = 0, 1, 2, 3, 4
+_CHANNEL = 3
+
+
+@kernel
+def server_memory(
+    splits: Ints,
+    offsets: Ints,
+    servers: Ints,
+    memory: Floats,
+    edge_source: Ints,
+    edge_target: Ints,
+    edge_bytes: Floats,
+    gpus: int,
+    count: int,
+) -> Floats:
+    """Return the bytes on each GPU of every server; see `parallelism.builder`.
+
+    Parameters
+    ----------
+    splits : int64 array, shape (5, operators)
+        Sample degree, parameter degree, whether inputs and outputs are sliced, mode.
+    offsets : int64 array, shape (operators + 1,)
+        Where each operator's servers begin.
+    servers : int64 array, shape (parts,)
+    memory : float64 array, shape (operators,)
+        Bytes of one part on each GPU.
+    edge_source, edge_target : int64 arrays, shape (edges,)
+        Operators.
+    edge_bytes : float64 array, shape (edges,)
+        Bytes of the whole tensor.
+    gpus, count : int
+        GPUs a server; servers.
+
+    Returns
+    -------
+    float64 array, shape (count,)
+    """
+    needed = np.zeros(count)
+    for op in range(memory.size):
+        for place in range(offsets[op], offsets[op + 1]):
+            needed[servers[place]] += memory[op]
+    for edge in range(edge_source.size):
+        made, read = edge_source[edge], edge_target[edge]
+        parts = offsets[read + 1] - offsets[read]
+        same = (
+            splits[_SAMPLE, made] == splits[_SAMPLE, read]
+            and splits[_PARAMETER, made] == splits[_PARAMETER, read]
+            and splits[_MODE, made] == splits[_MODE, read]
+        )
+        place = 0
+        while same and place < parts:
+            same = servers[offsets[made] + place] == servers[offsets[read] + place]
+            place += 1
+        parameter = splits[_PARAMETER, read]
+        if same and (parameter == 1 or splits[_MODE, read] == _CHANNEL):
+            continue  # every part reads what its own server made
+        # A part keeps what it received for its backward pass: its share of the input, and
+        # every partial sum of it.
+        share = edge_bytes[edge] / splits[_SAMPLE, read] / gpus
+        if parameter > 1 and splits[_SLICES_INPUT, read] == 1:
+            share /= parameter
+        if splits[_PARAMETER, made] > 1 and splits[_SLICES_OUTPUT, made] == 0:
+            share *= splits[_PARAMETER, made]
+        for place in range(offsets[read], offsets[read + 1]):
+            needed[servers[place]] += share
+    return needed
