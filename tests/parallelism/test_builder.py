@@ -156,6 +156,43 @@ def test_memory_adds_up_by_hand():
     assert replicated == 1_000_000 * 4 / 2 * 3 + FEATURES * 4 * BATCH / 2 / 2
 
 
+def plain_memory(builder, strategy):
+    """Bytes on each GPU: the parts, and every reader's inputs that are not made in place."""
+    graph, gpus = builder.graph, builder.server.gpus
+    needed = [0.0] * builder.servers
+    for op, config in zip(graph.operators, strategy.configs, strict=True):
+        own = part_memory(
+            graph, op, BATCH, config.sample, config.parameter, config.mode, gpus
+        )  # fmt: skip
+        for server in config.servers:
+            needed[server] += own
+    for target, op in enumerate(graph.operators):
+        read = strategy.configs[target]
+        for source in sorted(set(op.inputs)):
+            made = strategy.configs[source]
+            if made == read and (read.parameter == 1 or read.mode is Mode.CHANNEL):
+                continue
+            share = graph.output_bytes(source) * BATCH / read.sample / gpus
+            if read.parameter > 1 and read.mode.slices_input:
+                share /= read.parameter
+            if made.parameter > 1 and not made.mode.slices_output:
+                share *= made.parameter
+            for server in read.servers:
+                needed[server] += share
+    return needed
+
+
+@settings(max_examples=100, deadline=None)
+@given(jobs(), st.data())
+def test_memory_equals_a_plain_loop_whatever_was_asked_before(case, data):
+    graph, strategy, servers = case
+    builder = TaskGraphBuilder(graph, FakeCompute(), FakeServer(2), servers, BATCH)
+    place = data.draw(st.integers(0, len(graph.operators) - 1))
+    other = strategy.replace([(place, OperatorConfig(1, 1, Mode.OUTPUT, (servers - 1,)))])
+    for asked in (strategy, other, strategy):
+        assert builder.memory(asked).tolist() == pytest.approx(plain_memory(builder, asked))
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

@@ -12,7 +12,7 @@ from parallelism.graph import Mode, ModelGraph, Split
 from parallelism.models import get_model
 from parallelism.search.annealing import Annealer
 from parallelism.search.forest import Choices, least
-from parallelism.search.local import LocalSearch
+from parallelism.search.local import BOUNDARIES, LocalSearch
 from parallelism.search.mcmc import Acceptance
 from parallelism.search.moves import assign, propose_region
 from parallelism.search.named import data_parallel
@@ -250,3 +250,23 @@ def test_the_size_of_a_space_equals_its_enumeration():
     assert size.untied_log10 == pytest.approx(3 * math.log10(each))
     anywhere = sum(math.perm(3, sample * parameter) for sample, parameter, _ in space.degrees(0))
     assert size.any_log10 == pytest.approx(3 * math.log10(anywhere))
+
+
+def test_boundaries_between_neighbours_move_both_ways():
+    space = small_space(servers=4, count=4)
+    left, right = (space.placed(2, 1, Mode.OUTPUT, offset=o, contiguous=True) for o in (0, 1))
+    start = Strategy((left, left, right, right))
+    search = LocalSearch(space, Regions(space.graph, space.alike), start, 1.0)
+    reached = {start.replace(change).configs for change in search.neighbourhood(BOUNDARIES)}
+    assert reached == {
+        (left, left, left, right), (left, left, left, left),
+        (left, right, right, right), (right, right, right, right),
+    }  # fmt: skip
+
+
+def test_where_all_stand_together_there_are_no_boundaries():
+    space = small_space(servers=4, count=4)
+    search = LocalSearch(
+        space, Regions(space.graph, space.alike), data_parallel(space), 1.0
+    )  # fmt: skip
+    assert list(search.neighbourhood(BOUNDARIES)) == []
