@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BEST = "fastest of them"
+# Slowdowns below this are drawn as none.
+_VISIBLE = 1.01
 
 
 def case(
@@ -102,9 +104,14 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
         axes.set_title(f"{job[0]}, d={job[1]}")
         axes.set_xlabel("failed cables")
         axes.set_xticks(sorted({int(r["cables"] or 0) for r in mine}))
+        axes.set_ylim(1.0, None if max(_slowdowns(mine)) > _VISIBLE else _VISIBLE)
     figure.axes[0].set_ylabel("mean slowdown")
     figure.axes[0].legend(fontsize="small")
     return {"failures": figure}
+
+
+def _slowdowns(rows: Sequence[Row]) -> list[float]:
+    return [float(row["mean_slowdown"] or 1.0) for row in rows]
 
 
 EXPERIMENT = Experiment(

@@ -93,10 +93,10 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     from matplotlib.figure import Figure
 
     table = tabulate(rows).rows
-    figure = Figure(figsize=(14, 4), layout="constrained")
-    axes = figure.subplots()
     jobs = list(dict.fromkeys((str(line[0]), line[1], str(line[2])) for line in table))
     searches = list(dict.fromkeys(str(line[4]) for line in table))
+    figure = Figure(figsize=(max(5.0, 1.2 * len(jobs)), 4), layout="constrained")
+    axes = figure.subplots()
     for at, search in enumerate(searches):
         heights = [
             max(
@@ -112,7 +112,7 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
         places = [k + at / (len(searches) + 1) for k in range(len(jobs))]
         axes.bar(places, heights, 1 / (len(searches) + 1), label=search)
     axes.set_xticks(range(len(jobs)), [f"{a}\n{b}\n{c}" for a, b, c in jobs])
-    axes.tick_params(labelsize="x-small")
+    axes.tick_params(labelsize="small")
     axes.set_ylabel("speed-up, or gain of performance per cost")
     if searches:
         axes.legend()

@@ -82,6 +82,9 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
             matrix[int(row["source"] or 0), int(row["target"] or 0)] = total / 1e6
         image = axes.imshow(matrix, norm=norm, cmap="viridis")
         axes.set_title(f"{model}, {strategy}")
+        ticks = range(0, int(servers or 0), max(1, int(servers or 0) // 4))
+        axes.set_xticks(ticks)
+        axes.set_yticks(ticks)
         axes.set_xlabel("to server")
         axes.set_ylabel("from server")
     figure.colorbar(image, ax=figure.axes, label="MB an iteration")
