@@ -22,7 +22,7 @@ from topoopt.codesign import IDEAL, AlternatingSearch, Round
 from topoopt.confirm import finalists
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
-from topoopt.joint_moves import JointMoves
+from topoopt.joint_moves import LARGE, JointMoves, promising
 from topoopt.relaxation import Wirings
 from topoopt.scoring import Routing, Scorer
 from topoopt.search_types import (
@@ -71,6 +71,7 @@ class JointSearch(AlternatingSearch):
         super().__init__(builder, cluster, memory_limit, settings, seed)
         self._reserve: list[Pair] = []
         self._idle = [0] * settings.chains
+        self._crossed: set[tuple[Strategy, Strategy]] = set()
         self._times = [np.inf] * settings.chains
 
     @cached_property
@@ -251,6 +252,7 @@ class JointSearch(AlternatingSearch):
             result.work += score.work
         result.best = min([result.best, *scored], key=lambda pair: pair.time)
         result.others = finalists([result.best, *result.others, *scored], self.spacing)
+        self._cross(scored, result)
         for c, pair in enumerate(scored):
             slow = pair.time > self._times[c] * (1.0 - _PROGRESS)
             self._idle[c] = self._idle[c] + 1 if slow else 0
@@ -260,6 +262,32 @@ class JointSearch(AlternatingSearch):
                 self._idle[c] = 0
             self._times[c] = scored[c].time
         return scored
+
+    def _cross(self, current: list[Pair], result: SearchResult) -> None:
+        """Give each pair large regions of the others' strategies; wire the most promising."""
+        score = Scorer(
+            self.builder, self.ideal, self.memory_limit, search_tolerance(self.cluster.servers)
+        )
+        rewirer = self.rewirer()
+        for place, host in enumerate(current):
+            children: dict[Strategy, None] = {}
+            for guest in current:
+                if (host.strategy, guest.strategy) in self._crossed:
+                    continue
+                self._crossed.add((host.strategy, guest.strategy))
+                for region in self.regions.fixed:
+                    if len(region) >= LARGE:
+                        change = [(i, guest.strategy.configs[i]) for i in region]
+                        children[host.strategy.replace(change)] = None
+            best = host
+            for strategy in promising(score, iter(children), host.time):
+                found = rewirer.wire(strategy, "search", limit=best.time)
+                if found is not None and found.time < best.time:
+                    best = found
+            current[place] = best
+        result.work += score.work + rewirer.work
+        result.best = min([result.best, *current], key=lambda pair: pair.time)
+        result.others = finalists([result.best, *result.others, *current], self.spacing)
 
 
 class SequentialSearch(JointSearch):

@@ -6,7 +6,8 @@ are wired.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -24,7 +25,35 @@ _PLACEMENTS = 8
 _WIRED = 6
 # Regions of fewer operators are moved only where there are none of more: their traffic hardly
 # asks for another topology.
-_LARGE = 3
+LARGE = 3
+
+
+def promising(score: Score, strategies: Iterable[Strategy], limit: float) -> list[Strategy]:
+    """Return the few strategies that are fastest on an ideal switch.
+
+    Parameters
+    ----------
+    score : callable
+        Scores on the ideal switch.
+    strategies : iterable of Strategy
+    limit : float
+        Those that take as many seconds or more there are left out.
+
+    Returns
+    -------
+    list of Strategy
+        Fastest first, of equals the earlier.
+    """
+    # The slowest of those kept comes first; of equals the latest.
+    kept: list[tuple[float, int, Strategy]] = []
+    for place, strategy in enumerate(strategies):
+        most = -kept[0][0] if len(kept) == _WIRED else limit
+        time = score(strategy, most)
+        if time < most:
+            heapq.heappush(kept, (-time, -place, strategy))
+            if len(kept) > _WIRED:
+                heapq.heappop(kept)
+    return [entry[2] for entry in sorted(kept, key=lambda entry: (-entry[0], -entry[1]))]
 
 
 class JointMoves:
@@ -47,7 +76,7 @@ class JointMoves:
 
     def _neighbours(self, rng: np.random.Generator) -> Iterator[Strategy]:
         regions = self._local.sweep
-        large = [region for region in regions if len(region) >= _LARGE] or regions
+        large = [region for region in regions if len(region) >= LARGE] or regions
         large = [BOUNDARIES, *(region for region in large if region != BOUNDARIES)]
         seen = {self.pair.strategy}
         for place in (0, *(1 + rng.permutation(len(large) - 1)).tolist()):
@@ -79,21 +108,10 @@ class JointMoves:
         """
         if self._moves is None:
             self._moves = self._neighbours(rng)
-        # The slowest of those kept comes first; of equals the latest.
-        kept: list[tuple[float, int, Strategy]] = []
-        for place in range(count):
-            strategy = next(self._moves, None)
-            if strategy is None:
-                self.over = True
-                break
-            limit = -kept[0][0] if len(kept) == _WIRED else self.pair.time
-            time = score(strategy, limit)
-            if time < limit:
-                heapq.heappush(kept, (-time, -place, strategy))
-                if len(kept) > _WIRED:
-                    heapq.heappop(kept)
+        batch = list(islice(self._moves, count))
+        self.over = len(batch) < count
         best: Pair | None = None
-        for _, _, strategy in sorted(kept, key=lambda entry: (-entry[0], -entry[1])):
+        for strategy in promising(score, batch, self.pair.time):
             limit = self.pair.time if best is None else best.time
             found = rewirer.wire(strategy, "search", limit=limit)
             if found is not None and found.time < limit:

@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from small_plans import small_dlrm, small_mlp
 
 import topoopt as to
+from parallelism.graph import Mode
 from parallelism.search.named import data_parallel
 from parallelism.strategy import check_legal
+from topoopt import models
 from topoopt.exhaustive import exhaustive_optimum
 from topoopt.joint import JointSearch
 from topoopt.joint_moves import JointMoves
 from topoopt.scoring import Scorer, busiest
-from topoopt.search_types import Settings
+from topoopt.search_types import SearchResult, Settings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 
@@ -73,6 +75,28 @@ def test_moves_end_where_nothing_is_faster():
         pair = moves.step(score, found.rewirer(), rng, 10_000)
     assert moves.over
     assert best.time <= leap(found, 10_000)[1].time
+
+
+def test_pairs_take_what_is_better_of_each_other():
+    found = search(models.get_model("candle-16"), servers=4, rate="100Gbps")
+    pairs = [found.rewirer().wire(strategy, "x") for strategy in opposites(found)]
+    result = SearchResult(min(pairs, key=lambda pair: pair.time))
+    after = found.mixed(pairs, result)
+    for before, pair in zip(pairs, after, strict=True):
+        assert pair.time <= before.time
+        check_legal(found.builder.graph, pair.strategy, 4, found.builder.batch)
+        again = Scorer(found.builder, pair.fabric, found.memory_limit)(pair.strategy)
+        assert again == pair.time
+    # What is wrong in one is right in the other: together they beat both.
+    assert result.best.time == min(pair.time for pair in after)
+    assert result.best.time < min(pair.time for pair in pairs)
+
+
+def opposites(found):
+    """Data parallelism but for one tower, another one each, that is on a single server."""
+    wide, alone = data_parallel(found.space), found.space.config(1, 1, Mode.OUTPUT, (0,))
+    towers = found.regions.branches[:2]
+    return [wide.replace([(i, alone) for i in tower]) for tower in towers]
 
 
 @pytest.mark.parametrize("number", [289, pytest.param(248, marks=pytest.mark.slow)])
