@@ -352,3 +352,19 @@ def test_the_table_of_rooms_names_every_module_of_the_co_design_once():
     modules = {path.stem for path in (ROOT / "topoopt").glob("*.py")}
     expected = {name for name in modules if not name.endswith("kernels") and name != "__init__"}
     assert named == sorted(expected | {"simulate", "route"})
+
+
+def test_tables_of_results_are_those_that_the_experiments_wrote():
+    shown = re.findall(r"<!-- table (\S+) -->\n\n(.*?)\n\n<!-- /table -->", README, re.S)
+    assert {name.split("/")[0] for name, _ in shown} >= {"dedicated-cluster", "ring-choice"}
+    for name, table in shown:
+        written = (ROOT / "experiments" / "results" / name / "table.md").read_text().splitlines()
+        assert len(table.splitlines()) > 2
+        assert set(table.splitlines()) <= set(written), name
+
+
+def test_figures_of_the_readme_exist():
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
+    assert len(shown) >= 2
+    for path in shown:
+        assert (ROOT / path).is_file()

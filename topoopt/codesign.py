@@ -271,7 +271,11 @@ class AlternatingSearch:
             if result.interrupted:
                 break
             if self.settings.faithful is None:
-                current = self.mixed(current, result)
+                try:
+                    current = self.mixed(current, result)
+                except KeyboardInterrupt:
+                    result.interrupted = True
+                    break
             # What searches a pair goes on where it is, for as long as the pair stays.
             carried = [
                 (r.searcher, r.moves) if pair is r.pair else (None, None)

@@ -19,7 +19,7 @@ from topoopt.exhaustive import exhaustive_optimum
 from topoopt.joint import JointSearch
 from topoopt.joint_moves import JointMoves
 from topoopt.scoring import Scorer, busiest
-from topoopt.search_types import SearchResult, Settings
+from topoopt.search_types import Budget, SearchResult, Settings
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
 
@@ -90,6 +90,16 @@ def test_pairs_take_what_is_better_of_each_other():
     # What is wrong in one is right in the other: together they beat both.
     assert result.best.time == min(pair.time for pair in after)
     assert result.best.time < min(pair.time for pair in pairs)
+
+
+def test_an_interruption_between_rounds_keeps_what_was_found(monkeypatch):
+    def interrupted(self, current, result):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(JointSearch, "mixed", interrupted)
+    result = search(small_mlp()).run(Budget(steps=4000))
+    assert result.interrupted and result.steps > 0
+    assert result.best.time <= min(result.named.values())
 
 
 def opposites(found):
