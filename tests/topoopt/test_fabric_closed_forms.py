@@ -9,6 +9,7 @@ from fabric_oracle import circulant, shortest_routes, star
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing.network import Network
+from routing.routes import Routes
 from topoopt.bounds import strategy_bound
 from topoopt.fabric import (
     IDEAL,
@@ -188,3 +189,28 @@ def test_a_limit_cuts_the_simulation_short() -> None:
     cycle = TaskGraph.from_lists(2, [(C, 0, -1, 1.0, 0.0), (C, 0, -1, 2.0, 0.0)], [(0, 1), (1, 0)])
     with pytest.raises(InputError, match="2 of 2 tasks never ran"):
         score(fabric, cycle, limit=9.0)
+
+
+def test_shares_that_are_rounding_errors_may_cancel() -> None:
+    """A flow of weight 2^-53 beside one of weight 1 leaves less than no load behind."""
+    network = Network.from_links("two ways", 4, 0, [0, 0, 2], [1, 2, 1], 1.0, 0.0)
+    tiny = 2.0**-53
+    offsets = np.zeros(17, dtype=np.int64)
+    links, weights = [], []
+    rows = {(0, 1): [(0, 1.0 - tiny), (1, tiny), (2, tiny)], (0, 2): [(1, 1.0)], (2, 1): [(2, 1.0)]}
+    for pair in range(16):
+        for link, weight in rows.get(divmod(pair, 4), []):
+            links.append(link)
+            weights.append(weight)
+        offsets[pair + 1] = len(links)
+    hops = np.zeros(16)
+    for source, target in rows:
+        hops[source * 4 + target] = 1.0
+    routes = Routes(4, offsets, np.array(links), np.array(weights), np.zeros(16), hops)
+    fabric = Fabric("two ways", network, routes, {}, transport=IDEAL)
+    tasks = TaskGraph.from_lists(
+        4,
+        [(T, 0, 2, 1.0, 0.0), (T, 0, 1, 2.0, 0.0), (C, 3, -1, 5.0, 0.0), (T, 0, 1, 1.0, 0.0)],
+        [(2, 3)],
+    )
+    np.testing.assert_allclose(simulate(fabric, tasks).finish, [1.0, 2.0, 5.0, 6.0])

@@ -315,7 +315,9 @@ def solve(
             continue
         for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
             name = np.uint64(links[entry])
-            threshold = min(threshold, link[CAPACITY, name] / link[LOAD, name])
+            # Shares that are rounding errors can cancel to a load of nothing.
+            if link[LOAD, name] > 0.0:
+                threshold = min(threshold, link[CAPACITY, name] / link[LOAD, name])
         if slot[RATE, s] == -1.0:
             slot[RATE, s] = -2.0  # a row that several tasks joined at once counts once
             chosen[found] = s
