@@ -172,7 +172,10 @@ def refill(
     while left > 0:
         link = np.uint64(heap_link[0])
         if open_[link] > 0:
-            share = max(spare[link], 0.0) / weight[link]
+            # Weights that are rounding errors may cancel: then this link stops nobody by itself.
+            share = np.inf if heap_share[0] < np.inf else level
+            if weight[link] > 0.0:
+                share = max(spare[link], 0.0) / weight[link]
             if share > heap_share[0]:
                 heap_share[0] = share
                 _sift_down(heap_share, heap_link, size, top)

@@ -191,26 +191,37 @@ def test_a_limit_cuts_the_simulation_short() -> None:
         score(fabric, cycle, limit=9.0)
 
 
-def test_shares_that_are_rounding_errors_may_cancel() -> None:
+@pytest.mark.parametrize("third", [1, 3])
+def test_shares_that_are_rounding_errors_may_cancel(third: int) -> None:
     """A flow of weight 2^-53 beside one of weight 1 leaves less than no load behind."""
-    network = Network.from_links("two ways", 4, 0, [0, 0, 2], [1, 2, 1], 1.0, 0.0)
+    network = Network.from_links("two ways", 4, 0, [0, 0, 2, 2], [1, 2, 1, 3], 1.0, 0.0)
     tiny = 2.0**-53
-    offsets = np.zeros(17, dtype=np.int64)
-    links, weights = [], []
-    rows = {(0, 1): [(0, 1.0 - tiny), (1, tiny), (2, tiny)], (0, 2): [(1, 1.0)], (2, 1): [(2, 1.0)]}
-    for pair in range(16):
-        for link, weight in rows.get(divmod(pair, 4), []):
-            links.append(link)
-            weights.append(weight)
-        offsets[pair + 1] = len(links)
-    hops = np.zeros(16)
-    for source, target in rows:
-        hops[source * 4 + target] = 1.0
-    routes = Routes(4, offsets, np.array(links), np.array(weights), np.zeros(16), hops)
+    rows = {
+        (0, 1): [(0, 1.0 - tiny), (1, tiny), (2, tiny)],
+        (0, 2): [(1, 1.0)],
+        (0, 3): [(1, 1.0), (3, 1.0)],
+        (2, 1): [(2, 1.0)],
+        (2, 3): [(3, 1.0)],
+    }
+    entries = [rows.get(divmod(pair, 4), []) for pair in range(16)]
+    offsets = np.concatenate(([0], np.cumsum([len(row) for row in entries])))
+    links = np.array([link for row in entries for link, _ in row])
+    weights = np.array([weight for row in entries for _, weight in row])
+    hops = np.array([sum(weight for _, weight in row) for row in entries])
+    routes = Routes(4, offsets, links, weights, np.zeros(16), hops)
     fabric = Fabric("two ways", network, routes, {}, transport=IDEAL)
+    # The first takes the link with the tiny share; in the second case it is held back elsewhere.
     tasks = TaskGraph.from_lists(
         4,
-        [(T, 0, 2, 1.0, 0.0), (T, 0, 1, 2.0, 0.0), (C, 3, -1, 5.0, 0.0), (T, 0, 1, 1.0, 0.0)],
+        [
+            (T, 0, 2 if third == 1 else 3, 1.0, 0.0),
+            (T, 0, 1, 2.0, 0.0),
+            (C, 3, -1, 5.0, 0.0),
+            (T, 0, 1, 1.0, 0.0),
+            (T, 2, third, 1.0, 0.0),
+        ],
         [(2, 3)],
     )
-    np.testing.assert_allclose(simulate(fabric, tasks).finish, [1.0, 2.0, 5.0, 6.0])
+    shared = 1.0 if third == 1 else 2.0
+    timeline = simulate(fabric, tasks)
+    np.testing.assert_allclose(timeline.finish, [shared, 2.0, 5.0, 6.0, shared])
