@@ -14,7 +14,13 @@ import numpy.typing as npt
 from codesign_base import InputError
 from parallelism.build_kernels import build_tasks
 from parallelism.graph import Mode, ModelGraph, Operator
-from parallelism.memory_kernels import server_memory
+from parallelism.memory_kernels import (
+    PARAMETER,
+    SAMPLE,
+    SLICES_INPUT,
+    SLICES_OUTPUT,
+    server_memory,
+)
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import TaskGraph
 
@@ -51,9 +57,8 @@ class ServerModel(Protocol):
         ...
 
 
-# Rows of what is kept of every operator.
-_SAMPLE, _PARAMETER, _SLICES_INPUT, _SLICES_OUTPUT, _MODE = range(5)
-# Seconds forward, backward and of the update, gradient bytes, seconds inside a server; then this.
+# Row of the memory, after seconds forward, backward and of the update, gradient bytes, and seconds
+# inside a server.
 _MEMORY = 5
 
 
@@ -268,27 +273,24 @@ class TaskGraphBuilder:
         """Return a strategy's records as arrays; only what differs from the last is looked up."""
         configs, last = strategy.configs, self._last
         if last is None or len(last.configs) != len(configs):
-            changed = list(range(len(configs)))
-            records: list[_Record | None] = [None] * len(configs)
-            splits = np.zeros((_MODE + 1, len(configs)), dtype=np.int64)
-            times = np.zeros((_MEMORY + 1, len(configs)))
+            records = [self._record(i, config) for i, config in enumerate(configs)]
+            splits = np.array([record.splits for record in records], dtype=np.int64).T.copy()
+            times = np.array([record.times for record in records]).T.copy()
         else:
             pairs = zip(last.configs, configs, strict=True)
             changed = [i for i, (old, new) in enumerate(pairs) if old is not new]
             if not changed:
                 return last
             records, splits, times = [*last.records], last.splits.copy(), last.times.copy()
-        for index in changed:
-            record = self._record(index, configs[index])
-            records[index] = record
-            splits[:, index] = record.splits
-            times[:, index] = record.times
+            for index in changed:
+                record = records[index] = self._record(index, configs[index])
+                splits[:, index] = record.splits
+                times[:, index] = record.times
         offsets = np.zeros(len(configs) + 1, dtype=np.int64)
-        np.cumsum(splits[_SAMPLE] * splits[_PARAMETER], out=offsets[1:])
-        known = [record for record in records if record is not None]
+        np.cumsum(splits[SAMPLE] * splits[PARAMETER], out=offsets[1:])
         rows = _Rows(
-            configs, tuple(known), splits, times, offsets,
-            np.concatenate([record.config.servers_array for record in known]),
+            configs, tuple(records), splits, times, offsets,
+            np.concatenate([record.config.servers_array for record in records]),
         )  # fmt: skip
         # Replaced as a whole, so that chains in several threads may share it.
         self._last = rows
@@ -314,7 +316,7 @@ class TaskGraphBuilder:
         rows = self._gather(strategy)
         splits = rows.splits
         group_offset = np.zeros(splits.shape[1] + 1, dtype=np.int64)
-        np.cumsum(splits[_PARAMETER], out=group_offset[1:])
+        np.cumsum(splits[PARAMETER], out=group_offset[1:])
         used, first_use, place = np.unique(
             np.concatenate([r.groups for r in rows.records]), return_index=True, return_inverse=True
         )
@@ -326,10 +328,10 @@ class TaskGraphBuilder:
         local = rank[place]
         forward, backward, update, sync_bytes, sync_delay = rows.times[:_MEMORY]
         arrays = build_tasks(
-            splits[_SAMPLE],
-            splits[_PARAMETER],
-            splits[_SLICES_INPUT].astype(np.bool_),
-            splits[_SLICES_OUTPUT].astype(np.bool_),
+            splits[SAMPLE],
+            splits[PARAMETER],
+            splits[SLICES_INPUT].astype(np.bool_),
+            splits[SLICES_OUTPUT].astype(np.bool_),
             rows.offsets,
             rows.servers,
             forward,

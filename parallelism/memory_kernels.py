@@ -9,7 +9,7 @@ Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 # Rows of the splits; the value of `Mode.CHANNEL`.
-_SAMPLE, _PARAMETER, _SLICES_INPUT, _SLICES_OUTPUT, _MODE = 0, 1, 2, 3, 4
+SAMPLE, PARAMETER, SLICES_INPUT, SLICES_OUTPUT, MODE = 0, 1, 2, 3, 4
 _CHANNEL = 3
 
 
@@ -55,24 +55,24 @@ def server_memory(
         made, read = edge_source[edge], edge_target[edge]
         parts = offsets[read + 1] - offsets[read]
         same = (
-            splits[_SAMPLE, made] == splits[_SAMPLE, read]
-            and splits[_PARAMETER, made] == splits[_PARAMETER, read]
-            and splits[_MODE, made] == splits[_MODE, read]
+            splits[SAMPLE, made] == splits[SAMPLE, read]
+            and splits[PARAMETER, made] == splits[PARAMETER, read]
+            and splits[MODE, made] == splits[MODE, read]
         )
         place = 0
         while same and place < parts:
             same = servers[offsets[made] + place] == servers[offsets[read] + place]
             place += 1
-        parameter = splits[_PARAMETER, read]
-        if same and (parameter == 1 or splits[_MODE, read] == _CHANNEL):
+        parameter = splits[PARAMETER, read]
+        if same and (parameter == 1 or splits[MODE, read] == _CHANNEL):
             continue  # every part reads what its own server made
         # A part keeps what it received for its backward pass: its share of the input, and
         # every partial sum of it.
-        share = edge_bytes[edge] / splits[_SAMPLE, read] / gpus
-        if parameter > 1 and splits[_SLICES_INPUT, read] == 1:
+        share = edge_bytes[edge] / splits[SAMPLE, read] / gpus
+        if parameter > 1 and splits[SLICES_INPUT, read] == 1:
             share /= parameter
-        if splits[_PARAMETER, made] > 1 and splits[_SLICES_OUTPUT, made] == 0:
-            share *= splits[_PARAMETER, made]
+        if splits[PARAMETER, made] > 1 and splits[SLICES_OUTPUT, made] == 0:
+            share *= splits[PARAMETER, made]
         for place in range(offsets[read], offsets[read + 1]):
             needed[servers[place]] += share
     return needed

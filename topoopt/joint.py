@@ -14,6 +14,7 @@ import numpy as np
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.search.forest import least
+from parallelism.search.local import LARGE
 from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import placed_degrees, windows
@@ -22,7 +23,7 @@ from topoopt.codesign import IDEAL, AlternatingSearch, Round
 from topoopt.confirm import finalists
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
-from topoopt.joint_moves import LARGE, JointMoves, promising
+from topoopt.joint_moves import JointMoves, best_wired
 from topoopt.relaxation import Wirings
 from topoopt.scoring import Routing, Scorer
 from topoopt.search_types import (
@@ -81,6 +82,10 @@ class JointSearch(AlternatingSearch):
         rate = cluster.degree * cluster.port_rate
         network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
         return Fabric(IDEAL, network, routes, {})
+
+    def _ideal_scorer(self) -> Scorer:
+        tolerance = search_tolerance(self.cluster.servers)
+        return Scorer(self.builder, self.ideal, self.memory_limit, tolerance)
 
     def seeds(self, score: Scorer, known: list[Strategy]) -> list[tuple[float, Strategy]]:
         """Return starting strategies with their times on the ideal switch, fastest first.
@@ -156,10 +161,7 @@ class JointSearch(AlternatingSearch):
         chains = self.settings.chains
         if self.cluster.servers == 1 or budget.steps == 0:
             return super().population(pairs, result, budget, deadline, progress)
-        fabric = self.ideal
-        score = Scorer(
-            self.builder, fabric, self.memory_limit, search_tolerance(self.cluster.servers)
-        )
+        fabric, score = self.ideal, self._ideal_scorer()
         try:
             seeds = self.seeds(score, [pair.strategy for pair in pairs])
         except KeyboardInterrupt:
@@ -223,9 +225,7 @@ class JointSearch(AlternatingSearch):
         """Try neighbours of the strategy, each on a topology of its own."""
         if r.moves is None:
             r.moves = JointMoves(self.space, self.regions, r.pair)
-        score = Scorer(
-            self.builder, self.ideal, self.memory_limit, search_tolerance(self.cluster.servers)
-        )
+        score = self._ideal_scorer()
         rewirer = self.rewirer()
         found = r.moves.step(score, rewirer, r.rng, _LEAPS * r.steps)
         r.work += score.work + rewirer.work
@@ -252,7 +252,8 @@ class JointSearch(AlternatingSearch):
             result.work += score.work
         result.best = min([result.best, *scored], key=lambda pair: pair.time)
         result.others = finalists([result.best, *result.others, *scored], self.spacing)
-        self._cross(scored, result)
+        if self.rewires:
+            self._cross(scored, result)
         for c, pair in enumerate(scored):
             slow = pair.time > self._times[c] * (1.0 - _PROGRESS)
             self._idle[c] = self._idle[c] + 1 if slow else 0
@@ -265,9 +266,7 @@ class JointSearch(AlternatingSearch):
 
     def _cross(self, current: list[Pair], result: SearchResult) -> None:
         """Give each pair large regions of the others' strategies; wire the most promising."""
-        score = Scorer(
-            self.builder, self.ideal, self.memory_limit, search_tolerance(self.cluster.servers)
-        )
+        score = self._ideal_scorer()
         rewirer = self.rewirer()
         for place, host in enumerate(current):
             children: dict[Strategy, None] = {}
@@ -279,12 +278,7 @@ class JointSearch(AlternatingSearch):
                     if len(region) >= LARGE:
                         change = [(i, guest.strategy.configs[i]) for i in region]
                         children[host.strategy.replace(change)] = None
-            best = host
-            for strategy in promising(score, iter(children), host.time):
-                found = rewirer.wire(strategy, "search", limit=best.time)
-                if found is not None and found.time < best.time:
-                    best = found
-            current[place] = best
+            current[place] = best_wired(host, children, score, rewirer) or host
         result.work += score.work + rewirer.work
         result.best = min([result.best, *current], key=lambda pair: pair.time)
         result.others = finalists([result.best, *result.others, *current], self.spacing)

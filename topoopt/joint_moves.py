@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from parallelism.search.local import BOUNDARIES, LocalSearch
+from parallelism.search.local import BOUNDARIES, LARGE, LocalSearch
 from parallelism.search.mcmc import Score
 from parallelism.search.regions import Regions
 from parallelism.search.space import StrategySpace
@@ -23,9 +23,6 @@ from topoopt.search_types import Pair
 _PLACEMENTS = 8
 # Of the neighbours that are looked at in one step, so many are wired.
 _WIRED = 6
-# Regions of fewer operators are moved only where there are none of more: their traffic hardly
-# asks for another topology.
-LARGE = 3
 
 
 def promising(score: Score, strategies: Iterable[Strategy], limit: float) -> list[Strategy]:
@@ -56,6 +53,32 @@ def promising(score: Score, strategies: Iterable[Strategy], limit: float) -> lis
     return [entry[2] for entry in sorted(kept, key=lambda entry: (-entry[0], -entry[1]))]
 
 
+def best_wired(
+    pair: Pair, strategies: Iterable[Strategy], score: Score, rewirer: Rewirer
+) -> Pair | None:
+    """Wire the most promising of some strategies, and return the best if it beats a pair.
+
+    Parameters
+    ----------
+    pair : Pair
+    strategies : iterable of Strategy
+    score : callable
+        Scores on the ideal switch.
+    rewirer : Rewirer
+
+    Returns
+    -------
+    Pair or None
+        None if none of them is faster than the pair.
+    """
+    best = pair
+    for strategy in promising(score, strategies, pair.time):
+        found = rewirer.wire(strategy, "search", limit=best.time)
+        if found is not None and found.time < best.time:
+            best = found
+    return None if best is pair else best
+
+
 class JointMoves:
     """The neighbours of one pair, a part of them at a time.
 
@@ -76,6 +99,7 @@ class JointMoves:
 
     def _neighbours(self, rng: np.random.Generator) -> Iterator[Strategy]:
         regions = self._local.sweep
+        # The traffic of smaller ones hardly asks for another topology.
         large = [region for region in regions if len(region) >= LARGE] or regions
         large = [BOUNDARIES, *(region for region in large if region != BOUNDARIES)]
         seen = {self.pair.strategy}
@@ -110,10 +134,4 @@ class JointMoves:
             self._moves = self._neighbours(rng)
         batch = list(islice(self._moves, count))
         self.over = len(batch) < count
-        best: Pair | None = None
-        for strategy in promising(score, batch, self.pair.time):
-            limit = self.pair.time if best is None else best.time
-            found = rewirer.wire(strategy, "search", limit=limit)
-            if found is not None and found.time < limit:
-                best = found
-        return best
+        return best_wired(self.pair, batch, score, rewirer)

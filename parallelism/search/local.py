@@ -15,7 +15,7 @@ from parallelism.strategy import OperatorConfig, Strategy
 # Placements of one pair of degrees that a sweep tries; of more, a spread.
 MOST_PLACEMENTS = 24
 # Regions of so many operators come first in a sweep: there is most to gain.
-_LARGE = 3
+LARGE = 3
 # Stands for all boundaries between differently placed neighbours; by how much they move.
 BOUNDARIES: Region = ()
 _SHIFTS = (1, 2, 4)
@@ -87,7 +87,7 @@ class LocalSearch:
                 if self._place == 0:
                     self._since = 0
                     order = rng.permutation(len(self.sweep)).tolist()
-                    self._order = sorted(order, key=lambda r: 0 < len(self.sweep[r]) < _LARGE)
+                    self._order = sorted(order, key=lambda r: 0 < len(self.sweep[r]) < LARGE)
                 self._moves = self.neighbourhood(self.sweep[self._order[self._place]])
             change = next(self._moves, None)
             if change is None:
