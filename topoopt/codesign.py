@@ -25,6 +25,7 @@ from topoopt.job import Cluster
 from topoopt.joint_moves import JointMoves
 from topoopt.rewire import Rewirer, no_network
 from topoopt.scoring import Scorer
+from topoopt.search_state import Keeper, SearchState
 from topoopt.search_types import (
     Budget,
     Pair,
@@ -209,7 +210,12 @@ class AlternatingSearch:
             "memory"
         )
 
-    def run(self, budget: Budget, progress: ProgressCallback | None = None) -> SearchResult:
+    def run(
+        self,
+        budget: Budget,
+        progress: ProgressCallback | None = None,
+        keeper: Keeper | None = None,
+    ) -> SearchResult:
         """Alternate strategy search and topology building from the best starting pairs.
 
         Each chain alternates on its own: a round of proposals on its present fabric, then new
@@ -223,6 +229,8 @@ class AlternatingSearch:
         ----------
         budget : Budget
         progress : callable, optional
+        keeper : Keeper, optional
+            Is given the state between rounds, and may give back one to go on from.
 
         Returns
         -------
@@ -230,61 +238,92 @@ class AlternatingSearch:
             Also when interrupted from the keyboard, provided that any pair was scored.
         """
         deadline = clock.monotonic() + budget.seconds
-        pairs, times, interrupted = self.start(progress)
-        result = SearchResult(
-            pairs[0], times, finalists(pairs, self.spacing), interrupted=interrupted
-        )
-        if interrupted:
+        state = keeper.load(self) if keeper else None
+        if state is None:
+            state = self._begun(budget, deadline, progress)
+        else:
+            self.restore(state.own)
+        result, chains = state.result, len(state.current)
+        if result.interrupted and not chains:
             return result
-        current = self.population(pairs, result, budget, deadline, progress)
-        chains = len(current)
-        carried: list[tuple[Searcher | None, JointMoves | None]] = [(None, None)] * chains
-        streams = [
-            np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(c,)))
-            for c in range(chains)
-        ]
-        round_steps = self.round_steps(pairs[0], chains) if chains else 0
-        stale = 0
+        cut = False
         while (
-            chains and not result.interrupted and not self.over(stale)
+            chains and not result.interrupted and not self.over(state.stale)
             and result.steps < budget.steps and result.work < budget.work
         ):  # fmt: skip
+            if keeper:
+                state.own = self.own()
+                keeper.save(self, state)
             left = budget.steps - result.steps
             rounds = [
                 Round(
-                    pair, rng, min(round_steps, left // chains + (c < left % chains)), *state,
-                    self.rewires,
+                    pair, rng, min(state.round_steps, left // chains + (c < left % chains)),
+                    *carried, self.rewires,
                 )
-                for c, (pair, rng, state) in enumerate(
-                    zip(current, streams, carried, strict=True)
+                for c, (pair, rng, carried) in enumerate(
+                    zip(state.current, state.streams, state.carried, strict=True)
                 )
             ]  # fmt: skip
             whole, result.interrupted = self.play(rounds, result, budget.steps, deadline, progress)
             before = result.best.time
-            if not whole and not result.interrupted:
+            cut = not whole
+            if cut and not result.interrupted:
                 break
             result.steps += sum(r.done for r in rounds)
             result.work += sum(r.work for r in rounds)
-            current = [r.pair for r in rounds]
+            state.current = current = [r.pair for r in rounds]
             result.best = min([result.best, *current], key=lambda pair: pair.time)
             result.others = finalists([result.best, *result.others, *current], self.spacing)
             if result.interrupted:
                 break
             if self.settings.faithful is None:
                 try:
-                    current = self.mixed(current, result)
+                    state.current = current = self.mixed(current, result)
                 except KeyboardInterrupt:
                     result.interrupted = True
                     break
             # What searches a pair goes on where it is, for as long as the pair stays.
-            carried = [
+            state.carried = [
                 (r.searcher, r.moves) if pair is r.pair else (None, None)
                 for pair, r in zip(current, rounds, strict=True)
             ]
-            stale = stale + 1 if result.best.time > before * (1 - _CONVERGED) else 0
-        self.concluded(current, result)
-        result.converged = self.over(stale)
+            state.stale = state.stale + 1 if result.best.time > before * (1 - _CONVERGED) else 0
+        if keeper and not cut and not result.interrupted:
+            state.own = self.own()
+            keeper.save(self, state, last=True)
+        self.concluded(state.current, result)
+        result.converged = self.over(state.stale)
         return result
+
+    def _begun(
+        self, budget: Budget, deadline: float, progress: ProgressCallback | None
+    ) -> SearchState:
+        """Score the starts, and return the state before the first round."""
+        pairs, times, interrupted = self.start(progress)
+        result = SearchResult(
+            pairs[0], times, finalists(pairs, self.spacing), interrupted=interrupted
+        )
+        current = []
+        if not interrupted:
+            current = self.population(pairs, result, budget, deadline, progress)
+        chains = len(current)
+        return SearchState(
+            result,
+            current,
+            carried=[(None, None)] * chains,
+            streams=[
+                np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(c,)))
+                for c in range(chains)
+            ],
+            round_steps=self.round_steps(pairs[0], chains) if chains else 0,
+        )
+
+    def own(self) -> object:
+        """Return what this method remembers between rounds beside the state of the chains."""
+        return None
+
+    def restore(self, own: object) -> None:
+        """Remember again what `own` returned."""
 
     @property
     def spacing(self) -> float:

@@ -8,6 +8,7 @@ their fabrics, and every strategy is scored on every fabric.
 
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -74,6 +75,14 @@ class JointSearch(AlternatingSearch):
         self._idle = [0] * settings.chains
         self._crossed: set[tuple[Strategy, Strategy]] = set()
         self._times = [np.inf] * settings.chains
+
+    def own(self) -> object:
+        """Return the pairs in reserve, and what was tried."""
+        return self._reserve, self._idle, self._crossed, self._times
+
+    def restore(self, own: Any) -> None:
+        """Remember again what `own` returned."""
+        self._reserve, self._idle, self._crossed, self._times = own
 
     @cached_property
     def ideal(self) -> Fabric:

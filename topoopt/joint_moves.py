@@ -8,6 +8,7 @@ are wired.
 import heapq
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -95,16 +96,18 @@ class JointMoves:
         self._local = LocalSearch(
             space, regions, pair.strategy, pair.time, most_placements=_PLACEMENTS
         )
-        self._moves: Iterator[Strategy] | None = None
-
-    def _neighbours(self, rng: np.random.Generator) -> Iterator[Strategy]:
-        regions = self._local.sweep
+        swept = self._local.sweep
         # The traffic of smaller ones hardly asks for another topology.
-        large = [region for region in regions if len(region) >= LARGE] or regions
-        large = [BOUNDARIES, *(region for region in large if region != BOUNDARIES)]
+        large = [region for region in swept if len(region) >= LARGE] or swept
+        self._regions = [BOUNDARIES, *(region for region in large if region != BOUNDARIES)]
+        self._order: list[int] = []
+        self._moves: Iterator[Strategy] | None = None
+        self._taken = 0
+
+    def _neighbours(self) -> Iterator[Strategy]:
         seen = {self.pair.strategy}
-        for place in (0, *(1 + rng.permutation(len(large) - 1)).tolist()):
-            for change in self._local.neighbourhood(large[place]):
+        for place in self._order:
+            for change in self._local.neighbourhood(self._regions[place]):
                 strategy = self.pair.strategy.replace(change)
                 if strategy not in seen:
                     seen.add(strategy)
@@ -131,7 +134,21 @@ class JointMoves:
             None if none of them is faster than the pair.
         """
         if self._moves is None:
-            self._moves = self._neighbours(rng)
+            rest = rng.permutation(len(self._regions) - 1).tolist()
+            self._order = [0, *(1 + place for place in rest)]
+            self._moves = self._neighbours()
         batch = list(islice(self._moves, count))
+        self._taken += len(batch)
         self.over = len(batch) < count
         return best_wired(self.pair, batch, score, rewirer)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the neighbours under way, which cannot be pickled: they are counted."""
+        return {**vars(self), "_moves": self._moves is not None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Go to the same place among the neighbours."""
+        under_way = state.pop("_moves")
+        vars(self).update(state, _moves=None)
+        if under_way:
+            self._moves = islice(self._neighbours(), self._taken, None)

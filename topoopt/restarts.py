@@ -1,7 +1,8 @@
 """Several independent searches of one job, on any engine, of which the best plan is kept.
 
 Every search has a seed of its own, derived from the given one, so that neither the engine nor the
-number of workers changes the answer. Finished searches are kept in a checkpoint file.
+number of workers changes the answer. Finished searches are kept in a checkpoint file, and those
+under way in files beside it.
 """
 
 import hashlib
@@ -18,11 +19,12 @@ from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from parallelism.reading import parse_json, read_text
 from topoopt.atomic import write_text_atomically
 from topoopt.baselines import BaselineFabric
-from topoopt.engine import Call, check_engine, run_jobs
+from topoopt.engine import LOCAL, Call, check_engine, run_jobs
 from topoopt.interrupts import interrupts_between_steps
 from topoopt.job import Cluster, Job
 from topoopt.plan import Baseline, Plan, parse_plan
 from topoopt.records import model_record
+from topoopt.search_state import StateFile
 from topoopt.search_types import Progress, ProgressCallback
 
 if TYPE_CHECKING:
@@ -81,7 +83,9 @@ def co_optimize_with_restarts(
         ``local``, ``ray`` or ``ray://HOST:PORT``; see `topoopt.engine`.
     checkpoint : path, optional
         File that keeps finished searches; those in it are not made again. It serves more
-        restarts of the same question, too.
+        restarts of the same question, too. Searches under way keep their states in files beside
+        it (``CHECKPOINT.search-0`` and so on) between rounds, and go on from there to the same
+        plan, whatever stopped them; not where Ray runs them.
     progress : callable, optional
     **search
         The other arguments of `topoopt.co_optimize`.
@@ -107,7 +111,7 @@ def co_optimize_with_restarts(
     kept = _Checkpoint(checkpoint, job, cluster, seed, search)
     plans = {place: plan for place, plan in kept.plans.items() if place < restarts}
     todo = [place for place in range(restarts) if place not in plans]
-    alone = workers == 1 and engine == "local"
+    alone = workers == 1 and engine == LOCAL
     interrupted = False
     with interrupts_between_steps(progress) as report:
 
@@ -127,6 +131,7 @@ def co_optimize_with_restarts(
                 {
                     "job": job, "cluster": cluster, "seed": restart_seed(seed, place),
                     "search": search, "progress": report if alone else None,
+                    "state": kept.state(place) if engine == LOCAL else None,
                 },
             )
             for place in todo
@@ -139,7 +144,7 @@ def co_optimize_with_restarts(
         plans[best].search,
         restarts=restarts,
         restart=best,
-        first_seed=seed,
+        first_seed=seed if restarts > 1 else None,
         interrupted=interrupted or plans[best].search.interrupted,
     )
     return replace(plans[best], search=record, baselines=_baselines(plans, best))
@@ -151,11 +156,12 @@ def _search(
     seed: int,
     search: Mapping[str, Any],
     progress: ProgressCallback | None,
+    state: StateFile | None,
 ) -> Plan:
     """Make one search; at the top level, so that worker processes can be sent it."""
-    from topoopt.solve import co_optimize
+    from topoopt.solve import optimize_once
 
-    return co_optimize(job, cluster, seed=seed, progress=progress, **search)
+    return optimize_once(job, cluster, seed=seed, progress=progress, keeper=state, **search)
 
 
 def _rank(plan: Plan) -> float:
@@ -210,6 +216,13 @@ class _Checkpoint:
         for place, plan in content["plans"].items():
             self.plans[int(place)] = parse_plan(json.dumps(plan), f"checkpoint {path}")
 
+    def state(self, place: int) -> StateFile | None:
+        """Return what keeps the state of a search under way, in a file beside this one."""
+        if self._path is None:
+            return None
+        path = self._path.with_name(f"{self._path.name}.search-{place}")
+        return StateFile(path, f"{self._question} {place}")
+
     def add(self, place: int, plan: Plan) -> None:
         """Keep a finished search, and write the file anew."""
         self.plans[place] = plan
@@ -223,6 +236,9 @@ class _Checkpoint:
             },
         }
         write_text_atomically(self._path, json.dumps(content, allow_nan=False) + "\n")
+        under_way = self.state(place)
+        if under_way is not None:
+            under_way.remove()
 
 
 def _question(job: Job, cluster: Cluster, seed: int, search: Mapping[str, Any]) -> str:

@@ -53,6 +53,7 @@ from topoopt.records import (
 )
 from topoopt.rewire import Rewirer
 from topoopt.schedule_search import Scheduled, check_scheduling, plainly, schedule_pairs
+from topoopt.search_state import Keeper
 from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
 
 FABRIC_MODEL = "fluid-2"
@@ -174,6 +175,45 @@ def co_optimize(
             schedule=schedule, reconfiguration=reconfiguration, method=method,
             parameter_splits=parameter_splits,
         )  # fmt: skip
+    return optimize_once(
+        job, cluster, seed=seed, progress=progress, steps=steps, seconds=seconds, chains=chains,
+        faithful=faithful, baselines=baselines, prices=prices, confirm=confirm, schedule=schedule,
+        reconfiguration=reconfiguration, method=method, parameter_splits=parameter_splits,
+    )  # fmt: skip
+
+
+def optimize_once(
+    job: Job,
+    cluster: Cluster,
+    *,
+    seed: int,
+    steps: int | None,
+    seconds: float | None,
+    chains: int,
+    faithful: str | None,
+    method: str,
+    parameter_splits: bool,
+    baselines: Iterable[str | BaselineFabric],
+    prices: PriceTable | None,
+    reconfiguration: Reconfiguration | None,
+    confirm: str | None,
+    schedule: str,
+    progress: ProgressCallback | None,
+    keeper: Keeper | None = None,
+) -> Plan:
+    """Make one search of checked arguments; see `co_optimize`.
+
+    Parameters
+    ----------
+    job : Job
+    cluster : Cluster
+    keeper : Keeper, optional
+        Keeps the search's state, to go on from.
+
+    Returns
+    -------
+    Plan
+    """
     settings = Settings(faithful, chains, method=method, parameter_splits=parameter_splits)
     table = default_prices() if prices is None else prices
     compute = job.compute_model()
@@ -186,7 +226,7 @@ def co_optimize(
     chosen = baseline_fabrics(baselines, cluster, table, seed, reconfiguration)
     search = SEARCHES[settings.searched](builder, cluster, memory_limit, settings, seed)
     with interrupts_between_steps(progress) as report:
-        result = search.run(budget, report)
+        result = search.run(budget, report, keeper)
         confirmed = _confirm(search, result, seed, report) if confirm else None
         scheduled = _schedule(search, result, schedule, report)
         compared, interrupted = _baselines(search, result, chosen, seed, report)

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +64,7 @@ class LocalSearch:
         self.best, self.best_time = strategy, time
         self._inputs = [sorted(set(op.inputs)) for op in space.graph.operators]
         self._moves: Iterator[Change] | None = None
+        self._taken = 0
         self._since = 0
         self._place = 0
         self._order: list[int] = []
@@ -88,8 +91,9 @@ class LocalSearch:
                     self._since = 0
                     order = rng.permutation(len(self.sweep)).tolist()
                     self._order = sorted(order, key=lambda r: 0 < len(self.sweep[r]) < LARGE)
-                self._moves = self.neighbourhood(self.sweep[self._order[self._place]])
+                self._moves, self._taken = self._here(), 0
             change = next(self._moves, None)
+            self._taken += 1
             if change is None:
                 self._moves = None
                 self._since += 1
@@ -103,8 +107,23 @@ class LocalSearch:
                 self.best, self.best_time = candidate, time
                 self._since = 0
                 # What was tried of this region counts for the new strategy's other regions only.
-                self._moves = self.neighbourhood(self.sweep[self._order[self._place]])
+                self._moves, self._taken = self._here(), 0
             return True
+
+    def _here(self) -> Iterator[Change]:
+        """Return the moves of the region whose turn it is."""
+        return self.neighbourhood(self.sweep[self._order[self._place]])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the moves under way, which cannot be pickled: they are counted."""
+        return {**vars(self), "_moves": self._moves is not None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Go to the same place among the moves, which depend on the strategy alone."""
+        under_way = state.pop("_moves")
+        vars(self).update(state, _moves=None)
+        if under_way:
+            self._moves = islice(self._here(), self._taken, None)
 
     def neighbourhood(self, region: Region) -> Iterator[Change]:
         """Yield the changes of one region, each against the strategy of the moment.

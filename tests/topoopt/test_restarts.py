@@ -50,16 +50,16 @@ def test_workers_do_not_change_the_plan(plan):
 
 def test_a_checkpoint_skips_finished_searches(plan, tmp_path, monkeypatch):
     path = tmp_path / "search.json"
-    real = topoopt.solve.co_optimize
+    real, once = co_optimize, topoopt.solve.optimize_once
     made = []
 
     def counted(*arguments, **options):
         made.append(options["seed"])
         if len(made) == 3:
             raise KeyboardInterrupt
-        return real(*arguments, **options)
+        return once(*arguments, **options)
 
-    monkeypatch.setattr(topoopt.solve, "co_optimize", counted)
+    monkeypatch.setattr(topoopt.solve, "optimize_once", counted)
     partial = real(JOB, CLUSTER, **ASKED, checkpoint=path)
     assert partial.search.interrupted
     assert verify_plan(partial).ok
@@ -85,6 +85,7 @@ def test_a_search_that_is_cut_short_is_not_kept(tmp_path):
     plan = co_optimize(JOB, CLUSTER, **ASKED, checkpoint=path, progress=progress)
     assert plan.search.interrupted
     assert sorted(json.loads(path.read_text())["plans"]) == ["0"]
+    assert not (tmp_path / "search.json.search-0").exists()  # it is over
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,8 @@ def plan_command(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            rich_help_panel=_SEARCH, help="Keep finished searches here, and go on from them."
+            rich_help_panel=_SEARCH,
+            help="Keep searches here (those under way beside it), and go on from them.",
         ),
     ] = None,
     schedule: Annotated[

@@ -1,10 +1,10 @@
 """A fabric: a network, the routes over it, and the rings of its AllReduce groups."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from threading import Lock
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -146,6 +146,10 @@ class Fabric:
                     )
         object.__setattr__(self, "_table", _Table(self.network, self.routes))
         object.__setattr__(self, "_routed", np.diff(self.routes.offsets) > 0)
+
+    def __reduce__(self) -> tuple[type["Fabric"], tuple[Any, ...]]:
+        """Pickle what it was made of; the tables are made again."""
+        return Fabric, tuple(getattr(self, each.name) for each in fields(self) if each.init)
 
     @property
     def edge_routes(self) -> Routes:
