@@ -12,6 +12,7 @@ from topoopt.experiment import (
     pivot,
     run_from_command_line,
 )
+from topoopt.experiment.plots import MARKS, PALETTE, plain_ticks
 from topoopt.experiment.published import FAT_TREE_TREND, FAT_TREE_TREND_SOURCE
 
 if TYPE_CHECKING:
@@ -131,11 +132,16 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
             times = [1e3 * float(row["iteration_time_s"] or 0) for row in line]
             if len(times) > 1:
                 speeds = [row["bandwidth_gbps"] for row in line]
-                axes.loglog(speeds, times, "o-", markersize=3, label=fabric)
+                axes.loglog(
+                    speeds, times, marker=MARKS[place], color=PALETTE[place], markersize=3.5,
+                    linewidth=1, label=fabric,
+                )  # fmt: skip
                 axes.set_xlabel("Gbps a port")
             else:
-                axes.bar([place] * len(times), times, label=fabric)
+                axes.bar([place] * len(times), times, color=PALETTE[place], label=fabric)
                 axes.set_xticks([])
+        if axes.get_xscale() == "log":
+            plain_ticks(axes, [float(row["bandwidth_gbps"] or 0) for row in mine])
         axes.set_title(f"{job[0]}, d={job[1]}", fontsize="medium")
     figure.supylabel("iteration time [ms]", fontsize="medium")
     handles, labels = panels[0].get_legend_handles_labels()

@@ -45,7 +45,7 @@ def hop_distances(network: Network, forwarding: IntArray | None = None) -> IntAr
     return all_distances(network.out_offsets, network.target, nodes)
 
 
-def _hops_toward_hosts(network: Network, forwarding: IntArray | None = None) -> IntArray:
+def hops_toward_hosts(network: Network, forwarding: IntArray | None = None) -> IntArray:
     """Return hops to each host, shape (hosts, nodes), after checking that all are reached."""
     distance = hop_distances(network, forwarding)
     between = distance[: network.hosts, : network.hosts]
@@ -80,7 +80,7 @@ def shortest_routes(network: Network, *, seed: int | np.random.Generator | None 
     """
     from routing.path_kernels import shortest_path_counts, single_paths
 
-    toward = _hops_toward_hosts(network)
+    toward = hops_toward_hosts(network)
     graph = (network.out_offsets, network.target, forwarding_nodes(network), toward)
     lengths = toward[:, : network.hosts].T.ravel()
     if seed is None:
@@ -134,7 +134,7 @@ def ecmp_routes(network: Network, *, relay: bool = False) -> Routes:
         network.target,
         network.latency,
         forwarding,
-        _hops_toward_hosts(network, forwarding),
+        hops_toward_hosts(network, forwarding),
     )
     return Routes(network.hosts, offsets, links, np.minimum(weights, 1.0), latency, hops)
 
@@ -191,7 +191,7 @@ def k_shortest_routes(network: Network, k: int, *, slack: int | None = None) -> 
         network.latency,
         *_reversed_links(network),
         forwarding_nodes(network),
-        _hops_toward_hosts(network),
+        hops_toward_hosts(network),
         k,
         detour,
         _SEARCH_BUDGET,

@@ -314,7 +314,7 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
     """The starting strategies take the stated times on topologies of their own."""
     named = _named(plan, rebuilt)
     limit = rebuilt.server.accelerator.memory_bytes
-    settings = Settings(plan.search.faithful, plan.search.chains)
+    settings = Settings(plan.search.faithful, plan.search.chains, one_path=plan.search.one_path)
     rewirer = Rewirer(rebuilt.builder, rebuilt.cluster, limit, settings, plan.seed)
     for name, stored in plan.named_strategies_s.items():
         if name not in named:

@@ -24,7 +24,7 @@ from topoopt.confirm import finalists
 from topoopt.job import Cluster
 from topoopt.joint_moves import JointMoves
 from topoopt.rewire import Rewirer, no_network
-from topoopt.scoring import Scorer
+from topoopt.scoring import Routing, Scorer
 from topoopt.search_state import Keeper, SearchState
 from topoopt.search_types import (
     Budget,
@@ -292,8 +292,18 @@ class AlternatingSearch:
             state.own = self.own()
             keeper.save(self, state, last=True)
         self.concluded(state.current, result)
+        self._settle(result)
         result.converged = self.over(state.stale)
         return result
+
+    def _settle(self, result: SearchResult) -> None:
+        """Route anew what was routed for an earlier strategy of its chain."""
+        if not any(pair.routing is Routing.MCF for pair in result.others):
+            return
+        rewirer = self.rewirer()
+        result.others = finalists(map(rewirer.settled, result.others), self.spacing)
+        result.best = result.others[0]
+        result.work += rewirer.work
 
     def _begun(
         self, budget: Budget, deadline: float, progress: ProgressCallback | None

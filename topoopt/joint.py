@@ -18,7 +18,7 @@ from parallelism.search.forest import least
 from parallelism.search.local import LARGE
 from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
-from parallelism.search.seeds import placed_degrees, windows
+from parallelism.search.seeds import placed_degrees, relays, windows
 from parallelism.strategy import Strategy
 from topoopt.codesign import IDEAL, AlternatingSearch, Round
 from topoopt.confirm import finalists
@@ -118,6 +118,7 @@ class JointSearch(AlternatingSearch):
 
         found = [*known, *named_strategies(space).values()]
         found += partitions(space, self.regions, seconds).values()
+        found += relays(space, self.regions, seconds, _CUTS)
         found += self._traded()
         few = self.cluster.servers > _FEW_FROM
         timed: dict[Strategy, float] = {}

@@ -78,6 +78,7 @@ class SearchRecord:
     restarts: Whole = 1
     restart: Count = 0
     first_seed: Count | None = None
+    one_path: bool = False
 
 
 @checked(frozen=True, config=_STRICT)

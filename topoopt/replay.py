@@ -240,8 +240,8 @@ def _from_file(
         from topoopt.scoring import Routing
 
         way = "ecmp" if routing is None else routing
-        # Routes of least congestion are those of one strategy's transfers, which only a plan has.
-        known = [choice.value for choice in Routing if choice is not Routing.MCF]
+        # Some routes are chosen for the traffic of one strategy, which only a plan has.
+        known = [each.value for each in Routing if each not in (Routing.MCF, Routing.BALANCED)]
         if way not in known:
             raise InputError(f"routing is {routing!r}; choose {', '.join(known)}")
         network = load_network(path)

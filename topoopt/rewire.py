@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
@@ -12,6 +13,7 @@ from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
+from topoopt.mcf_routes import check_least_congestion
 from topoopt.scoring import Routing, Scorer, busiest, direct_fabric
 from topoopt.search_types import SEARCH_TOLERANCE, Pair, Settings, search_tolerance
 from topoopt.topology.finder import PortModel, Ring, Selection, Topology, find_topology
@@ -151,7 +153,7 @@ class Rewirer:
             for routing in self.settings.routings:
                 if routing is Routing.MCF:
                     continue  # dear, and worth it for the best topology only
-                fabric = direct_fabric(topology, routing, self.seed)
+                fabric = direct_fabric(topology, routing, self.seed, tasks=tasks)
                 bound = busiest(fabric, tasks, best.time)
                 self.work += _WIRE_WORK * self.cluster.servers**2
                 candidates.append((bound, len(candidates), topology, routing, fabric))
@@ -180,6 +182,25 @@ class Rewirer:
         self.work += quick.work
         if time < best.time:
             best.time, best.found = time, (topology, Routing.MCF, fabric)
+
+    def settled(self, pair: Pair) -> Pair:
+        """Return a pair whose routes of least congestion are those of its own strategy.
+
+        A chain changes strategies without routing anew, and is often as fast so; but then a
+        plan would say what is not true of its routes.
+        """
+        if pair.routing is not Routing.MCF or pair.topology is None:
+            return pair
+        tasks = self.builder.build(pair.strategy)
+        try:
+            check_least_congestion(pair.fabric, tasks)
+        except InputError:
+            fabric = direct_fabric(pair.topology, Routing.MCF, self.seed, tasks=tasks)
+            scorer = Scorer(self.builder, fabric, self.memory_limit)
+            time = scorer.simulate(tasks)
+            self.work += scorer.work
+            return replace(pair, fabric=fabric, time=time)
+        return pair
 
     def exactly(self, pair: Pair) -> Pair:
         """Return the pair with its exact time."""

@@ -4,6 +4,7 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
+from routing.paths import hop_distances
 from topoopt.arithmetic import require_same
 from topoopt.mcf_routes import check_least_congestion
 from topoopt.plan import Plan
@@ -31,6 +32,8 @@ def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
     _check_flows(rebuilt)
     if plan.routing == Routing.MCF:
         check_least_congestion(rebuilt.fabric, rebuilt.builder.build(rebuilt.strategy))
+    elif plan.routing == Routing.BALANCED:
+        _check_single_shortest(rebuilt)
     elif plan.cluster.servers > 1:
         _check_routing(plan, rebuilt)
     traffic = traffic_of(rebuilt.builder.build(rebuilt.strategy))
@@ -63,6 +66,29 @@ def _check_flows(rebuilt: Rebuilt) -> None:
     if bad.size:
         a, b = divmod(int(bad[0]) // network.nodes, hosts)
         raise InputError(f"the route {a}->{b} is not a unit flow from {a} to {b}")
+
+
+def _check_single_shortest(rebuilt: Rebuilt) -> None:
+    """Every pair has one path, and none is shorter."""
+    network, routes = rebuilt.fabric.network, rebuilt.fabric.routes
+    least = hop_distances(network)[: network.hosts, : network.hosts].ravel()
+    counts = np.diff(routes.offsets)
+    latency = np.bincount(
+        np.repeat(np.arange(counts.size), counts),
+        weights=network.latency[routes.links],
+        minlength=counts.size,
+    )
+    wrong = (
+        (counts != least)
+        | (np.abs(routes.hops - least) > _WEIGHT)
+        | (np.abs(routes.latency - latency) > 1e-9 * np.maximum(latency, 1e-12))
+    )
+    if wrong.any():
+        a, b = divmod(int(np.flatnonzero(wrong)[0]), network.hosts)
+        raise InputError(
+            f"the route {a}->{b} is not one shortest path with its latency, as balanced routing "
+            "promises"
+        )
 
 
 def _check_routing(plan: Plan, rebuilt: Rebuilt) -> None:

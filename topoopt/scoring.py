@@ -10,6 +10,7 @@ from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
@@ -17,7 +18,7 @@ from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import seeks_symmetry
 from topoopt.fabric.reconfigurable import Playable, play
-from topoopt.fabric.tasks import link_bytes
+from topoopt.fabric.tasks import demand_of, link_bytes
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
 
@@ -35,12 +36,15 @@ class Routing(StrEnum):
     over up to eight shortest loopless paths of at most one hop more than the shortest (paper).
     ``single``: one random shortest path (artifact). ``mcf``: weighted paths of least congestion
     for the transfers of one strategy, beside its AllReduces (`topoopt.mcf_routes`).
+    ``balanced``: one shortest path a pair, chosen so that the traffic of one strategy loads the
+    links evenly.
     """
 
     ECMP = "ecmp"
     K_SHORTEST = "k-shortest"
     SINGLE = "single"
     MCF = "mcf"
+    BALANCED = "balanced"
 
 
 def direct_fabric(
@@ -60,7 +64,7 @@ def direct_fabric(
         Used by ``single`` only.
     name : str
     tasks : TaskGraph, optional
-        One iteration of the strategy; needed by ``mcf``, which routes its transfers.
+        One iteration of the strategy; needed by ``mcf`` and ``balanced``, which route for it.
 
     Returns
     -------
@@ -68,7 +72,7 @@ def direct_fabric(
         With the topology's rings for its AllReduce groups.
     """
     network = topology.network
-    if routing in (Routing.ECMP, Routing.MCF):
+    if routing in (Routing.ECMP, Routing.MCF, Routing.BALANCED):
         routes = ecmp_routes(network)
     elif routing is Routing.K_SHORTEST:
         routes = k_shortest_routes(network, 8, slack=1)
@@ -87,10 +91,13 @@ def direct_fabric(
         {group: tuple(orders) for group, orders in rings.items()},
         allreduce_routes(network, whole, routing),
     )
-    if routing is not Routing.MCF:
+    if routing not in (Routing.MCF, Routing.BALANCED):
         return fabric
     if tasks is None:
-        raise InputError("routing is 'mcf' but no strategy is given; give its tasks")
+        raise InputError(f"routing is {routing.value!r} but no strategy is given; give its tasks")
+    if routing is Routing.BALANCED:
+        demand = demand_of(fabric, tasks)
+        return Fabric(name, network, balanced_routes(network, demand), fabric.rings)
     from topoopt.mcf_routes import least_congestion_routes
 
     return Fabric(
@@ -115,12 +122,13 @@ def allreduce_routes(
     Returns
     -------
     Routes or None
-        None for ``ecmp``, which keeps the edge between neighbours on their link anyway.
+        None for ``ecmp`` and ``balanced``, which keep the edge between neighbours on their link
+        anyway.
         All shortest paths for ``mcf``. Otherwise CoinChangeMod's over the rings over all servers
         (TopoOpt, NSDI'23, sec. 4.3), or shortest paths where there is no such ring, or one of no
         single step.
     """
-    if routing is Routing.ECMP:
+    if routing in (Routing.ECMP, Routing.BALANCED):
         return None
     if routing is Routing.MCF or not rings or any(step == 0 for _, step in rings):
         return ecmp_routes(network)

@@ -94,6 +94,9 @@ class Settings:
         "topology-only": topologies for the usual strategy. ``faithful`` alternates.
     parameter_splits : bool
         Whether parameter splits are proposed at all.
+    one_path : bool
+        Routes of one path a pair only: where packet trains have the last word, whose messages
+        take one path each.
     """
 
     faithful: str | None = None
@@ -101,6 +104,7 @@ class Settings:
     improvements: Improvements = Improvements()
     method: str = "joint"
     parameter_splits: bool = True
+    one_path: bool = False
 
     def __post_init__(self) -> None:
         if self.faithful is not None and self.faithful not in FAITHFUL:
@@ -132,6 +136,8 @@ class Settings:
             return (Routing.SINGLE,)
         if self.faithful == "paper":
             return (Routing.K_SHORTEST,)
+        if self.one_path:
+            return (Routing.BALANCED,)
         return (Routing.ECMP, Routing.K_SHORTEST, Routing.MCF)
 
 

@@ -52,7 +52,9 @@ from topoopt.records import (
     strategy_record,
 )
 from topoopt.rewire import Rewirer
+from topoopt.route_moves import other_routes
 from topoopt.schedule_search import Scheduled, check_scheduling, plainly, schedule_pairs
+from topoopt.scoring import Routing
 from topoopt.search_state import Keeper
 from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
 
@@ -214,7 +216,10 @@ def optimize_once(
     -------
     Plan
     """
-    settings = Settings(faithful, chains, method=method, parameter_splits=parameter_splits)
+    settings = Settings(
+        faithful, chains, method=method, parameter_splits=parameter_splits,
+        one_path=confirm is not None,
+    )  # fmt: skip
     table = default_prices() if prices is None else prices
     compute = job.compute_model()
     builder = job.builder(cluster.servers, compute)
@@ -250,7 +255,10 @@ def _confirm(
     if search.cluster.servers == 1:
         return None
     try:
-        confirmed = confirm_pairs(search.builder, result.others, seed, progress)
+        candidates = result.others
+        if search.settings.routings == (Routing.BALANCED,):
+            candidates = other_routes(search.builder, candidates, search.memory_limit)
+        confirmed = confirm_pairs(search.builder, candidates, seed, progress)
     except KeyboardInterrupt:
         result.interrupted = True
         return None
@@ -412,6 +420,7 @@ def _assemble(
             chains=1 if search.settings.faithful else search.settings.chains,
             method=cast(Method, search.settings.searched),
             parameter_splits=search.settings.parameter_splits,
+            one_path=search.settings.one_path,
             faithful=cast(Literal["paper", "artifact"] | None, search.settings.faithful),
             interrupted=result.interrupted,
             converged=result.converged,

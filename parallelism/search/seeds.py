@@ -1,4 +1,4 @@
-"""Strategies to start from that stand between the named ones: placed degrees, and windows."""
+"""Strategies to start from that stand between the named ones: placed degrees, windows, relays."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -111,6 +111,71 @@ def windows(space: StrategySpace, regions: Regions, cuts: int) -> Iterator[Strat
                         new = fitted(space, index, config)
                         configs[index] = configs[index] if new is None else new
                 yield Strategy(tuple(configs))
+
+
+def relays(
+    space: StrategySpace, regions: Regions, seconds: PartSeconds, cuts: int
+) -> Iterator[Strategy]:
+    """Yield branches on blocks of servers, of which those left over begin narrow and go on wide.
+
+    Where there are a few more branches than blocks (`Regions.packing`), each that is left over
+    stands on one block at first, beside the branch there, and then on several of the others,
+    whose branches are over sooner, or on all. What is in no branch stands on all servers.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    regions : Regions
+    seconds : callable
+        Operator and sample degree to seconds of one part.
+    cuts : int
+        Places at which a branch may go wide, evenly spread.
+
+    Returns
+    -------
+    iterator of Strategy
+    """
+    family = regions.packing
+    if len(family) < 2:
+        return
+    wide = data_parallel(space)
+    for size in (s for s, p, _ in space.degrees(family[0][0]) if p == 1):
+        blocks = space.servers // size
+        if size * blocks != space.servers or not blocks < len(family) < 2 * blocks or blocks < 2:
+            continue
+        order = sorted(family, key=lambda region: (-sum(seconds(i, size) for i in region), region))
+        for contiguous in (False, True):
+            at = [
+                space.placed(size, 1, Mode.OUTPUT, offset=block, contiguous=contiguous)
+                for block in range(blocks)
+            ]
+            configs = list(wide.configs)
+            for region, config in zip(order, at, strict=False):
+                _stand(space, configs, region, config)
+            for others in range(1, blocks + 1):
+                if space.batch % (size * others):
+                    continue
+                for cut in range(cuts):
+                    left = list(configs)
+                    for place, region in enumerate(order[blocks:]):
+                        home = blocks - 1 - place
+                        begin = round(len(region) * cut / cuts)
+                        union = [at[(home + 1 + k) % blocks].servers for k in range(others)]
+                        servers = sorted(v for part in union for v in part)
+                        _stand(space, left, region[:begin], at[home])
+                        together = space.config(size * others, 1, Mode.OUTPUT, servers)
+                        _stand(space, left, region[begin:], together)
+                    yield Strategy(tuple(left))
+
+
+def _stand(
+    space: StrategySpace, configs: list[OperatorConfig], region: Region, config: OperatorConfig
+) -> None:
+    """Give a region one configuration, where its operators allow it."""
+    for index in region:
+        new = fitted(space, index, config)
+        if new is not None:
+            configs[index] = new
 
 
 def _cut(stream: Region, cuts: int) -> list[int]:

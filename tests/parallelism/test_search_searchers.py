@@ -20,7 +20,7 @@ from parallelism.search.partition import partitions
 from parallelism.search.portfolio import Portfolio
 from parallelism.search.regions import Regions
 from parallelism.search.searcher import run_searcher
-from parallelism.search.seeds import placed_degrees, windows
+from parallelism.search.seeds import placed_degrees, relays, windows
 from parallelism.search.size import space_size
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy, check_legal
@@ -189,6 +189,36 @@ def test_partitions_keep_towers_apart():
     blocks = sorted(next(iter(servers)) for servers in sets)
     assert sorted(map(len, blocks)) == [4, 4, 4, 4, 16]
     assert len({v for block in blocks if len(block) == 4 for v in block}) == 16
+
+
+def test_relays_begin_on_one_block_and_go_on_on_others():
+    graph = get_model("candle-16")
+    space = StrategySpace(graph, 16, 16 * 256, any_parts=True)
+    regions = Regions(graph, space.alike)
+    assert len(regions.packing) == 5
+    found = list(relays(space, regions, lambda index, parts: 1.0 / parts, 4))
+    # Blocks of four only: strided and contiguous, one, two or four of them (three times four
+    # servers do not divide the batch), four cuts.
+    assert len(found) == 2 * 3 * 4
+    kinds = set()
+    for strategy in found:
+        check_legal(graph, strategy, 16, space.batch)
+        stands = [
+            list(dict.fromkeys(strategy.configs[i].servers for i in region))
+            for region in regions.packing
+        ]
+        blocks = {sets[0] for sets in stands if len(sets) == 1 and len(sets[0]) == 4}
+        assert len({v for block in blocks for v in block}) == 4 * len(blocks)
+        for sets in stands:
+            if len(sets) == 2:  # the branch that is left over
+                narrow, wide = map(set, sets)
+                assert len(narrow) == 4
+                assert not narrow & wide or len(wide) == 16
+                assert wide == {v for block in blocks if set(block) <= wide for v in block}
+                kinds.add(len(wide))
+    assert kinds == {4, 8, 16}
+    # As many blocks as branches leave nothing over.
+    assert not list(relays(StrategySpace(graph, 5, 5 * 256), regions, lambda *a: 1.0, 4))
 
 
 def test_windows_use_both_halves_and_are_legal():

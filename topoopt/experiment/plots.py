@@ -84,6 +84,29 @@ def grouped_bars(
     axes.set_axisbelow(True)
 
 
+def plain_ticks(axes: "Axes", places: Sequence[float]) -> None:
+    """Write plain numbers on both logarithmic axes, none as powers of ten.
+
+    Parameters
+    ----------
+    axes : Axes
+    places : sequence of float
+        Where the horizontal axis has its ticks.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axes.set_xticks(sorted(set(places)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_locator(NullLocator())
+    low, high = axes.get_ylim()
+    # Where there is less than a factor of ten, few of 1, 2 and 5 lie between.
+    narrow = high < 10.0 * low
+    axes.yaxis.set_major_locator(MaxNLocator(5) if narrow else LogLocator(subs=(1.0, 2.0, 5.0)))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(plain)
+
+
 def values_of(
     rows: Sequence[Row], where: dict[str, Value], value: str, scale: float = 1.0
 ) -> list[float]:

@@ -104,18 +104,8 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     -------
     float64 array, shape (links,)
     """
-    hosts = fabric.network.hosts
-    moves = tasks.kind == TaskKind.TRANSFER
-    pairs = tasks.first[moves] * hosts + tasks.second[moves]
-    demand = np.bincount(pairs, weights=tasks.size[moves], minlength=hosts * hosts)
-    total = fabric.routes.link_bytes(fabric.network, demand.astype(np.float64))
-    reduces = tasks.collective
-    reduced = np.bincount(
-        tasks.first[reduces],
-        weights=tasks.size[reduces] * tasks.passes[reduces],
-        minlength=len(tasks.groups),
-    )
-    amounts = list(zip(tasks.groups, reduced.tolist(), strict=True))
+    total = fabric.routes.link_bytes(fabric.network, _transferred(fabric, tasks))
+    amounts = _reduced(tasks)
     if enough < float("inf"):
         # Rings that are still to be chosen are dear, and often no longer needed.
         amounts.sort(key=lambda pair: pair[0] not in fabric.rings)
@@ -127,6 +117,58 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
             sent = _ring_edge_bytes(len(group), amount, streams.rings)
             total[streams.links] += streams.weights * sent
     return total
+
+
+def demand_of(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+    """Return the bytes that servers send each other in one iteration, ring edges included.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Its given rings carry AllReduces. Groups without any, whose rings are chosen for the
+        routes, count as if all pairs of members sent the same.
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float64 array, shape (hosts, hosts)
+        From row to column.
+    """
+    hosts = fabric.network.hosts
+    total = _transferred(fabric, tasks)
+    for group, amount in _reduced(tasks):
+        if len(group) < 2 or amount <= 0:
+            continue
+        size = len(group)
+        if fabric.rings.get(group):
+            edges = fabric.ring_edges(group)
+            np.add.at(total, edges, _ring_edge_bytes(size, amount, edges.shape[0]))
+        else:
+            members = np.array(group)
+            total[members[:, None] * hosts + members] += _ring_edge_bytes(size, amount, size - 1)
+    total = total.reshape(hosts, hosts)
+    np.fill_diagonal(total, 0.0)
+    return total
+
+
+def _transferred(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+    """Return the bytes of the transfers of each ordered pair."""
+    hosts = fabric.network.hosts
+    moves = tasks.kind == TaskKind.TRANSFER
+    pairs = tasks.first[moves] * hosts + tasks.second[moves]
+    sums = np.bincount(pairs, weights=tasks.size[moves], minlength=hosts * hosts)
+    return sums.astype(np.float64)
+
+
+def _reduced(tasks: TaskGraph) -> list[tuple[tuple[int, ...], float]]:
+    """Return the groups with the bytes that all their collectives pass on, see `TaskGraph`."""
+    reduces = tasks.collective
+    reduced = np.bincount(
+        tasks.first[reduces],
+        weights=tasks.size[reduces] * tasks.passes[reduces],
+        minlength=len(tasks.groups),
+    )
+    return list(zip(tasks.groups, reduced.tolist(), strict=True))
 
 
 def _ring_edge_bytes(size: int, amount: float, rings: int) -> float:

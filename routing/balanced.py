@@ -1,0 +1,79 @@
+"""One shortest path a pair, chosen so that links are loaded evenly.
+
+Messages of a training job are few and large, and each takes one path. Where paths are drawn for
+every message, as ECMP does, large messages meet on one link while others idle; where they are
+chosen once for a known demand, they need not.
+"""
+
+import numpy as np
+
+from codesign_base import InputError
+from routing.network import FloatArray, Network
+from routing.paths import forwarding_nodes, hops_toward_hosts
+from routing.routes import Routes
+
+# Passes of improvement after the first.
+_SWEEPS = 4
+# What pairs without demand count for, beside the mean of the others: they may be used later.
+_IDLE = 1e-3
+
+
+def balanced_routes(network: Network, demand: FloatArray) -> Routes:
+    """Route every pair over one shortest path, so that the busiest links are loaded least.
+
+    Parameters
+    ----------
+    network : Network
+    demand : float64 array, shape (hosts, hosts)
+        Bytes from row to column; the diagonal counts for nothing.
+
+    Returns
+    -------
+    Routes
+        Of one path each. Pairs without demand are spread, too.
+
+    Raises
+    ------
+    InputError
+        If the demand has another shape, or is negative or not finite.
+    InfeasibleError
+        If a host cannot reach another.
+
+    Notes
+    -----
+    Pairs take, in order of demand, the shortest path that raises the sum of the links' loads to
+    the 8th power least, and are moved one at a time until none wants to, a few times at most.
+    The result is a local optimum: no bound comes with it (see `min_congestion` for one).
+    """
+    from routing.balanced_kernels import balanced_paths
+
+    hosts = network.hosts
+    if demand.shape != (hosts, hosts):
+        raise InputError(f"demand has shape {demand.shape}; give {hosts} rows and columns")
+    if not np.all(np.isfinite(demand)) or demand.min(initial=0.0) < 0.0:
+        raise InputError("demand is negative or not finite; give bytes of at least 0")
+    toward = hops_toward_hosts(network)
+    lengths = toward[:, :hosts].T.ravel()
+    amount = np.where(lengths > 0, demand.ravel(), 0.0)
+    some = amount > 0.0
+    amount[(lengths > 0) & ~some] = _IDLE * float(amount[some].mean()) if some.any() else 1.0
+    order = np.lexsort((np.arange(amount.size), -amount))
+    paths = balanced_paths(
+        network.out_offsets, network.target, forwarding_nodes(network), toward,
+        1.0 / network.capacity, amount, order, _SWEEPS,
+    )  # fmt: skip
+    links = paths[paths >= 0]
+    row = np.repeat(np.arange(lengths.size), lengths)
+    latency = np.zeros(lengths.size)
+    np.add.at(latency, row, network.latency[links])
+    return Routes(
+        hosts=hosts,
+        offsets=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+        links=links[np.argsort(row * np.int64(network.links + 1) + links, kind="stable")],
+        weights=np.ones(links.size),
+        latency=latency,
+        hops=lengths.astype(np.float64),
+    )
+
+
+__all__ = ["balanced_routes"]
