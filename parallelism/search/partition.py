@@ -70,12 +70,12 @@ def _divided(
     configs = list(wide.configs)
     if follow:
         first = space.placed(size, 1, Mode.OUTPUT, offset=0, contiguous=contiguous)
-        _put(space, configs, tuple(range(len(configs))), first)
+        stand(space, configs, tuple(range(len(configs))), first)
     whole = len(order) - len(order) % blocks if spread else len(order)
     for region in order[:whole]:
         block = min(range(blocks), key=lambda b: (load[b], b))
         load[block] += length[region]
-        _put(
+        stand(
             space, configs, region,
             space.placed(size, 1, Mode.OUTPUT, offset=block, contiguous=contiguous),
         )  # fmt: skip
@@ -85,9 +85,10 @@ def _divided(
     return Strategy(tuple(configs))
 
 
-def _put(
+def stand(
     space: StrategySpace, configs: list[OperatorConfig], region: Region, config: OperatorConfig
 ) -> None:
+    """Give a region one configuration, in place, where its operators allow it."""
     for index in region:
         new = fitted(space, index, config)
         if new is not None:

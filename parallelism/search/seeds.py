@@ -6,7 +6,7 @@ from itertools import combinations
 from parallelism.graph import Mode
 from parallelism.search.moves import fitted
 from parallelism.search.named import data_parallel
-from parallelism.search.partition import PartSeconds
+from parallelism.search.partition import PartSeconds, stand
 from parallelism.search.regions import Region, Regions
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
@@ -151,7 +151,7 @@ def relays(
             ]
             configs = list(wide.configs)
             for region, config in zip(order, at, strict=False):
-                _stand(space, configs, region, config)
+                stand(space, configs, region, config)
             for others in range(1, blocks + 1):
                 if space.batch % (size * others):
                     continue
@@ -162,20 +162,10 @@ def relays(
                         begin = round(len(region) * cut / cuts)
                         union = [at[(home + 1 + k) % blocks].servers for k in range(others)]
                         servers = sorted(v for part in union for v in part)
-                        _stand(space, left, region[:begin], at[home])
+                        stand(space, left, region[:begin], at[home])
                         together = space.config(size * others, 1, Mode.OUTPUT, servers)
-                        _stand(space, left, region[begin:], together)
+                        stand(space, left, region[begin:], together)
                     yield Strategy(tuple(left))
-
-
-def _stand(
-    space: StrategySpace, configs: list[OperatorConfig], region: Region, config: OperatorConfig
-) -> None:
-    """Give a region one configuration, where its operators allow it."""
-    for index in region:
-        new = fitted(space, index, config)
-        if new is not None:
-            configs[index] = new
 
 
 def _cut(stream: Region, cuts: int) -> list[int]:
