@@ -68,7 +68,7 @@ def bucket_allreduces(
     number[kept] = np.arange(kept.size)
     place = number[into]
     before, after = edges_of(tasks)
-    return _with_edges(
+    return with_edges(
         _chosen(replace(tasks, size=size, delay=delay), kept), place[before], place[after]
     ), place
 
@@ -106,7 +106,7 @@ def accumulate(tasks: TaskGraph, microbatches: int) -> TaskGraph:
     place[:, last] = microbatches * each.size + np.arange(last.size)
     before, after = edges_of(tasks)
     many = _chosen(tasks, np.concatenate((np.tile(each, microbatches), last)))
-    return _with_edges(many, place[:, before].ravel(), place[:, after].ravel())
+    return with_edges(many, place[:, before].ravel(), place[:, after].ravel())
 
 
 def carried_edges(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
@@ -203,7 +203,7 @@ def unroll(
     count = tasks.tasks
     shifts = np.arange(iterations, dtype=np.int64)[:, None] * count
     many = _chosen(tasks, np.tile(np.arange(count, dtype=np.int64), iterations))
-    return _with_edges(
+    return with_edges(
         many,
         np.concatenate(((before + shifts).ravel(), (closing + shifts[:-1]).ravel())),
         np.concatenate(((after + shifts).ravel(), (opening + shifts[1:]).ravel())),
@@ -242,8 +242,19 @@ def _chosen(tasks: TaskGraph, which: IntArray) -> TaskGraph:
     )
 
 
-def _with_edges(tasks: TaskGraph, before: IntArray, after: IntArray) -> TaskGraph:
-    """Return the tasks with these dependencies; what is listed twice counts once."""
+def with_edges(tasks: TaskGraph, before: IntArray, after: IntArray) -> TaskGraph:
+    """Return the tasks with these dependencies; what is listed twice counts once.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    before, after : int64 arrays, shape (dependencies,)
+        Pairs of tasks.
+
+    Returns
+    -------
+    TaskGraph
+    """
     count = tasks.tasks
     keys = np.unique(before * count + after)
     before, after = keys // count, keys % count

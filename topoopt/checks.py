@@ -26,7 +26,7 @@ from topoopt.rebuild import Rebuilt, rebuild_strategy
 from topoopt.reconfiguration import WINDOW, Reconfiguration
 from topoopt.records import reconfiguration_record
 from topoopt.rewire import Rewirer
-from topoopt.scheduling import Schedule
+from topoopt.scheduling import ORDERED, Schedule, ordered_tasks
 from topoopt.scoring import Scorer
 from topoopt.search_types import Settings
 from topoopt.solve import FABRIC_MODEL
@@ -223,7 +223,7 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
     record = plan.confirmation
     if record is None:
         return
-    if rebuilt.schedule != Schedule.plain():
+    if rebuilt.schedule not in (Schedule.plain(), ORDERED):
         raise InputError(
             f"confirmation: packet trains do not know the schedule {rebuilt.schedule.describe()!r}"
         )
@@ -233,7 +233,9 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
     ):
         if stored != expected:
             raise InputError(f"confirmation.{name} is {stored!r}; this version has {expected!r}")
-    tasks = rebuilt.builder.build(rebuilt.strategy)
+    tasks, _ = ordered_tasks(
+        rebuilt.fabric, rebuilt.builder.build(rebuilt.strategy), rebuilt.schedule
+    )
     again = jittered(rebuilt.fabric, tasks, COPIES, model="train", seed=plan.seed)
     require_same("confirmation.iteration_time_s", record.iteration_time_s, again.mean, SIMULATED)
     spread = record.iteration_time_spread_s
@@ -314,7 +316,10 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
     """The starting strategies take the stated times on topologies of their own."""
     named = _named(plan, rebuilt)
     limit = rebuilt.server.accelerator.memory_bytes
-    settings = Settings(plan.search.faithful, plan.search.chains, one_path=plan.search.one_path)
+    settings = Settings(
+        plan.search.faithful, plan.search.chains, one_path=plan.search.one_path,
+        compute_order=plan.search.compute_order,
+    )  # fmt: skip
     rewirer = Rewirer(rebuilt.builder, rebuilt.cluster, limit, settings, plan.seed)
     for name, stored in plan.named_strategies_s.items():
         if name not in named:

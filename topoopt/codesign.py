@@ -21,6 +21,7 @@ from parallelism.search.searcher import Searcher
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.confirm import finalists
+from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
 from topoopt.joint_moves import JointMoves
 from topoopt.rewire import Rewirer, no_network
@@ -142,6 +143,11 @@ class AlternatingSearch:
     def rewirer(self) -> Rewirer:
         """Return what builds topologies for strategies of this job."""
         return Rewirer(self.builder, self.cluster, self.memory_limit, self.settings, self.seed)
+
+    def scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer:
+        """Return what scores strategies of this job on a fabric."""
+        order = self.settings.compute_order
+        return Scorer(self.builder, fabric, self.memory_limit, tolerance, order)
 
     def start(
         self, progress: ProgressCallback | None = None
@@ -389,9 +395,7 @@ class AlternatingSearch:
 
     def round_steps(self, pair: Pair, chains: int) -> int:
         """Return the proposals of a chain's round, from the cost of one score."""
-        scorer = Scorer(
-            self.builder, pair.fabric, self.memory_limit, search_tolerance(self.cluster.servers)
-        )
+        scorer = self.scorer(pair.fabric, search_tolerance(self.cluster.servers))
         scorer.simulate(self.builder.build(pair.strategy))
         plain = self.settings.faithful is not None
         affordable = Budget.default(self.cluster.servers, plain).work / (scorer.work + 1.0)
@@ -446,9 +450,7 @@ class AlternatingSearch:
     def _chain(self, r: Round, stop: Event, deadline: float, report: Callable[[], None]) -> None:
         """Search strategies on one fabric, then topologies for the best strategy found."""
         pair = r.pair
-        score = Scorer(
-            self.builder, pair.fabric, self.memory_limit, search_tolerance(self.cluster.servers)
-        )
+        score = self.scorer(pair.fabric, search_tolerance(self.cluster.servers))
         searcher = r.searcher or self.searcher(pair)
         r.searcher = searcher
         try:
@@ -463,7 +465,7 @@ class AlternatingSearch:
         finally:
             # An interruption must not lose what this round has found so far.
             if searcher.best is not pair.strategy:
-                exact = Scorer(self.builder, pair.fabric, self.memory_limit)
+                exact = self.scorer(pair.fabric)
                 time = exact(searcher.best, pair.time)
                 score.work += exact.work
                 if time < pair.time:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from topoopt.fabric.jitter import Jitter, jittered
+from topoopt.scheduling import Schedule, ordered_tasks
 from topoopt.search_types import Pair, Progress, ProgressCallback
 
 CONFIRMING = ("train",)
@@ -76,7 +77,9 @@ def finalists(pairs: Iterable[Pair], spacing: float = 0.0) -> list[Pair]:
     return sorted(kept, key=lambda p: p.time)
 
 
-def train_times(builder: TaskGraphBuilder, pair: Pair, seed: int) -> Jitter:
+def train_times(
+    builder: TaskGraphBuilder, pair: Pair, seed: int, schedule: Schedule | None = None
+) -> Jitter:
     """Return the times of a pair in the packet-train model, of `COPIES` copies.
 
     Parameters
@@ -84,12 +87,17 @@ def train_times(builder: TaskGraphBuilder, pair: Pair, seed: int) -> Jitter:
     builder : TaskGraphBuilder
     pair : Pair
     seed : int
+    schedule : Schedule, optional
+        Of compute only: links of trains are first in, first out.
 
     Returns
     -------
     Jitter
     """
-    return jittered(pair.fabric, builder.build(pair.strategy), COPIES, model="train", seed=seed)
+    tasks = builder.build(pair.strategy)
+    if schedule is not None:
+        tasks, _ = ordered_tasks(pair.fabric, tasks, schedule)
+    return jittered(pair.fabric, tasks, COPIES, model="train", seed=seed)
 
 
 def confirm_pairs(
@@ -97,6 +105,7 @@ def confirm_pairs(
     pairs: list[Pair],
     seed: int,
     progress: ProgressCallback | None = None,
+    schedule: Schedule | None = None,
 ) -> Confirmed:
     """Simulate each pair with packet trains and return the one with the lowest mean.
 
@@ -107,6 +116,8 @@ def confirm_pairs(
         At least one, fastest first; ties go to the earlier.
     seed : int
     progress : callable, optional
+    schedule : Schedule, optional
+        As in `train_times`.
 
     Returns
     -------
@@ -114,7 +125,7 @@ def confirm_pairs(
     """
     results: list[Jitter] = []
     for pair in pairs:
-        results.append(train_times(builder, pair, seed))
+        results.append(train_times(builder, pair, seed, schedule))
         if progress:
             best = min(result.mean for result in results)
             progress(Progress("packet trains", len(results), len(pairs), best))

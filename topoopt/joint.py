@@ -93,8 +93,7 @@ class JointSearch(AlternatingSearch):
         return Fabric(IDEAL, network, routes, {})
 
     def _ideal_scorer(self) -> Scorer:
-        tolerance = search_tolerance(self.cluster.servers)
-        return Scorer(self.builder, self.ideal, self.memory_limit, tolerance)
+        return self.scorer(self.ideal, search_tolerance(self.cluster.servers))
 
     def seeds(self, score: Scorer, known: list[Strategy]) -> list[tuple[float, Strategy]]:
         """Return starting strategies with their times on the ideal switch, fastest first.
@@ -250,7 +249,7 @@ class JointSearch(AlternatingSearch):
         """Score every strategy on every other fabric; what is stuck gives way to another pair."""
         scored = list(current)
         for place, host in enumerate(current):
-            score = Scorer(self.builder, host.fabric, self.memory_limit)
+            score = self.scorer(host.fabric)
             for guest in current:
                 if guest.strategy == host.strategy or host.wired_like(guest):
                     continue  # on equal fabrics the pairs would become one
@@ -307,7 +306,7 @@ class SequentialSearch(JointSearch):
     ) -> list[Pair]:
         """Search on the ideal switch."""
         fabric = self.ideal
-        score = Scorer(self.builder, fabric, self.memory_limit)
+        score = self.scorer(fabric)
         time, strategy = self.seeds(score, [pair.strategy for pair in pairs])[0]
         best = Pair(strategy, None, Routing.ECMP, fabric, time, "search")
         return [best] * self.settings.chains

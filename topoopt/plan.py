@@ -79,6 +79,7 @@ class SearchRecord:
     restart: Count = 0
     first_seed: Count | None = None
     one_path: bool = False
+    compute_order: Literal["ready", "critical-path"] = "ready"
 
 
 @checked(frozen=True, config=_STRICT)

@@ -172,7 +172,7 @@ def schedule_notes(scheduled: Scheduled) -> list[str]:
         return [f"none of {tried} schedules tried beats the plain one"] if tried > 1 else []
     return [
         f"the iteration time holds for a schedule ({scheduled.schedule.describe()}) that published "
-        "results do not use; baselines and starting strategies have the plain one, under which "
+        "results do not use; baselines have the plain one, under which "
         f"the plan takes {format_time(scheduled.plain_time)}"
     ]
 

@@ -80,6 +80,10 @@ class Rewirer:
         self.work = 0.0
         self._alone = no_network(1) if cluster.servers == 1 else None
 
+    def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer:
+        order = self.settings.compute_order
+        return Scorer(self.builder, fabric, self.memory_limit, tolerance, order)
+
     def wire(
         self,
         strategy: Strategy,
@@ -112,7 +116,7 @@ class Rewirer:
             None if every pair is slower than the limit.
         """
         if self._alone is not None:
-            time = Scorer(self.builder, self._alone, self.memory_limit)(strategy)
+            time = self._scorer(self._alone)(strategy)
             return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
         tasks = self.builder.build(strategy)
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
@@ -164,7 +168,7 @@ class Rewirer:
         for bound, _, topology, routing, fabric in candidates:
             if bound > best.time:
                 break
-            quick = Scorer(self.builder, fabric, self.memory_limit, self.tolerance)
+            quick = self._scorer(fabric, self.tolerance)
             time = quick.simulate(tasks, best.time)
             self.work += quick.work
             if time < best.time or (best.found is None and time <= best.time):
@@ -177,7 +181,7 @@ class Rewirer:
         topology = best.found[0]
         fabric = direct_fabric(topology, Routing.MCF, self.seed, tasks=tasks)
         self.work += 4 * _WIRE_WORK * self.cluster.servers**2
-        quick = Scorer(self.builder, fabric, self.memory_limit, self.tolerance)
+        quick = self._scorer(fabric, self.tolerance)
         time = quick.simulate(tasks, best.time)
         self.work += quick.work
         if time < best.time:
@@ -196,7 +200,7 @@ class Rewirer:
             check_least_congestion(pair.fabric, tasks)
         except InputError:
             fabric = direct_fabric(pair.topology, Routing.MCF, self.seed, tasks=tasks)
-            scorer = Scorer(self.builder, fabric, self.memory_limit)
+            scorer = self._scorer(fabric)
             time = scorer.simulate(tasks)
             self.work += scorer.work
             return replace(pair, fabric=fabric, time=time)
@@ -206,7 +210,7 @@ class Rewirer:
         """Return the pair with its exact time."""
         if not self.tolerance:
             return pair
-        scorer = Scorer(self.builder, pair.fabric, self.memory_limit)
+        scorer = self._scorer(pair.fabric)
         time = scorer.simulate(self.builder.build(pair.strategy))
         self.work += scorer.work
         return replace(pair, time=time)

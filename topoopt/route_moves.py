@@ -29,7 +29,10 @@ _LEAST_GAIN = 1e-6
 
 
 def other_routes(
-    builder: TaskGraphBuilder, pairs: Iterable[Pair], memory_limit: float
+    builder: TaskGraphBuilder,
+    pairs: Iterable[Pair],
+    memory_limit: float,
+    compute_order: str = "ready",
 ) -> list[Pair]:
     """Return pairs of one path a server pair with their best fellows of other routes.
 
@@ -40,6 +43,8 @@ def other_routes(
         Fastest first.
     memory_limit : float
         Bytes of each GPU.
+    compute_order : {"ready", "critical-path"}
+        As in `Scorer`.
 
     Returns
     -------
@@ -52,16 +57,18 @@ def other_routes(
         found.append(pair)
         if place >= IMPROVED or pair.routing is not Routing.BALANCED:
             continue
-        better = improved_paths(builder, pair, memory_limit)
+        better = improved_paths(builder, pair, memory_limit, compute_order)
         if better is not pair:
             found.append(better)
         fabric = _with_routes(pair, ecmp_routes(pair.fabric.network))
-        time = Scorer(builder, fabric, memory_limit)(pair.strategy)
+        time = Scorer(builder, fabric, memory_limit, 0.0, compute_order)(pair.strategy)
         found.append(replace(pair, fabric=fabric, routing=Routing.ECMP, time=time))
     return sorted(found, key=lambda pair: pair.time)
 
 
-def improved_paths(builder: TaskGraphBuilder, pair: Pair, memory_limit: float) -> Pair:
+def improved_paths(
+    builder: TaskGraphBuilder, pair: Pair, memory_limit: float, compute_order: str = "ready"
+) -> Pair:
     """Move server pairs to other shortest paths, one at a time, while that saves time.
 
     Parameters
@@ -71,6 +78,8 @@ def improved_paths(builder: TaskGraphBuilder, pair: Pair, memory_limit: float) -
         Routed over one path a server pair.
     memory_limit : float
         Bytes of each GPU.
+    compute_order : {"ready", "critical-path"}
+        As in `Scorer`.
 
     Returns
     -------
@@ -91,7 +100,8 @@ def improved_paths(builder: TaskGraphBuilder, pair: Pair, memory_limit: float) -
             if routes is None:
                 continue
             fabric = _with_routes(best, routes)
-            time = Scorer(builder, fabric, memory_limit)(best.strategy, best.time)
+            score = Scorer(builder, fabric, memory_limit, 0.0, compute_order)
+            time = score(best.strategy, best.time)
             tries += 1
             if time < best.time * (1.0 - _LEAST_GAIN):
                 best = replace(best, fabric=fabric, time=time)

@@ -17,7 +17,7 @@ from topoopt.scheduling import (
 )
 from topoopt.search_types import Pair, Progress, ProgressCallback
 
-SCHEDULING = ("plain", "barrier", "auto")
+SCHEDULING = ("plain", "compute", "barrier", "auto")
 MICROBATCHES = (1, 2, 4, 8)
 BUCKETS_BYTES = (1e6, 5e6, 25e6, 100e6)
 TRIED_PAIRS = 3
@@ -59,7 +59,7 @@ def check_scheduling(scheduling: str, confirm: str | None = None) -> None:
 
     Parameters
     ----------
-    scheduling : {"plain", "barrier", "auto"}
+    scheduling : {"plain", "compute", "barrier", "auto"}
     confirm : str, optional
         Model that confirms the best pairs.
 
@@ -70,10 +70,11 @@ def check_scheduling(scheduling: str, confirm: str | None = None) -> None:
     """
     if scheduling not in SCHEDULING:
         raise InputError(f"schedule is {scheduling!r}; choose {', '.join(SCHEDULING)}")
-    if scheduling != "plain" and confirm is not None:
+    if scheduling not in ("plain", "compute") and confirm is not None:
         raise InputError(
             f"both schedule={scheduling!r} and confirm={confirm!r} are given, but packet trains "
-            "know neither priorities nor overlapping iterations; give one of them"
+            "know neither priorities of messages nor overlapping iterations; give one of them, or "
+            "schedule='compute'"
         )
 
 
@@ -132,6 +133,25 @@ def plainly(builder: TaskGraphBuilder, pair: Pair) -> Scheduled:
     plain = Schedule.plain()
     played = play_schedule(pair.fabric, builder.build(pair.strategy), plain)
     return Scheduled(pair, plain, played, played.time, 1)
+
+
+def ordered(builder: TaskGraphBuilder, pair: Pair, compute_order: str) -> Scheduled:
+    """Return a pair whose devices work in an order, all else plain.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pair : Pair
+    compute_order : {"ready", "critical-path"}
+
+    Returns
+    -------
+    Scheduled
+    """
+    plain = plainly(builder, pair)
+    schedule = Schedule(compute=compute_order)
+    played = play_schedule(pair.fabric, builder.build(pair.strategy), schedule)
+    return replace(plain, schedule=schedule, played=played)
 
 
 def _descend(
@@ -206,4 +226,4 @@ def _divided(builder: TaskGraphBuilder, pair: Pair, microbatches: int) -> TaskGr
     return batch_tasks(builder, pair.strategy, microbatches)
 
 
-__all__ = ["SCHEDULING", "Scheduled", "check_scheduling", "plainly", "schedule_pairs"]
+__all__ = ["SCHEDULING", "Scheduled", "check_scheduling", "ordered", "plainly", "schedule_pairs"]

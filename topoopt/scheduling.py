@@ -6,9 +6,16 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
-from parallelism.iterations import accumulate, bucket_allreduces, carried_edges, unroll
+from parallelism.iterations import (
+    accumulate,
+    bucket_allreduces,
+    carried_edges,
+    edges_of,
+    unroll,
+    with_edges,
+)
 from parallelism.strategy import Strategy, check_legal
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, orders_of
@@ -105,6 +112,10 @@ class Schedule:
         if self.bucket_bytes is not None:
             words.append(f"buckets of {format_bytes(self.bucket_bytes)}")
         return ", ".join(words) or "plain"
+
+
+ORDERED = Schedule(compute="critical-path")
+"""Devices take the longest remaining path first; all else is plain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +265,49 @@ def ordered_tasks(
     return replace(fused, priority=_priorities(fabric, fused, schedule, fused, 1)), place
 
 
+def chained_tasks(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> TaskGraph:
+    """Return one iteration in which the passes of a device wait for each other in turn.
+
+    Any simulator that respects dependencies then keeps the order of the schedule's simulation,
+    though it serves devices first in first out. Optimizer steps stay as they are: they wait for
+    AllReduces, and nothing need wait for them.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    schedule : Schedule
+        That keeps the barrier and the links fair.
+
+    Returns
+    -------
+    TaskGraph
+        Without priorities.
+
+    Raises
+    ------
+    InputError
+        As `ordered_tasks`.
+    """
+    own, _ = ordered_tasks(fabric, tasks, schedule)
+    run = run_fluid(fabric, own)
+    passes = (own.kind == TaskKind.COMPUTE) & (own.phase != Phase.UPDATE)
+    compute = np.flatnonzero(passes)
+    # Of tasks that take no time at one moment, those that others wait for come first.
+    depth = _remaining(own, np.ones(own.tasks))[1]
+    place = np.lexsort(
+        (compute, -depth[compute], run.finish[compute], run.start[compute], own.first[compute])
+    )
+    order = compute[place]
+    follows = own.first[order[1:]] == own.first[order[:-1]]
+    before, after = edges_of(own)
+    return with_edges(
+        replace(own, priority=None),
+        np.concatenate((before, order[:-1][follows])),
+        np.concatenate((after, order[1:][follows])),
+    )
+
+
 def _fused(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> tuple[TaskGraph, IntArray]:
     """Fuse AllReduces in the order in which the unfused iteration has their gradients ready."""
     if schedule.bucket_bytes is None:
@@ -312,20 +366,24 @@ def _priorities(
 
 def _critical_ranks(tasks: TaskGraph, seconds: FloatArray) -> IntArray:
     """Rank tasks by the longest path that begins with them, longest first."""
+    path = _remaining(tasks, seconds)[1] + seconds
+    unit = float(path.max(initial=0.0)) * _ALIKE
+    steps = np.rint(path / unit).astype(np.int64) if unit > 0.0 else np.zeros_like(tasks.kind)
+    _, rank = np.unique(-steps, return_inverse=True)
+    return np.asarray(rank, dtype=np.int64)
+
+
+def _remaining(tasks: TaskGraph, seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the longest paths that end before each task, and that begin after it."""
     from topoopt.critical_kernels import heads_and_tails
 
-    _, tail = heads_and_tails(
+    return heads_and_tails(
         seconds,
         np.zeros_like(seconds),
         np.array(tasks.successor_offsets),
         np.array(tasks.successors),
         np.array(tasks.predecessors),
     )
-    path = tail + seconds
-    unit = float(path.max(initial=0.0)) * _ALIKE
-    steps = np.rint(path / unit).astype(np.int64) if unit > 0.0 else np.zeros_like(tasks.kind)
-    _, rank = np.unique(-steps, return_inverse=True)
-    return np.asarray(rank, dtype=np.int64)
 
 
 def _levels(rank: IntArray) -> IntArray:
@@ -335,6 +393,18 @@ def _levels(rank: IntArray) -> IntArray:
 
 
 __all__ = [
-    "COMPUTE_ORDERS", "ITERATIONS", "LEVELS", "NETWORK_ORDERS", "OVERLAPS", "Played", "Schedule",
-    "batch_tasks", "busiest_link", "ordered_tasks", "play_schedule", "smaller_batch",
+    "COMPUTE_ORDERS",
+    "ITERATIONS",
+    "LEVELS",
+    "NETWORK_ORDERS",
+    "ORDERED",
+    "OVERLAPS",
+    "Played",
+    "Schedule",
+    "batch_tasks",
+    "busiest_link",
+    "chained_tasks",
+    "ordered_tasks",
+    "play_schedule",
+    "smaller_batch",
 ]  # fmt: skip

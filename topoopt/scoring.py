@@ -19,6 +19,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import seeks_symmetry
 from topoopt.fabric.reconfigurable import Playable, play
 from topoopt.fabric.tasks import demand_of, link_bytes
+from topoopt.scheduling import Schedule, ordered_tasks
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
 
@@ -27,6 +28,8 @@ _TASK_WORK = 0.5
 _BOUND_WORK = 0.8
 # Looking for symmetry, a task.
 _COLLAPSE_WORK = 4.0
+# Ranking the tasks by their remaining paths, a task.
+_ORDER_WORK = 1.0
 
 
 class Routing(StrEnum):
@@ -148,6 +151,9 @@ class Scorer:
         Bytes of each GPU.
     tolerance : float
         Completion tolerance of the simulation; 0 is exact.
+    compute_order : {"ready", "critical-path"}
+        Order of tasks that wait for a device, see `topoopt.scheduling.Schedule`; reconfigurable
+        fabrics know the first only.
 
     Attributes
     ----------
@@ -160,6 +166,7 @@ class Scorer:
     fabric: Playable
     memory_limit: float
     tolerance: float = 0.0
+    compute_order: str = "ready"
     work: float = 0.0
 
     def fits(self, strategy: Strategy) -> bool:
@@ -206,6 +213,10 @@ class Scorer:
         float
             Seconds.
         """
+        if self.compute_order != "ready" and isinstance(self.fabric, Fabric):
+            schedule = Schedule(compute=self.compute_order)
+            tasks, _ = ordered_tasks(self.fabric, tasks, schedule)
+            self.work += _ORDER_WORK * tasks.tasks
         played = play(self.fabric, tasks, self.tolerance, limit=limit)
         self.work += _TASK_WORK * tasks.tasks + played.resolved
         if seeks_symmetry(tasks):

@@ -97,6 +97,8 @@ class Settings:
     one_path : bool
         Routes of one path a pair only: where packet trains have the last word, whose messages
         take one path each.
+    compute_order : {"ready", "critical-path"}
+        Order of tasks that wait for a device, see `topoopt.scheduling.Schedule`.
     """
 
     faithful: str | None = None
@@ -105,6 +107,7 @@ class Settings:
     method: str = "joint"
     parameter_splits: bool = True
     one_path: bool = False
+    compute_order: str = "ready"
 
     def __post_init__(self) -> None:
         if self.faithful is not None and self.faithful not in FAITHFUL:

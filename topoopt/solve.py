@@ -53,7 +53,14 @@ from topoopt.records import (
 )
 from topoopt.rewire import Rewirer
 from topoopt.route_moves import other_routes
-from topoopt.schedule_search import Scheduled, check_scheduling, plainly, schedule_pairs
+from topoopt.schedule_search import (
+    Scheduled,
+    check_scheduling,
+    ordered,
+    plainly,
+    schedule_pairs,
+)
+from topoopt.scheduling import Schedule
 from topoopt.scoring import Routing
 from topoopt.search_state import Keeper
 from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
@@ -130,11 +137,12 @@ def co_optimize(
         Simulate the best few pairs found with packet trains as well, and plan the one with the
         lowest mean there. Times, bounds and baselines of the plan stay those of the fluid model;
         what the trains say is recorded beside them.
-    schedule : {"plain", "barrier", "auto"}
-        Choose a schedule inside the iteration for the best few pairs found, and plan the one
-        that is then fastest: none (as published), one that keeps the barrier between iterations,
-        or one whose iterations may overlap (see `topoopt.scheduling.Schedule`). Starting
-        strategies and baselines keep the plain one.
+    schedule : {"plain", "compute", "barrier", "auto"}
+        plain: as published. compute: devices work on what has the longest remaining path first,
+        while strategies are sought, too. Otherwise choose a schedule inside the iteration for the
+        best few pairs found, and plan the one that is then fastest: barrier keeps the barrier
+        between iterations, with auto they may overlap (see `topoopt.scheduling.Schedule`).
+        Baselines keep the plain one, and but for compute starting strategies, too.
     restarts, workers, engine, checkpoint
         Independent searches with seeds derived from ``seed``, each with the whole budget, of
         which the best plan is returned; how many run at a time and where; and a file that keeps
@@ -219,6 +227,7 @@ def optimize_once(
     settings = Settings(
         faithful, chains, method=method, parameter_splits=parameter_splits,
         one_path=confirm is not None,
+        compute_order="critical-path" if schedule == "compute" else "ready",
     )  # fmt: skip
     table = default_prices() if prices is None else prices
     compute = job.compute_model()
@@ -257,8 +266,11 @@ def _confirm(
     try:
         candidates = result.others
         if search.settings.routings == (Routing.BALANCED,):
-            candidates = other_routes(search.builder, candidates, search.memory_limit)
-        confirmed = confirm_pairs(search.builder, candidates, seed, progress)
+            candidates = other_routes(
+                search.builder, candidates, search.memory_limit, search.settings.compute_order
+            )
+        schedule = Schedule(compute=search.settings.compute_order)
+        confirmed = confirm_pairs(search.builder, candidates, seed, progress, schedule)
     except KeyboardInterrupt:
         result.interrupted = True
         return None
@@ -273,6 +285,8 @@ def _schedule(
     progress: ProgressCallback | None,
 ) -> Scheduled:
     """Choose a schedule for the best pairs; the plain one if that is asked or interrupted."""
+    if scheduling == "compute":
+        return ordered(search.builder, result.best, search.settings.compute_order)
     if scheduling != "plain" and not result.interrupted:
         try:
             scheduled = schedule_pairs(search.builder, result.others, scheduling, progress)
@@ -421,6 +435,7 @@ def _assemble(
             method=cast(Method, search.settings.searched),
             parameter_splits=search.settings.parameter_splits,
             one_path=search.settings.one_path,
+            compute_order=cast(Literal["ready", "critical-path"], search.settings.compute_order),
             faithful=cast(Literal["paper", "artifact"] | None, search.settings.faithful),
             interrupted=result.interrupted,
             converged=result.converged,

@@ -14,23 +14,32 @@ from small_plans import assert_valid, shared_document, small_dlrm, small_mlp, so
 import topoopt as to
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
+from parallelism.iterations import edges_of
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.bounds import Wirings, resource_bound, strategy_bound
 from topoopt.codesign import AlternatingSearch
+from topoopt.confirm import COPIES
 from topoopt.fabric import compute_on_critical_path, simulate
+from topoopt.fabric.jitter import jittered
+from topoopt.formats.fbuf_export import Updates
+from topoopt.formats.fbuf_plan import plan_fbuf
 from topoopt.gap import plan_bounds, routes_bound, topology_bound
 from topoopt.job import Cluster
 from topoopt.plan import parse_plan
 from topoopt.rebuild import rebuild
+from topoopt.rewire import no_network
 from topoopt.schedule_search import TRIED_PAIRS, plainly, schedule_pairs
 from topoopt.scheduling import (
     COMPUTE_ORDERS,
     ITERATIONS,
     NETWORK_ORDERS,
+    ORDERED,
     OVERLAPS,
     Schedule,
     batch_tasks,
     busiest_link,
+    chained_tasks,
+    ordered_tasks,
     play_schedule,
 )
 from topoopt.search_types import Budget, Settings
@@ -235,6 +244,47 @@ def test_a_plan_with_a_schedule_is_verified(scheduling):
         assert f"schedule: {rebuild(plan).schedule.describe()}" in plan.summary()
 
 
+def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
+    job = to.Job(to.models.bert(blocks=1, hidden=256, heads=4, sequence=64, batch_per_gpu=4))
+    cluster = Cluster(4, 2, "25Gbps")
+    asked = {"seed": 0, "steps": 200, "baselines": ()}
+    plan = to.co_optimize(job, cluster, **asked, schedule="compute", confirm="train")
+    assert_valid(plan)
+    built = rebuild(plan)
+    assert built.schedule == ORDERED
+    assert plan.search.compute_order == "critical-path"
+    assert built.play().time == plan.iteration_time_s
+    tasks, _ = ordered_tasks(built.fabric, built.builder.build(built.strategy), ORDERED)
+    assert tasks.priority is not None
+    trains = jittered(built.fabric, tasks, COPIES, model="train", seed=plan.seed)
+    assert plan.confirmation.iteration_time_s == trains.mean
+    # Whoever serves devices first in first out keeps the order that the file holds.
+    file = plan_fbuf(plan, updates=Updates.OMIT)
+    assert file.tasks <= tasks.tasks
+    other = to.co_optimize(job, cluster, **asked)
+    assert other.search.compute_order == "ready"
+    assert rebuild(other).schedule == Schedule.plain()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_chained_tasks_keep_the_order_without_priorities(seed):
+    rng = np.random.default_rng(seed)
+    count = 24
+    kinds = [(TaskKind.COMPUTE, int(rng.integers(3)), -1, float(rng.integers(0, 4)), 0.0)
+             for _ in range(count)]  # fmt: skip
+    edges = sorted({(a, b) for a, b in rng.integers(0, count, (30, 2)).tolist() if a < b})
+    tasks = TaskGraph.from_lists(3, kinds, edges)
+    fabric = no_network(3)
+    own, _ = ordered_tasks(fabric, tasks, ORDERED)
+    chained = chained_tasks(fabric, tasks, ORDERED)
+    assert chained.priority is None
+    expected, found = simulate(fabric, own), simulate(fabric, chained)
+    np.testing.assert_allclose(found.start, expected.start)
+    np.testing.assert_allclose(found.finish, expected.finish)
+    before, after = edges_of(chained)
+    assert set(zip(before.tolist(), after.tolist(), strict=True)) >= set(edges)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
@@ -265,7 +315,7 @@ def test_a_changed_schedule_is_refused(field, value, says):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ({"schedule": "best"}, "schedule is 'best'; choose plain, barrier, auto"),
+        ({"schedule": "best"}, "schedule is 'best'; choose plain, compute, barrier, auto"),
         ({"schedule": "auto", "confirm": "train"}, "give one of them"),
     ],
 )

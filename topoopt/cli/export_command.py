@@ -80,10 +80,14 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     """Return in what the file's iteration differs from the plan's."""
     from topoopt.formats.fbuf_ring_routes import moved_ring_edges
     from topoopt.rebuild import rebuild
+    from topoopt.scheduling import ORDERED
     from topoopt.workload import fbuf_workload, schedule_left_out
 
     built = rebuild(plan)
-    notes = schedule_left_out(plan)
+    if built.schedule == ORDERED:
+        notes = ["the order of compute is in the file, as dependencies between tasks of a device"]
+    else:
+        notes = schedule_left_out(plan)
     omitted = built.builder.build(built.strategy).tasks - file.tasks
     if omitted:
         notes.append(f"{omitted} optimizer steps that wait for an AllReduce are left out")

@@ -97,8 +97,9 @@ def plan_command(
         str,
         typer.Option(
             rich_help_panel=_SEARCH,
-            help="Order, buckets and overlap inside the iteration: plain (as published), barrier "
-            "(the best that keeps the barrier between iterations) or auto.",
+            help="Order, buckets and overlap inside the iteration: plain (as published), compute "
+            "(devices take the longest remaining path first), barrier (the best that keeps the "
+            "barrier between iterations) or auto.",
         ),
     ] = "plain",
     global_batch: Annotated[

@@ -12,6 +12,9 @@ def plan_fbuf(
 ) -> FbufFile:
     """Return the task-graph file of a plan: one iteration on the plan's own network.
 
+    Where only the order of compute is scheduled, it becomes dependencies between the tasks of
+    each device, because the format has no priorities.
+
     Parameters
     ----------
     plan : Plan
@@ -30,9 +33,12 @@ def plan_fbuf(
         If the plan is not well formed, or `fbuf_of` cannot express it.
     """
     from topoopt.rebuild import rebuild
+    from topoopt.scheduling import ORDERED, chained_tasks
 
     built = rebuild(plan)
     tasks = built.builder.build(built.strategy)
+    if built.schedule == ORDERED:
+        tasks = chained_tasks(built.fabric, tasks, built.schedule)
     used = {tasks.groups[g] for g in tasks.first[tasks.kind == TaskKind.ALLREDUCE].tolist()}
     return fbuf_of(
         tasks,
