@@ -8,13 +8,13 @@ are wired.
 import heapq
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
 
 import numpy as np
 
 from parallelism.search.local import BOUNDARIES, LARGE, LocalSearch
 from parallelism.search.mcmc import Score
 from parallelism.search.regions import Regions
+from parallelism.search.replayed import Replayed
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.rewire import Rewirer
@@ -80,7 +80,7 @@ def best_wired(
     return None if best is pair else best
 
 
-class JointMoves:
+class JointMoves(Replayed):
     """The neighbours of one pair, a part of them at a time.
 
     Parameters
@@ -104,7 +104,7 @@ class JointMoves:
         self._moves: Iterator[Strategy] | None = None
         self._taken = 0
 
-    def _neighbours(self) -> Iterator[Strategy]:
+    def _begin(self) -> Iterator[Strategy]:
         seen = {self.pair.strategy}
         for place in self._order:
             for change in self._local.neighbourhood(self._regions[place]):
@@ -136,19 +136,8 @@ class JointMoves:
         if self._moves is None:
             rest = rng.permutation(len(self._regions) - 1).tolist()
             self._order = [0, *(1 + place for place in rest)]
-            self._moves = self._neighbours()
+            self._moves = self._begin()
         batch = list(islice(self._moves, count))
         self._taken += len(batch)
         self.over = len(batch) < count
         return best_wired(self.pair, batch, score, rewirer)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the neighbours under way, which cannot be pickled: they are counted."""
-        return {**vars(self), "_moves": self._moves is not None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Go to the same place among the neighbours."""
-        under_way = state.pop("_moves")
-        vars(self).update(state, _moves=None)
-        if under_way:
-            self._moves = islice(self._neighbours(), self._taken, None)

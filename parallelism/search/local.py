@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import Any
 
 import numpy as np
 
@@ -11,6 +9,7 @@ from parallelism.graph import Mode
 from parallelism.search.mcmc import Change, Score
 from parallelism.search.moves import assign, moved
 from parallelism.search.regions import Region, Regions
+from parallelism.search.replayed import Replayed
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 
@@ -25,7 +24,7 @@ _SHIFTS = (1, 2, 4)
 _LEAST_GAIN = 1e-9
 
 
-class LocalSearch:
+class LocalSearch(Replayed):
     """A descent to a strategy that no move of its neighbourhood makes faster.
 
     A move gives one region one configuration: all degrees that one of its operators may have,
@@ -91,7 +90,7 @@ class LocalSearch:
                     self._since = 0
                     order = rng.permutation(len(self.sweep)).tolist()
                     self._order = sorted(order, key=lambda r: 0 < len(self.sweep[r]) < LARGE)
-                self._moves, self._taken = self._here(), 0
+                self._moves, self._taken = self._begin(), 0
             change = next(self._moves, None)
             self._taken += 1
             if change is None:
@@ -107,23 +106,12 @@ class LocalSearch:
                 self.best, self.best_time = candidate, time
                 self._since = 0
                 # What was tried of this region counts for the new strategy's other regions only.
-                self._moves, self._taken = self._here(), 0
+                self._moves, self._taken = self._begin(), 0
             return True
 
-    def _here(self) -> Iterator[Change]:
+    def _begin(self) -> Iterator[Change]:
         """Return the moves of the region whose turn it is."""
         return self.neighbourhood(self.sweep[self._order[self._place]])
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the moves under way, which cannot be pickled: they are counted."""
-        return {**vars(self), "_moves": self._moves is not None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Go to the same place among the moves, which depend on the strategy alone."""
-        under_way = state.pop("_moves")
-        vars(self).update(state, _moves=None)
-        if under_way:
-            self._moves = islice(self._here(), self._taken, None)
 
     def neighbourhood(self, region: Region) -> Iterator[Change]:
         """Yield the changes of one region, each against the strategy of the moment.
