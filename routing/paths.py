@@ -46,7 +46,23 @@ def hop_distances(network: Network, forwarding: IntArray | None = None) -> IntAr
 
 
 def hops_toward_hosts(network: Network, forwarding: IntArray | None = None) -> IntArray:
-    """Return hops to each host, shape (hosts, nodes), after checking that all are reached."""
+    """Return hops to each host, after checking that all are reached.
+
+    Parameters
+    ----------
+    network : Network
+    forwarding : int64 array, shape (nodes,), optional
+        As in `hop_distances`.
+
+    Returns
+    -------
+    int64 array, shape (hosts, nodes)
+
+    Raises
+    ------
+    InfeasibleError
+        If a host cannot reach another.
+    """
     distance = hop_distances(network, forwarding)
     between = distance[: network.hosts, : network.hosts]
     if between.min() < 0:

@@ -258,7 +258,6 @@ class AlternatingSearch:
             and result.steps < budget.steps and result.work < budget.work
         ):  # fmt: skip
             if keeper:
-                state.own = self.own()
                 keeper.save(self, state)
             left = budget.steps - result.steps
             rounds = [
@@ -295,7 +294,6 @@ class AlternatingSearch:
             ]
             state.stale = state.stale + 1 if result.best.time > before * (1 - _CONVERGED) else 0
         if keeper and not cut and not result.interrupted:
-            state.own = self.own()
             keeper.save(self, state, last=True)
         self.concluded(state.current, result)
         self._settle(result)

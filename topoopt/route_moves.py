@@ -145,8 +145,7 @@ def _moved(routes: Routes, network: Network, place: int, path: list[int]) -> Rou
 
 
 def _with_routes(pair: Pair, routes: Routes) -> Fabric:
-    fabric = pair.fabric
-    return Fabric(fabric.name, fabric.network, routes, fabric.rings, None, fabric.transport)
+    return replace(pair.fabric, routes=routes, ring_routes=None)
 
 
 __all__ = ["IMPROVED", "improved_paths", "other_routes", "shortest_paths"]

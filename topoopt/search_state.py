@@ -137,6 +137,7 @@ class StateFile:
         if begin < self._next and not last:
             return
         stream = io.BytesIO()
+        state.own = search.own()
         _Pickler(stream, search).dump(state)
         write_bytes_atomically(self.path, self._head + zlib.compress(stream.getvalue(), 1))
         end = clock.monotonic()

@@ -141,7 +141,7 @@ def relays(
     wide = data_parallel(space)
     for size in (s for s, p, _ in space.degrees(family[0][0]) if p == 1):
         blocks = space.servers // size
-        if size * blocks != space.servers or not blocks < len(family) < 2 * blocks or blocks < 2:
+        if size * blocks != space.servers or not blocks < len(family) < 2 * blocks:
             continue
         order = sorted(family, key=lambda region: (-sum(seconds(i, size) for i in region), region))
         for contiguous in (False, True):

@@ -44,6 +44,7 @@ from topoopt.scheduling import (
 )
 from topoopt.search_types import Budget, Settings
 from topoopt.verify import verify_plan
+from topoopt.workload import fbuf_workload
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
 SCHEDULES = [
@@ -261,6 +262,12 @@ def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     # Whoever serves devices first in first out keeps the order that the file holds.
     file = plan_fbuf(plan, updates=Updates.OMIT)
     assert file.tasks <= tasks.tasks
+    work = fbuf_workload(file, "file")
+    replayed = simulate(work.own(file.net_bandwidth, cluster.hop_latency), work.tasks).makespan
+    # The file has no optimizer steps, which end the iteration.
+    steps = tasks.size[tasks.phase == Phase.UPDATE].sum()
+    assert plan.iteration_time_s - steps <= replayed * (1 + 1e-6)
+    assert replayed <= plan.iteration_time_s * (1 + 1e-6)
     other = to.co_optimize(job, cluster, **asked)
     assert other.search.compute_order == "ready"
     assert rebuild(other).schedule == Schedule.plain()

@@ -125,6 +125,7 @@ def test_a_search_that_was_over_is_not_made_again(tmp_path):
 def test_states_are_written_now_and_then(tmp_path, monkeypatch):
     state = StateFile(tmp_path / "state", "the question")
     written = []
+    monkeypatch.setattr("topoopt.search_state._EVERY_SECONDS", 1e9)
     monkeypatch.setattr("topoopt.search_state.write_bytes_atomically", lambda *a: written.append(0))
     search("alternating").run(Budget(steps=1000), None, state)
     assert len(written) == 2  # the first at once, the last at the end
