@@ -446,6 +446,28 @@ def test_a_limit_gives_infinity() -> None:
     assert score(fabric, graph, model="train", limit=0.0) == np.inf
 
 
+@given(case=st.integers(0, 10**6))
+@settings(max_examples=60, deadline=None)
+def test_a_limit_never_cuts_off_what_keeps_it(case: int) -> None:
+    fabric, graph = random_case(case)
+    whole = run_trains(fabric, graph)
+    makespan = float(whole.finish.max(initial=0.0))
+    same = run_trains(fabric, graph, limit=makespan)
+    assert same.finish.tolist() == whole.finish.tolist()
+    for share in (0.999, 0.9, 0.5) if makespan > 0.0 else ():
+        cut = run_trains(fabric, graph, limit=share * makespan)
+        assert cut.finish.max() == np.inf and cut.events <= whole.events
+
+
+def test_what_must_follow_makes_known_early_that_a_limit_is_passed() -> None:
+    chain = TaskGraph.from_lists(
+        8, [(T, 0, 1, 5e6, 0.0), (T, 2, 3, 50e6, 0.0), (C, 1, -1, 1.0, 0.0)], [(0, 2)]
+    )
+    switch = Fabric("switch", *ideal_switch(8, 12.5e9, 1e-6))
+    late = run_trains(switch, chain, limit=1.0)
+    assert np.isinf(late.finish[1]) and late.events < run_trains(switch, chain).events / 2
+
+
 def test_no_tasks_and_tasks_that_send_nothing() -> None:
     fabric = Fabric("switch", *ideal_switch(4, 12.5e9, 1e-6))
     assert score(fabric, TaskGraph.from_lists(4, [], []), model="train") == 0.0

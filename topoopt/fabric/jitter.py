@@ -39,7 +39,13 @@ class Jitter:
 
 
 def jittered(
-    fabric: Fabric, tasks: TaskGraph, copies: int, *, model: str = "train", seed: int = 0
+    fabric: Fabric,
+    tasks: TaskGraph,
+    copies: int,
+    *,
+    model: str = "train",
+    seed: int = 0,
+    limit: float = float("inf"),
 ) -> Jitter:
     """Simulate copies of an iteration, each with all delays scaled by a factor of its own.
 
@@ -55,6 +61,8 @@ def jittered(
     model : {"fluid", "train"}
     seed : int
         Of the factors, uniform within 2 % of 1, and of the paths that each copy draws.
+    limit : float
+        Copies that are known to take longer than this many seconds take infinitely long.
 
     Returns
     -------
@@ -69,7 +77,7 @@ def jittered(
     rng = np.random.default_rng(seed)
     factors = rng.uniform(1.0 - AMPLITUDE, 1.0 + AMPLITUDE, copies)
     times = [
-        score(_slowed(fabric, float(factor)), tasks, model=model, seed=seed + number)
+        score(_slowed(fabric, float(factor)), tasks, model=model, seed=seed + number, limit=limit)
         for number, factor in enumerate(factors)
     ]
     return Jitter(np.array(times))

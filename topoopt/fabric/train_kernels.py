@@ -84,6 +84,7 @@ def play_trains(
     cold: bool,
     seed: int,
     horizon: float,
+    tail: Floats,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:
     """Play all tasks; see `topoopt.fabric.trains.run_trains` for the meaning.
 
@@ -121,7 +122,9 @@ def play_trains(
         Acknowledgements take the way back; messages are announced; every round draws a new path
         and begins with the first window.
     horizon : float
-        Give up when the clock passes this many seconds.
+        Give up when it is known that the last task ends after this many seconds.
+    tail : float64 array, shape (tasks,)
+        Least seconds from each task's end to the end of all.
 
     Returns
     -------
@@ -315,6 +318,9 @@ def play_trains(
                 continue
         finish[task] = now
         done += 1
+        if now + tail[task] > horizon:
+            gave_up = 1
+            break
         if compute[task]:
             device = resource[task]
             before[device] = task

@@ -143,6 +143,7 @@ def run_trains(
         transport.htsim,
         seed,
         limit * (1.0 + 1e-9),
+        _least_after(fabric, tasks, messages, rings) if limit < np.inf else np.zeros(tasks.tasks),
     )
     events, gave_up, lost = work.tolist()
     if lost >= 0:
@@ -157,6 +158,28 @@ def run_trains(
             "wait for each other in a cycle; remove a dependency"
         )
     return TrainRun(start, finish, binding, events)
+
+
+def _least_after(
+    fabric: Fabric, tasks: TaskGraph, messages: _Messages, rings: IntArray
+) -> FloatArray:
+    """Return the least seconds from each task's end to the end of all: alone, on the best link."""
+    from topoopt.critical_kernels import heads_and_tails
+    from topoopt.fabric.train_queue_kernels import ROUNDS
+
+    packet = fabric.transport.segment_bytes / fabric.network.capacity.max(initial=1.0)
+    rounds = np.ones(messages.task.size)
+    ring = messages.ring >= 0
+    rounds[ring] = rings[messages.ring[ring], ROUNDS]
+    length = np.where(tasks.kind == TaskKind.COMPUTE, tasks.size, 0.0)
+    np.maximum.at(length, messages.task, packet * rounds * messages.packets)
+    return heads_and_tails(
+        length,
+        np.zeros(tasks.tasks),
+        tasks.successor_offsets.copy(),
+        tasks.successors.copy(),
+        tasks.predecessors.copy(),
+    )[1]
 
 
 def _check_one_level(tasks: TaskGraph) -> None:
