@@ -20,7 +20,7 @@ from parallelism.search.regions import Regions
 from parallelism.search.searcher import Searcher
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
-from topoopt.confirm import finalists
+from topoopt.confirm import FINALISTS, SCREENED, finalists
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
 from topoopt.joint_moves import JointMoves
@@ -46,6 +46,8 @@ _CONVERGED = 1e-3
 _PATIENCE = 10
 # Of many variants of one pair only the fastest is worth a truer simulation.
 _SPACING = 0.004
+# Up to this size trains are quick enough to look at many pairs.
+_SCREENED_SERVERS = 32
 # Proposals that a chain makes on one fabric before the topology is built anew. Where a score
 # is expensive there are fewer, so that the default budget holds this many rounds.
 _ROUND_STEPS = 150
@@ -277,8 +279,7 @@ class AlternatingSearch:
             result.steps += sum(r.done for r in rounds)
             result.work += sum(r.work for r in rounds)
             state.current = current = [r.pair for r in rounds]
-            result.best = min([result.best, *current], key=lambda pair: pair.time)
-            result.others = finalists([result.best, *result.others, *current], self.spacing)
+            self.keep(result, current)
             if result.interrupted:
                 break
             if self.settings.faithful is None:
@@ -305,7 +306,7 @@ class AlternatingSearch:
         if not any(pair.routing is Routing.MCF for pair in result.others):
             return
         rewirer = self.rewirer()
-        result.others = finalists(map(rewirer.settled, result.others), self.spacing)
+        result.others = finalists(map(rewirer.settled, result.others), self.spacing, self.kept)
         result.best = result.others[0]
         result.work += rewirer.work
 
@@ -315,7 +316,7 @@ class AlternatingSearch:
         """Score the starts, and return the state before the first round."""
         pairs, times, interrupted = self.start(progress)
         result = SearchResult(
-            pairs[0], times, finalists(pairs, self.spacing), interrupted=interrupted
+            pairs[0], times, finalists(pairs, self.spacing, self.kept), interrupted=interrupted
         )
         current = []
         if not interrupted:
@@ -343,6 +344,21 @@ class AlternatingSearch:
     def spacing(self) -> float:
         """By how much the pairs differ that a truer model may choose among."""
         return 0.0 if self.settings.faithful is not None else _SPACING
+
+    @property
+    def screens(self) -> bool:
+        """Whether many pairs may be simulated with packet trains."""
+        return self.settings.one_path and self.cluster.servers <= _SCREENED_SERVERS
+
+    @property
+    def kept(self) -> int:
+        """How many pairs a truer model may choose among."""
+        return SCREENED if self.screens else FINALISTS
+
+    def keep(self, result: SearchResult, found: list[Pair]) -> None:
+        """Bring a result up to date with pairs that were found."""
+        result.best = min([result.best, *found], key=lambda pair: pair.time)
+        result.others = finalists([result.best, *result.others, *found], self.spacing, self.kept)
 
     def over(self, stale: int) -> bool:
         """Whether to stop after so many rounds without progress."""
@@ -400,6 +416,11 @@ class AlternatingSearch:
         most = _PLAIN_STEPS if plain else _ROUND_STEPS
         return int(np.clip(affordable / (_ROUNDS * chains), _LEAST_ROUND_STEPS, most))
 
+    @property
+    def threaded(self) -> bool:
+        """Whether chains run side by side, and so can share nothing."""
+        return self.cluster.servers > _THREADED_SERVERS
+
     def play(
         self,
         rounds: list[Round],
@@ -427,7 +448,7 @@ class AlternatingSearch:
                 stop.set()
                 raise
 
-        if len(rounds) == 1 or self.cluster.servers <= _THREADED_SERVERS:
+        if len(rounds) == 1 or not self.threaded:
             try:
                 for r in rounds:
                     play(r)

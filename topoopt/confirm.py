@@ -15,6 +15,10 @@ COPIES = 3
 """Simulations of each candidate, with perturbed delays; their mean counts."""
 FINALISTS = 8
 """Best pairs that a search keeps for confirmation."""
+SCREENED = 40
+"""The same where one copy of each may be simulated first."""
+PLAYED = 5
+"""Of those and their variants so many have all copies."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +52,8 @@ def check_confirm(confirm: str | None) -> None:
         raise InputError(f"confirm is {confirm!r}; choose {', '.join(CONFIRMING)}")
 
 
-def finalists(pairs: Iterable[Pair], spacing: float = 0.0) -> list[Pair]:
-    """Return the fastest distinct pairs, at most `FINALISTS`.
+def finalists(pairs: Iterable[Pair], spacing: float = 0.0, count: int = FINALISTS) -> list[Pair]:
+    """Return the fastest distinct pairs.
 
     Parameters
     ----------
@@ -57,6 +61,8 @@ def finalists(pairs: Iterable[Pair], spacing: float = 0.0) -> list[Pair]:
         Pairs of equal strategy and equal time are taken for one.
     spacing : float
         Pairs that differ in time by this share go first, so that not all are variants of one.
+    count : int
+        So many at most.
 
     Returns
     -------
@@ -71,16 +77,21 @@ def finalists(pairs: Iterable[Pair], spacing: float = 0.0) -> list[Pair]:
         distinct.append(pair)
         if not apart or pair.time > apart[-1].time * (1.0 + spacing):
             apart.append(pair)
-    kept = (apart if spacing else distinct)[:FINALISTS]
+    kept = (apart if spacing else distinct)[:count]
     chosen = {id(pair) for pair in kept}
-    kept += [pair for pair in distinct if id(pair) not in chosen][: FINALISTS - len(kept)]
+    kept += [pair for pair in distinct if id(pair) not in chosen][: count - len(kept)]
     return sorted(kept, key=lambda p: p.time)
 
 
 def train_times(
-    builder: TaskGraphBuilder, pair: Pair, seed: int, schedule: Schedule | None = None
+    builder: TaskGraphBuilder,
+    pair: Pair,
+    seed: int,
+    schedule: Schedule | None = None,
+    copies: int = COPIES,
+    limit: float = float("inf"),
 ) -> Jitter:
-    """Return the times of a pair in the packet-train model, of `COPIES` copies.
+    """Return the times of a pair in the packet-train model.
 
     Parameters
     ----------
@@ -89,6 +100,9 @@ def train_times(
     seed : int
     schedule : Schedule, optional
         Of compute only: links of trains are first in, first out.
+    copies : int
+    limit : float
+        As in `jittered`.
 
     Returns
     -------
@@ -97,7 +111,46 @@ def train_times(
     tasks = builder.build(pair.strategy)
     if schedule is not None:
         tasks, _ = ordered_tasks(pair.fabric, tasks, schedule)
-    return jittered(pair.fabric, tasks, COPIES, model="train", seed=seed)
+    return jittered(pair.fabric, tasks, copies, model="train", seed=seed, limit=limit)
+
+
+def screened(
+    builder: TaskGraphBuilder,
+    pairs: list[Pair],
+    seed: int,
+    count: int,
+    progress: ProgressCallback | None = None,
+    schedule: Schedule | None = None,
+) -> list[Pair]:
+    """Return the pairs of which one copy each is fastest in the packet-train model.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pairs : list of Pair
+        Fastest first.
+    seed : int
+    count : int
+        How many to return; all, in the given order, if there are no more.
+    progress : callable, optional
+    schedule : Schedule, optional
+        As in `train_times`.
+
+    Returns
+    -------
+    list of Pair
+        Fastest in trains first, ties as given.
+    """
+    if len(pairs) <= count:
+        return list(pairs)
+    times: list[float] = []
+    for pair in pairs:
+        limit = sorted(times)[count - 1] if len(times) >= count else float("inf")
+        times.append(train_times(builder, pair, seed, schedule, copies=1, limit=limit).mean)
+        if progress:
+            progress(Progress("screening by packet trains", len(times), len(pairs), min(times)))
+    order = sorted(range(len(pairs)), key=lambda i: (times[i], i))
+    return [pairs[i] for i in order[:count]]
 
 
 def confirm_pairs(

@@ -21,10 +21,9 @@ from parallelism.search.partition import partitions
 from parallelism.search.seeds import placed_degrees, relays, windows
 from parallelism.strategy import Strategy
 from topoopt.codesign import IDEAL, AlternatingSearch, Round
-from topoopt.confirm import finalists
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
-from topoopt.joint_moves import JointMoves, best_wired
+from topoopt.joint_moves import JointMoves, best_wired, promising
 from topoopt.relaxation import Wirings
 from topoopt.scoring import Routing, Scorer
 from topoopt.search_types import (
@@ -49,6 +48,12 @@ _HOPEFUL = 1.5
 _NEAR = 1.35
 # Places at which windows of streams begin and end; fewer where scores are dear.
 _CUTS, _FEW_CUTS, _FEW_FROM = 7, 4, 32
+# The same of relays; how many of them are wired, and how many begin with the windows.
+_LEGS, _FEW_LEGS = 13, 5
+_RELAYED, _FEW_RELAYED = 64, 8
+_LIKE = 2
+# Relays that are slower by no more than this may be faster in trains.
+_WORTH_TRAINS = 1.03
 # Rounds without progress after which a pair gives way to one in reserve, else to the best.
 _IDLE = 4
 # Neighbours looked at for a stuck pair, a proposal of its round.
@@ -75,14 +80,15 @@ class JointSearch(AlternatingSearch):
         self._idle = [0] * settings.chains
         self._crossed: set[tuple[Strategy, Strategy]] = set()
         self._times = [np.inf] * settings.chains
+        self._going: list[JointMoves] = []
 
     def own(self) -> object:
         """Return the pairs in reserve, and what was tried."""
-        return self._reserve, self._idle, self._crossed, self._times
+        return self._reserve, self._idle, self._crossed, self._times, self._going
 
     def restore(self, own: Any) -> None:
         """Remember again what `own` returned."""
-        self._reserve, self._idle, self._crossed, self._times = own
+        self._reserve, self._idle, self._crossed, self._times, self._going = own
 
     @cached_property
     def ideal(self) -> Fabric:
@@ -95,7 +101,22 @@ class JointSearch(AlternatingSearch):
     def _ideal_scorer(self) -> Scorer:
         return self.scorer(self.ideal, search_tolerance(self.cluster.servers))
 
-    def seeds(self, score: Scorer, known: list[Strategy]) -> list[tuple[float, Strategy]]:
+    def _part_seconds(self, index: int, parts: int) -> float:
+        time = self.builder.part_time(index, parts, 1, Mode.OUTPUT)
+        return time.forward + time.backward + time.update
+
+    def relayed(self, score: Scorer) -> list[tuple[float, Strategy]]:
+        """Return the best relays with their times on the ideal switch, fastest first."""
+        few = self.cluster.servers > _FEW_FROM
+        legs, count = (_FEW_LEGS, _FEW_RELAYED) if few else (_LEGS, _RELAYED)
+        found = relays(self.space, self.regions, self._part_seconds, legs)
+        # Of short branches several places to go on are one.
+        distinct = dict.fromkeys(map(self.space.intern, found))
+        return promising(score, distinct, np.inf, count)
+
+    def seeds(
+        self, score: Scorer, known: list[Strategy], relayed: list[tuple[float, Strategy]]
+    ) -> list[tuple[float, Strategy]]:
         """Return starting strategies with their times on the ideal switch, fastest first.
 
         Parameters
@@ -103,33 +124,26 @@ class JointSearch(AlternatingSearch):
         score : Scorer
         known : list of Strategy
             Some that fit.
+        relayed : list of (float, Strategy)
+            What `relayed` returns, of which the best few count.
 
         Returns
         -------
         list of (float, Strategy)
             Distinct, those that do not fit left out.
         """
-        space, builder = self.space, self.builder
-
-        def seconds(index: int, parts: int) -> float:
-            time = builder.part_time(index, parts, 1, Mode.OUTPUT)
-            return time.forward + time.backward + time.update
-
+        space = self.space
         found = [*known, *named_strategies(space).values()]
-        found += partitions(space, self.regions, seconds).values()
-        found += relays(space, self.regions, seconds, _CUTS)
+        found += partitions(space, self.regions, self._part_seconds).values()
         found += self._traded()
         few = self.cluster.servers > _FEW_FROM
         timed: dict[Strategy, float] = {}
         for strategy in map(space.intern, found):
             if strategy not in timed:
                 timed[strategy] = score(strategy)
-        # Of the many windows only the best two: they are much alike.
-        best: list[tuple[float, Strategy]] = []
-        for strategy in windows(space, self.regions, _FEW_CUTS if few else _CUTS):
-            time = score(strategy, best[-1][0] if len(best) > 1 else np.inf)
-            best = sorted([*best, (time, space.intern(strategy))], key=lambda pair: pair[0])[:2]
-        for time, strategy in best:
+        # Of the many windows and relays only the best few: they are much alike.
+        windowed = map(space.intern, windows(space, self.regions, _FEW_CUTS if few else _CUTS))
+        for time, strategy in promising(score, windowed, np.inf, _LIKE) + relayed[:_LIKE]:
             timed.setdefault(strategy, time)
         order = sorted(timed, key=lambda strategy: timed[strategy])
         return [(timed[s], s) for s in order if timed[s] < np.inf]
@@ -172,7 +186,8 @@ class JointSearch(AlternatingSearch):
             return super().population(pairs, result, budget, deadline, progress)
         fabric, score = self.ideal, self._ideal_scorer()
         try:
-            seeds = self.seeds(score, [pair.strategy for pair in pairs])
+            relayed = self.relayed(score)
+            seeds = self.seeds(score, [pair.strategy for pair in pairs], relayed)
         except KeyboardInterrupt:
             result.interrupted = True
             return []
@@ -197,13 +212,17 @@ class JointSearch(AlternatingSearch):
             return []
         candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + seeds
         try:
-            return self._wired(candidates, pairs, result)
+            return self._wired(candidates, relayed, pairs, result)
         except KeyboardInterrupt:
             result.interrupted = True
             return []
 
     def _wired(
-        self, candidates: list[tuple[float, Strategy]], pairs: list[Pair], result: SearchResult
+        self,
+        candidates: list[tuple[float, Strategy]],
+        relayed: list[tuple[float, Strategy]],
+        pairs: list[Pair],
+        result: SearchResult,
     ) -> list[Pair]:
         """Wire candidates, fastest on the ideal switch first; return the best pairs of all."""
         chains = self.settings.chains
@@ -223,9 +242,19 @@ class JointSearch(AlternatingSearch):
             if pair is not None:
                 found.append(pair)
                 best = min(best, pair.time)
+        # Relays are much alike on the ideal switch, and differ once they are wired.
+        legs: list[Pair] = []
+        slack = _WORTH_TRAINS if self.screens else 1.0
+        for _, strategy in relayed:
+            limit = slack * best
+            pair = None if strategy in seen else rewirer.wire(strategy, "search", limit=limit)
+            if pair is not None:
+                legs.append(pair)
+                best = min(best, pair.time)
+        legs.sort(key=lambda pair: pair.time)
+        found += legs[:chains]
         result.work += rewirer.work
-        result.best = min([result.best, *found], key=lambda pair: pair.time)
-        result.others = finalists([result.best, *result.others, *found], self.spacing)
+        self.keep(result, found + legs)
         found.sort(key=lambda pair: pair.time)
         self._reserve = found[chains:]
         return [found[c % len(found)] for c in range(chains)]
@@ -233,13 +262,24 @@ class JointSearch(AlternatingSearch):
     def escape(self, r: Round) -> None:
         """Try neighbours of the strategy, each on a topology of its own."""
         if r.moves is None:
-            r.moves = JointMoves(self.space, self.regions, r.pair)
+            r.moves = self._moves_of(r.pair)
         score = self._ideal_scorer()
         rewirer = self.rewirer()
         found = r.moves.step(score, rewirer, r.rng, _LEAPS * r.steps)
         r.work += score.work + rewirer.work
         if found is not None:
             r.pair, r.searcher, r.moves = found, None, None
+
+    def _moves_of(self, pair: Pair) -> JointMoves:
+        """Return the neighbours of a pair; chains at one pair share them between them."""
+        if self.threaded:
+            return JointMoves(self.space, self.regions, pair)
+        for moves in self._going:
+            if moves.pair.time == pair.time and moves.pair.strategy == pair.strategy:
+                return moves
+        found = JointMoves(self.space, self.regions, pair)
+        self._going = [found, *self._going][: self.settings.chains]
+        return found
 
     def over(self, stale: int) -> bool:
         """Whether there is nothing left to try."""
@@ -259,8 +299,7 @@ class JointSearch(AlternatingSearch):
                         host, strategy=guest.strategy, time=time, origin=guest.origin
                     )
             result.work += score.work
-        result.best = min([result.best, *scored], key=lambda pair: pair.time)
-        result.others = finalists([result.best, *result.others, *scored], self.spacing)
+        self.keep(result, scored)
         if self.rewires:
             self._cross(scored, result)
         for c, pair in enumerate(scored):
@@ -289,8 +328,7 @@ class JointSearch(AlternatingSearch):
                         children[host.strategy.replace(change)] = None
             current[place] = best_wired(host, children, score, rewirer) or host
         result.work += score.work + rewirer.work
-        result.best = min([result.best, *current], key=lambda pair: pair.time)
-        result.others = finalists([result.best, *result.others, *current], self.spacing)
+        self.keep(result, current)
 
 
 class SequentialSearch(JointSearch):
@@ -307,7 +345,8 @@ class SequentialSearch(JointSearch):
         """Search on the ideal switch."""
         fabric = self.ideal
         score = self.scorer(fabric)
-        time, strategy = self.seeds(score, [pair.strategy for pair in pairs])[0]
+        known = [pair.strategy for pair in pairs]
+        time, strategy = self.seeds(score, known, self.relayed(score))[0]
         best = Pair(strategy, None, Routing.ECMP, fabric, time, "search")
         return [best] * self.settings.chains
 

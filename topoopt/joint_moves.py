@@ -26,8 +26,10 @@ _PLACEMENTS = 8
 _WIRED = 6
 
 
-def promising(score: Score, strategies: Iterable[Strategy], limit: float) -> list[Strategy]:
-    """Return the few strategies that are fastest on an ideal switch.
+def promising(
+    score: Score, strategies: Iterable[Strategy], limit: float, count: int = _WIRED
+) -> list[tuple[float, Strategy]]:
+    """Return the few strategies that are fastest on an ideal switch, with their times there.
 
     Parameters
     ----------
@@ -36,22 +38,25 @@ def promising(score: Score, strategies: Iterable[Strategy], limit: float) -> lis
     strategies : iterable of Strategy
     limit : float
         Those that take as many seconds or more there are left out.
+    count : int
+        So many at most.
 
     Returns
     -------
-    list of Strategy
+    list of (float, Strategy)
         Fastest first, of equals the earlier.
     """
     # The slowest of those kept comes first; of equals the latest.
     kept: list[tuple[float, int, Strategy]] = []
     for place, strategy in enumerate(strategies):
-        most = -kept[0][0] if len(kept) == _WIRED else limit
+        most = -kept[0][0] if len(kept) == count else limit
         time = score(strategy, most)
         if time < most:
             heapq.heappush(kept, (-time, -place, strategy))
-            if len(kept) > _WIRED:
+            if len(kept) > count:
                 heapq.heappop(kept)
-    return [entry[2] for entry in sorted(kept, key=lambda entry: (-entry[0], -entry[1]))]
+    kept.sort(key=lambda entry: (-entry[0], -entry[1]))
+    return [(-time, strategy) for time, _, strategy in kept]
 
 
 def best_wired(
@@ -73,7 +78,7 @@ def best_wired(
         None if none of them is faster than the pair.
     """
     best = pair
-    for strategy in promising(score, strategies, pair.time):
+    for _, strategy in promising(score, strategies, pair.time):
         found = rewirer.wire(strategy, "search", limit=best.time)
         if found is not None and found.time < best.time:
             best = found

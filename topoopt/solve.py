@@ -1,7 +1,7 @@
 """The main job: from a job and a cluster to a complete plan."""
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Literal, cast
@@ -21,7 +21,7 @@ from topoopt.baselines import (
     best_on,
 )
 from topoopt.codesign import AlternatingSearch
-from topoopt.confirm import Confirmed, check_confirm, confirm_pairs
+from topoopt.confirm import FINALISTS, PLAYED, Confirmed, check_confirm, confirm_pairs, screened
 from topoopt.fabric.tasks import link_bytes
 from topoopt.gap import HOW, plan_bounds
 from topoopt.interrupts import interrupts_between_steps
@@ -64,11 +64,14 @@ from topoopt.scheduling import Schedule
 from topoopt.scoring import Routing
 from topoopt.search_state import Keeper
 from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
+from topoopt.train_moves import STARTS, TrainMoves
 
 FABRIC_MODEL = "fluid-2"
 
 # Share of the main search's steps and work that each baseline's search may use.
 _BASELINE_SHARE = 0.1
+# Share of the default work after which packet trains seek on, where they confirm.
+_WORK_BEFORE_TRAINS = 0.2
 # Restarts, workers, engine and checkpoint of a single search.
 _ALONE = (1, 1, "local", None)
 
@@ -251,7 +254,9 @@ def optimize_once(
 
 
 def _default_budget(cluster: Cluster, settings: Settings) -> Budget:
-    return Budget.default(cluster.servers, settings.faithful is not None)
+    budget = Budget.default(cluster.servers, settings.faithful is not None)
+    # Trains seek on for about as long.
+    return replace(budget, work=_WORK_BEFORE_TRAINS * budget.work) if settings.one_path else budget
 
 
 def _confirm(
@@ -264,13 +269,20 @@ def _confirm(
     if search.cluster.servers == 1:
         return None
     try:
+        builder, order = search.builder, search.settings.compute_order
+        schedule = Schedule(compute=order)
         candidates = result.others
         if search.settings.routings == (Routing.BALANCED,):
-            candidates = other_routes(
-                search.builder, candidates, search.memory_limit, search.settings.compute_order
-            )
-        schedule = Schedule(compute=search.settings.compute_order)
-        confirmed = confirm_pairs(search.builder, candidates, seed, progress, schedule)
+            if search.screens:
+                candidates = screened(builder, candidates, seed, STARTS, progress, schedule)
+                moves = TrainMoves(
+                    builder, search.space, search.regions, search.memory_limit, seed, order
+                )
+                candidates = moves.improved(candidates, result.steps, progress)[:FINALISTS]
+            candidates = other_routes(builder, candidates, search.memory_limit, order)
+            candidates = screened(builder, candidates, seed, PLAYED, progress, schedule)
+            candidates.sort(key=lambda pair: pair.time)
+        confirmed = confirm_pairs(builder, candidates, seed, progress, schedule)
     except KeyboardInterrupt:
         result.interrupted = True
         return None

@@ -106,6 +106,32 @@ def moved(
     return change
 
 
+def transpose(space: StrategySpace, strategy: Strategy, rng: np.random.Generator) -> Change:
+    """Exchange two servers of one set, for all operators that have the same configuration.
+
+    No server has more or less to do; other servers exchange activations, and at other times.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    strategy : Strategy
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    list of (int, OperatorConfig)
+        Empty where no operator has two parts.
+    """
+    several = list(dict.fromkeys(c for c in strategy.configs if c.parts > 1))
+    if not several:
+        return []
+    chosen = several[int(rng.integers(len(several)))]
+    a, b = rng.choice(chosen.parts, 2, replace=False).tolist()
+    mine, other = chosen.servers[a], chosen.servers[b]
+    region = tuple(i for i, c in enumerate(strategy.configs) if c == chosen)
+    return moved(space, strategy, region, {mine: other, other: mine})
+
+
 def propose_region(
     space: StrategySpace, regions: Regions, strategy: Strategy, rng: np.random.Generator
 ) -> Change:

@@ -1,7 +1,7 @@
 """Strategies to start from that stand between the named ones: placed degrees, windows, relays."""
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 
 from parallelism.graph import Mode
 from parallelism.search.moves import fitted
@@ -119,17 +119,18 @@ def relays(
     """Yield branches on blocks of servers, of which those left over begin narrow and go on wide.
 
     Where there are a few more branches than blocks (`Regions.packing`), each that is left over
-    stands on one block at first, beside the branch there, and then on several of the others,
-    whose branches are over sooner, or on all. What is in no branch stands on all servers.
+    stands on one block at first, beside the branch there; then on some of the others, whose
+    branches are over sooner; and at last on all. What is in no branch stands on all servers.
 
     Parameters
     ----------
     space : StrategySpace
     regions : Regions
+        Of the same model.
     seconds : callable
         Operator and sample degree to seconds of one part.
     cuts : int
-        Places at which a branch may go wide, evenly spread.
+        Places at which a branch may go on elsewhere, its ends included, evenly spread.
 
     Returns
     -------
@@ -152,20 +153,34 @@ def relays(
             configs = list(wide.configs)
             for region, config in zip(order, at, strict=False):
                 stand(space, configs, region, config)
-            for others in range(1, blocks + 1):
-                if space.batch % (size * others):
-                    continue
-                for cut in range(cuts):
-                    left = list(configs)
-                    for place, region in enumerate(order[blocks:]):
-                        home = blocks - 1 - place
-                        begin = round(len(region) * cut / cuts)
-                        union = [at[(home + 1 + k) % blocks].servers for k in range(others)]
-                        servers = sorted(v for part in union for v in part)
-                        stand(space, left, region[:begin], at[home])
-                        together = space.config(size * others, 1, Mode.OUTPUT, servers)
-                        stand(space, left, region[begin:], together)
-                    yield Strategy(tuple(left))
+            yield from _relayed(space, configs, order[blocks:], at, cuts)
+
+
+def _relayed(
+    space: StrategySpace,
+    configs: list[OperatorConfig],
+    branches: list[Region],
+    at: list[OperatorConfig],
+    cuts: int,
+) -> Iterator[Strategy]:
+    """Yield all relays of the branches that are left over, the others standing where they do."""
+    blocks, size = len(at), len(at[0].servers)
+    widths = [n for n in range(1, blocks) if space.batch % (size * n) == 0]
+    ways = [(n, turn) for n in widths for turn in range(1 if n == blocks - 1 else blocks - 1)]
+    for place, (others, turn) in enumerate(ways):
+        for begin, end in combinations_with_replacement(range(cuts), 2):
+            if begin == end and place:
+                continue  # the second leg is empty: said before
+            left = list(configs)
+            for number, region in enumerate(branches):
+                home = blocks - 1 - number
+                beside = [(home + 1 + (turn + k) % (blocks - 1)) % blocks for k in range(others)]
+                servers = sorted(v for block in beside for v in at[block].servers)
+                first, last = (round(len(region) * cut / (cuts - 1)) for cut in (begin, end))
+                stand(space, left, region[:first], at[home])
+                leg = space.config(len(servers), 1, Mode.OUTPUT, servers)
+                stand(space, left, region[first:last], leg)
+            yield Strategy(tuple(left))
 
 
 def _cut(stream: Region, cuts: int) -> list[int]:

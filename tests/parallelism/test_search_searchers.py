@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from parallelism.search.annealing import Annealer
 from parallelism.search.forest import Choices, least
 from parallelism.search.local import BOUNDARIES, LocalSearch
 from parallelism.search.mcmc import Acceptance
-from parallelism.search.moves import assign, propose_region
+from parallelism.search.moves import assign, propose_region, transpose
 from parallelism.search.named import data_parallel
 from parallelism.search.partition import partitions
 from parallelism.search.portfolio import Portfolio
@@ -155,6 +156,26 @@ def test_region_moves_are_legal(model, servers, parameter_splits):
             assert all(config.parameter == 1 for config in strategy.configs)
 
 
+def test_transposing_exchanges_two_servers_of_one_set_wherever_it_stands():
+    graph = get_model("candle-16")
+    space = StrategySpace(graph, 16, 16 * 64, any_parts=True)
+    regions, rng = Regions(graph, space.alike), np.random.default_rng(3)
+    strategy = space.intern(partitions(space, regions, lambda i, n: 1.0 / n)["blocks-of-4-spread"])
+    reached = set()
+    for _ in range(100):
+        change = dict(transpose(space, strategy, rng))
+        (old,) = {strategy.configs[i] for i in change}
+        (new,) = set(change.values())
+        assert set(change) == {i for i, config in enumerate(strategy.configs) if config == old}
+        assert (old.sample, old.parameter, old.mode) == (new.sample, new.parameter, new.mode)
+        differ = [place for place in range(old.parts) if old.servers[place] != new.servers[place]]
+        assert len(differ) == 2 and set(old.servers) == set(new.servers)
+        reached.add(old)
+    assert reached == {config for config in strategy.configs if config.parts > 1}
+    alone = space.intern(Strategy((space.config(1, 1, Mode.OUTPUT, (0,)),) * len(graph.operators)))
+    assert transpose(space, alone, rng) == []
+
+
 def test_a_prime_number_of_servers_has_more_than_whole_and_data_parallel():
     space = small_space(7, any_parts=True)
     assert {s for s, p, _ in space.degrees(0) if p == 1} == {1, 2, 3, 4, 6}
@@ -197,9 +218,10 @@ def test_relays_begin_on_one_block_and_go_on_on_others():
     regions = Regions(graph, space.alike)
     assert len(regions.packing) == 5
     found = list(relays(space, regions, lambda index, parts: 1.0 / parts, 4))
-    # Blocks of four only: strided and contiguous, one, two or four of them (three times four
-    # servers do not divide the batch), four cuts.
-    assert len(found) == 2 * 3 * 4
+    # Blocks of four only: strided and contiguous. Of four places two at which the branch goes on;
+    # six different ones, with one or two of three other blocks between (three times four servers
+    # do not divide the batch), and four equal ones, with nothing between.
+    assert len(found) == len(set(found)) == 2 * (4 + 6 * 2 * 3)
     kinds = set()
     for strategy in found:
         check_legal(graph, strategy, 16, space.batch)
@@ -210,13 +232,14 @@ def test_relays_begin_on_one_block_and_go_on_on_others():
         blocks = {sets[0] for sets in stands if len(sets) == 1 and len(sets[0]) == 4}
         assert len({v for block in blocks for v in block}) == 4 * len(blocks)
         for sets in stands:
-            if len(sets) == 2:  # the branch that is left over
-                narrow, wide = map(set, sets)
-                assert len(narrow) == 4
-                assert not narrow & wide or len(wide) == 16
-                assert wide == {v for block in blocks if set(block) <= wide for v in block}
-                kinds.add(len(wide))
-    assert kinds == {4, 8, 16}
+            if len(sets) > 1:  # the branch that is left over
+                legs = list(map(set, sets))
+                for before, after in pairwise(legs):
+                    assert not before & after or len(after) == 16
+                for leg in legs:
+                    assert leg == {v for block in blocks if set(block) <= leg for v in block}
+                kinds.add(tuple(map(len, legs)))
+    assert kinds == {(4, 4), (4, 8), (4, 16), (8, 16), (4, 4, 16), (4, 8, 16)}
     # As many blocks as branches leave nothing over.
     assert not list(relays(StrategySpace(graph, 5, 5 * 256), regions, lambda *a: 1.0, 4))
 

@@ -1,0 +1,163 @@
+"""The last moves of a search, scored by packet trains themselves.
+
+Messages of trains queue first in, first out, where flows of the fluid model share. Of pairs that
+are about as fast in the fluid model some are ten percent slower in trains: it matters what meets
+on a link, and so on which server of its set each part of an operator stands. A simulation with
+trains is a hundred times dearer; so only variants that the fluid model likes nearly as much as
+the pair have one.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.search.moves import propose_region, transpose
+from parallelism.search.regions import Regions
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import Strategy
+from topoopt.confirm import train_times
+from topoopt.scheduling import Schedule
+from topoopt.scoring import Routing, Scorer, direct_fabric
+from topoopt.search_types import Pair, Progress, ProgressCallback
+
+# How many pairs are improved with how many simulations each: most gains come early, and from which
+# pair most is to be gained, only trying tells; so many begin and the best go on.
+_STAGES = ((30, 4), (5, 6), (1, 12))
+STARTS = 40
+"""Pairs from which so many different ones may be chosen."""
+# Variants that the fluid model finds slower than the given pair by more than this are passed over.
+_SLACK = 0.02
+# Variants looked at for each simulation with trains, at most.
+_PROPOSALS = 40
+
+
+class _Climb:
+    """A pair on its way, its time in trains, and what was tried."""
+
+    def __init__(self, pair: Pair, least: float, rng: np.random.Generator) -> None:
+        self.pair = pair
+        self.least = least
+        self.limit = pair.time * (1.0 + _SLACK)
+        self.seen = {pair.strategy}
+        self.rng = rng
+
+
+class TrainMoves:
+    """Changes strategies on their topologies, as long as that saves time in packet trains.
+
+    Half of the variants exchange two servers of one set (`parallelism.search.moves.transpose`),
+    the others are those of the search. Routes are balanced anew for each.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    space : StrategySpace
+    regions : Regions
+        Of the same model.
+    memory_limit : float
+        Bytes of each GPU.
+    seed : int
+        Of the variants, and of the trains.
+    compute_order : {"ready", "critical-path"}
+        As in `topoopt.scoring.Scorer`.
+    """
+
+    def __init__(
+        self,
+        builder: TaskGraphBuilder,
+        space: StrategySpace,
+        regions: Regions,
+        memory_limit: float,
+        seed: int,
+        compute_order: str = "ready",
+    ) -> None:
+        self.builder = builder
+        self.space = space
+        self.regions = regions
+        self.memory_limit = memory_limit
+        self.seed = seed
+        self.compute_order = compute_order
+
+    def improved(
+        self, pairs: list[Pair], most: int, progress: ProgressCallback | None = None
+    ) -> list[Pair]:
+        """Return the variants of the first few different pairs that trains like best.
+
+        Parameters
+        ----------
+        pairs : list of Pair
+            Fastest in trains first; wired, and routed over one path a server pair.
+        most : int
+            Simulations with trains for each at most.
+        progress : callable, optional
+
+        Returns
+        -------
+        list of Pair
+            Fastest in trains first.
+        """
+        climbs: list[_Climb] = []
+        for place, pair in enumerate(pairs):
+            if pair.topology is None or len(climbs) == _STAGES[0][0]:
+                continue
+            least = self._trains(pair)
+            if all(climb.least != least for climb in climbs):  # else one is the other's twin
+                key = np.random.SeedSequence(self.seed, spawn_key=(900, place))
+                climbs.append(_Climb(pair, least, np.random.default_rng(key)))
+        total = sum(min(count, len(climbs)) * min(tries, most) for count, tries in _STAGES)
+        done = 0
+
+        def report(count: int) -> None:
+            if progress:
+                least = min(climb.least for climb in climbs)
+                progress(Progress("moves by packet trains", done + count, total, least))
+
+        for count, tries in _STAGES:
+            for climb in climbs[:count]:
+                self._climb(climb, min(tries, most), report)
+                done += min(tries, most)
+            climbs.sort(key=lambda climb: climb.least)
+        return [climb.pair for climb in climbs] or list(pairs)
+
+    def _climb(self, climb: _Climb, tries: int, report: Callable[[int], None]) -> None:
+        """Try variants of a pair, and go on from those that are faster."""
+        done = 0
+        for _ in range(_PROPOSALS * tries):
+            if done == tries:
+                return
+            strategy = self._proposed(climb)
+            if strategy in climb.seen:
+                continue
+            climb.seen.add(strategy)
+            found = self._routed(climb.pair, strategy, climb.limit)
+            if found.time > climb.limit:
+                continue
+            least = self._trains(found, climb.least)
+            done += 1
+            if least < climb.least:
+                climb.pair, climb.least = found, least
+            report(done)
+
+    def _proposed(self, climb: _Climb) -> Strategy:
+        strategy, rng = climb.pair.strategy, climb.rng
+        if rng.random() < 0.5:
+            return strategy.replace(transpose(self.space, strategy, rng))
+        return strategy.replace(propose_region(self.space, self.regions, strategy, rng))
+
+    def _routed(self, pair: Pair, strategy: Strategy, limit: float) -> Pair:
+        """Return a strategy on a pair's topology with balanced routes of its own."""
+        assert pair.topology is not None
+        tasks = self.builder.build(strategy)
+        fabric = direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
+        score = Scorer(self.builder, fabric, self.memory_limit, 0.0, self.compute_order)
+        time = score(strategy, limit)
+        return replace(pair, strategy=strategy, fabric=fabric, time=time, origin="search")
+
+    def _trains(self, pair: Pair, limit: float = float("inf")) -> float:
+        schedule = Schedule(compute=self.compute_order)
+        return train_times(self.builder, pair, self.seed, schedule, copies=1, limit=limit).mean
+
+
+__all__ = ["STARTS", "TrainMoves"]
