@@ -20,7 +20,7 @@ from parallelism.search.regions import Regions
 from parallelism.search.searcher import Searcher
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
-from topoopt.confirm import FINALISTS, SCREENED, finalists
+from topoopt.confirm import FINALISTS, TRAINED, finalists
 from topoopt.fabric.fabric import Fabric
 from topoopt.job import Cluster
 from topoopt.joint_moves import JointMoves
@@ -46,8 +46,8 @@ _CONVERGED = 1e-3
 _PATIENCE = 10
 # Of many variants of one pair only the fastest is worth a truer simulation.
 _SPACING = 0.004
-# Up to this size trains are quick enough to look at many pairs.
-_SCREENED_SERVERS = 32
+# Up to this size trains are quick enough to go on from many pairs.
+_TRAINED_SERVERS = 32
 # Proposals that a chain makes on one fabric before the topology is built anew. Where a score
 # is expensive there are fewer, so that the default budget holds this many rounds.
 _ROUND_STEPS = 150
@@ -346,14 +346,16 @@ class AlternatingSearch:
         return 0.0 if self.settings.faithful is not None else _SPACING
 
     @property
-    def screens(self) -> bool:
-        """Whether many pairs may be simulated with packet trains."""
-        return self.settings.one_path and self.cluster.servers <= _SCREENED_SERVERS
+    def moves_by_trains(self) -> bool:
+        """Whether the search goes on by simulations with packet trains."""
+        balanced = self.settings.routings == (Routing.BALANCED,)
+        # Searches that hold the strategy or the topology fast are there to be compared with.
+        return balanced and self.rewires and self.cluster.servers <= _TRAINED_SERVERS
 
     @property
     def kept(self) -> int:
         """How many pairs a truer model may choose among."""
-        return SCREENED if self.screens else FINALISTS
+        return TRAINED if self.moves_by_trains else FINALISTS
 
     def keep(self, result: SearchResult, found: list[Pair]) -> None:
         """Bring a result up to date with pairs that were found."""

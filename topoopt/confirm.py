@@ -15,10 +15,10 @@ COPIES = 3
 """Simulations of each candidate, with perturbed delays; their mean counts."""
 FINALISTS = 8
 """Best pairs that a search keeps for confirmation."""
-SCREENED = 40
-"""The same where one copy of each may be simulated first."""
+TRAINED = 40
+"""The same where simulations with packet trains go on from them."""
 PLAYED = 5
-"""Of those and their variants so many have all copies."""
+"""Of variants that one copy each has ranked so many have all copies."""
 
 
 @dataclass(frozen=True)

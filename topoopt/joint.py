@@ -244,7 +244,7 @@ class JointSearch(AlternatingSearch):
                 best = min(best, pair.time)
         # Relays are much alike on the ideal switch, and differ once they are wired.
         legs: list[Pair] = []
-        slack = _WORTH_TRAINS if self.screens else 1.0
+        slack = _WORTH_TRAINS if self.moves_by_trains else 1.0
         for _, strategy in relayed:
             limit = slack * best
             pair = None if strategy in seen else rewirer.wire(strategy, "search", limit=limit)

@@ -64,7 +64,7 @@ from topoopt.scheduling import Schedule
 from topoopt.scoring import Routing
 from topoopt.search_state import Keeper
 from topoopt.search_types import Budget, ProgressCallback, SearchResult, Settings
-from topoopt.train_moves import STARTS, TrainMoves
+from topoopt.train_moves import TrainMoves
 
 FABRIC_MODEL = "fluid-2"
 
@@ -273,12 +273,14 @@ def _confirm(
         schedule = Schedule(compute=order)
         candidates = result.others
         if search.settings.routings == (Routing.BALANCED,):
-            if search.screens:
-                candidates = screened(builder, candidates, seed, STARTS, progress, schedule)
+            if search.moves_by_trains and not result.interrupted:
                 moves = TrainMoves(
                     builder, search.space, search.regions, search.memory_limit, seed, order
                 )
                 candidates = moves.improved(candidates, result.steps, progress)[:FINALISTS]
+                if moves.interrupted:
+                    result.best, result.interrupted = candidates[0], True
+                    return None
             candidates = other_routes(builder, candidates, search.memory_limit, order)
             candidates = screened(builder, candidates, seed, PLAYED, progress, schedule)
             candidates.sort(key=lambda pair: pair.time)

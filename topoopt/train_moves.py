@@ -25,8 +25,6 @@ from topoopt.search_types import Pair, Progress, ProgressCallback
 # How many pairs are improved with how many simulations each: most gains come early, and from which
 # pair most is to be gained, only trying tells; so many begin and the best go on.
 _STAGES = ((30, 4), (5, 6), (1, 12))
-STARTS = 40
-"""Pairs from which so many different ones may be chosen."""
 # Variants that the fluid model finds slower than the given pair by more than this are passed over.
 _SLACK = 0.02
 # Variants looked at for each simulation with trains, at most.
@@ -62,6 +60,11 @@ class TrainMoves:
         Of the variants, and of the trains.
     compute_order : {"ready", "critical-path"}
         As in `topoopt.scoring.Scorer`.
+
+    Attributes
+    ----------
+    interrupted : bool
+        Whether the moves were stopped from the keyboard.
     """
 
     def __init__(
@@ -79,16 +82,18 @@ class TrainMoves:
         self.memory_limit = memory_limit
         self.seed = seed
         self.compute_order = compute_order
+        self.interrupted = False
 
     def improved(
         self, pairs: list[Pair], most: int, progress: ProgressCallback | None = None
     ) -> list[Pair]:
-        """Return the variants of the first few different pairs that trains like best.
+        """Return the variants of the first different pairs that trains like best.
 
         Parameters
         ----------
         pairs : list of Pair
-            Fastest in trains first; wired, and routed over one path a server pair.
+            Wired, and routed over one path a server pair. Of pairs with one time in trains the
+            first counts.
         most : int
             Simulations with trains for each at most.
         progress : callable, optional
@@ -96,7 +101,7 @@ class TrainMoves:
         Returns
         -------
         list of Pair
-            Fastest in trains first.
+            Fastest in trains first; also when interrupted from the keyboard.
         """
         climbs: list[_Climb] = []
         for place, pair in enumerate(pairs):
@@ -114,10 +119,14 @@ class TrainMoves:
                 least = min(climb.least for climb in climbs)
                 progress(Progress("moves by packet trains", done + count, total, least))
 
-        for count, tries in _STAGES:
-            for climb in climbs[:count]:
-                self._climb(climb, min(tries, most), report)
-                done += min(tries, most)
+        try:
+            for count, tries in _STAGES:
+                for climb in climbs[:count]:
+                    self._climb(climb, min(tries, most), report)
+                    done += min(tries, most)
+                climbs.sort(key=lambda climb: climb.least)
+        except KeyboardInterrupt:
+            self.interrupted = True
             climbs.sort(key=lambda climb: climb.least)
         return [climb.pair for climb in climbs] or list(pairs)
 
@@ -160,4 +169,4 @@ class TrainMoves:
         return train_times(self.builder, pair, self.seed, schedule, copies=1, limit=limit).mean
 
 
-__all__ = ["STARTS", "TrainMoves"]
+__all__ = ["TrainMoves"]

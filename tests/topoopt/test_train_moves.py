@@ -8,11 +8,14 @@ import pytest
 import topoopt as to
 from parallelism.search.named import named_strategies
 from parallelism.strategy import check_legal
-from topoopt.confirm import screened, train_times
-from topoopt.joint import JointSearch
+from topoopt.confirm import FINALISTS, TRAINED, screened, train_times
+from topoopt.fabric.jitter import jittered
+from topoopt.joint import JointSearch, SequentialSearch, StrategySearch, TopologySearch
+from topoopt.rebuild import rebuild
 from topoopt.scoring import Routing, Scorer, direct_fabric
 from topoopt.search_types import Settings
-from topoopt.train_moves import STARTS, TrainMoves
+from topoopt.train_moves import TrainMoves
+from topoopt.verify import verify_plan
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
 CLUSTER = to.Cluster(servers=8, degree=2, bandwidth="25Gbps")
@@ -53,7 +56,7 @@ def test_screening_keeps_what_is_fastest_in_trains(search, pairs):
 
 
 def test_moves_save_time_in_trains_and_stay_on_the_topology(search, pairs):
-    before = [one_copy(search, pair) for pair in pairs[:STARTS]]
+    before = [one_copy(search, pair) for pair in pairs]
     found = moved(search, pairs)
     after = [one_copy(search, pair) for pair in found]
     assert after == sorted(after) and after[0] < min(before)
@@ -82,3 +85,50 @@ def test_without_simulations_or_wires_nothing_moves(search, pairs):
 
 def test_of_twins_one_is_moved(search, pairs):
     assert len(moved(search, [pairs[0], pairs[0]], 1)) == 1
+
+
+def test_an_interruption_keeps_what_trains_liked(search, pairs):
+    """The first gain is kept, and the search says that it was stopped."""
+    lasts = []
+
+    def stop(progress):
+        lasts.append(progress.best)
+        if progress.best < lasts[0]:
+            raise KeyboardInterrupt
+
+    moves = TrainMoves(search.builder, search.space, search.regions, MEMORY, 3)
+    found = moves.improved(pairs, 6, stop)
+    assert moves.interrupted and one_copy(search, found[0]) == lasts[-1] < lasts[0]
+
+
+def test_an_interrupted_plan_is_the_best_by_trains():
+    trains = []
+
+    def stop(progress):
+        if progress.stage == "moves by packet trains":
+            trains.append(progress.best)
+            if len(trains) == 3:
+                raise KeyboardInterrupt
+
+    question = {"seed": 0, "steps": 300, "baselines": (), "confirm": "train"}
+    plan = to.co_optimize(JOB, CLUSTER, progress=stop, **question)
+    assert plan.search.interrupted and plan.confirmation is None
+    rebuilt = rebuild(plan)
+    tasks = rebuilt.builder.build(rebuilt.strategy)
+    assert jittered(rebuilt.fabric, tasks, 1, seed=0).mean == trains[-1]
+    assert verify_plan(plan).ok
+    whole = to.co_optimize(JOB, CLUSTER, **question)
+    assert whole.confirmation is not None
+
+
+@pytest.mark.parametrize(("faithful", "servers", "moves"), [
+    (None, 32, True), (None, 33, False), ("paper", 8, False),
+])  # fmt: skip
+def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, servers, moves):
+    settings = Settings(faithful, chains=1 if faithful else 3, one_path=True)
+    cluster = to.Cluster(servers, 2, "25Gbps")
+    search = JointSearch(JOB.builder(servers), cluster, MEMORY, settings, 0)
+    assert search.moves_by_trains is moves
+    assert search.kept == (TRAINED if moves else FINALISTS)
+    for lesser in (StrategySearch, TopologySearch, SequentialSearch):
+        assert not lesser(JOB.builder(servers), cluster, MEMORY, settings, 0).moves_by_trains
