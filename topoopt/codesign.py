@@ -38,6 +38,7 @@ from topoopt.search_types import (
 )
 from topoopt.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
 from topoopt.topology.finder import PortModel
+from topoopt.train_moves import moves_work
 
 # The fabric that strategies are sought on before they are wired; times on it are no plan's.
 IDEAL = "ideal-switch"
@@ -48,6 +49,8 @@ _PATIENCE = 10
 _SPACING = 0.004
 # Up to this size trains are quick enough to go on from many pairs.
 _TRAINED_SERVERS = 32
+# Share of the work that they may take at most from what comes before them.
+_MOST_LATER = 0.8
 # Proposals that a chain makes on one fabric before the topology is built anew. Where a score
 # is expensive there are fewer, so that the default budget holds this many rounds.
 _ROUND_STEPS = 150
@@ -257,7 +260,7 @@ class AlternatingSearch:
         cut = False
         while (
             chains and not result.interrupted and not self.over(state.stale)
-            and result.steps < budget.steps and result.work < budget.work
+            and result.steps < budget.steps and result.work < budget.work - state.later_work
         ):  # fmt: skip
             if keeper:
                 keeper.save(self, state)
@@ -331,7 +334,14 @@ class AlternatingSearch:
                 for c in range(chains)
             ],
             round_steps=self.round_steps(pairs[0], chains) if chains else 0,
+            later_work=min(self._moves_work(result.best), _MOST_LATER * budget.work),
         )
+
+    def _moves_work(self, pair: Pair) -> float:
+        """Return about what the moves by packet trains will cost."""
+        if not self.moves_by_trains or pair.topology is None:
+            return 0.0
+        return moves_work(pair.fabric, self.builder.build(pair.strategy))
 
     def own(self) -> object:
         """Return what this method remembers between rounds beside the state of the chains."""

@@ -59,6 +59,8 @@ class SearchState:
         One a chain.
     round_steps : int
         Proposals of a chain's round.
+    later_work : float
+        What is kept of the budget's work for moves after the rounds.
     stale : int
         Rounds without progress.
     own : object
@@ -70,6 +72,7 @@ class SearchState:
     carried: list[tuple[Searcher | None, JointMoves | None]]
     streams: list[np.random.Generator]
     round_steps: int
+    later_work: float = 0.0
     stale: int = 0
     own: Any = None
 

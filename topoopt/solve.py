@@ -1,7 +1,7 @@
 """The main job: from a job and a cluster to a complete plan."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Literal, cast
@@ -70,8 +70,6 @@ FABRIC_MODEL = "fluid-2"
 
 # Share of the main search's steps and work that each baseline's search may use.
 _BASELINE_SHARE = 0.1
-# Share of the default work after which packet trains seek on, where they confirm.
-_WORK_BEFORE_TRAINS = 0.2
 # Restarts, workers, engine and checkpoint of a single search.
 _ALONE = (1, 1, "local", None)
 
@@ -254,9 +252,7 @@ def optimize_once(
 
 
 def _default_budget(cluster: Cluster, settings: Settings) -> Budget:
-    budget = Budget.default(cluster.servers, settings.faithful is not None)
-    # Trains seek on for about as long.
-    return replace(budget, work=_WORK_BEFORE_TRAINS * budget.work) if settings.one_path else budget
+    return Budget.default(cluster.servers, settings.faithful is not None)
 
 
 def _confirm(

@@ -17,7 +17,10 @@ from parallelism.search.moves import propose_region, transpose
 from parallelism.search.regions import Regions
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
+from parallelism.taskgraph import TaskGraph
 from topoopt.confirm import train_times
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.tasks import link_bytes
 from topoopt.scheduling import Schedule
 from topoopt.scoring import Routing, Scorer, direct_fabric
 from topoopt.search_types import Pair, Progress, ProgressCallback
@@ -29,6 +32,28 @@ _STAGES = ((30, 4), (5, 6), (1, 12))
 _SLACK = 0.02
 # Variants looked at for each simulation with trains, at most.
 _PROPOSALS = 40
+# Cost of sending a train over a link, in the units of `topoopt.scoring.Scorer`.
+_TRAIN_WORK = 3.0
+
+
+def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return about what the moves of a search cost.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        One iteration.
+
+    Returns
+    -------
+    float
+        In the units of `topoopt.scoring.Scorer`.
+    """
+    transport = fabric.transport
+    hops = float(link_bytes(fabric, tasks).sum()) / (transport.train * transport.segment_bytes)
+    simulations = _STAGES[0][0] + sum(pairs * tries for pairs, tries in _STAGES)
+    return _TRAIN_WORK * simulations * hops
 
 
 class _Climb:
@@ -169,4 +194,4 @@ class TrainMoves:
         return train_times(self.builder, pair, self.seed, schedule, copies=1, limit=limit).mean
 
 
-__all__ = ["TrainMoves"]
+__all__ = ["TrainMoves", "moves_work"]

@@ -8,13 +8,14 @@ import pytest
 import topoopt as to
 from parallelism.search.named import named_strategies
 from parallelism.strategy import check_legal
+from parallelism.taskgraph import TaskKind
 from topoopt.confirm import FINALISTS, TRAINED, screened, train_times
 from topoopt.fabric.jitter import jittered
 from topoopt.joint import JointSearch, SequentialSearch, StrategySearch, TopologySearch
 from topoopt.rebuild import rebuild
 from topoopt.scoring import Routing, Scorer, direct_fabric
-from topoopt.search_types import Settings
-from topoopt.train_moves import TrainMoves
+from topoopt.search_types import Budget, Settings
+from topoopt.train_moves import TrainMoves, moves_work
 from topoopt.verify import verify_plan
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
@@ -132,3 +133,15 @@ def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, ser
     assert search.kept == (TRAINED if moves else FINALISTS)
     for lesser in (StrategySearch, TopologySearch, SequentialSearch):
         assert not lesser(JOB.builder(servers), cluster, MEMORY, settings, 0).moves_by_trains
+
+
+def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
+    """Twice the bytes cost twice as much; a default search leaves that work to the moves."""
+    tasks = search.builder.build(pairs[0].strategy)
+    cost = moves_work(pairs[0].fabric, tasks)
+    sent = tasks.kind != TaskKind.COMPUTE
+    twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
+    assert moves_work(pairs[0].fabric, twice) == pytest.approx(2.0 * cost, rel=1e-3)
+    whole = search.run(Budget(steps=10**6, work=5e6))
+    plain = JointSearch(JOB.builder(8), CLUSTER, MEMORY, Settings(), 0)
+    assert cost > 0.0 and whole.work < plain.run(Budget(steps=10**6, work=5e6)).work
