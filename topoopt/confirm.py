@@ -148,7 +148,7 @@ def screened(
         limit = sorted(times)[count - 1] if len(times) >= count else float("inf")
         times.append(train_times(builder, pair, seed, schedule, copies=1, limit=limit).mean)
         if progress:
-            progress(Progress("screening by packet trains", len(times), len(pairs), min(times)))
+            progress(Progress("train ranking", len(times), len(pairs), min(times)))
     order = sorted(range(len(pairs)), key=lambda i: (times[i], i))
     return [pairs[i] for i in order[:count]]
 

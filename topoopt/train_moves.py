@@ -142,7 +142,7 @@ class TrainMoves:
         def report(count: int) -> None:
             if progress:
                 least = min(climb.least for climb in climbs)
-                progress(Progress("moves by packet trains", done + count, total, least))
+                progress(Progress("train moves", done + count, total, least))
 
         try:
             for count, tries in _STAGES:

@@ -9,6 +9,7 @@ import topoopt as to
 from parallelism.search.named import named_strategies
 from parallelism.strategy import check_legal
 from parallelism.taskgraph import TaskKind
+from topoopt.cli.common import _line
 from topoopt.confirm import FINALISTS, TRAINED, screened, train_times
 from topoopt.fabric.jitter import jittered
 from topoopt.joint import JointSearch, SequentialSearch, StrategySearch, TopologySearch
@@ -106,7 +107,7 @@ def test_an_interrupted_plan_is_the_best_by_trains():
     trains = []
 
     def stop(progress):
-        if progress.stage == "moves by packet trains":
+        if progress.stage == "train moves":
             trains.append(progress.best)
             if len(trains) == 3:
                 raise KeyboardInterrupt
@@ -145,3 +146,17 @@ def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
     whole = search.run(Budget(steps=10**6, work=5e6))
     plain = JointSearch(JOB.builder(8), CLUSTER, MEMORY, Settings(), 0)
     assert cost > 0.0 and whole.work < plain.run(Budget(steps=10**6, work=5e6)).work
+
+
+def test_the_stages_of_a_search_are_said_in_words():
+    """Whatever a search reports, no stage is mistaken for a fabric to compare with."""
+    lines = []
+    to.co_optimize(
+        JOB, CLUSTER, seed=0, steps=60, baselines=(), confirm="train",
+        progress=lambda made: lines.append(_line(made)),
+    )  # fmt: skip
+    assert {line.split(":")[0] for line in lines} == {
+        "starting strategies", "search", "moves scored by packet trains",
+        "ranking by packet trains", "confirming with packet trains",
+    }  # fmt: skip
+    assert any(line.startswith("ranking by packet trains: step 1 of at most") for line in lines)
