@@ -8,7 +8,7 @@ the pair have one.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -56,17 +56,18 @@ def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
     return _TRAIN_WORK * simulations * hops
 
 
+@dataclass
 class _Climb:
     """A pair on its way, its time in trains, and what was tried."""
 
-    def __init__(self, pair: Pair, least: float, rng: np.random.Generator) -> None:
-        self.pair = pair
-        self.least = least
-        self.limit = pair.time * (1.0 + _SLACK)
-        self.seen = {pair.strategy}
-        self.rng = rng
+    pair: Pair
+    least: float
+    limit: float
+    rng: np.random.Generator
+    seen: set[Strategy]
 
 
+@dataclass
 class TrainMoves:
     """Changes strategies on their topologies, as long as that saves time in packet trains.
 
@@ -92,22 +93,13 @@ class TrainMoves:
         Whether the moves were stopped from the keyboard.
     """
 
-    def __init__(
-        self,
-        builder: TaskGraphBuilder,
-        space: StrategySpace,
-        regions: Regions,
-        memory_limit: float,
-        seed: int,
-        compute_order: str = "ready",
-    ) -> None:
-        self.builder = builder
-        self.space = space
-        self.regions = regions
-        self.memory_limit = memory_limit
-        self.seed = seed
-        self.compute_order = compute_order
-        self.interrupted = False
+    builder: TaskGraphBuilder
+    space: StrategySpace
+    regions: Regions
+    memory_limit: float
+    seed: int
+    compute_order: str = "ready"
+    interrupted: bool = field(default=False, init=False)
 
     def improved(
         self, pairs: list[Pair], most: int, progress: ProgressCallback | None = None
@@ -135,7 +127,9 @@ class TrainMoves:
             least = self._trains(pair)
             if all(climb.least != least for climb in climbs):  # else one is the other's twin
                 key = np.random.SeedSequence(self.seed, spawn_key=(900, place))
-                climbs.append(_Climb(pair, least, np.random.default_rng(key)))
+                limit = pair.time * (1.0 + _SLACK)
+                rng = np.random.default_rng(key)
+                climbs.append(_Climb(pair, least, limit, rng, {pair.strategy}))
         total = sum(min(count, len(climbs)) * min(tries, most) for count, tries in _STAGES)
         done = 0
 
@@ -152,8 +146,7 @@ class TrainMoves:
                 climbs.sort(key=lambda climb: climb.least)
         except KeyboardInterrupt:
             self.interrupted = True
-            climbs.sort(key=lambda climb: climb.least)
-        return [climb.pair for climb in climbs] or list(pairs)
+        return [climb.pair for climb in sorted(climbs, key=lambda c: c.least)] or list(pairs)
 
     def _climb(self, climb: _Climb, tries: int, report: Callable[[int], None]) -> None:
         """Try variants of a pair, and go on from those that are faster."""

@@ -77,6 +77,17 @@ def test_moves_end_where_nothing_is_faster():
     assert best.time <= leap(found, 10_000)[1].time
 
 
+def test_chains_at_one_pair_share_its_neighbours():
+    found = search(small_mlp())
+    wired = [found.rewirer().wire(data_parallel(found.space), "x") for _ in range(2)]
+    moves = found._moves_of(wired[0])
+    assert found._moves_of(wired[1]) is moves
+    assert found._moves_of(leap(search(small_mlp()), 40)[1]) is not moves
+    # Chains that run side by side share nothing: which comes first would be chance.
+    found.cluster = to.Cluster(64, 2, "1Gbps")
+    assert found._moves_of(wired[0]) is not moves
+
+
 def test_pairs_take_what_is_better_of_each_other():
     found = search(models.get_model("candle-16"), servers=4, rate="100Gbps")
     pairs = [found.rewirer().wire(strategy, "x") for strategy in opposites(found)]
