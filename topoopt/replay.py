@@ -21,7 +21,7 @@ FABRICS = ("ideal", "fat-tree", "oversubscribed-fat-tree", "own")
 LATENCY = 1e-6
 """Seconds of a hop where nothing says otherwise, as in the published simulations."""
 
-COMPAT = ("htsim",)
+COMPAT = ("htsim", "reconnect")
 """Simulators whose artefacts can be repeated."""
 
 
@@ -85,8 +85,9 @@ def replay_fabric(
         Of the oversubscribed Fat-tree; 2 by default.
     routing : {"ecmp", "k-shortest", "single"}, optional
         Of a network file; ecmp by default.
-    compat : {"htsim"}, optional
-        Repeat the artefacts of that simulator.
+    compat : {"htsim", "reconnect"}, optional
+        Repeat the artefacts of that simulator: all, or only that every round of an AllReduce
+        begins with new connections (which the train model tells from others).
     seed : int
         Of the paths that ``single`` draws.
 
@@ -102,7 +103,7 @@ def replay_fabric(
     """
     if compat is not None and compat not in COMPAT:
         raise InputError(f"compat is {compat!r}; choose {', '.join(COMPAT)} or leave it out")
-    transport = Transport(htsim=compat == "htsim")
+    transport = Transport(htsim=compat == "htsim", reconnect=compat == "reconnect")
     chosen = name if name is not None else ("own" if workload.direct else "ideal")
     options = {
         "--bandwidth": bandwidth,

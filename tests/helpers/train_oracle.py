@@ -138,6 +138,7 @@ class _Simulation:
         self.fabric, self.tasks, self.seed = fabric, tasks, seed
         self.way, self.packet = fabric.transport, fabric.transport.segment_bytes
         network = fabric.network
+        self.cold = self.way.htsim or self.way.reconnect
         self.rate, self.delay = network.capacity.tolist(), network.latency.tolist()
         self.free = [0.0] * network.links
         self.marks_above = [
@@ -214,7 +215,7 @@ class _Simulation:
 
     def begin(self, m: Message, draw: int) -> None:
         """Announce a message."""
-        if not m.path or self.way.htsim:
+        if not m.path or self.cold:
             m.path = drawn_path(
                 self.fabric, m.routes, m.source, m.target,
                 hashed((hashed(self.seed) + m.number * 2**20 + draw) & WORD), self.longest,
@@ -240,15 +241,16 @@ class _Simulation:
         """Send what the window allows; whether all is sent and its arrival known."""
         over = False
         # Only the order of trains that arrive at one instant depends on the slots.
-        most = min(m.left, int(m.window)) // (self.way.train // 2 + 1) + 2
+        most = min(m.left, int(m.window)) + 2
         while m.left and len(self.slots) < most:
             self.slots += reversed(range(self.room, 2 * self.room))
             self.room *= 2
+        worth = min(self.way.train // 2 + 1, max(int(m.window) // 8, 1))
         while m.left:
             room = int(m.window) - m.unheard
             if m.unheard == 0:
                 room = max(room, 1)
-            elif room < min(self.way.train // 2 + 1, m.left):
+            elif room < min(worth, m.left):
                 break  # too little to be worth a train
             length = min(room, m.left, self.way.train)
             m.left -= length
@@ -264,9 +266,8 @@ class _Simulation:
         train = self.trains[slot]
         m, link = train.message, train.message.path[train.hop]
         each = self.packet / self.rate[link]
-        if self.free[link] - self.now > self.marks_above[link]:
-            train.marked = True
-            self.marks += 1
+        if train.hop:
+            self.leave(train, m.path[train.hop - 1])
         start = max(self.now, self.free[link])
         self.free[link] = start + train.packets * self.packet / self.rate[link]
         self.served[link].append((start, self.free[link], train.packets * self.packet))
@@ -287,11 +288,18 @@ class _Simulation:
         self.post(0.5 * (head + tail) + m.way_back, TRAIN, slot)
         return False
 
+    def leave(self, train: Train, link: int) -> None:
+        """Mark a train that has left a long queue behind."""
+        if self.free[link] - self.now > self.marks_above[link]:
+            train.marked = True
+            self.marks += 1
+
     def hear(self, slot: int) -> None:
         """DCTCP: the window grows by what has arrived, in slow start, or by one each round trip."""
         train = self.trains.pop(slot)
         self.slots.append(slot)
         m = train.message
+        self.leave(train, m.path[-1])
         m.unheard -= train.packets
         m.seen += train.packets
         if train.marked:
@@ -324,7 +332,7 @@ class _Simulation:
         ring["rounds"] -= 1
         self.ring_end[number] = self.now
         for m in self.messages[ring["base"] : ring["base"] + ring["size"]]:
-            self.begin(m, ring["rounds"] if self.way.htsim else 0)
+            self.begin(m, ring["rounds"] if self.cold else 0)
 
     def happen(self, kind: int, number: int) -> Iterator[int]:
         """Let an event happen; yield the task that it finishes, if any."""
@@ -334,9 +342,9 @@ class _Simulation:
                 self.announce(m)
                 return
             m.is_set_up = True
-            if self.way.htsim or m.window == 0:
+            if self.cold or m.window == 0:
                 m.window = self.way.initial_window
-                m.due = 2 if self.way.htsim else m.window
+                m.due = 2 if self.cold else m.window
                 m.alpha, m.seen, m.marked = None, 0, 0
             if self.fill(m):
                 self.arrived(m)

@@ -46,7 +46,7 @@ def test_closed_forms_need_no_data():
     for case in closed:
         fluid, train = case.results["fluid"], case.results["train"]
         assert abs(fluid.error) <= 1e-9
-        assert abs(train.error) <= (0.01 if case.family == "parking-lot" else 1e-9)
+        assert abs(train.error) <= (0.02 if case.family == "parking-lot" else 1e-9)
         assert fluid.tolerance is not None
     assert not any(summary.beyond_tolerance for summary in found.summaries)
 
@@ -149,7 +149,7 @@ def test_the_train_model_is_as_true_as_promised():
     worst = errors(found, "train")
     assert worst["all"].median <= 0.003
     assert max(worst[family].max for family in ("vgg", "transformer", "dlrm")) <= 0.015
-    assert worst["candle"].max <= 0.03
+    assert worst["candle"].max <= 0.04
     for case in found.cases:
         assert case.results["train"].copies == (5 if case.family == "candle" else 1)
 
@@ -159,5 +159,5 @@ def test_a_noisy_case_is_a_mean_of_copies():
     found = validate(DATA.parent, cases="400candle_16/ideal-switch", models=("train",))
     result = found.cases[0].results["train"]
     assert result.copies == 5 and result.spread_s > 0.0
-    assert abs(result.error) <= 0.03
+    assert abs(result.error) <= 0.04
     assert result.default_time_s != result.time_s

@@ -59,7 +59,10 @@ def simulate_command(
     ] = None,
     compat: Annotated[
         str | None,
-        typer.Option(help="htsim: repeat that simulator's artefacts, to compare with it."),
+        typer.Option(
+            help="htsim: repeat that simulator's artefacts, to compare with it. reconnect: only "
+            "that every round of an AllReduce begins with new connections."
+        ),
     ] = None,
     buckets: Annotated[
         str | None,

@@ -246,7 +246,7 @@ def play_trains(
                 moment[message, ALPHA] = -1.0
                 moment[message, SEEN] = 0.0
                 moment[message, MARKED] = 0.0
-                # htsim looks at its marks for the first time after two packets.
+                # New connections of htsim look at their marks first after two packets.
                 moment[message, DUE] = 2.0 if cold else window
             table[message, HOP] += 1
             over = False
@@ -256,7 +256,7 @@ def play_trains(
             message = trains[train, OF]
             opens = trains[train, AT] == table[message, HOPS]
             if opens:
-                acknowledge(train, table, moment, trains, state)
+                acknowledge(train, now, table, moment, paths, link, trains, state)
                 over = False
                 # Perhaps one of the round before, while the next is being announced.
                 opens = table[message, HOP] > table[message, HOPS]
@@ -268,7 +268,7 @@ def play_trains(
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
                 most = min(table[message, LEFT], np.int64(moment[message, WINDOW]))
-                while state[ROOM] < most // (longest_train // 2 + 1) + 2:
+                while state[ROOM] < most + 2:
                     trains = more_trains(trains, state)
                     tails = longer(tails, trains.shape[0])
                     times = longer(times, first_train + trains.shape[0])

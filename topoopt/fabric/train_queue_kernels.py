@@ -30,6 +30,7 @@ RATE, DELAY, FREE, MARKS = 0, 1, 2, 3
 # Entries of the state of the loop: events in the state, first free row of trains, free rows.
 EVENTS, SPARE, ROOM = 0, 1, 2
 GAIN = 1.0 / 16.0  # DCTCP's g
+PATIENCE = 8  # part of a window that is worth a train
 
 
 @kernel
@@ -51,14 +52,16 @@ def fill_window(
 ) -> bool:
     """Send what the window allows; return whether all has been sent and arrives at END.
 
-    Less than half of the longest train waits for more to go with it, unless it is all.
+    Less than half of the longest train and an eighth of the window waits for more to go with it,
+    unless it is all.
     """
     over = False
+    worth = min(longest // 2 + 1, max(np.int64(moment[message, WINDOW]) // PATIENCE, 1))
     while table[message, LEFT] > 0:
         room = np.int64(moment[message, WINDOW]) - table[message, FLYING]
         if table[message, FLYING] == 0:
             room = max(room, 1)
-        elif room < min(longest // 2 + 1, table[message, LEFT]):
+        elif room < min(worth, table[message, LEFT]):
             break
         length = min(room, table[message, LEFT])
         if length > longest:
@@ -103,8 +106,8 @@ def forward(
     hop = trains[train, AT]
     name = paths[message, hop]
     rate = link[RATE, name]
-    if link[FREE, name] - now > link[MARKS, name]:
-        trains[train, MARK] = 1
+    if hop > 0:
+        mark(train, paths[message, hop - 1], now, link, trains)
     start = max(now, link[FREE, name])
     link[FREE, name] = start + length * packet / rate
     head = start + packet / rate + link[DELAY, name]
@@ -129,6 +132,13 @@ def forward(
 
 
 @kernel
+def mark(train: int, name: int, now: float, link: Floats, trains: Ints) -> None:
+    """Mark a train that has left a long backlog behind, as queues of htsim do."""
+    if link[FREE, name] - now > link[MARKS, name]:
+        trains[train, MARK] = 1
+
+
+@kernel
 def release(train: int, trains: Ints, state: Ints) -> None:
     """Give the row of a train back."""
     trains[train, NEXT] = state[SPARE]
@@ -137,10 +147,20 @@ def release(train: int, trains: Ints, state: Ints) -> None:
 
 
 @kernel
-def acknowledge(train: int, table: Ints, moment: Floats, trains: Ints, state: Ints) -> None:
+def acknowledge(
+    train: int,
+    now: float,
+    table: Ints,
+    moment: Floats,
+    paths: SmallInts,
+    link: Floats,
+    trains: Ints,
+    state: Ints,
+) -> None:
     """Open or reduce the window of DCTCP for a train that has arrived."""
     message = trains[train, OF]
     length = trains[train, LENGTH]
+    mark(train, paths[message, table[message, HOPS] - 1], now, link, trains)
     release(train, trains, state)
     table[message, FLYING] -= length
     moment[message, SEEN] += length

@@ -140,7 +140,7 @@ def run_trains(
         transport.htsim,
         not transport.htsim,
         transport.handshake,
-        transport.htsim,
+        transport.htsim or transport.reconnect,
         seed,
         limit * (1.0 + 1e-9),
         _least_after(fabric, tasks, messages, rings) if limit < np.inf else np.zeros(tasks.tasks),

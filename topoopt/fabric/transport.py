@@ -29,10 +29,12 @@ class Transport:
         Packets in a queue above which it marks what joins it (packet trains only).
     train : int
         Most packets that are simulated as one (packet trains only).
+    reconnect : bool
+        Whether every round of a ring begins with a new connection, as in TopoOpt's simulator: it
+        draws its paths anew and sends the whole first window at once (packet trains only).
     htsim : bool
         Repeat the artefacts of that simulator, to compare with its numbers: in the
-        methods below, in sizes, groups and single servers, and in rounds that each begin with a
-        new connection.
+        methods below, in sizes, groups and single servers, and in rounds (``reconnect``).
 
     Raises
     ------
@@ -45,6 +47,7 @@ class Transport:
     initial_window: int = 100
     marking_backlog: int = 50
     train: int = 32
+    reconnect: bool = False
     htsim: bool = False
 
     def __post_init__(self) -> None:

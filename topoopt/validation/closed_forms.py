@@ -30,7 +30,7 @@ PACKET = 8936.0
 EXACT = 1e-9
 """Relative error that rounding may make."""
 
-SHARED = 0.01
+SHARED = 0.02
 """Relative error allowed where flows that share a link are whole packets, not a fluid."""
 
 Built = tuple["Fabric", TaskGraph]
