@@ -10,17 +10,20 @@ from hypothesis import strategies as st
 from small_plans import shared_bidirectional_plan, shared_plan
 
 from codesign_base import InputError
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind, traffic_of
 from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
+from topoopt.fabric.transport import Transport
+from topoopt.formats.fbuf_check import COMPUTES
 from topoopt.formats.fbuf_export import Updates, fbuf_of
+from topoopt.formats.fbuf_file import FbufTask
 from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
 from topoopt.formats.fbuf_paths import pair_paths
-from topoopt.formats.fbuf_plan import plan_fbuf, plan_network
+from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf, plan_network
 from topoopt.formats.fbuf_read import parse_fbuf
 from topoopt.formats.fbuf_rings import jump_lists, ring_orders
 from topoopt.formats.fbuf_write import write_fbuf
@@ -366,8 +369,9 @@ def test_small_amounts_do_not_vanish():
 def test_a_plan_plays_alike_from_its_file(plan):
     plan = plan()
     with pytest.raises(InputError, match="optimizer steps"):
-        plan_fbuf(plan)
-    file = parse_fbuf(write_fbuf(plan_fbuf(plan, updates=Updates.OMIT)))
+        plan_fbuf(plan, allreduces=AllReduces.RINGS)
+    exported = plan_fbuf(plan, updates=Updates.OMIT, allreduces=AllReduces.RINGS)
+    file = parse_fbuf(write_fbuf(exported))
     assert file.gpus_per_node == 4 and file.nodes == plan.cluster.servers
     assert list(file.op_name) == [op.name for op in plan.model.operators]
     built = rebuild(plan)
@@ -382,3 +386,52 @@ def test_a_plan_plays_alike_from_its_file(plan):
     assert mine.makespan <= whole.makespan
     network = plan_network(plan)
     assert network.links == len(plan.links) and network.hosts == plan.cluster.servers
+
+
+@pytest.mark.parametrize("plan", [shared_plan, shared_bidirectional_plan])
+def test_rounds_of_messages_play_the_whole_iteration(plan):
+    """With what waits for AllReduces, in trains whose rounds begin with new connections."""
+    plan = plan()
+    file = parse_fbuf(write_fbuf(plan_fbuf(plan, allreduces=AllReduces.ROUNDS)))
+    assert not file.ring_size.size and not (file.task_type == FbufTask.ALLREDUCE).any()
+    built = rebuild(plan)
+    tasks = built.builder.build(built.strategy)
+    computed = np.isin(file.task_type, COMPUTES)
+    assert computed.sum() == (tasks.kind == TaskKind.COMPUTE).sum()
+    traffic = traffic_of(tasks)
+    sent = traffic.allreduce_sent() + traffic.transfer_sent()
+    moves = file.task_type == FbufTask.NOMINAL_COMM
+    assert file.task_bytes[moves].sum() == pytest.approx(sent, abs=float(moves.sum()))
+    read = network_of(file, plan.cluster.latency_s)
+    transport = Transport(reconnect=True)
+    theirs = Fabric("theirs", read, routes_of(file, read), {}, None, transport)
+    found = simulate(theirs, task_graph_of(file).graph, model="train")
+    mine = simulate(replace(built.fabric, transport=transport), tasks, model="train")
+    assert found.makespan == pytest.approx(mine.makespan, rel=0.02)
+    shorter = plan_fbuf(plan, allreduces=AllReduces.ROUNDS, updates=Updates.OMIT)
+    assert (shorter.task_type == FbufTask.UPDATE).sum() < (file.task_type == FbufTask.UPDATE).sum()
+
+
+def test_rings_are_written_where_every_group_is_all_servers():
+    """The packet simulator plays other groups on other servers."""
+    plan = shared_plan()
+    assert plan_fbuf(plan, updates=Updates.OMIT).ring_size.tolist() == [4]
+    # What waits for an AllReduce cannot be said of rings.
+    assert not plan_fbuf(plan).ring_size.size
+
+
+def test_any_group_and_ring_can_be_written_in_rounds():
+    network = circulant(5, [1], both=True)
+    routes = ecmp_routes(network)
+    group = (0, 1, 3)
+    tasks = TaskGraph.from_lists(5, [(TaskKind.ALLREDUCE, 0, -1, 3e6, 0.0)], [], (group,))
+    rings = {group: ((0, 3, 1),)}
+    with pytest.raises(InputError, match="cannot express AllReduce group"):
+        fbuf_of(tasks, network, routes, rings, **SERVER)
+    file = fbuf_of(tasks, network, routes, rings, rounds=True, **SERVER)
+    assert (file.task_type == FbufTask.NOMINAL_COMM).sum() == 3 * 4
+    scattered = replace(tasks, kind=np.array([TaskKind.REDUCE_SCATTER]))
+    with pytest.raises(InputError, match="knows no ReduceScatter"):
+        fbuf_of(scattered, network, routes, rings, **SERVER)
+    file = fbuf_of(scattered, network, routes, rings, rounds=True, **SERVER)
+    assert (file.task_type == FbufTask.NOMINAL_COMM).sum() == 3 * 2

@@ -284,9 +284,16 @@ def test_exports(place):
     text = run("export", "plan.json", "--format", "fbuf", "--omit-updates", "-o", "y",
                directory=place)  # fmt: skip
     assert "fbuf written to y" in text and "optimizer steps that wait for an AllReduce" in text
-    message = refused("export", "plan.json", "--format", "fbuf", "-o", "x", directory=place)
-    assert "--omit-updates" in message
+    message = refused("export", "plan.json", "--format", "fbuf", "--allreduce", "rings", "-o", "x",
+                      directory=place)  # fmt: skip
+    assert "give --omit-updates or give --allreduce rounds" in message
     assert not (place / "x").exists()
+    text = run("export", "plan.json", "--format", "fbuf", "-o", "rounds.fbuf", directory=place)
+    assert "messages, round by round" in text and "left out" not in text
+    options = ("--model", "train", "--compat", "reconnect")
+    whole = simulated("plan.json", *options, directory=place)
+    file = simulated("rounds.fbuf", *options, directory=place)
+    assert file["iteration_time_s"] == pytest.approx(whole["iteration_time_s"], rel=0.02)
 
 
 def test_ring_edges_run_along_the_jumps_of_the_file(place):
@@ -381,6 +388,11 @@ def test_what_simulate_refuses(place, arguments, message):
     [
         (("export", "plan.json", "--format", "xml", "-o", "x"), "format is 'xml'; choose fbuf"),
         (("export", "plan.json", "--format", "graphml", "--omit-updates", "-o", "x"), "not go wi"),
+        (("export", "plan.json", "--format", "fbuf", "--allreduce", "x", "-o", "x"), "choose auto"),
+        (
+            ("export", "plan.json", "--format", "graphml", "--allreduce", "rings", "-o", "x"),
+            "not go",
+        ),
         (("export", "none.json", "--format", "graphml", "-o", "x"), "does not exist"),
         (("export", "plan.json", "--format", "graphml", "-o", "none/x"), "does not exist"),
         (("validate", "--data", "none"), "data directory 'none' does not exist"),

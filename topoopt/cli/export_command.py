@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from topoopt.plan import Plan
 
 FORMATS = ("fbuf", "graphml", "node-link")
+ALLREDUCES = ("auto", "rings", "rounds")
 
 
 def export_command(
@@ -31,21 +32,32 @@ def export_command(
         typer.Option(
             "--omit-updates",
             help="fbuf: leave out optimizer steps that wait for an AllReduce, which the format "
-            "cannot say.",
+            "cannot say of rings.",
         ),
     ] = False,
+    allreduce: Annotated[
+        str,
+        typer.Option(
+            help="fbuf: AllReduces as rings of the format, or as messages round by round, which "
+            "can say any group and ring. auto: as rings where all servers are in every group.",
+        ),
+    ] = "auto",
 ) -> None:
     """Write a plan as a task-graph file, or its network as GraphML or node-link JSON.
 
-    Example: topoopt export plan.json --format fbuf --omit-updates -o plan.fbuf
+    Example: topoopt export plan.json --format fbuf -o plan.fbuf
     """
     if kind not in FORMATS:
         raise InputError(f"format is {kind!r}; choose {', '.join(FORMATS)}")
     if omit_updates and kind != "fbuf":
         raise InputError(f"--omit-updates does not go with format {kind!r}; leave it out")
+    if allreduce not in ALLREDUCES:
+        raise InputError(f"allreduce is {allreduce!r}; choose {', '.join(ALLREDUCES)}")
+    if allreduce != "auto" and kind != "fbuf":
+        raise InputError(f"--allreduce does not go with format {kind!r}; leave it out")
     common.check_outputs(output, inputs=[plan])
 
-    from topoopt.formats.fbuf_plan import plan_fbuf, plan_network
+    from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf, plan_network
     from topoopt.plan import load_plan
 
     loaded = load_plan(plan)
@@ -56,10 +68,13 @@ def export_command(
 
         updates = Updates.OMIT if omit_updates else Updates.REFUSE
         try:
-            file = plan_fbuf(loaded, updates=updates)
+            file = plan_fbuf(loaded, updates=updates, allreduces=AllReduces(allreduce))
         except InputError as error:
-            # The same sentence, with the word that the command line has for the mend.
+            # The same sentence, with the words that the command line has for the mend.
             text = str(error).replace("have these updates omitted", "give --omit-updates")
+            text = text.replace(
+                "write collectives as rounds of messages", "give --allreduce rounds"
+            )
             raise InputError(text) from None
         notes = _fbuf_notes(loaded, file)
         save_fbuf(file, output)
@@ -78,6 +93,11 @@ def export_command(
 
 def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     """Return in what the file's iteration differs from the plan's."""
+    import numpy as np
+
+    from parallelism.taskgraph import TaskKind
+    from topoopt.formats.fbuf_check import COMPUTES
+    from topoopt.formats.fbuf_file import FbufTask
     from topoopt.formats.fbuf_ring_routes import moved_ring_edges
     from topoopt.rebuild import rebuild
     from topoopt.scheduling import ORDERED
@@ -88,9 +108,16 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
         notes = ["the order of compute is in the file, as dependencies between tasks of a device"]
     else:
         notes = schedule_left_out(plan)
-    omitted = built.builder.build(built.strategy).tasks - file.tasks
+    tasks = built.builder.build(built.strategy)
+    computed = int((tasks.kind == TaskKind.COMPUTE).sum())
+    omitted = computed - int(np.isin(file.task_type, COMPUTES).sum())
     if omitted:
         notes.append(f"{omitted} optimizer steps that wait for an AllReduce are left out")
+    reduced = sum(len(tasks.groups[g]) > 1 for g in tasks.first[tasks.collective].tolist())
+    if reduced and not file.ring_size.size:
+        messages = int((file.task_type == FbufTask.NOMINAL_COMM).sum())
+        messages -= int((tasks.kind == TaskKind.TRANSFER).sum())
+        notes.append(f"{reduced} AllReduces are in the file as {messages} messages, round by round")
     if not file.ring_size.size:
         return notes
     own = fbuf_workload(file, "file").own(file.net_bandwidth, plan.cluster.latency_s)
@@ -99,5 +126,10 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
         notes.append(
             f"{moved} ring edges take one path in the file, which the plan splits over several: "
             "the format has one list of links a ring"
+        )
+    if int(file.ring_size.min()) < file.nodes:
+        notes.append(
+            "TopoOpt's packet simulator plays AllReduces over some of the servers on other ones; "
+            "give --allreduce rounds to replay it"
         )
     return notes

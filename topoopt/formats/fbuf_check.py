@@ -8,7 +8,7 @@ from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask, IntArray, 
 
 MAX_NODES = 1_000_000
 _NETWORK = (FbufDevice.NETWORK, FbufDevice.NOMINAL_NETWORK)
-_COMPUTES = (FbufTask.FORWARD, FbufTask.BACKWARD, FbufTask.UPDATE)
+COMPUTES = (FbufTask.FORWARD, FbufTask.BACKWARD, FbufTask.UPDATE)
 
 
 def check_fbuf(file: FbufFile) -> None:
@@ -168,7 +168,7 @@ def _check_places(file: FbufFile, device: IntArray) -> None:
     kind, ids = file.task_type, file.task_id
     network = np.isin(file.device_type, _NETWORK)[device] & (device >= 0)
     processor = np.isin(file.device_type, (FbufDevice.GPU, FbufDevice.CPU))[device]
-    at = _first(np.isin(kind, _COMPUTES) & (device >= 0) & ~processor)
+    at = _first(np.isin(kind, COMPUTES) & (device >= 0) & ~processor)
     if at >= 0:
         raise InputError(
             f"task {ids[at]} computes on device {file.task_device[at]} of type "

@@ -10,6 +10,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
+from topoopt.fabric.unrolled import unrolled
 from topoopt.formats.fbuf_file import (
     MILLISECONDS,
     NO_NODE,
@@ -35,7 +36,8 @@ _MOST_BYTES = 2.0**63
 class Updates(StrEnum):
     """What becomes of optimizer steps that wait for an AllReduce, which the format cannot say.
 
-    ``refuse``: they are an error. ``omit``: they are left out.
+    ``refuse``: they are an error, unless collectives are written as rounds of messages. ``omit``:
+    they are left out.
     """
 
     REFUSE = "refuse"
@@ -54,6 +56,7 @@ def fbuf_of(
     dram_bandwidth: float = DRAM_BANDWIDTH,
     operators: Sequence[str] = (),
     updates: Updates = Updates.REFUSE,
+    rounds: bool = False,
 ) -> FbufFile:
     """Return the task-graph file of a task graph on a direct-connect network.
 
@@ -73,6 +76,11 @@ def fbuf_of(
         Names, for the reader's information.
     updates : Updates
         See there.
+    rounds : bool
+        Write collectives over several servers as the messages of their rings, round by round
+        (`topoopt.fabric.unrolled.unrolled`), rather than as AllReduces with ring sets: any group
+        and any ring will do then, messages take the routes of their pairs, and what waits for an
+        AllReduce is in the file.
 
     Returns
     -------
@@ -103,10 +111,16 @@ def fbuf_of(
             f"the task graph is for {tasks.servers} servers and network {network.name!r} has "
             f"{hosts}; give a network of as many"
         )
-    if (tasks.kind > TaskKind.ALLREDUCE).any():
+    if (tasks.kind > TaskKind.ALLREDUCE).any() and not rounds:
         raise InputError(
-            "task graph: the .fbuf format knows no ReduceScatter or AllGather; simulate it here"
+            "task graph: the .fbuf format knows no ReduceScatter or AllGather; write collectives "
+            "as rounds of messages"
         )
+    kept = _kept(tasks, updates, rounds)
+    if rounds:
+        whole = unrolled(tasks, rings)
+        kept = np.concatenate((kept, np.arange(tasks.tasks, whole.tasks)))
+        tasks = whole
     used = sorted(
         {
             tasks.groups[g]
@@ -120,7 +134,7 @@ def fbuf_of(
     sets = jump_lists(network, {group: rings[group] for group in used})
     conn = _connections(network, net_bandwidth)
     counts, shares, lengths, hops = all_paths(network, routes)
-    work = _tasks(tasks, rings, _kept(tasks, updates), net_bandwidth)
+    work = _tasks(tasks, rings, kept, net_bandwidth)
     ring_jumps = [jumps for size in sorted(sets) for jumps in sets[size]]
     return FbufFile(
         gpus_per_node=gpus_per_node,
@@ -178,11 +192,13 @@ def _connections(network: Network, rate: float) -> tuple[IntArray, IntArray, Int
     )
 
 
-def _kept(tasks: TaskGraph, updates: Updates) -> IntArray:
+def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> IntArray:
     """Return the tasks to write: all but updates after AllReduces, if these are to be omitted."""
+    if rounds and updates is Updates.REFUSE:
+        return np.arange(tasks.tasks)
     row = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
     sizes = np.array([len(group) for group in tasks.groups] or [0])
-    reduces = tasks.kind == TaskKind.ALLREDUCE
+    reduces = tasks.collective
     networked = reduces.copy()
     networked[reduces] = sizes[tasks.first[reduces]] > 1
     waits = np.zeros(tasks.tasks, dtype=bool)
@@ -191,17 +207,20 @@ def _kept(tasks: TaskGraph, updates: Updates) -> IntArray:
         return np.arange(tasks.tasks)
     ends = np.diff(tasks.successor_offsets) == 0
     plain = (tasks.kind == TaskKind.COMPUTE) & (tasks.phase == Phase.UPDATE) & ends
+    if rounds:
+        return np.flatnonzero(~(waits & plain))
     if np.any(waits & ~plain):
         raise InputError(
             f"task {int(np.argmax(waits & ~plain))} waits for an AllReduce, and other tasks for "
-            "it; a .fbuf file cannot say what follows an AllReduce, so remove that dependency"
+            "it; a .fbuf file cannot say what follows an AllReduce, so remove that dependency or "
+            "write collectives as rounds of messages"
         )
     if updates is Updates.REFUSE:
         seconds = tasks.size[waits].sum()
         raise InputError(
             f"{int(waits.sum())} optimizer steps ({seconds * 1e3:.3g} ms in all) wait for an "
             "AllReduce; a .fbuf file cannot say what follows an AllReduce, so have these updates "
-            "omitted or plan with a profile without update times"
+            "omitted or write collectives as rounds of messages"
         )
     return np.flatnonzero(~waits)
 

@@ -1,14 +1,35 @@
 """What a plan exports: its task-graph file, and its network."""
 
-from parallelism.taskgraph import TaskKind
+from enum import StrEnum
+
+from codesign_base import InputError
 from routing.network import Network
 from topoopt.formats.fbuf_export import DRAM_BANDWIDTH, Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufFile
 from topoopt.plan import Plan
 
 
+class AllReduces(StrEnum):
+    """How AllReduces are written.
+
+    ``rings``: as AllReduces with ring sets, which can say only groups of every k-th server and
+    rings of equal steps, and which TopoOpt's packet simulator plays on the right servers only
+    where a group is all of them. ``rounds``: as messages, round by round. ``auto``: as rings where
+    every group is all servers and the format can say them and what waits for them; as rounds
+    otherwise.
+    """
+
+    AUTO = "auto"
+    RINGS = "rings"
+    ROUNDS = "rounds"
+
+
 def plan_fbuf(
-    plan: Plan, *, updates: Updates = Updates.REFUSE, dram_bandwidth: float = DRAM_BANDWIDTH
+    plan: Plan,
+    *,
+    updates: Updates = Updates.REFUSE,
+    allreduces: AllReduces = AllReduces.AUTO,
+    dram_bandwidth: float = DRAM_BANDWIDTH,
 ) -> FbufFile:
     """Return the task-graph file of a plan: one iteration on the plan's own network.
 
@@ -19,7 +40,10 @@ def plan_fbuf(
     ----------
     plan : Plan
     updates : Updates
-        What becomes of optimizer steps that wait for an AllReduce.
+        What becomes of optimizer steps that wait for an AllReduce, where it is not written in
+        rounds.
+    allreduces : AllReduces
+        See there.
     dram_bandwidth : float
         Bytes per second of a server's memory, which a plan does not hold.
 
@@ -39,19 +63,32 @@ def plan_fbuf(
     tasks = built.builder.build(built.strategy)
     if built.schedule == ORDERED:
         tasks = chained_tasks(built.fabric, tasks, built.schedule)
-    used = {tasks.groups[g] for g in tasks.first[tasks.kind == TaskKind.ALLREDUCE].tolist()}
-    return fbuf_of(
-        tasks,
-        built.fabric.network,
-        built.fabric.routes,
-        {group: built.fabric.rings_of(group) for group in sorted(used) if len(group) > 1},
-        gpus_per_node=built.server.gpus,
-        intergpu_bandwidth=built.server.intra_bandwidth,
-        net_bandwidth=plan.cluster.bandwidth_bytes_per_s,
-        dram_bandwidth=dram_bandwidth,
-        operators=[op.name for op in plan.model.operators],
-        updates=updates,
-    )
+    used = {tasks.groups[g] for g in tasks.first[tasks.collective].tolist()}
+    used = {group for group in used if len(group) > 1}
+
+    def written(rounds: bool) -> FbufFile:
+        return fbuf_of(
+            tasks,
+            built.fabric.network,
+            built.fabric.routes,
+            {group: built.fabric.rings_of(group) for group in sorted(used)},
+            gpus_per_node=built.server.gpus,
+            intergpu_bandwidth=built.server.intra_bandwidth,
+            net_bandwidth=plan.cluster.bandwidth_bytes_per_s,
+            dram_bandwidth=dram_bandwidth,
+            operators=[op.name for op in plan.model.operators],
+            updates=updates,
+            rounds=rounds,
+        )
+
+    if allreduces is not AllReduces.AUTO:
+        return written(allreduces is AllReduces.ROUNDS)
+    if any(len(group) < plan.cluster.servers for group in used):
+        return written(rounds=True)
+    try:
+        return written(rounds=False)
+    except InputError:
+        return written(rounds=True)
 
 
 def plan_network(plan: Plan) -> Network:
