@@ -15,8 +15,7 @@ from parallelism.strategy import Strategy, check_legal
 from parallelism.taskgraph import traffic_of
 from topoopt.arithmetic import SIMULATED, require_same
 from topoopt.baselines import baseline_fabric
-from topoopt.confirm import COPIES, TRAIN_MODEL
-from topoopt.fabric.jitter import jittered
+from topoopt.confirm import COPIES, TRAIN_MODEL, confirmed_times
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
 from topoopt.gap import HOW, plan_bounds
@@ -236,7 +235,7 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
     tasks, _ = ordered_tasks(
         rebuilt.fabric, rebuilt.builder.build(rebuilt.strategy), rebuilt.schedule
     )
-    again = jittered(rebuilt.fabric, tasks, COPIES, model="train", seed=plan.seed)
+    again = confirmed_times(rebuilt.fabric, tasks, plan.seed)
     require_same("confirmation.iteration_time_s", record.iteration_time_s, again.mean, SIMULATED)
     spread = record.iteration_time_spread_s
     # A difference of two times of which each may be rounded.

@@ -145,19 +145,21 @@ class AlternatingSearch:
         )
         self.regions = Regions(builder.graph, self.space.alike)
 
-    def rewirer(self) -> Rewirer:
-        """Return what builds topologies for strategies of this job."""
-        return Rewirer(self.builder, self.cluster, self.memory_limit, self.settings, self.seed)
+    def rewirer(self, wary: bool | None = None) -> Rewirer:
+        """Return what builds topologies for strategies of this job, wary as the search is."""
+        limit, wary = self.memory_limit, self.moves_by_trains if wary is None else wary
+        return Rewirer(self.builder, self.cluster, limit, self.settings, self.seed, wary)
 
-    def scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer:
-        """Return what scores strategies of this job on a fabric."""
-        order = self.settings.compute_order
-        return Scorer(self.builder, fabric, self.memory_limit, tolerance, order)
+    def scorer(self, fabric: Fabric, tolerance: float = 0.0, wary: bool | None = None) -> Scorer:
+        """Return what scores strategies of this job on a fabric, wary where trains follow."""
+        limit, order = self.memory_limit, self.settings.compute_order
+        wary = self.moves_by_trains if wary is None else wary
+        return Scorer(self.builder, fabric, limit, tolerance, order, wary)
 
     def start(
         self, progress: ProgressCallback | None = None
     ) -> tuple[list[Pair], dict[str, float], bool]:
-        """Score every named strategy on a topology of its own.
+        """Score every named strategy on a topology of its own, with fair shares.
 
         Returns
         -------
@@ -174,7 +176,7 @@ class AlternatingSearch:
         InfeasibleError
             If none fits in memory.
         """
-        rewirer = self.rewirer()
+        rewirer = self.rewirer(wary=False)
         scorer = Scorer(self.builder, no_network(self.cluster.servers), self.memory_limit)
         named = starting_strategies(
             self.space, self.builder, self.memory_limit, self.settings.faithful is not None
@@ -305,7 +307,14 @@ class AlternatingSearch:
         return result
 
     def _settle(self, result: SearchResult) -> None:
-        """Route anew what was routed for an earlier strategy of its chain."""
+        """Route anew what was routed for an earlier strategy of its chain; give fair times."""
+        if self.moves_by_trains:
+            # In the order of the wary times that the search went by.
+            result.others = [
+                replace(p, time=self.scorer(p.fabric, wary=False)(p.strategy))
+                for p in result.others
+            ]
+            result.best = result.others[0]
         if not any(pair.routing is Routing.MCF for pair in result.others):
             return
         rewirer = self.rewirer()
@@ -318,6 +327,9 @@ class AlternatingSearch:
     ) -> SearchState:
         """Score the starts, and return the state before the first round."""
         pairs, times, interrupted = self.start(progress)
+        if self.moves_by_trains:
+            pairs = [replace(p, time=self.scorer(p.fabric)(p.strategy)) for p in pairs]
+            pairs.sort(key=lambda pair: pair.time)
         result = SearchResult(
             pairs[0], times, finalists(pairs, self.spacing, self.kept), interrupted=interrupted
         )

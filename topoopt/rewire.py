@@ -70,19 +70,21 @@ class Rewirer:
         memory_limit: float,
         settings: Settings,
         seed: int,
+        wary: bool = False,
     ) -> None:
         self.builder = builder
         self.cluster = cluster
         self.memory_limit = memory_limit
         self.settings = settings
         self.seed = seed
+        self.wary = wary
         self.tolerance = search_tolerance(cluster.servers)
         self.work = 0.0
         self._alone = no_network(1) if cluster.servers == 1 else None
 
     def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer:
         order = self.settings.compute_order
-        return Scorer(self.builder, fabric, self.memory_limit, tolerance, order)
+        return Scorer(self.builder, fabric, self.memory_limit, tolerance, order, self.wary)
 
     def wire(
         self,

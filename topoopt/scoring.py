@@ -1,7 +1,7 @@
 """Scores of (strategy, fabric) pairs, and the fabrics of direct-connect topologies."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -154,6 +154,10 @@ class Scorer:
     compute_order : {"ready", "critical-path"}
         Order of tasks that wait for a device, see `topoopt.scheduling.Schedule`; reconfigurable
         fabrics know the first only.
+    wary : bool
+        Whether to return the mean of the times with fair shares of every link and where transfers
+        have only what AllReduces leave. Packet trains lie between: every round of an AllReduce
+        sends a whole window at once, and makes the windows of transfers small.
 
     Attributes
     ----------
@@ -167,6 +171,7 @@ class Scorer:
     memory_limit: float
     tolerance: float = 0.0
     compute_order: str = "ready"
+    wary: bool = False
     work: float = 0.0
 
     def fits(self, strategy: Strategy) -> bool:
@@ -192,14 +197,20 @@ class Scorer:
         if not self.fits(strategy):
             return float("inf")
         tasks = self.builder.build(strategy)
+        bound = 0.0
         if limit < float("inf"):
             self.work += _BOUND_WORK * tasks.tasks
             bound = busiest(self.fabric, tasks, limit)
             if bound > limit:
                 return bound
-        return self.simulate(tasks, limit)
+        if not (self.wary and isinstance(self.fabric, Fabric)):
+            return self.simulate(tasks, limit)
+        fair = self.simulate(tasks, 2.0 * limit - bound)
+        return 0.5 * (fair + self.simulate(tasks, 2.0 * limit - fair, transfers_yield=True))
 
-    def simulate(self, tasks: TaskGraph, limit: float = float("inf")) -> float:
+    def simulate(
+        self, tasks: TaskGraph, limit: float = float("inf"), transfers_yield: bool = False
+    ) -> float:
         """Return the iteration time of a task graph that is known to fit.
 
         Parameters
@@ -207,6 +218,8 @@ class Scorer:
         tasks : TaskGraph
         limit : float
             As in a call.
+        transfers_yield : bool
+            Whether transfers have what AllReduces leave of a link, rather than a fair share.
 
         Returns
         -------
@@ -217,6 +230,11 @@ class Scorer:
             schedule = Schedule(compute=self.compute_order)
             tasks, _ = ordered_tasks(self.fabric, tasks, schedule)
             self.work += _ORDER_WORK * tasks.tasks
+        if transfers_yield:
+            later = (tasks.kind == TaskKind.TRANSFER).astype(np.int64)
+            tasks = replace(
+                tasks, priority=later + (0 if tasks.priority is None else tasks.priority)
+            )
         played = play(self.fabric, tasks, self.tolerance, limit=limit)
         self.work += _TASK_WORK * tasks.tasks + played.resolved
         if seeks_symmetry(tasks):

@@ -10,8 +10,10 @@ from parallelism.search.named import named_strategies
 from parallelism.strategy import check_legal
 from parallelism.taskgraph import TaskKind
 from topoopt.cli.common import _line
-from topoopt.confirm import FINALISTS, TRAINED, screened, train_times
+from topoopt.confirm import FINALISTS, TRAINED, screened, train_time
 from topoopt.fabric.jitter import jittered
+from topoopt.fabric.simulate import score
+from topoopt.fabric.transport import Transport
 from topoopt.joint import JointSearch, SequentialSearch, StrategySearch, TopologySearch
 from topoopt.rebuild import rebuild
 from topoopt.scoring import Routing, Scorer, direct_fabric
@@ -32,15 +34,41 @@ def search():
 @pytest.fixture(scope="module")
 def pairs(search):
     """Different strategies, wired, fastest first."""
-    rewirer = search.rewirer()
+    rewirer = search.rewirer(wary=False)
     named = [search.space.intern(s) for s in named_strategies(search.space).values()]
     fitting = [s for s in dict.fromkeys(named) if search.builder.memory(s).max() <= MEMORY]
     found = [rewirer.wire(strategy, "named") for strategy in fitting]
     return sorted(found, key=lambda pair: pair.time)
 
 
+def test_a_wary_score_lies_between_fair_transfers_and_yielding_ones(search, pairs):
+    yielded = 0
+    for pair in pairs:
+        tasks = search.builder.build(pair.strategy)
+        fair = score(pair.fabric, tasks)
+        last = score(pair.fabric, replace(tasks, priority=(tasks.kind == TaskKind.TRANSFER) * 1))
+        wary = search.scorer(pair.fabric)
+        time = wary(pair.strategy)
+        assert time == pytest.approx(0.5 * (fair + last), rel=1e-12)
+        assert search.scorer(pair.fabric, wary=False)(pair.strategy) == pair.time == fair
+        for limit in (0.5 * time, 0.999 * time):
+            assert wary(pair.strategy, limit) > limit
+        assert wary(pair.strategy, 1.001 * time) == time
+        yielded += last > 1.001 * fair
+    assert yielded
+
+
+def test_a_wary_search_ends_with_fair_times_of_its_pairs(search):
+    result = search.run(Budget(steps=200))
+    for pair in result.others:
+        assert pair.time == Scorer(search.builder, pair.fabric, MEMORY)(pair.strategy)
+    assert result.best is result.others[0]
+    times = [search.scorer(pair.fabric)(pair.strategy) for pair in result.others]
+    assert len(times) > 1 and times[0] <= 1.01 * min(times)
+
+
 def one_copy(search, pair):
-    return train_times(search.builder, pair, 3, copies=1).mean
+    return train_time(search.builder, pair, 3)
 
 
 def moved(search, pairs, most=6):
@@ -117,7 +145,8 @@ def test_an_interrupted_plan_is_the_best_by_trains():
     assert plan.search.interrupted and plan.confirmation is None
     rebuilt = rebuild(plan)
     tasks = rebuilt.builder.build(rebuilt.strategy)
-    assert jittered(rebuilt.fabric, tasks, 1, seed=0).mean == trains[-1]
+    fabric = replace(rebuilt.fabric, transport=Transport(reconnect=True))
+    assert jittered(fabric, tasks, 1, seed=0).mean == trains[-1]
     assert verify_plan(plan).ok
     whole = to.co_optimize(JOB, CLUSTER, **question)
     assert whole.confirmation is not None
