@@ -5,7 +5,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from parallelism.models import get_model
-from topoopt.confirm import train_times
+from topoopt.confirm import confirmed_times
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 from topoopt.experiment.setting import setting
 
@@ -37,7 +37,7 @@ def case(
     rows: list[dict[str, object]] = []
     for name, strategy in list(given.strategies().items())[:most]:
         pair = given.wired(strategy, name)
-        trains = train_times(given.builder, pair, seed)
+        trains = confirmed_times(pair.fabric, given.builder.build(strategy), seed)
         rows.append(
             {
                 "strategy": name,
