@@ -114,6 +114,7 @@ class Train:
     tail: float
     hop: int = 0
     marked: bool = False
+    last: int | None = None  # its last link, once it is there
 
 
 @dataclass
@@ -241,11 +242,11 @@ class _Simulation:
         """Send what the window allows; whether all is sent and its arrival known."""
         over = False
         # Only the order of trains that arrive at one instant depends on the slots.
-        most = min(m.left, int(m.window)) + 2
+        worth = min(self.way.train // 2 + 1, max(int(m.window) // 8, 1))
+        most = min(m.left, int(m.window)) // worth + 2
         while m.left and len(self.slots) < most:
             self.slots += reversed(range(self.room, 2 * self.room))
             self.room *= 2
-        worth = min(self.way.train // 2 + 1, max(int(m.window) // 8, 1))
         while m.left:
             room = int(m.window) - m.unheard
             if m.unheard == 0:
@@ -278,6 +279,7 @@ class _Simulation:
             train.tail = tail
             self.post(head, TRAIN, slot)
             return False
+        train.last = link
         m.end = max(m.end, tail)
         m.coming -= 1
         if m.left == 0:
@@ -299,7 +301,8 @@ class _Simulation:
         train = self.trains.pop(slot)
         self.slots.append(slot)
         m = train.message
-        self.leave(train, m.path[-1])
+        assert train.last is not None
+        self.leave(train, train.last)
         m.unheard -= train.packets
         m.seen += train.packets
         if train.marked:
@@ -350,7 +353,7 @@ class _Simulation:
                 self.arrived(m)
         elif kind == TRAIN:
             m = self.trains[number].message
-            if self.trains[number].hop < len(m.path):
+            if self.trains[number].last is None:
                 over = self.forward(number)
             else:
                 self.hear(number)

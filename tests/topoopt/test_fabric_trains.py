@@ -14,6 +14,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.merging import merge_equivalent_links
 from routing.network import Network
+from routing.paths import k_shortest_routes
 from topoopt.fabric import PACKETS, Fabric, Transport, score, simulate
 from topoopt.fabric.trains import run_trains
 from topoopt.topology.fabrics import fat_tree, ideal_switch
@@ -91,6 +92,8 @@ def random_case(seed: int) -> tuple[Fabric, TaskGraph]:
     latency = np.full(len(source), 1.0) if equal else rng.uniform(0.0, 5.0, len(source))
     network = Network.from_links("random", hosts, switches, source, target, rate, latency)
     routes = shortest_routes(network, int(rng.integers(1, 4)))
+    if not switches and rng.random() < 0.3:  # paths of a pair may differ in hops
+        routes = k_shortest_routes(network, int(rng.integers(2, 6)), slack=1)
     transport = Transport(
         segment_bytes=9.0,
         handshake=bool(rng.integers(4)),
@@ -213,6 +216,20 @@ def test_windows_of_more_trains_than_the_first_table_holds(train: int, packets: 
     assert least < found.finish[0] < least + 2 * latency * (doublings + 1)
     assert found.messages[0].window > 10_000
     assert found.marks == 0
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_round_may_take_a_path_of_another_length(seed: int) -> None:
+    """While acknowledgements of the round before are still on the old one."""
+    links = [(i, (i + step) % 6) for i in range(6) for step in (1, 2, -1, -2)]
+    source, target = zip(*links, strict=True)
+    network = Network.from_links("n", 6, 0, source, target, 12.5e9, 1e-5)
+    group = tuple(range(6))
+    rings = {group: (group, (0, 2, 4, 1, 3, 5))}
+    routes = k_shortest_routes(network, 8, slack=1)
+    fabric = Fabric("n", network, routes, rings, None, Transport(reconnect=True))
+    tasks = [(A, 0, -1, size, 0.0) for size in (4e6, 11e6, 30e6)]
+    played(fabric, tasks, groups=(group,), seed=seed)
 
 
 def test_small_windows_are_paid_in_round_trips() -> None:

@@ -14,6 +14,7 @@ from topoopt.fabric.draw_kernels import mixed
 from topoopt.fabric.heap_kernels import pop, push
 from topoopt.fabric.train_queue_kernels import (
     ALPHA,
+    ARRIVED,
     AT,
     BASE,
     DUE,
@@ -42,6 +43,7 @@ from topoopt.fabric.train_queue_kernels import (
     longer,
     more_trains,
     set_up,
+    worth,
 )  # fmt: skip
 
 Flags = npt.NDArray[np.bool_]
@@ -254,9 +256,9 @@ def play_trains(
         elif code >= first_train:
             train = code - first_train
             message = trains[train, OF]
-            opens = trains[train, AT] == table[message, HOPS]
+            opens = trains[train, AT] == ARRIVED
             if opens:
-                acknowledge(train, now, table, moment, paths, link, trains, state)
+                acknowledge(train, now, table, moment, link, trains, state)
                 over = False
                 # Perhaps one of the round before, while the next is being announced.
                 opens = table[message, HOP] > table[message, HOPS]
@@ -268,7 +270,7 @@ def play_trains(
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
                 most = min(table[message, LEFT], np.int64(moment[message, WINDOW]))
-                while state[ROOM] < most + 2:
+                while state[ROOM] < most // worth(moment[message, WINDOW], longest_train) + 2:
                     trains = more_trains(trains, state)
                     tails = longer(tails, trains.shape[0])
                     times = longer(times, first_train + trains.shape[0])

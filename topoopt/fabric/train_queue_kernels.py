@@ -21,8 +21,10 @@ TASK, PAIR, RING, PACKETS, LEFT, FLYING, HOPS, HOP, COMING, COLUMNS = 0, 1, 2, 3
 # share of marks, DCTCP's alpha, negative in slow start; packets arrived and marked since the
 # window was last reduced, and how many make the next reduction due.
 END, ACK, WINDOW, ALPHA, SEEN, MARKED, DUE, MOMENTS = 0, 1, 2, 3, 4, 5, 6, 7
-# Columns of the table of trains: message; hops behind it; packets; whether marked; next free row.
+# Columns of the table of trains: message; hops behind it, ARRIVED on its last link; packets;
+# whether marked; next free row, or on its last link that link.
 OF, AT, LENGTH, MARK, NEXT = 0, 1, 2, 3, 4
+ARRIVED = -1
 # Columns of the table of rings: task, first message, messages, rounds left, messages under way.
 OWNER, BASE, SIZE, ROUNDS, WAITING = 0, 1, 2, 3, 4
 # Rows of links: bytes/s, seconds, when it is free, backlog in seconds above which it marks.
@@ -31,6 +33,12 @@ RATE, DELAY, FREE, MARKS = 0, 1, 2, 3
 EVENTS, SPARE, ROOM = 0, 1, 2
 GAIN = 1.0 / 16.0  # DCTCP's g
 PATIENCE = 8  # part of a window that is worth a train
+
+
+@kernel
+def worth(window: float, longest: int) -> int:
+    """Return how many packets are worth a train, if there are more to come."""
+    return min(longest // 2 + 1, max(np.int64(window) // PATIENCE, 1))
 
 
 @kernel
@@ -56,12 +64,12 @@ def fill_window(
     unless it is all.
     """
     over = False
-    worth = min(longest // 2 + 1, max(np.int64(moment[message, WINDOW]) // PATIENCE, 1))
+    least = worth(moment[message, WINDOW], longest)
     while table[message, LEFT] > 0:
         room = np.int64(moment[message, WINDOW]) - table[message, FLYING]
         if table[message, FLYING] == 0:
             room = max(room, 1)
-        elif room < min(worth, table[message, LEFT]):
+        elif room < min(least, table[message, LEFT]):
             break
         length = min(room, table[message, LEFT])
         if length > longest:
@@ -118,6 +126,9 @@ def forward(
         tails[train] = tail
         push(times, names, state, head, first_train + train)
         return False
+    # The message may have another path when this is acknowledged.
+    trains[train, AT] = ARRIVED
+    trains[train, NEXT] = name
     moment[message, END] = max(moment[message, END], tail)
     table[message, COMING] -= 1
     if table[message, LEFT] == 0:
@@ -133,7 +144,10 @@ def forward(
 
 @kernel
 def mark(train: int, name: int, now: float, link: Floats, trains: Ints) -> None:
-    """Mark a train that has left a long backlog behind, as queues of htsim do."""
+    """Mark a train if there is a long backlog behind it, as queues of htsim do.
+
+    Looked at when it reaches the next link, or its acknowledgement the sender.
+    """
     if link[FREE, name] - now > link[MARKS, name]:
         trains[train, MARK] = 1
 
@@ -152,7 +166,6 @@ def acknowledge(
     now: float,
     table: Ints,
     moment: Floats,
-    paths: SmallInts,
     link: Floats,
     trains: Ints,
     state: Ints,
@@ -160,7 +173,7 @@ def acknowledge(
     """Open or reduce the window of DCTCP for a train that has arrived."""
     message = trains[train, OF]
     length = trains[train, LENGTH]
-    mark(train, paths[message, table[message, HOPS] - 1], now, link, trains)
+    mark(train, trains[train, NEXT], now, link, trains)
     release(train, trains, state)
     table[message, FLYING] -= length
     moment[message, SEEN] += length
