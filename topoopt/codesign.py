@@ -258,6 +258,7 @@ class AlternatingSearch:
             self.restore(state.own)
         result, chains = state.result, len(state.current)
         if result.interrupted and not chains:
+            self._settle(result)
             return result
         cut = False
         while (
@@ -310,10 +311,7 @@ class AlternatingSearch:
         """Route anew what was routed for an earlier strategy of its chain; give fair times."""
         if self.moves_by_trains:
             # In the order of the wary times that the search went by.
-            result.others = [
-                replace(p, time=self.scorer(p.fabric, wary=False)(p.strategy))
-                for p in result.others
-            ]
+            result.others = self._timed(result.others, result, wary=False)
             result.best = result.others[0]
         if not any(pair.routing is Routing.MCF for pair in result.others):
             return
@@ -322,17 +320,25 @@ class AlternatingSearch:
         result.best = result.others[0]
         result.work += rewirer.work
 
+    def _timed(self, pairs: list[Pair], result: SearchResult, wary: bool) -> list[Pair]:
+        """Return pairs with other times than they have, and count what that costs."""
+        found = []
+        for pair in pairs:
+            scorer = self.scorer(pair.fabric, wary=wary)
+            found.append(replace(pair, time=scorer(pair.strategy)))
+            result.work += scorer.work
+        return found
+
     def _begun(
         self, budget: Budget, deadline: float, progress: ProgressCallback | None
     ) -> SearchState:
         """Score the starts, and return the state before the first round."""
         pairs, times, interrupted = self.start(progress)
+        result = SearchResult(pairs[0], times, interrupted=interrupted)
         if self.moves_by_trains:
-            pairs = [replace(p, time=self.scorer(p.fabric)(p.strategy)) for p in pairs]
-            pairs.sort(key=lambda pair: pair.time)
-        result = SearchResult(
-            pairs[0], times, finalists(pairs, self.spacing, self.kept), interrupted=interrupted
-        )
+            pairs = sorted(self._timed(pairs, result, wary=True), key=lambda pair: pair.time)
+            result.best = pairs[0]
+        result.others = finalists(pairs, self.spacing, self.kept)
         current = []
         if not interrupted:
             current = self.population(pairs, result, budget, deadline, progress)
@@ -434,7 +440,7 @@ class AlternatingSearch:
     def round_steps(self, pair: Pair, chains: int) -> int:
         """Return the proposals of a chain's round, from the cost of one score."""
         scorer = self.scorer(pair.fabric, search_tolerance(self.cluster.servers))
-        scorer.simulate(self.builder.build(pair.strategy))
+        scorer.timed(self.builder.build(pair.strategy))
         plain = self.settings.faithful is not None
         affordable = Budget.default(self.cluster.servers, plain).work / (scorer.work + 1.0)
         most = _PLAIN_STEPS if plain else _ROUND_STEPS

@@ -56,6 +56,8 @@ class Rewirer:
     settings : Settings
     seed : int
         Of random shortest paths.
+    wary : bool
+        As in `topoopt.scoring.Scorer`.
 
     Attributes
     ----------
@@ -171,7 +173,7 @@ class Rewirer:
             if bound > best.time:
                 break
             quick = self._scorer(fabric, self.tolerance)
-            time = quick.simulate(tasks, best.time)
+            time = quick.timed(tasks, best.time)
             self.work += quick.work
             if time < best.time or (best.found is None and time <= best.time):
                 best.time, best.found = time, (topology, routing, fabric)
@@ -184,7 +186,7 @@ class Rewirer:
         fabric = direct_fabric(topology, Routing.MCF, self.seed, tasks=tasks)
         self.work += 4 * _WIRE_WORK * self.cluster.servers**2
         quick = self._scorer(fabric, self.tolerance)
-        time = quick.simulate(tasks, best.time)
+        time = quick.timed(tasks, best.time)
         self.work += quick.work
         if time < best.time:
             best.time, best.found = time, (topology, Routing.MCF, fabric)
@@ -203,7 +205,7 @@ class Rewirer:
         except InputError:
             fabric = direct_fabric(pair.topology, Routing.MCF, self.seed, tasks=tasks)
             scorer = self._scorer(fabric)
-            time = scorer.simulate(tasks)
+            time = scorer.timed(tasks)
             self.work += scorer.work
             return replace(pair, fabric=fabric, time=time)
         return pair
@@ -213,7 +215,7 @@ class Rewirer:
         if not self.tolerance:
             return pair
         scorer = self._scorer(pair.fabric)
-        time = scorer.simulate(self.builder.build(pair.strategy))
+        time = scorer.timed(self.builder.build(pair.strategy))
         self.work += scorer.work
         return replace(pair, time=time)
 

@@ -203,9 +203,30 @@ class Scorer:
             bound = busiest(self.fabric, tasks, limit)
             if bound > limit:
                 return bound
+        return self.timed(tasks, limit, bound)
+
+    def timed(self, tasks: TaskGraph, limit: float = float("inf"), bound: float = 0.0) -> float:
+        """Return the score of a task graph that is known to fit.
+
+        Parameters
+        ----------
+        tasks : TaskGraph
+        limit : float
+            As in a call.
+        bound : float
+            Seconds that no simulation of it is below.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
         if not (self.wary and isinstance(self.fabric, Fabric)):
             return self.simulate(tasks, limit)
-        fair = self.simulate(tasks, 2.0 * limit - bound)
+        most = 2.0 * limit - bound
+        fair = self.simulate(tasks, most)
+        if fair > most:
+            return float("inf")
         return 0.5 * (fair + self.simulate(tasks, 2.0 * limit - fair, transfers_yield=True))
 
     def simulate(

@@ -34,7 +34,8 @@ class Progress:
     done, total : int
         Steps made and planned in this stage (total 0: bounded by time).
     best : float
-        Best iteration time so far, seconds.
+        Best score so far, seconds: an iteration time, or the mean of two where trains confirm
+        (`topoopt.scoring.Scorer.wary`).
     """
 
     stage: str
@@ -191,7 +192,7 @@ class SearchResult:
         Iteration time of each named strategy on a topology of its own, seconds; infinity
         where it does not fit in memory.
     others : list of Pair
-        The best few pairs met, fastest first, ``best`` among them.
+        The best few pairs met, those of the best score first, ``best`` among them.
     steps : int
         Proposals made.
     work : float

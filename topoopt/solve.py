@@ -102,7 +102,7 @@ def co_optimize(
     matching), refined on their fabrics by a portfolio of searchers and wired anew, and scored
     crosswise on each other's topologies (after the alternation of TopoOpt, NSDI'23, sec. 4). The
     best pair ever scored is returned; it is never worse than the named starting strategies on
-    topologies built for them.
+    topologies built for them (by its score, before packet trains or a schedule choose).
 
     Parameters
     ----------
@@ -137,7 +137,9 @@ def co_optimize(
     confirm : {None, "train"}
         Simulate the best few pairs found with packet trains as well, and plan the one with the
         lowest mean there. Times, bounds and baselines of the plan stay those of the fluid model;
-        what the trains say is recorded beside them.
+        what the trains say is recorded beside them. On up to 32 servers the search is wary: it
+        goes by the mean of the times with fair shares and with transfers that yield, and the
+        plan may be slower in the fluid model than one without confirmation.
     schedule : {"plain", "compute", "barrier", "auto"}
         plain: as published. compute: devices work on what has the longest remaining path first,
         while strategies are sought, too. Otherwise choose a schedule inside the iteration for the

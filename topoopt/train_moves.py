@@ -1,11 +1,10 @@
 """The last moves of a search, scored by packet trains themselves.
 
 Messages of trains queue first in, first out, where flows of the fluid model share. Of pairs that
-are about as fast in the fluid model some are twenty percent slower in trains: it matters what
+are about as fast in the fluid model some are thirty percent slower in trains: it matters what
 meets on a link, and so on which server of its set each part of an operator stands. A simulation
-with trains is fifty times dearer; so only variants have one that a fluid model in which transfers
-yield to AllReduces likes about as much as the pair. On CANDLE its times go with those in trains
-(correlation 0.94), where those of fair flows do not.
+with trains is fifty times dearer; so only variants have one that the wary score likes about as
+much as the pair. It goes with the times in trains, where those of fair flows alone do not.
 """
 
 from collections.abc import Callable

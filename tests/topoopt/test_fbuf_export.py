@@ -18,7 +18,7 @@ from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.transport import Transport
-from topoopt.formats.fbuf_check import COMPUTES
+from topoopt.formats.fbuf_check import COMPUTES, check_fbuf
 from topoopt.formats.fbuf_export import Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufTask
 from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
@@ -435,3 +435,5 @@ def test_any_group_and_ring_can_be_written_in_rounds():
         fbuf_of(scattered, network, routes, rings, **SERVER)
     file = fbuf_of(scattered, network, routes, rings, rounds=True, **SERVER)
     assert (file.task_type == FbufTask.NOMINAL_COMM).sum() == 3 * 2
+    alone = replace(scattered, groups=((2,),))
+    assert check_fbuf(fbuf_of(alone, network, routes, {}, rounds=True, **SERVER)) is None

@@ -18,9 +18,8 @@ from parallelism.iterations import edges_of
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.bounds import Wirings, resource_bound, strategy_bound
 from topoopt.codesign import AlternatingSearch
-from topoopt.confirm import COPIES
+from topoopt.confirm import confirmed_times
 from topoopt.fabric import compute_on_critical_path, simulate
-from topoopt.fabric.jitter import jittered
 from topoopt.formats.fbuf_export import Updates
 from topoopt.formats.fbuf_plan import plan_fbuf
 from topoopt.gap import plan_bounds, routes_bound, topology_bound
@@ -257,7 +256,7 @@ def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     assert built.play().time == plan.iteration_time_s
     tasks, _ = ordered_tasks(built.fabric, built.builder.build(built.strategy), ORDERED)
     assert tasks.priority is not None
-    trains = jittered(built.fabric, tasks, COPIES, model="train", seed=plan.seed)
+    trains = confirmed_times(built.fabric, tasks, plan.seed)
     assert plan.confirmation.iteration_time_s == trains.mean
     # Whoever serves devices first in first out keeps the order that the file holds.
     file = plan_fbuf(plan, updates=Updates.OMIT)

@@ -355,6 +355,7 @@ def replaced(file: FbufFile, **changes):
         (("plan.json", "--fabric", ""), "fabric is '', which is no file"),
         (("plan.json", "--seed", "-1"), "seed is -1"),
         (("plan.json", "--compat", "ns3"), "compat is 'ns3'"),
+        (("plan.json", "--compat", "reconnect"), "compat is 'reconnect', which the fluid model"),
         (("plan.json", "--bandwidth", "10Gbps"), "--bandwidth does not go with a plan's own"),
         (("plan.json", "--latency", "1us"), "--latency does not go with a plan's own"),
         (("plan.fbuf", "--routing", "ecmp"), "--routing does not go with the file's own"),

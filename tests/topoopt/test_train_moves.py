@@ -51,6 +51,8 @@ def test_a_wary_score_lies_between_fair_transfers_and_yielding_ones(search, pair
         time = wary(pair.strategy)
         assert time == pytest.approx(0.5 * (fair + last), rel=1e-12)
         assert search.scorer(pair.fabric, wary=False)(pair.strategy) == pair.time == fair
+        wired = search.rewirer().wire(pair.strategy, "named")
+        assert wired.time == search.scorer(wired.fabric)(pair.strategy)
         for limit in (0.5 * time, 0.999 * time):
             assert wary(pair.strategy, limit) > limit
         assert wary(pair.strategy, 1.001 * time) == time
@@ -65,6 +67,20 @@ def test_a_wary_search_ends_with_fair_times_of_its_pairs(search):
     assert result.best is result.others[0]
     times = [search.scorer(pair.fabric)(pair.strategy) for pair in result.others]
     assert len(times) > 1 and times[0] <= 1.01 * min(times)
+
+
+@pytest.mark.parametrize("stage", ["start", "search"])
+def test_a_plan_that_was_interrupted_before_the_trains_verifies(stage):
+    """Its times are fair ones, as of any plan."""
+
+    def stop(progress):
+        if progress.stage == stage and progress.done > 1:
+            raise KeyboardInterrupt
+
+    question = {"seed": 0, "steps": 60, "baselines": (), "confirm": "train"}
+    plan = to.co_optimize(JOB, CLUSTER, progress=stop, **question)
+    assert plan.search.interrupted
+    assert verify_plan(plan).ok
 
 
 def one_copy(search, pair):

@@ -105,6 +105,8 @@ def simulate_command(
         bucket_bytes=None if buckets is None else parse_bytes(buckets, "buckets"),
     )
     _check(file, fabric, model, jitter, seed, timeline, timeline_links)
+    if compat == "reconnect" and model == "fluid":
+        raise InputError("compat is 'reconnect', which the fluid model does not know; use train")
     kernels = "simulate_kernels" if model == "fluid" else "train_kernels"
     with common.first_run_notice(f"fabric_*/{kernels}*"):
         workload = load_workload(file)

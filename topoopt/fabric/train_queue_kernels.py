@@ -38,7 +38,7 @@ PATIENCE = 8  # part of a window that is worth a train
 @kernel
 def worth(window: float, longest: int) -> int:
     """Return how many packets are worth a train, if there are more to come."""
-    return min(longest // 2 + 1, max(np.int64(window) // PATIENCE, 1))
+    return min(longest // 2 + 1, max(int(window) // PATIENCE, 1))
 
 
 @kernel

@@ -41,8 +41,10 @@ def run_trains(
     Every link is a first-in first-out server that sends at its capacity. A transfer, and each
     member's part of each round of a ring AllReduce, is a message over one path, drawn among the
     pair's routes with their shares. It is announced by a set-up packet that waits in the same
-    queues, then sends its first window as two trains; when a train has arrived, the next of
-    twice its length goes out, or of half of it if a queue with a long backlog marked it. Hosts
+    queues, then sends its first window in trains; the window grows by what has arrived, in slow
+    start, or by a packet each round trip once a train was marked, and shrinks by the share of
+    marks. A queue marks trains that leave a long backlog behind, which is looked at when the
+    train reaches the next link, or on its last link when its acknowledgement arrives. Hosts
     behind a switch do not mark in their own queue. A round begins when all messages of the one
     before it have arrived.
 

@@ -26,7 +26,7 @@ class Transport:
     initial_window : int
         Packets that a flow sends before it hears from its receiver (packet trains only).
     marking_backlog : int
-        Packets in a queue above which it marks what joins it (packet trains only).
+        Packets in a queue above which it marks what leaves it (packet trains only).
     train : int
         Most packets that are simulated as one (packet trains only).
     reconnect : bool

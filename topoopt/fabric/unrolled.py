@@ -32,8 +32,9 @@ def unrolled(tasks: TaskGraph, rings: Mapping[Group, Rings]) -> TaskGraph:
     -------
     TaskGraph
         The tasks of ``tasks`` come first and keep their places. A collective becomes its local
-        reduction, a collective over one server. Ends of rounds are such collectives as well, of
-        no time; so is the end of a collective, if tasks wait for it. Without ``ids``.
+        reduction, an AllReduce over one server, as does any collective over one server. Ends of
+        rounds are such AllReduces as well, of no time; so is the end of a collective, if tasks
+        wait for it. Without ``ids``.
 
     Raises
     ------
@@ -42,9 +43,11 @@ def unrolled(tasks: TaskGraph, rings: Mapping[Group, Rings]) -> TaskGraph:
     """
     sizes = np.array([len(group) for group in tasks.groups], dtype=np.int64)
     collective = np.flatnonzero(tasks.collective)
+    single = collective[sizes[tasks.first[collective]] == 1]
     collective = collective[sizes[tasks.first[collective]] > 1]
     alone: dict[int, int] = {}
     grown = _Grown(tasks)
+    grown.kind[0][single] = TaskKind.ALLREDUCE
     for task in collective.tolist():
         group = tasks.groups[int(tasks.first[task])]
         orders = rings.get(group)

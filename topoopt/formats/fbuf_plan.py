@@ -40,8 +40,8 @@ def plan_fbuf(
     ----------
     plan : Plan
     updates : Updates
-        What becomes of optimizer steps that wait for an AllReduce, where it is not written in
-        rounds.
+        What becomes of optimizer steps that wait for an AllReduce. Rounds can say them, and do so
+        unless they are to be omitted.
     allreduces : AllReduces
         See there.
     dram_bandwidth : float
