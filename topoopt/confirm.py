@@ -8,6 +8,8 @@ plans must bear.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import TaskGraph
@@ -28,8 +30,9 @@ TRAINED = 120
 PLAYED = 5
 """Of variants that one copy each has ranked so many have all copies."""
 _RANKED = Transport(reconnect=True)
-# Long trains are quick and up to 3 % slow; what they rank first is theirs by luck as well.
-_CONFIRMED = Transport(reconnect=True, train=16)
+# What long trains rank first is theirs by luck as well: some plans take one of two courses, which
+# trains of several lengths show. Beyond this many servers short ones take minutes.
+_SHORT_TRAINS, _LONG_TRAINS, _MOST_SERVERS = (16, 8, 4), (32, 24, 16), 32
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ def train_time(
 
 
 def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
-    """Return the times that confirm a pair, in shorter trains.
+    """Return the times that confirm a pair, in shorter trains of several lengths.
 
     Parameters
     ----------
@@ -137,8 +140,12 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
     Jitter
         Of `COPIES` copies.
     """
-    fabric = replace(fabric, transport=_CONFIRMED)
-    return jittered(fabric, tasks, COPIES, model="train", seed=seed)
+    lengths = _SHORT_TRAINS if fabric.network.hosts <= _MOST_SERVERS else _LONG_TRAINS
+    times = []
+    for copy, length in enumerate(lengths):
+        played = replace(fabric, transport=Transport(reconnect=True, train=length))
+        times.append(jittered(played, tasks, 1, model="train", seed=seed + copy).mean)
+    return Jitter(np.array(times))
 
 
 def _scheduled(builder: TaskGraphBuilder, pair: Pair, schedule: Schedule | None) -> TaskGraph:
