@@ -21,8 +21,6 @@ from topoopt.search_types import Pair, Progress, ProgressCallback
 
 CONFIRMING = ("train",)
 TRAIN_MODEL = "train-2"
-COPIES = 3
-"""Simulations of each finalist, with perturbed delays; their mean counts."""
 FINALISTS = 8
 """Best pairs that a search keeps for confirmation."""
 TRAINED = 120
@@ -33,6 +31,8 @@ _RANKED = Transport(reconnect=True)
 # What long trains rank first is theirs by luck as well: some plans take one of two courses, which
 # trains of several lengths show. Beyond this many servers short ones take minutes.
 _SHORT_TRAINS, _LONG_TRAINS, _MOST_SERVERS = (16, 8, 4), (32, 24, 16), 32
+COPIES = len(_SHORT_TRAINS)
+"""Simulations of each finalist, with perturbed delays; their mean counts."""
 
 
 @dataclass(frozen=True)

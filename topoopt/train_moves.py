@@ -165,14 +165,12 @@ class TrainMoves:
             wary = self._wary(fabric, strategy, limit)
             if wary > limit:
                 continue
-            time = self._scorer(fabric)(strategy)
-            found = replace(
-                climb.pair, strategy=strategy, fabric=fabric, time=time, origin="search"
-            )
+            found = replace(climb.pair, strategy=strategy, fabric=fabric, origin="search")
             least = self._trains(found, climb.least)
             done += 1
             if least < climb.least:
-                climb.pair, climb.least, climb.wary = found, least, wary
+                climb.pair = replace(found, time=self._scorer(fabric)(strategy))
+                climb.least, climb.wary = least, wary
             report(done)
 
     def _proposed(self, climb: _Climb) -> Strategy:
