@@ -132,6 +132,20 @@ def kernel(function: _F) -> _F:
     Use it only in modules called ``*kernels.py``; self-recursion is not allowed there (numba
     crashes on cached recursive kernels). ``NUMBA_DISABLE_JIT=1`` leaves plain Python.
     """
+    return _compiled(function)
+
+
+def inner_kernel(function: _F) -> _F:
+    """Compile a function that other kernels call, and that makes no arrays.
+
+    Like `kernel`, but its code stands wherever it is called, and it does not count references
+    to the arrays that it is given. Otherwise a call of a few dozen instructions counts each of
+    them up and down, which takes more time than the work itself.
+    """
+    return _compiled(function, _nrt=False, forceinline=True)
+
+
+def _compiled(function: _F, **options: bool) -> _F:
     import numba
 
     config: Any = numba.config
@@ -144,7 +158,7 @@ def kernel(function: _F) -> _F:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(_kernel_directory())
         try:
-            compiled: Any = numba.njit(cache=True, nogil=True)(function)
+            compiled: Any = numba.njit(cache=True, nogil=True, **options)(function)
         finally:
             config.CACHE_DIR = before
     return cast(_F, compiled)

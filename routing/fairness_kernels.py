@@ -10,7 +10,7 @@ lets them count from the end.
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -24,7 +24,7 @@ OPEN, STOP, NAME = 0, 1, 2  # (3, links): entries of flows not yet frozen; end o
 LINK, CROSSING = 0, 1  # (2, entries): links of the chosen flows; chosen flows link by link
 
 
-@kernel
+@inner_kernel
 def _sift_down(share: Floats, link: SmallInts, size: int, place: int) -> None:
     """Restore the heap order below one place; ``share[size]`` is infinite."""
     one = np.uint64(1)
@@ -47,7 +47,7 @@ def _sift_down(share: Floats, link: SmallInts, size: int, place: int) -> None:
     link[here] = name
 
 
-@kernel
+@inner_kernel
 def _sort_by_cap(places: Ints, begin: int, count: int, chosen: SmallInts, cap: Floats) -> None:
     """Sort a part of ``places`` by the caps of the flows chosen there (Shell's sort)."""
     gap = 1
@@ -69,7 +69,7 @@ def _sort_by_cap(places: Ints, begin: int, count: int, chosen: SmallInts, cap: F
         gap //= 3
 
 
-@kernel
+@inner_kernel
 def refill(
     chosen: SmallInts,
     count: int,

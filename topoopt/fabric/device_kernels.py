@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel
 from routing.fairness_kernels import Floats, Ints
 
 
-@kernel
+@inner_kernel
 def enqueue(
     task: int,
     device: int,

@@ -3,13 +3,13 @@
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 
 Words = npt.NDArray[np.uint64]
 
 
-@kernel
+@inner_kernel
 def mixed(value: np.uint64) -> np.uint64:
     """Return a 64-bit hash (the finalizer of splitmix64)."""
     word = value + np.uint64(0x9E3779B97F4A7C15)
@@ -18,7 +18,7 @@ def mixed(value: np.uint64) -> np.uint64:
     return word ^ (word >> np.uint64(31))
 
 
-@kernel
+@inner_kernel
 def draw_path(
     source: int,
     target: int,

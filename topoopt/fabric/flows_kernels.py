@@ -11,7 +11,7 @@ rate, so that neither is searched over all slots.
 
 import numpy as np
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts, refill
 
 # Rows of the tables. (Tuples of arrays would cost reference counting in every kernel.)
@@ -35,7 +35,7 @@ MARGIN = 1e-9
 RECOUNT = 256
 
 
-@kernel
+@inner_kernel
 def refresh_block(slot: Floats, block: Floats, number: int) -> None:
     """Recompute the extremes of one block of slots; empty slots hold infinity and -1.
 
@@ -61,7 +61,7 @@ def refresh_block(slot: Floats, block: Floats, number: int) -> None:
     block[LARGEST, number] = max(max(r0, r1), max(r2, r3))
 
 
-@kernel
+@inner_kernel
 def earliest_end(block: Floats, count: Ints) -> float:
     """Return the time at which the first flow has all its bytes (infinity: none)."""
     earliest = np.inf
@@ -70,7 +70,7 @@ def earliest_end(block: Floats, count: Ints) -> float:
     return earliest
 
 
-@kernel
+@inner_kernel
 def join(
     task: int,
     row: int,
@@ -144,7 +144,7 @@ def join(
         link[SPARE, np.uint64(links[entry])] -= weights[entry] * held
 
 
-@kernel
+@inner_kernel
 def leave(
     s: int,
     slot: Floats,
@@ -183,7 +183,7 @@ def leave(
     refresh_block(slot, block, last // BLOCK)
 
 
-@kernel
+@inner_kernel
 def take_ended(
     now: float,
     limit: float,
@@ -256,7 +256,7 @@ def take_ended(
     return lowest
 
 
-@kernel
+@inner_kernel
 def _sort_by_level(chosen: SmallInts, count: int, level: Ints) -> None:
     """Sort the first slots of ``chosen`` by level, then by number (Shell's sort)."""
     gap = 1
@@ -276,7 +276,7 @@ def _sort_by_level(chosen: SmallInts, count: int, level: Ints) -> None:
         gap //= 3
 
 
-@kernel
+@inner_kernel
 def solve(
     threshold: float,
     levels: int,

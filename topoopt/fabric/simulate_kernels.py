@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.flows_kernels import (
@@ -29,7 +29,7 @@ INSTANT = 1e-12
 Flags = npt.NDArray[np.bool_]
 
 
-@kernel
+@inner_kernel
 def _sort(values: Ints, count: int) -> None:
     """Sort the first values in place (Shell's sort); most batches arrive sorted."""
     for i in range(1, count):

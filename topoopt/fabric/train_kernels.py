@@ -7,7 +7,7 @@ tasks, rings and trains.
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.draw_kernels import mixed
@@ -17,22 +17,30 @@ from topoopt.fabric.train_queue_kernels import (
     ARRIVED,
     AT,
     BASE,
+    DONE,
     DUE,
     END,
     EVENTS,
+    FRESH,
+    GAVE_UP,
     HOP,
     HOPS,
+    IDLES,
     LEFT,
+    LOST,
     MARKED,
     MOMENTS,
     NEXT,
     OF,
     OWNER,
+    PLAYED,
     RING,
     ROOM,
     ROUNDS,
     SEEN,
+    SHORT,
     SIZE,
+    STATE,
     TASK,
     WAITING,
     WINDOW,
@@ -43,7 +51,7 @@ from topoopt.fabric.train_queue_kernels import (
     longer,
     more_trains,
     set_up,
-    worth,
+    trains_needed,
 )  # fmt: skip
 
 Flags = npt.NDArray[np.bool_]
@@ -139,8 +147,7 @@ def play_trains(
     """
     tasks = compute.size
     messages = table.shape[0]
-    base = messages
-    first_train = base + tasks + rings.shape[0]
+    first_train = messages + tasks + rings.shape[0]
     moment = np.zeros((messages, MOMENTS))
     paths = np.empty((messages, longest), dtype=np.int32)
     waiting = predecessors.copy()
@@ -155,33 +162,113 @@ def play_trains(
     for train in range(256):
         trains[train, NEXT] = train + 1
     tails = np.empty(256)
-    room = first_train + 256
-    times = np.empty(room)
-    names = np.empty(room, dtype=np.int64)
-    state = np.zeros(3, dtype=np.int64)
+    times = np.empty(first_train + 256)
+    names = np.empty(first_train + 256, dtype=np.int64)
+    state = np.zeros(STATE, dtype=np.int64)
     state[ROOM] = 256
+    state[LOST] = -1
+    clock = np.zeros(1)
     running = np.full(devices, -1, dtype=np.int64)
     before = np.full(devices, -1, dtype=np.int64)
-    front = np.full(devices, -1, dtype=np.int64)
-    back = np.full(devices, -1, dtype=np.int64)
+    queue = np.full((2, devices), -1, dtype=np.int64)
     following = np.full(tasks, -1, dtype=np.int64)
     fresh = np.empty(tasks, dtype=np.int64)
-    freshly = int(np.int64(0))
     idle = np.empty(devices + 1, dtype=np.int64)
-    idles = int(np.int64(0))
     turn = np.empty(rings.shape[0] + 1, dtype=np.int64)  # rings whose next round begins now
-    turns = int(np.int64(0))
-    events = 0
-    gave_up = 0
-    lost = int(np.int64(-1))
-    done = 0
-    now = 0.0
-    origin = mixed(np.uint64(seed))
     for place in range(tasks):
         task = start_order[place]
         if waiting[task] == 0:
-            fresh[freshly] = task
-            freshly += 1
+            fresh[state[FRESH]] = task
+            state[FRESH] += 1
+    while True:
+        _play_on(
+            compute, resource, volume, delay, lag, first_message, first_ring, successor_offsets,
+            successors, priority, row_begin, row_end, table, rings, links, weights, link_source,
+            link_target, link, hosts, packet, window, longest_train, arrival_order, acknowledged,
+            handshake, cold, mixed(np.uint64(seed)), horizon, tail, moment, paths, waiting, ready,
+            start, finish, binding, begun, open_rings, ring_end, trains, tails, times, names,
+            state, clock, running, before, queue[0], queue[1], following, fresh, idle, turn,
+        )  # fmt: skip
+        if state[SHORT] == 0:
+            break
+        while state[ROOM] < state[SHORT]:
+            trains = more_trains(trains, state)
+        tails = longer(tails, trains.shape[0])
+        times = longer(times, first_train + trains.shape[0])
+        names = longer(names, first_train + trains.shape[0])
+    work = np.array([state[PLAYED], state[GAVE_UP], state[LOST]])
+    return start, finish, binding, state[DONE], work
+
+
+@inner_kernel
+def _play_on(
+    compute: Flags,
+    resource: Ints,
+    volume: Floats,
+    delay: Floats,
+    lag: Floats,
+    first_message: Ints,
+    first_ring: Ints,
+    successor_offsets: Ints,
+    successors: Ints,
+    priority: Ints,
+    row_begin: Ints,
+    row_end: Ints,
+    table: Ints,
+    rings: Ints,
+    links: SmallInts,
+    weights: Floats,
+    link_source: Ints,
+    link_target: Ints,
+    link: Floats,
+    hosts: int,
+    packet: float,
+    window: int,
+    longest_train: int,
+    arrival_order: bool,
+    acknowledged: bool,
+    handshake: bool,
+    cold: bool,
+    origin: np.uint64,
+    horizon: float,
+    tail: Floats,
+    moment: Floats,
+    paths: SmallInts,
+    waiting: Ints,
+    ready: Floats,
+    start: Floats,
+    finish: Floats,
+    binding: Ints,
+    begun: Flags,
+    open_rings: Ints,
+    ring_end: Floats,
+    trains: Ints,
+    tails: Floats,
+    times: Floats,
+    names: Ints,
+    state: Ints,
+    clock: Floats,
+    running: Ints,
+    before: Ints,
+    front: Ints,
+    back: Ints,
+    following: Ints,
+    fresh: Ints,
+    idle: Ints,
+    turn: Ints,
+) -> None:
+    """Play until the end, or until there are fewer than ``state[SHORT]`` rows for trains.
+
+    A function of its own, because in one that makes arrays anew every use of any counts
+    references.
+    """
+    tasks = compute.size
+    base = table.shape[0]
+    first_train = base + tasks + rings.shape[0]
+    now = clock[0]
+    freshly, idles = state[FRESH], state[IDLES]
+    state[SHORT] = 0
+    turns = int(np.int64(0))
     while True:
         for i in range(freshly):
             task = fresh[i]
@@ -227,17 +314,25 @@ def play_trains(
                     links, weights, link_source, link_target, hosts, table, moment, paths,
                     link, times, names, state,
                 ):  # fmt: skip
-                    lost = message
+                    state[LOST] = message
         turns = int(np.int64(0))
-        if state[EVENTS] == 0 or lost >= 0:
+        if state[EVENTS] == 0 or state[LOST] >= 0:
             break
         if times[0] > horizon:
-            gave_up = 1
+            state[GAVE_UP] = 1
             break
-        now = times[0]
         code = names[0]
+        if code < base or code >= first_train:
+            # Before anything changes, make sure that what its message may send has rows.
+            message = code if code < base else trains[code - first_train, OF]
+            allowed = max(window, int(moment[message, WINDOW])) + longest_train
+            needed = trains_needed(min(table[message, LEFT], allowed), longest_train)
+            if state[ROOM] < needed:
+                state[SHORT] = needed
+                break
+        now = times[0]
         pop(times, names, state)
-        events += 1
+        state[PLAYED] += 1
         if code < base:
             message = code
             if table[message, HOP] < table[message, HOPS]:
@@ -269,12 +364,6 @@ def play_trains(
                 )  # fmt: skip
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
-                most = min(table[message, LEFT], np.int64(moment[message, WINDOW]))
-                while state[ROOM] < most // worth(moment[message, WINDOW], longest_train) + 2:
-                    trains = more_trains(trains, state)
-                    tails = longer(tails, trains.shape[0])
-                    times = longer(times, first_train + trains.shape[0])
-                    names = longer(names, first_train + trains.shape[0])
                 over = fill_window(
                     message, now, packet, longest_train, first_train, table, moment, paths, link,
                     trains, tails, times, names, state,
@@ -311,7 +400,7 @@ def play_trains(
                         acknowledged, handshake, row_begin, row_end, links, weights, link_source,
                         link_target, hosts, table, moment, paths, link, times, names, state,
                     ):  # fmt: skip
-                        lost = message
+                        state[LOST] = message
                 else:
                     for ring in range(first_ring[task], first_ring[task + 1]):
                         turn[turns] = ring
@@ -319,9 +408,9 @@ def play_trains(
                     open_rings[task] = turns
                 continue
         finish[task] = now
-        done += 1
+        state[DONE] += 1
         if now + tail[task] > horizon:
-            gave_up = 1
+            state[GAVE_UP] = 1
             break
         if compute[task]:
             device = resource[task]
@@ -338,5 +427,5 @@ def play_trains(
                 binding[after] = task
                 fresh[freshly] = after
                 freshly += 1
-    work = np.array([events, gave_up, lost])
-    return start, finish, binding, done, work
+    clock[0] = now
+    state[FRESH], state[IDLES] = freshly, idles

@@ -8,7 +8,7 @@ does with the marks that the train met.
 
 import numpy as np
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.draw_kernels import draw_path, mixed
 from topoopt.fabric.heap_kernels import push
@@ -29,19 +29,28 @@ ARRIVED = -1
 OWNER, BASE, SIZE, ROUNDS, WAITING = 0, 1, 2, 3, 4
 # Rows of links: bytes/s, seconds, when it is free, backlog in seconds above which it marks.
 RATE, DELAY, FREE, MARKS = 0, 1, 2, 3
-# Entries of the state of the loop: events in the state, first free row of trains, free rows.
-EVENTS, SPARE, ROOM = 0, 1, 2
+# Entries of the state of the loop: events to come, first free row of trains, free rows; tasks that
+# have become ready, devices that have fallen idle; events played, tasks done, whether it gave up,
+# a message without a path; free rows that it needs to go on.
+EVENTS, SPARE, ROOM, FRESH, IDLES, PLAYED, DONE, GAVE_UP, LOST, SHORT, STATE = range(11)
 GAIN = 1.0 / 16.0  # DCTCP's g
 PATIENCE = 8  # part of a window that is worth a train
 
 
-@kernel
+@inner_kernel
 def worth(window: float, longest: int) -> int:
     """Return how many packets are worth a train, if there are more to come."""
     return min(longest // 2 + 1, max(int(window) // PATIENCE, 1))
 
 
-@kernel
+@inner_kernel
+def trains_needed(packets: int, longest: int) -> int:
+    """Return how many trains so many packets, a window at most, go in, at most."""
+    # Up to two eighths of a window are worth less than two eighths of it by rounding.
+    return max(2 * PATIENCE, packets // (longest // 2 + 1)) + 2
+
+
+@inner_kernel
 def fill_window(
     message: int,
     now: float,
@@ -92,7 +101,7 @@ def fill_window(
     return over
 
 
-@kernel
+@inner_kernel
 def forward(
     train: int,
     now: float,
@@ -142,7 +151,7 @@ def forward(
     return False
 
 
-@kernel
+@inner_kernel
 def mark(train: int, name: int, now: float, link: Floats, trains: Ints) -> None:
     """Mark a train if there is a long backlog behind it, as queues of htsim do.
 
@@ -152,7 +161,7 @@ def mark(train: int, name: int, now: float, link: Floats, trains: Ints) -> None:
         trains[train, MARK] = 1
 
 
-@kernel
+@inner_kernel
 def release(train: int, trains: Ints, state: Ints) -> None:
     """Give the row of a train back."""
     trains[train, NEXT] = state[SPARE]
@@ -160,7 +169,7 @@ def release(train: int, trains: Ints, state: Ints) -> None:
     state[ROOM] += 1
 
 
-@kernel
+@inner_kernel
 def acknowledge(
     train: int,
     now: float,
@@ -218,7 +227,7 @@ def longer(values: Floats, size: int) -> Floats:
     return copy
 
 
-@kernel
+@inner_kernel
 def set_up(
     message: int,
     now: float,
@@ -238,7 +247,7 @@ def set_up(
     push(times, names, state, arrival, message)
 
 
-@kernel
+@inner_kernel
 def begin_message(
     message: int,
     now: float,
