@@ -146,18 +146,27 @@ def select_cayley(
     wanted = most if rings is None else rings
     if not 1 <= wanted <= most:
         raise InputError(f"{wanted} rings of {degree} ports; give 1 to {most}")
-    return _selected(servers, degree, bidirectional, wanted, aim, seed)
+    graph = _selected(servers, degree, bidirectional, wanted, aim, seed)
+    if graph is None:
+        raise InfeasibleError(
+            f"no Cayley graph of {servers} servers and {degree} ports with {wanted} rings was "
+            "found; ask for fewer rings or another degree"
+        )
+    return graph
+
+
+_groups = lru_cache(maxsize=64)(groups_of_order)
 
 
 @lru_cache(maxsize=256)
 def _selected(
     n: int, degree: int, both_ways: bool, rings: int, aim: Objective, seed: int
-) -> CayleyGraph:
-    """Search; the same question comes again for every group and wiring."""
+) -> CayleyGraph | None:
+    """Search; the same question comes again for every group and wiring, whatever the answer."""
     bound = moore_bound(n, degree, both_ways)
     by_farthest = float(n * n) if aim is Objective.DIAMETER else 0.5 / n
     floor = round(bound.mean_distance * (n - 1)) + by_farthest * bound.diameter
-    searches = [_Search(g, degree, both_ways, rings, by_farthest) for g in groups_of_order(n)]
+    searches = [_Search(g, degree, both_ways, rings, by_farthest) for g in _groups(n)]
     budget = _SEARCH_STEPS / (n * degree)  # sets
     tried = 0
     for index, search in enumerate(searches):
@@ -183,10 +192,7 @@ def _selected(
         graph = searches[index].ringed(units, seed, exact, tried)
         if graph is not None:
             return graph
-    raise InfeasibleError(
-        f"no Cayley graph of {n} servers and {degree} ports with {rings} rings was found; "
-        "ask for fewer rings or another degree"
-    )
+    return None
 
 
 class _Search:

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -48,6 +48,51 @@ def set_cost(
     return by_sum * total + by_farthest * farthest
 
 
+@inner_kernel
+def _cost_below(
+    right: Ints,
+    steps: Ints,
+    by_sum: float,
+    by_farthest: float,
+    length: Ints,
+    queue: Ints,
+    enough: float,
+) -> float:
+    """Return `set_cost`, or infinity as soon as it cannot be less than ``enough``."""
+    n = length.size
+    for g in range(n):
+        length[g] = -1
+    length[0] = 0
+    queue[0] = 0
+    head, tail, level_end = 0, 1, 1
+    level, total = 0, 0
+    while head < tail:
+        if head == level_end:
+            level += 1
+            level_end = tail
+        # What is not made yet takes a step more than this level, or two.
+        left = n - tail
+        near = min(left, (level_end - head) * steps.size)
+        least = total + left * (level + 2) - near
+        farthest = level + (0 if left == 0 else 1 if left == near else 2)
+        if by_sum * least + by_farthest * farthest >= enough:
+            return np.inf
+        here = queue[head]
+        head += 1
+        for k in range(steps.size):
+            there = right[steps[k], here]
+            if length[there] < 0:
+                length[there] = level + 1
+                total += level + 1
+                queue[tail] = there
+                tail += 1
+        if tail == n:
+            break
+    if tail < n:
+        return np.inf
+    return by_sum * total + by_farthest * length[queue[tail - 1]]
+
+
 @kernel
 def exchange_units(
     right: Ints,
@@ -89,7 +134,7 @@ def exchange_units(
                     continue
                 steps[begin[k]] = units[other, 0]
                 steps[begin[k + 1] - 1] = units[other, 1]
-                cost = set_cost(right, steps, by_sum, by_farthest, length, queue)
+                cost = _cost_below(right, steps, by_sum, by_farthest, length, queue, lowest)
                 tried += 1
                 if cost < lowest:
                     lowest = cost
