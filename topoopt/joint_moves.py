@@ -60,7 +60,11 @@ def promising(
 
 
 def best_wired(
-    pair: Pair, strategies: Iterable[Strategy], score: Score, rewirer: Rewirer
+    pair: Pair,
+    strategies: Iterable[Strategy],
+    score: Score,
+    rewirer: Rewirer,
+    most_work: float = float("inf"),
 ) -> Pair | None:
     """Wire the most promising of some strategies, and return the best if it beats a pair.
 
@@ -71,6 +75,8 @@ def best_wired(
     score : callable
         Scores on the ideal switch.
     rewirer : Rewirer
+    most_work : float
+        Wire no more of them once the rewirer counts so much work.
 
     Returns
     -------
@@ -79,10 +85,15 @@ def best_wired(
     """
     best = pair
     for _, strategy in promising(score, strategies, pair.time):
-        found = rewirer.wire(strategy, "search", limit=best.time)
+        if rewirer.work >= most_work:
+            break
+        found = rewirer.wire(strategy, "search", limit=best.time, exact=False)
         if found is not None and found.time < best.time:
             best = found
-    return None if best is pair else best
+    if best is pair:
+        return None
+    best = rewirer.exactly(best)
+    return best if best.time < pair.time else None
 
 
 class JointMoves(Replayed):
