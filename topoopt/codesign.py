@@ -36,6 +36,7 @@ from topoopt.search_types import (
     Settings,
     search_tolerance,
 )
+from topoopt.side_by_side import THREADED_FROM, in_twos
 from topoopt.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
 from topoopt.topology.finder import PortModel
 from topoopt.train_moves import moves_work
@@ -57,8 +58,6 @@ _ROUND_STEPS = 150
 _PLAIN_STEPS = 60
 _LEAST_ROUND_STEPS = 8
 _ROUNDS = 10
-# Chains of larger jobs run in threads; compiled kernels let each other run.
-_THREADED_SERVERS = 32
 
 
 class PlainChain:
@@ -176,26 +175,28 @@ class AlternatingSearch:
         InfeasibleError
             If none fits in memory.
         """
-        rewirer = self.rewirer(wary=False)
         scorer = Scorer(self.builder, no_network(self.cluster.servers), self.memory_limit)
         named = starting_strategies(
             self.space, self.builder, self.memory_limit, self.settings.faithful is not None
         )
+        times = {name: float("inf") for name, s in named.items() if not scorer.fits(s)}
+        fitting = [(name, strategy) for name, strategy in named.items() if name not in times]
         pairs: list[Pair] = []
-        times: dict[str, float] = {}
         best = float("inf")
         interrupted = False
+
+        def wire(item: tuple[str, Strategy], limit: float) -> Pair | None:
+            name, strategy = item
+            return start_pair(self.rewirer(wary=False), strategy, name, limit)
+
         try:
-            for done, (name, strategy) in enumerate(named.items()):
-                if not scorer.fits(strategy):
-                    times[name] = float("inf")
-                else:
-                    pair = start_pair(rewirer, strategy, name, 1.2 * best)
-                    if pair is not None:
-                        pairs.append(pair)
-                        best = min(best, pair.time)
+            wired = in_twos(fitting, wire, lambda: 1.2 * best, self.cluster.servers)
+            for done, (_, pair) in enumerate(wired):
+                if pair is not None:
+                    pairs.append(pair)
+                    best = min(best, pair.time)
                 if progress:
-                    progress(Progress("start", done + 1, len(named), best))
+                    progress(Progress("start", len(times) + done + 1, len(named), best))
         except KeyboardInterrupt:
             if not pairs:
                 raise
@@ -204,11 +205,13 @@ class AlternatingSearch:
             self._refuse(named[LEAST_MEMORY])
         pairs.sort(key=lambda pair: pair.time)
         # Only those that chains may start from, and the usual two, need exact times.
-        kept = [
-            pair if pair.origin in USUAL else rewirer.exactly(pair)
-            for place, pair in enumerate(pairs)
-            if place < self.settings.chains or pair.origin in USUAL
-        ]
+        kept = [pair for pair in pairs if pair.origin in USUAL]
+        others = [pair for pair in pairs[: self.settings.chains] if pair.origin not in USUAL]
+        exactly = in_twos(
+            others, lambda pair, _: self.rewirer(wary=False).exactly(pair), lambda: 0.0,
+            self.cluster.servers,
+        )  # fmt: skip
+        kept += [pair for _, pair in exactly]
         kept.sort(key=lambda pair: pair.time)
         times |= {pair.origin: pair.time for pair in kept}
         return kept, times, interrupted
@@ -459,7 +462,7 @@ class AlternatingSearch:
     @property
     def threaded(self) -> bool:
         """Whether chains run side by side, and so can share nothing."""
-        return self.cluster.servers > _THREADED_SERVERS
+        return self.cluster.servers >= THREADED_FROM
 
     def play(
         self,

@@ -34,6 +34,7 @@ from topoopt.search_types import (
     Settings,
     search_tolerance,
 )
+from topoopt.side_by_side import in_twos
 from topoopt.space_terms import trade_off
 from topoopt.starts import USUAL
 from topoopt.topology.fabrics import ideal_switch
@@ -229,31 +230,32 @@ class JointSearch(AlternatingSearch):
         order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
         near = _NEAR * candidates[order[0]][0]
         found, seen = list(pairs), {pair.strategy for pair in pairs}
-        rewirer = self.rewirer()
+        hopeful = [candidates[c][1] for c in order if candidates[c][0] <= near]
+        chosen = [s for s in dict.fromkeys(hopeful) if s not in seen][: _WIRED * chains]
+        seen |= set(chosen)
         best = min(pair.time for pair in pairs)
-        for c in order:
-            time, strategy = candidates[c]
-            if strategy in seen or time > near:
-                continue
-            if len(seen) - len(pairs) >= _WIRED * chains:
-                break
-            seen.add(strategy)
-            pair = rewirer.wire(strategy, "search", limit=1.1 * best)
+
+        def wire(strategy: Strategy, limit: float) -> tuple[Pair | None, float]:
+            rewirer = self.rewirer()
+            return rewirer.wire(strategy, "search", limit=limit), rewirer.work
+
+        servers = self.cluster.servers
+        for _, (pair, work) in in_twos(chosen, wire, lambda: 1.1 * best, servers):
+            result.work += work
             if pair is not None:
                 found.append(pair)
                 best = min(best, pair.time)
         # Relays are much alike on the ideal switch, and differ once they are wired.
         legs: list[Pair] = []
         slack = _WORTH_TRAINS if self.moves_by_trains else 1.0
-        for _, strategy in relayed:
-            limit = slack * best
-            pair = None if strategy in seen else rewirer.wire(strategy, "search", limit=limit)
+        fresh = [strategy for _, strategy in relayed if strategy not in seen]
+        for _, (pair, work) in in_twos(fresh, wire, lambda: slack * best, servers):
+            result.work += work
             if pair is not None:
                 legs.append(pair)
                 best = min(best, pair.time)
         legs.sort(key=lambda pair: pair.time)
         found += legs[:chains]
-        result.work += rewirer.work
         self.keep(result, found + legs)
         found.sort(key=lambda pair: pair.time)
         self._reserve = found[chains:]

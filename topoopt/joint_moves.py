@@ -7,7 +7,7 @@ are wired.
 
 import heapq
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.rewire import Rewirer
 from topoopt.search_types import Pair
+from topoopt.side_by_side import in_twos
 
 # Placements of one pair of degrees.
 _PLACEMENTS = 8
@@ -84,10 +85,17 @@ def best_wired(
         None if none of them is faster than the pair.
     """
     best = pair
-    for _, strategy in promising(score, strategies, pair.time):
-        if rewirer.work >= most_work:
-            break
-        found = rewirer.wire(strategy, "search", limit=best.time, exact=False)
+
+    def wire(strategy: Strategy, limit: float) -> tuple[Pair | None, float]:
+        own = rewirer.fresh()
+        return own.wire(strategy, "search", limit=limit, exact=False), own.work
+
+    chosen = [strategy for _, strategy in promising(score, strategies, pair.time)]
+    affordable = takewhile(lambda _: rewirer.work < most_work, chosen)
+    for _, (found, work) in in_twos(
+        affordable, wire, lambda: best.time, rewirer.cluster.servers
+    ):
+        rewirer.work += work
         if found is not None and found.time < best.time:
             best = found
     if best is pair:

@@ -84,6 +84,12 @@ class Rewirer:
         self.work = 0.0
         self._alone = no_network(1) if cluster.servers == 1 else None
 
+    def fresh(self) -> "Rewirer":
+        """Return one like it that has done no work yet."""
+        return Rewirer(
+            self.builder, self.cluster, self.memory_limit, self.settings, self.seed, self.wary
+        )
+
     def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer:
         order = self.settings.compute_order
         return Scorer(self.builder, fabric, self.memory_limit, tolerance, order, self.wary)

@@ -1,0 +1,49 @@
+"""Tasks that hardly depend on each other, two at a time in threads."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+# From so many servers on, tasks take long enough; compiled kernels let each other run.
+THREADED_FROM = 33
+
+
+def in_twos(
+    items: Iterable[_Item],
+    task: Callable[[_Item, float], _Result],
+    limit: Callable[[], float],
+    servers: int,
+) -> Iterator[tuple[_Item, _Result]]:
+    """Yield items with what a task makes of them, in order.
+
+    Up to a size one after the other; beyond, two at a time. Both of two know the limit that held
+    before them, however many threads there are and whichever ends first.
+
+    Parameters
+    ----------
+    items : iterable
+    task : callable
+        Is given an item and the limit.
+    limit : callable
+        Returns the limit that what was yielded so far sets.
+    servers : int
+
+    Yields
+    ------
+    item
+    result
+    """
+    if servers < THREADED_FROM:
+        for item in items:
+            yield item, task(item, limit())
+        return
+    left = iter(items)
+    with ThreadPoolExecutor(2) as pool:
+        while two := list(islice(left, 2)):
+            held = limit()
+            found = [pool.submit(task, item, held) for item in two]
+            yield from zip(two, [each.result() for each in found], strict=True)
