@@ -149,6 +149,7 @@ def _compiled(function: _F, **options: bool) -> _F:
     import numba
 
     config: Any = numba.config
+    njit: Any = numba.njit
     if config.DISABLE_JIT:
         return function
     # numba reads CACHE_DIR while it decorates. It is put back, so that another library's
@@ -158,7 +159,7 @@ def _compiled(function: _F, **options: bool) -> _F:
         before = config.CACHE_DIR
         config.CACHE_DIR = str(_kernel_directory())
         try:
-            compiled: Any = numba.njit(cache=True, nogil=True, **options)(function)
+            compiled = njit(cache=True, nogil=True, **options)(function)
         finally:
             config.CACHE_DIR = before
     return cast(_F, compiled)

@@ -233,27 +233,27 @@ class JointSearch(AlternatingSearch):
         hopeful = [candidates[c][1] for c in order if candidates[c][0] <= near]
         chosen = [s for s in dict.fromkeys(hopeful) if s not in seen][: _WIRED * chains]
         seen |= set(chosen)
-        best = min(pair.time for pair in pairs)
 
         def wire(strategy: Strategy, limit: float) -> tuple[Pair | None, float]:
             rewirer = self.rewirer()
             return rewirer.wire(strategy, "search", limit=limit), rewirer.work
 
+        def fastest(wired: list[Pair]) -> float:
+            return min(pair.time for pair in wired)
+
         servers = self.cluster.servers
-        for _, (pair, work) in in_twos(chosen, wire, lambda: 1.1 * best, servers):
+        for _, (pair, work) in in_twos(chosen, wire, lambda: 1.1 * fastest(found), servers):
             result.work += work
             if pair is not None:
                 found.append(pair)
-                best = min(best, pair.time)
         # Relays are much alike on the ideal switch, and differ once they are wired.
         legs: list[Pair] = []
         slack = _WORTH_TRAINS if self.moves_by_trains else 1.0
         fresh = [strategy for _, strategy in relayed if strategy not in seen]
-        for _, (pair, work) in in_twos(fresh, wire, lambda: slack * best, servers):
+        for _, (pair, work) in in_twos(fresh, wire, lambda: slack * fastest(found + legs), servers):
             result.work += work
             if pair is not None:
                 legs.append(pair)
-                best = min(best, pair.time)
         legs.sort(key=lambda pair: pair.time)
         found += legs[:chains]
         self.keep(result, found + legs)

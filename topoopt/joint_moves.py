@@ -84,7 +84,7 @@ def best_wired(
     Pair or None
         None if none of them is faster than the pair.
     """
-    best = pair
+    best = [pair]
 
     def wire(strategy: Strategy, limit: float) -> tuple[Pair | None, float]:
         own = rewirer.fresh()
@@ -92,16 +92,15 @@ def best_wired(
 
     chosen = [strategy for _, strategy in promising(score, strategies, pair.time)]
     affordable = takewhile(lambda _: rewirer.work < most_work, chosen)
-    for _, (found, work) in in_twos(
-        affordable, wire, lambda: best.time, rewirer.cluster.servers
-    ):
+    wired = in_twos(affordable, wire, lambda: best[-1].time, rewirer.cluster.servers)
+    for _, (found, work) in wired:
         rewirer.work += work
-        if found is not None and found.time < best.time:
-            best = found
-    if best is pair:
+        if found is not None and found.time < best[-1].time:
+            best.append(found)
+    if best[-1] is pair:
         return None
-    best = rewirer.exactly(best)
-    return best if best.time < pair.time else None
+    exact = rewirer.exactly(best[-1])
+    return exact if exact.time < pair.time else None
 
 
 class JointMoves(Replayed):

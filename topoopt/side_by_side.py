@@ -1,5 +1,6 @@
 """Tasks that hardly depend on each other, two at a time in threads."""
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -42,7 +43,7 @@ def in_twos(
             yield item, task(item, limit())
         return
     left = iter(items)
-    with ThreadPoolExecutor(2) as pool:
+    with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
         while two := list(islice(left, 2)):
             held = limit()
             found = [pool.submit(task, item, held) for item in two]

@@ -32,18 +32,18 @@ def outcome(result):
 
 
 def test_threads_do_not_change_the_result(monkeypatch):
-    assert codesign._THREADED_SERVERS < 36
+    assert codesign.THREADED_FROM <= 36
     side_by_side = outcome(search().run(Budget(steps=200)))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
     one_worker = outcome(search().run(Budget(steps=200)))
-    monkeypatch.setattr(codesign, "_THREADED_SERVERS", 10**9)
+    monkeypatch.setattr(codesign, "THREADED_FROM", 10**9)
     in_sequence = outcome(search().run(Budget(steps=200)))
     assert side_by_side == one_worker == in_sequence
 
 
 @pytest.mark.parametrize("threaded", [0, 10**9])
 def test_an_interrupt_in_any_chain_keeps_the_best_pair(monkeypatch, threaded):
-    monkeypatch.setattr(codesign, "_THREADED_SERVERS", threaded)
+    monkeypatch.setattr(codesign, "THREADED_FROM", threaded)
     seen = []
 
     def interrupt(report):
@@ -64,7 +64,7 @@ def test_a_time_budget_discards_the_round_that_it_cuts_short(monkeypatch):
     ticks = iter(range(10**9))
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(codesign, "_THREADED_SERVERS", 10**9)
+    monkeypatch.setattr(codesign, "THREADED_FROM", 10**9)
 
     def advance(report):
         if report.stage == "search":

@@ -18,6 +18,7 @@ from topoopt import models
 from topoopt.exhaustive import exhaustive_optimum
 from topoopt.joint import JointSearch
 from topoopt.joint_moves import JointMoves
+from topoopt.rewire import Rewirer
 from topoopt.scoring import Scorer, busiest
 from topoopt.search_types import Budget, SearchResult, Settings
 
@@ -92,7 +93,7 @@ def test_pairs_take_what_is_better_of_each_other():
     found = search(models.get_model("candle-16"), servers=4, rate="100Gbps")
     pairs = [found.rewirer().wire(strategy, "x") for strategy in opposites(found)]
     result = SearchResult(min(pairs, key=lambda pair: pair.time))
-    after = found.mixed(pairs, result)
+    after = found.mixed(pairs, result, float("inf"))
     for before, pair in zip(pairs, after, strict=True):
         assert pair.time <= before.time
         check_legal(found.builder.graph, pair.strategy, 4, found.builder.batch)
@@ -103,8 +104,30 @@ def test_pairs_take_what_is_better_of_each_other():
     assert result.best.time < min(pair.time for pair in pairs)
 
 
+def test_crossing_stops_where_the_work_is_spent(monkeypatch):
+    found = search(models.get_model("candle-16"), servers=4, rate="100Gbps")
+    pairs = [found.rewirer().wire(strategy, "x") for strategy in opposites(found)]
+    wired = []
+    wire = Rewirer.wire
+
+    def counted(self, strategy, *args, **kwargs):
+        wired.append(strategy)
+        return wire(self, strategy, *args, **kwargs)
+
+    monkeypatch.setattr(Rewirer, "wire", counted)
+    spent = []
+    for most_work in (0.0, float("inf")):
+        result = SearchResult(min(pairs, key=lambda pair: pair.time))
+        found._crossed.clear()
+        wired.clear()
+        found._cross(list(pairs), result, most_work)
+        spent.append((len(wired), result.work))
+    assert spent[0][0] == 0 < spent[1][0]
+    assert 0.0 < spent[0][1] < spent[1][1]
+
+
 def test_an_interruption_between_rounds_keeps_what_was_found(monkeypatch):
-    def interrupted(self, current, result):
+    def interrupted(self, current, result, most_work):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(JointSearch, "mixed", interrupted)

@@ -45,9 +45,9 @@ def worth(window: float, longest: int) -> int:
 
 @inner_kernel
 def trains_needed(packets: int, longest: int) -> int:
-    """Return how many trains so many packets, a window at most, go in, at most."""
-    # Up to two eighths of a window are worth less than two eighths of it by rounding.
-    return max(2 * PATIENCE, packets // (longest // 2 + 1)) + 2
+    """Return in how many trains so many packets go at most, when a window opens."""
+    # All but the last are as long as may be, or take all the room that there is.
+    return packets // longest + 2
 
 
 @inner_kernel

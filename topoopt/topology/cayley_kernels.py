@@ -90,7 +90,7 @@ def _cost_below(
             break
     if tail < n:
         return np.inf
-    return by_sum * total + by_farthest * length[queue[tail - 1]]
+    return float(by_sum * total + by_farthest * length[queue[tail - 1]])
 
 
 @kernel
