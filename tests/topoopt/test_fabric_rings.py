@@ -5,6 +5,7 @@ import pytest
 from fabric_oracle import circulant, shortest_routes, star, stream_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ring_oracle import rings_of
 
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
@@ -48,6 +49,19 @@ def test_default_rings_are_permutations_and_beat_sorted_order(seed: int) -> None
         return float(load.max()) / streams.rings
 
     assert slowest(rings) <= slowest((group,)) * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_default_rings_are_those_of_the_plain_choice(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hosts = int(rng.integers(3, 24))
+    steps = tuple(dict.fromkeys([1, *rng.integers(1, hosts, int(rng.integers(0, 4))).tolist()]))
+    fabric = circulant(hosts, steps, paths=int(rng.integers(1, 4)))
+    group = tuple(sorted(rng.choice(hosts, int(rng.integers(3, hosts + 1)), False).tolist()))
+    assert default_rings(fabric.network, fabric.routes, group) == (
+        rings_of(fabric.network, fabric.routes, group)
+    )
 
 
 def test_default_rings_find_the_rings_of_a_circulant() -> None:
