@@ -33,7 +33,7 @@ _SLACK = 0.005
 # Variants looked at for each simulation with trains, at most.
 _PROPOSALS = 40
 # Cost of sending a train over a link, in the units of `topoopt.scoring.Scorer`.
-_TRAIN_WORK = 1.2
+_TRAIN_WORK = 3.0
 
 
 def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
