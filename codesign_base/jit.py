@@ -140,7 +140,8 @@ def inner_kernel(function: _F) -> _F:
 
     Like `kernel`, but its code stands wherever it is called, and it does not count references
     to the arrays that it is given. Otherwise a call of a few dozen instructions counts each of
-    them up and down, which takes more time than the work itself.
+    them up and down, which takes more time than the work itself. It may call inner kernels only:
+    numba would compile other kernels like it.
     """
     return _compiled(function, _nrt=False, forceinline=True)
 

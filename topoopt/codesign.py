@@ -293,8 +293,7 @@ class AlternatingSearch:
                 break
             if self.settings.faithful is None:
                 try:
-                    most = budget.work - state.later_work
-                    state.current = current = self.mixed(current, result, most)
+                    state.current = current = self.mixed(current, result)
                 except KeyboardInterrupt:
                     result.interrupted = True
                     break
@@ -433,17 +432,8 @@ class AlternatingSearch:
         # Where fewer strategies fit than there are chains, several start at the same one.
         return [pairs[c % len(pairs)] for c in range(self.settings.chains)]
 
-    def mixed(self, current: list[Pair], result: SearchResult, most_work: float) -> list[Pair]:
-        """Return the pairs that the chains go on with: the worst from the best of all.
-
-        Parameters
-        ----------
-        current : list of Pair
-        result : SearchResult
-            Brought up to date.
-        most_work : float
-            Nothing more is tried once the result counts so much work.
-        """
+    def mixed(self, current: list[Pair], result: SearchResult) -> list[Pair]:
+        """Return the pairs that the chains go on with: the worst from the best of all."""
         worst = max(range(len(current)), key=lambda c: (current[c].time, c))
         return [result.best if c == worst else pair for c, pair in enumerate(current)]
 

@@ -287,7 +287,7 @@ class JointSearch(AlternatingSearch):
         """Whether there is nothing left to try."""
         return not self._reserve and super().over(stale)
 
-    def mixed(self, current: list[Pair], result: SearchResult, most_work: float) -> list[Pair]:
+    def mixed(self, current: list[Pair], result: SearchResult) -> list[Pair]:
         """Score every strategy on every other fabric; what is stuck gives way to another pair."""
         scored = list(current)
         for place, host in enumerate(current):
@@ -303,7 +303,7 @@ class JointSearch(AlternatingSearch):
             result.work += score.work
         self.keep(result, scored)
         if self.rewires:
-            self._cross(scored, result, most_work)
+            self._cross(scored, result)
         for c, pair in enumerate(scored):
             slow = pair.time > self._times[c] * (1.0 - _PROGRESS)
             self._idle[c] = self._idle[c] + 1 if slow else 0
@@ -314,8 +314,13 @@ class JointSearch(AlternatingSearch):
             self._times[c] = scored[c].time
         return scored
 
-    def _cross(self, current: list[Pair], result: SearchResult, most_work: float) -> None:
-        """Give each pair large regions of the others' strategies; wire the most promising."""
+    def _cross(self, current: list[Pair], result: SearchResult) -> None:
+        """Give each pair large regions of the others' strategies; wire the most promising.
+
+        Wiring ends where it costs as much as all that came before: many children of a large job
+        would cost ten times its budget. (Not by what is left of the budget, so that the steps
+        alone reproduce a search.)
+        """
         score = self._ideal_scorer()
         rewirer = self.rewirer()
         for place, host in enumerate(current):
@@ -328,8 +333,7 @@ class JointSearch(AlternatingSearch):
                     if len(region) >= LARGE:
                         change = [(i, guest.strategy.configs[i]) for i in region]
                         children[host.strategy.replace(change)] = None
-            left = most_work - result.work - score.work
-            current[place] = best_wired(host, children, score, rewirer, left) or host
+            current[place] = best_wired(host, children, score, rewirer, result.work) or host
         result.work += score.work + rewirer.work
         self.keep(result, current)
 

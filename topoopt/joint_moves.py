@@ -82,7 +82,8 @@ def best_wired(
     Returns
     -------
     Pair or None
-        None if none of them is faster than the pair.
+        With its exact time. None if none of them is faster than the pair, or if the one that the
+        search's scores take for the fastest is not.
     """
     best = [pair]
 

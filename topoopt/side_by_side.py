@@ -43,8 +43,13 @@ def in_twos(
             yield item, task(item, limit())
         return
     left = iter(items)
-    with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+    pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1))
+    try:
         while two := list(islice(left, 2)):
             held = limit()
             found = [pool.submit(task, item, held) for item in two]
-            yield from zip(two, [each.result() for each in found], strict=True)
+            for item, each in zip(two, found, strict=True):
+                yield item, each.result()
+    finally:
+        # After an interruption what has not begun never does.
+        pool.shutdown(cancel_futures=True)

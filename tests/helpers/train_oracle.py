@@ -238,15 +238,21 @@ class _Simulation:
         m.set_up_hop += 1
         self.post(max(self.now, self.free[link]) + self.delay[link], SET_UP, m.number)
 
+    def make_room(self, m: Message) -> None:
+        """Have slots for all that a message may send now.
+
+        Only the order of trains that arrive at one instant depends on the slots.
+        """
+        window = max(self.way.initial_window, int(m.window)) + self.way.train
+        most = min(m.left, window) // self.way.train + 2
+        while len(self.slots) < most:
+            self.slots += reversed(range(self.room, 2 * self.room))
+            self.room *= 2
+
     def fill(self, m: Message) -> bool:
         """Send what the window allows; whether all is sent and its arrival known."""
         over = False
-        # Only the order of trains that arrive at one instant depends on the slots.
         worth = min(self.way.train // 2 + 1, max(int(m.window) // 8, 1))
-        most = min(m.left, int(m.window)) // worth + 2
-        while m.left and len(self.slots) < most:
-            self.slots += reversed(range(self.room, 2 * self.room))
-            self.room *= 2
         while m.left:
             room = int(m.window) - m.unheard
             if m.unheard == 0:
@@ -339,6 +345,8 @@ class _Simulation:
 
     def happen(self, kind: int, number: int) -> Iterator[int]:
         """Let an event happen; yield the task that it finishes, if any."""
+        if kind in (SET_UP, TRAIN):
+            self.make_room(self.messages[number] if kind == SET_UP else self.trains[number].message)
         if kind == SET_UP:
             m = self.messages[number]
             if m.set_up_hop < len(m.path):

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from default_rings_oracle import rings_of
 from fabric_oracle import circulant, shortest_routes, star, stream_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ring_oracle import rings_of
 
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind

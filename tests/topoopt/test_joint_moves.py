@@ -93,7 +93,8 @@ def test_pairs_take_what_is_better_of_each_other():
     found = search(models.get_model("candle-16"), servers=4, rate="100Gbps")
     pairs = [found.rewirer().wire(strategy, "x") for strategy in opposites(found)]
     result = SearchResult(min(pairs, key=lambda pair: pair.time))
-    after = found.mixed(pairs, result, float("inf"))
+    result.work = 1e9  # as after a search
+    after = found.mixed(pairs, result)
     for before, pair in zip(pairs, after, strict=True):
         assert pair.time <= before.time
         check_legal(found.builder.graph, pair.strategy, 4, found.builder.batch)
@@ -104,7 +105,7 @@ def test_pairs_take_what_is_better_of_each_other():
     assert result.best.time < min(pair.time for pair in pairs)
 
 
-def test_crossing_stops_where_the_work_is_spent(monkeypatch):
+def test_crossing_ends_where_it_costs_as_much_as_all_before(monkeypatch):
     found = search(models.get_model("candle-16"), servers=4, rate="100Gbps")
     pairs = [found.rewirer().wire(strategy, "x") for strategy in opposites(found)]
     wired = []
@@ -115,19 +116,37 @@ def test_crossing_stops_where_the_work_is_spent(monkeypatch):
         return wire(self, strategy, *args, **kwargs)
 
     monkeypatch.setattr(Rewirer, "wire", counted)
-    spent = []
-    for most_work in (0.0, float("inf")):
+    counts = []
+    for before in (0.0, 1.0, 1e9):
         result = SearchResult(min(pairs, key=lambda pair: pair.time))
+        result.work = before
         found._crossed.clear()
         wired.clear()
-        found._cross(list(pairs), result, most_work)
-        spent.append((len(wired), result.work))
-    assert spent[0][0] == 0 < spent[1][0]
-    assert 0.0 < spent[0][1] < spent[1][1]
+        found._cross(list(pairs), result)
+        counts.append(len(wired))
+        assert result.work > before
+    assert counts[0] == 0 < counts[1] == 1 < counts[2]
+
+
+def test_the_steps_of_a_search_that_its_work_ended_reproduce_it():
+    found = [
+        search(models.get_model("dlrm-16"), servers=8, rate="25Gbps").run(
+            Budget(steps=20000, work=6e6)
+        )
+    ]
+    found.append(
+        search(models.get_model("dlrm-16"), servers=8, rate="25Gbps").run(Budget(found[0].steps))
+    )
+    first, again = found
+    assert first.work >= 6e6
+    assert (first.work, first.best.time, first.best.strategy) == (
+        again.work, again.best.time, again.best.strategy,
+    )  # fmt: skip
+    assert [pair.time for pair in first.others] == [pair.time for pair in again.others]
 
 
 def test_an_interruption_between_rounds_keeps_what_was_found(monkeypatch):
-    def interrupted(self, current, result, most_work):
+    def interrupted(self, current, result):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(JointSearch, "mixed", interrupted)

@@ -34,6 +34,8 @@ _MOST_RINGED = 40
 # Sets of one group among them.
 _KEPT = 12
 _LARGEST = 1024
+# Groups of up to so many elements are remembered.
+_KEPT_ORDERS = 128
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -155,7 +157,9 @@ def select_cayley(
     return graph
 
 
-_groups = lru_cache(maxsize=64)(groups_of_order)
+@lru_cache(maxsize=4)
+def _few_groups(n: int) -> tuple[FiniteGroup, ...]:
+    return tuple(groups_of_order(n))
 
 
 @lru_cache(maxsize=256)
@@ -166,7 +170,9 @@ def _selected(
     bound = moore_bound(n, degree, both_ways)
     by_farthest = float(n * n) if aim is Objective.DIAMETER else 0.5 / n
     floor = round(bound.mean_distance * (n - 1)) + by_farthest * bound.diameter
-    searches = [_Search(g, degree, both_ways, rings, by_farthest) for g in _groups(n)]
+    # The tables of large groups take much memory.
+    groups = _few_groups(n) if n <= _KEPT_ORDERS else groups_of_order(n)
+    searches = [_Search(g, degree, both_ways, rings, by_farthest) for g in groups]
     budget = _SEARCH_STEPS / (n * degree)  # sets
     tried = 0
     for index, search in enumerate(searches):
