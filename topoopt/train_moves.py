@@ -32,8 +32,8 @@ _STAGES = ((30, 4), (5, 6), (1, 12))
 _SLACK = 0.005
 # Variants looked at for each simulation with trains, at most.
 _PROPOSALS = 40
-# Set aside for sending a train over a link, in the units of `topoopt.scoring.Scorer`. It takes about
-# 1.2; but plans of longer searches before the trains were no better when they were replayed.
+# Set aside for sending a train over a link, in the units of `topoopt.scoring.Scorer`. It takes
+# about 1.2; but plans of longer searches before the trains were no better when replayed.
 _TRAIN_WORK = 3.0
 
 
