@@ -3,7 +3,7 @@
 Messages of trains queue first in, first out, where flows of the fluid model share. Of pairs that
 are about as fast in the fluid model some are thirty percent slower in trains: it matters what
 meets on a link, and so on which server of its set each part of an operator stands. A simulation
-with trains is fifty times dearer; so only variants have one that the wary score likes about as
+with trains is tens of times dearer; so only variants have one that the wary score likes about as
 much as the pair. It goes with the times in trains, where those of fair flows alone do not.
 """
 

@@ -5,10 +5,8 @@ from routing.fairness_kernels import Floats, Ints
 
 
 @inner_kernel
-def push(times: Floats, names: Ints, size: Ints, time: float, name: int) -> None:
-    """Add an event to the heap of ``size[0]`` events."""
-    place = size[0]
-    size[0] += 1
+def _rise(times: Floats, names: Ints, place: int, time: float, name: int) -> None:
+    """Put an event at a place, or above it where it comes before those there."""
     while place > 0:
         parent = (place - 1) >> 1
         if times[parent] < time or (times[parent] == time and names[parent] < name):
@@ -18,6 +16,13 @@ def push(times: Floats, names: Ints, size: Ints, time: float, name: int) -> None
         place = parent
     times[place] = time
     names[place] = name
+
+
+@inner_kernel
+def push(times: Floats, names: Ints, size: Ints, time: float, name: int) -> None:
+    """Add an event to the heap of ``size[0]`` events."""
+    size[0] += 1
+    _rise(times, names, size[0] - 1, time, name)
 
 
 @inner_kernel
@@ -41,12 +46,4 @@ def pop(times: Floats, names: Ints, heap: Ints) -> None:
         times[place] = times[child]
         names[place] = names[child]
         place = child
-    while place > 0:
-        parent = (place - 1) >> 1
-        if times[parent] < time or (times[parent] == time and names[parent] < name):
-            break
-        times[place] = times[parent]
-        names[place] = names[parent]
-        place = parent
-    times[place] = time
-    names[place] = name
+    _rise(times, names, place, time, name)

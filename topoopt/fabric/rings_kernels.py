@@ -30,21 +30,22 @@ def _price_routes(
     weights: Floats,
     slowness: Floats,
     total: Floats,
+    price: Floats,
     cost: Floats,
 ) -> None:
     """Work out what the route between any two members costs beside the rings so far."""
     most = max(_largest(total), 1e-300)
+    for link in range(total.size):
+        price[link] = slowness[link] * (1.0 + STEEPNESS * total[link] / most)
     for i in range(members.size):
         for j in range(members.size):
             pair = members[i] * hosts + members[j]
             cost[i, j] = np.inf
             if i != j and offsets[pair + 1] > offsets[pair]:
-                price = 0.0
+                dear = 0.0
                 for entry in range(offsets[pair], offsets[pair + 1]):
-                    link = links[entry]
-                    each = slowness[link] * (1.0 + STEEPNESS * total[link] / most)
-                    price += weights[entry] * each
-                cost[i, j] = price
+                    dear += weights[entry] * price[links[entry]]
+                cost[i, j] = dear
 
 
 @inner_kernel
@@ -212,8 +213,9 @@ def choose_rings(
     """
     size = members.size
     total = np.zeros(slowness.size)
+    price = np.empty(slowness.size)
     cost = np.empty((size, size))
-    _price_routes(members, hosts, offsets, links, weights, slowness, total, cost)
+    _price_routes(members, hosts, offsets, links, weights, slowness, total, price, cost)
     steps = np.empty(size, dtype=np.int64)
     count = _cheapest_steps(cost, seen, steps, np.empty(size))
     room = count + starts.size * MAX_RINGS
@@ -257,7 +259,7 @@ def choose_rings(
         if time < best * (1.0 - CLOSE):
             best = time
             kept[:] = chosen
-        _price_routes(members, hosts, offsets, links, weights, slowness, total, cost)
+        _price_routes(members, hosts, offsets, links, weights, slowness, total, price, cost)
     found = 0
     while kept[found] >= 0:
         found += 1
