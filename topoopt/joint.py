@@ -59,6 +59,8 @@ _WORTH_TRAINS = 1.03
 _IDLE = 4
 # Neighbours looked at for a stuck pair, a proposal of its round.
 _LEAPS = 4
+# Children are wired for no more than this share of the work so far.
+_CROSSED = 0.25
 # Progress is a gain of this share.
 _PROGRESS = 1e-3
 # Weights of device time against link-bytes in the additive costs.
@@ -317,12 +319,13 @@ class JointSearch(AlternatingSearch):
     def _cross(self, current: list[Pair], result: SearchResult) -> None:
         """Give each pair large regions of the others' strategies; wire the most promising.
 
-        Wiring ends where it costs as much as all that came before: many children of a large job
+        Wiring ends where it costs a share of all that came before: many children of a large job
         would cost ten times its budget. (Not by what is left of the budget, so that the steps
         alone reproduce a search.)
         """
         score = self._ideal_scorer()
         rewirer = self.rewirer()
+        most_work = _CROSSED * result.work
         for place, host in enumerate(current):
             children: dict[Strategy, None] = {}
             for guest in current:
@@ -333,7 +336,7 @@ class JointSearch(AlternatingSearch):
                     if len(region) >= LARGE:
                         change = [(i, guest.strategy.configs[i]) for i in region]
                         children[host.strategy.replace(change)] = None
-            current[place] = best_wired(host, children, score, rewirer, result.work) or host
+            current[place] = best_wired(host, children, score, rewirer, most_work) or host
         result.work += score.work + rewirer.work
         self.keep(result, current)
 

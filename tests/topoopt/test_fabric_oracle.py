@@ -1,5 +1,6 @@
 """The compiled simulator equals a plain-Python event loop on random cases."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -117,6 +118,40 @@ def test_incremental_rates_equal_full_ones(seed: int) -> None:
     quick, thorough = run_fluid(fabric, tasks), run_fluid(fabric, tasks, resolve_all=True)
     np.testing.assert_allclose(quick.finish, thorough.finish, rtol=1e-9, atol=1e-12)
     assert quick.resolved <= thorough.resolved
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.floats(0.3, 1.2),
+    st.sampled_from([0.0, 0.03, 0.2]),
+    st.booleans(),
+)
+def test_a_limit_is_foreseen_where_it_is_passed_and_nowhere_else(
+    seed: int, share: float, tolerance: float, collapsed: bool
+) -> None:
+    fabric, tasks = case(seed)
+    whole = run_fluid(fabric, tasks, tolerance, collapsed=collapsed)
+    makespan = float(whole.finish.max())
+    for limit in (share * makespan, makespan):
+        seen = run_fluid(fabric, tasks, tolerance, limit=limit, foresee=True, collapsed=collapsed)
+        blind = run_fluid(fabric, tasks, tolerance, limit=limit, collapsed=collapsed)
+        assert np.isinf(seen.finish.max()) == np.isinf(blind.finish.max())
+        assert seen.instants <= blind.instants and seen.resolved <= blind.resolved
+        if np.isfinite(seen.finish.max()):
+            assert seen.finish.tolist() == whole.finish.tolist()
+
+
+def test_an_idle_link_betrays_that_a_limit_will_be_passed() -> None:
+    tasks = TaskGraph.from_lists(
+        2, [(TaskKind.COMPUTE, 0, -1, 5.0, 0.0), (TaskKind.TRANSFER, 0, 1, 6.0, 0.0)], [(0, 1)]
+    )
+    fabric = replace(circulant(2, (1,)), transport=IDEAL)
+    assert run_fluid(fabric, tasks).finish.tolist() == [5.0, 11.0]
+    assert run_fluid(fabric, tasks, limit=10.5).finish.tolist() == [5.0, np.inf]
+    # Nothing moves for five seconds, and the link needs six of what is left.
+    assert run_fluid(fabric, tasks, limit=10.5, foresee=True).finish.tolist() == [np.inf] * 2
+    assert run_fluid(fabric, tasks, limit=11.0, foresee=True).finish.tolist() == [5.0, 11.0]
 
 
 @settings(max_examples=100, deadline=None)

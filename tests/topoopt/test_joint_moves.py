@@ -105,7 +105,7 @@ def test_pairs_take_what_is_better_of_each_other():
     assert result.best.time < min(pair.time for pair in pairs)
 
 
-def test_crossing_ends_where_it_costs_as_much_as_all_before(monkeypatch):
+def test_crossing_ends_where_it_costs_its_share_of_all_before(monkeypatch):
     found = search(models.get_model("candle-16"), servers=4, rate="100Gbps")
     pairs = [found.rewirer().wire(strategy, "x") for strategy in opposites(found)]
     wired = []

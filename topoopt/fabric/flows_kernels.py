@@ -22,7 +22,8 @@ BEGIN, END, ROW, HEAD, LEVEL = 0, 1, 2, 3, 4  # index: entries of the slot's lin
 # member; level, to which the levels below leave what they do not use
 MARK, JOINED = 0, 1  # member: service at which it leaves; when it joined (s)
 EARLIEST, LARGEST = 0, 1  # block: least DUE, largest RATE
-SPARE, LOAD, CAPACITY = 0, 1, 2  # link: bytes/s that no stream uses; weight of all members
+SPARE, LOAD, CAPACITY, SLACK = 0, 1, 2, 3  # link: bytes/s that no stream uses; weight of all
+# members; bytes that may yet pass unused if all that must pass is to end by a horizon
 ACTIVE, NEWS, SOLVES, RESOLVED, ENDED = 0, 1, 2, 3, 4  # count
 
 # Counters begin as ``int(np.int64(0))``, because numba compiles every helper that takes a
@@ -68,6 +69,17 @@ def earliest_end(block: Floats, count: Ints) -> float:
     for number in range((count[ACTIVE] + BLOCK - 1) // BLOCK):
         earliest = min(earliest, block[EARLIEST, number])
     return earliest
+
+
+@inner_kernel
+def leave_idle(link: Floats, seconds: float) -> bool:
+    """Let time pass; say whether a link now cannot carry what it must by its horizon."""
+    late = False
+    for name in range(np.uint64(link.shape[1])):
+        slack = link[SLACK, name] - link[SPARE, name] * seconds
+        link[SLACK, name] = slack
+        late |= slack < 0.0
+    return late
 
 
 @inner_kernel
@@ -242,6 +254,10 @@ def take_ended(
                     ended[found] = task
                     ended_at[found] = max(due, now) if tolerance > 0.0 else now
                     found += 1
+                    if due > now:  # what it leaves undelivered, nothing needs to carry
+                        left = slot[RATE, s] * (due - now)
+                        for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
+                            link[SLACK, np.uint64(links[entry])] += weights[entry] * left
                     lowest = min(lowest, slot[RATE, s])
                     just_left = index[ROW, s]
                     leave(

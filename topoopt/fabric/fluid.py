@@ -35,14 +35,17 @@ def run_fluid(
     completion_tolerance: float = 0.0,
     *,
     limit: float = float("inf"),
+    foresee: bool = False,
     resolve_all: bool = False,
     collapsed: bool | None = None,
 ) -> Run:
     """Run the kernel and return what it found, with counts of its work.
 
     Parameters and errors are those of `simulate` and `score`; tasks that the limit cut off
-    finish at infinity. With ``resolve_all`` every rate is worked out anew at each change: slower,
-    for tests and benchmarks of the incremental rates. ``collapsed`` says whether symmetric flows
+    finish at infinity. With ``foresee`` a run gives up not when it passes the limit, but as soon as
+    a link has been idle for so long that it must; fewer tasks have finished then. With
+    ``resolve_all`` every rate is worked out anew at each change: slower, for tests and benchmarks
+    of the incremental rates. ``collapsed`` says whether symmetric flows
     are simulated as one (see `collapse`); by default where there are many transfers.
     """
     tolerance = completion_tolerance
@@ -57,6 +60,7 @@ def run_fluid(
         orders if quotient is None else quotient.orders,
         tolerance,
         limit,
+        foresee and limit < float("inf"),
         resolve_all,
         fabric.transport.htsim,
     )
@@ -82,7 +86,12 @@ def seeks_symmetry(tasks: TaskGraph) -> bool:
 
 
 def _play(
-    orders: Orders, tolerance: float, limit: float, resolve_all: bool, arrival_order: bool
+    orders: Orders,
+    tolerance: float,
+    limit: float,
+    foresee: bool,
+    resolve_all: bool,
+    arrival_order: bool,
 ) -> tuple[Run, bool]:
     """Run the kernel; also say whether tasks were left that never became ready."""
     from topoopt.fabric.simulate_kernels import play
@@ -112,6 +121,7 @@ def _play(
         tolerance,
         # A little beyond the limit, so that rounding never rules out what is exactly as fast.
         limit * (1.0 + 1e-9),
+        foresee,
         resolve_all,
         arrival_order,
     )

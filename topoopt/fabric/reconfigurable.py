@@ -12,6 +12,9 @@ from topoopt.fabric.windowed import WindowedCircuits
 Reconfigurable: TypeAlias = DirectCircuits | WindowedCircuits
 Playable: TypeAlias = Fabric | DirectCircuits | WindowedCircuits
 
+# Hosts from which on it pays to look whether a limit must be passed: simulations are long there.
+FORESEEN_FROM = 33
+
 
 def play(
     fabric: Playable,
@@ -34,5 +37,6 @@ def play(
         Both have ``start``, ``finish`` and ``binding`` of each task, and ``resolved``.
     """
     if isinstance(fabric, Fabric):
-        return run_fluid(fabric, tasks, completion_tolerance, limit=limit)
+        foresee = fabric.network.hosts >= FORESEEN_FROM
+        return run_fluid(fabric, tasks, completion_tolerance, limit=limit, foresee=foresee)
     return fabric.run(tasks, completion_tolerance, limit=limit)

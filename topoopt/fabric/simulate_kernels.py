@@ -14,10 +14,12 @@ from topoopt.fabric.flows_kernels import (
     NEWS,
     RATE,
     RESOLVED,
+    SLACK,
     SOLVES,
     SPARE,
     earliest_end,
     join,
+    leave_idle,
     solve,
     take_ended,
 )
@@ -25,6 +27,8 @@ from topoopt.fabric.heap_kernels import pop, push
 
 # Events whose times differ by less than this fraction are one instant.
 INSTANT = 1e-12
+# Bytes of a link are counted lower by this share, so that rounding never rules anything out.
+_ROUNDING = 1e-9
 
 Flags = npt.NDArray[np.bool_]
 
@@ -76,6 +80,7 @@ def play(
     capacity: Floats,
     tolerance: float,
     horizon: float,
+    foresee: bool,
     full: bool,
     arrival_order: bool,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:
@@ -106,6 +111,9 @@ def play(
     tolerance : float
     horizon : float
         Give up when the clock passes this many seconds.
+    foresee : bool
+        Give up, too, as soon as a link has been left unused for so long that what it must carry
+        cannot end by the horizon.
     full : bool
         Re-solve all rates every time (for tests).
     arrival_order : bool
@@ -148,10 +156,17 @@ def play(
     block = np.empty((2, room // BLOCK))
     member = np.empty((2, tasks))
     behind = np.empty(tasks, dtype=np.int64)
-    link = np.zeros((3, capacity.size))
+    link = np.zeros((4, capacity.size))
     for name in range(capacity.size):
         link[SPARE, name] = capacity[name]
         link[CAPACITY, name] = capacity[name]
+        link[SLACK, name] = capacity[name] * horizon
+    if foresee:
+        for task in range(tasks):
+            if not compute[task]:
+                for entry in range(begin[task], end[task]):
+                    size = (1.0 - _ROUNDING) * volume[task]
+                    link[SLACK, links[entry]] -= weights[entry] * size
     news = np.empty(tasks, dtype=np.int64)
     chosen = np.empty(slots, dtype=np.int32)
     real = np.empty((2, capacity.size + 1))
@@ -238,6 +253,9 @@ def play(
         next_end = earliest_end(block, count)
         upcoming = min(upcoming, next_end, solve_at)
         if upcoming == np.inf:
+            break
+        if foresee and upcoming > now and leave_idle(link, min(upcoming, horizon) - now):
+            gave_up = 1
             break
         now = max(now, upcoming)
         if now > horizon:

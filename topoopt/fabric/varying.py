@@ -277,7 +277,7 @@ class Play:
         n, count = self.left.size, capacity.size
         self.member = np.zeros((2, n))
         self.behind = np.full(n, -1, dtype=np.int64)
-        self.link = np.zeros((3, count))
+        self.link = np.zeros((4, count))
         self.link[0] = self.link[2] = capacity
         self.news = np.empty(max(n, 1), dtype=np.int64)
         self.count = np.zeros(5, dtype=np.int64)
