@@ -22,9 +22,12 @@ MICROBATCHES = (1, 2, 4, 8)
 BUCKETS_BYTES = (1e6, 5e6, 25e6, 100e6)
 TRIED_PAIRS = 3
 """Best pairs of a search for which schedules are tried."""
-MOST_TASKS = 8_000_000
-"""Tasks that may be simulated in all; then the stage ends with what it has."""
+MOST_WORK = 1.5e8
+"""Work that simulations may take in all, in the units of `topoopt.scoring.Scorer`; then the stage
+ends with what it has."""
 
+# What unrolling, ranking and playing a task costs beside the streams that are re-solved.
+_TASK_WORK = 10.0
 # A schedule is worth its trouble if it saves this share of the iteration.
 _WORTH = 1e-4
 _PASSES = 2
@@ -88,7 +91,7 @@ def schedule_pairs(
 
     From the plain schedule on, one choice after another is set to what is fastest with all
     others kept (microbatches with the order of compute; order of messages; buckets; overlap),
-    until nothing improves or `MOST_TASKS` were simulated.
+    until nothing improves or `MOST_WORK` is used up.
 
     Parameters
     ----------
@@ -105,7 +108,7 @@ def schedule_pairs(
     """
     found: list[Scheduled] = []
     tried = 0
-    left = MOST_TASKS
+    left = MOST_WORK
     kept = pairs[:TRIED_PAIRS]
     for pair in kept:
         plain, best, schedule, count, used = _descend(builder, pair, scheduling == "auto", left)
@@ -155,8 +158,8 @@ def ordered(builder: TaskGraphBuilder, pair: Pair, compute_order: str) -> Schedu
 
 
 def _descend(
-    builder: TaskGraphBuilder, pair: Pair, overlapping: bool, most: int
-) -> tuple[Played, Played, Schedule, int, int]:
+    builder: TaskGraphBuilder, pair: Pair, overlapping: bool, most: float
+) -> tuple[Played, Played, Schedule, int, float]:
     """Improve a pair's schedule step by step.
 
     Returns
@@ -165,37 +168,44 @@ def _descend(
         The pair under the plain schedule, and under the best.
     schedule : Schedule
         The best.
-    tried, used : int
-        Schedules and tasks simulated; about at most ``most`` tasks.
+    tried : int
+        Schedules simulated.
+    used : float
+        Work that this took; more than ``most`` by one simulation at most.
     """
     graphs: dict[int, TaskGraph | None] = {}
     runs: dict[Schedule, Played] = {}
-    used = 0
+    schedule = Schedule.plain()
+    plain = play_schedule(pair.fabric, builder.build(pair.strategy), schedule)
+    runs[schedule] = best = plain
+    used = _TASK_WORK * plain.tasks.tasks + plain.resolved
+    # What a task costs under the plain schedule it will cost about under others.
+    each = used / max(plain.tasks.tasks, 1)
 
-    def play(schedule: Schedule) -> Played | None:
+    def play(schedule: Schedule, limit: float) -> Played | None:
         nonlocal used
         if schedule not in runs:
             count = schedule.microbatches
             if count not in graphs:
                 graphs[count] = _divided(builder, pair, count)
             tasks = graphs[count]
-            cost = (ITERATIONS if schedule.streaming else 1) * (tasks.tasks if tasks else 0)
-            if tasks is None or used + cost > most:
+            if tasks is None:
                 return None
-            used += cost
-            runs[schedule] = play_schedule(pair.fabric, tasks, schedule)
+            played = (ITERATIONS if schedule.streaming else 1) * tasks.tasks
+            if used + played * each > most:
+                return None
+            runs[schedule] = play_schedule(pair.fabric, tasks, schedule, limit)
+            used += _TASK_WORK * played + runs[schedule].resolved
         return runs[schedule]
 
-    schedule = Schedule.plain()
-    plain = play_schedule(pair.fabric, builder.build(pair.strategy), schedule)
-    runs[schedule] = best = plain
     sums = float(plain.tasks.size[plain.tasks.kind == TaskKind.ALLREDUCE].sum())
     for _ in range(_PASSES):
         before = schedule
         for step in range(_STEPS):
             for trial in _variants(schedule, overlapping, sums, step):
-                played = play(trial)
-                if played is not None and played.time < best.time * (1.0 - _WORTH):
+                limit = best.time * (1.0 - _WORTH)
+                played = play(trial, limit)
+                if played is not None and played.time < limit:
                     schedule, best = trial, played
         if schedule == before:
             break

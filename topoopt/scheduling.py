@@ -19,7 +19,7 @@ from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKi
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, orders_of
-from topoopt.fabric.simulate import simulate
+from topoopt.fabric.simulate import timeline_of
 from topoopt.fabric.timeline import compute_on_critical_path
 
 OVERLAPS = ("barrier", "next-forward")
@@ -133,12 +133,15 @@ class Played:
         One iteration as scheduled, with its priorities.
     ends : float64 array, shape (iterations,)
         When each simulated iteration ended, seconds.
+    resolved : int
+        Streams re-solved, which most of the simulation's cost is for.
     """
 
     time: float
     computing: float
     tasks: TaskGraph
     ends: FloatArray
+    resolved: int
 
 
 def batch_tasks(builder: TaskGraphBuilder, strategy: Strategy, microbatches: int = 1) -> TaskGraph:
@@ -189,7 +192,9 @@ def smaller_batch(builder: TaskGraphBuilder, microbatches: int) -> TaskGraphBuil
     )
 
 
-def play_schedule(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> Played:
+def play_schedule(
+    fabric: Fabric, tasks: TaskGraph, schedule: Schedule, limit: float = float("inf")
+) -> Played:
     """Simulate an iteration under a schedule, in the fluid model.
 
     Parameters
@@ -198,6 +203,8 @@ def play_schedule(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> Playe
     tasks : TaskGraph
         One iteration, from `batch_tasks` with the schedule's microbatches.
     schedule : Schedule
+    limit : float
+        An iteration that is known to take longer than this many seconds takes infinitely long.
 
     Returns
     -------
@@ -217,21 +224,32 @@ def play_schedule(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> Playe
     """
     if not schedule.streaming:
         own, _ = ordered_tasks(fabric, tasks, schedule)
-        timeline = simulate(fabric, own)
+        run = run_fluid(fabric, own, limit=limit, foresee=True)
+        timeline = timeline_of(fabric, own, run)
+        if timeline.makespan > limit:
+            return _too_long(own, run.resolved)
         computing = compute_on_critical_path(own, timeline)
-        return Played(timeline.makespan, computing, own, np.array([timeline.makespan]))
+        ends = np.array([timeline.makespan])
+        return Played(timeline.makespan, computing, own, ends, run.resolved)
     carried = carried_edges(tasks)
     tasks, place = _fused(fabric, tasks, schedule)
-    many = unroll(tasks, ITERATIONS, (place[carried[0]], place[carried[1]]))
-    priority = _priorities(fabric, tasks, schedule, many, ITERATIONS)
-    finish = run_fluid(fabric, replace(many, priority=priority)).finish
-    ends = finish.reshape(ITERATIONS, tasks.tasks).max(axis=1, initial=0.0)
     compute = tasks.kind == TaskKind.COMPUTE
     busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1)
+    least = max(float(busy.max()), busiest_link(fabric, tasks))
+    if least > limit:
+        return _too_long(tasks, 0)
+    many = unroll(tasks, ITERATIONS, (place[carried[0]], place[carried[1]]))
+    priority = _priorities(fabric, tasks, schedule, many, ITERATIONS)
+    run = run_fluid(fabric, replace(many, priority=priority))
+    ends = run.finish.reshape(ITERATIONS, tasks.tasks).max(axis=1, initial=0.0)
     period = float(np.diff(ends)[1:-1].max())
-    time = max(period, float(busy.max()), busiest_link(fabric, tasks))
     own = replace(tasks, priority=None if priority is None else priority[: tasks.tasks])
-    return Played(time, float(busy.max()), own, ends)
+    return Played(max(period, least), float(busy.max()), own, ends, run.resolved)
+
+
+def _too_long(tasks: TaskGraph, resolved: int) -> Played:
+    never = float("inf")
+    return Played(never, never, tasks, np.array([never]), resolved)
 
 
 def ordered_tasks(

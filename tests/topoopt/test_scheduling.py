@@ -16,6 +16,7 @@ from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.iterations import edges_of
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from topoopt import schedule_search
 from topoopt.bounds import Wirings, resource_bound, strategy_bound
 from topoopt.codesign import AlternatingSearch
 from topoopt.confirm import confirmed_times
@@ -173,6 +174,23 @@ def test_no_schedule_beats_its_bounds(job, schedule):
         assert np.all(np.diff(played.ends) >= 0.0)
 
 
+@given(jobs(sizes=(2, 3, 4, 6)), st.sampled_from(SCHEDULES), st.floats(0.5, 1.5))
+@settings(max_examples=100, deadline=None)
+def test_a_limit_leaves_shorter_iterations_as_they_are(job, schedule, share):
+    schedule = replace(schedule, microbatches=1)
+    _, tasks = built(job)
+    fabric = fabric_of(job[2])
+    whole = play_schedule(fabric, tasks, schedule)
+    assert play_schedule(fabric, tasks, schedule, whole.time).time == whole.time
+    cut = play_schedule(fabric, tasks, schedule, share * whole.time)
+    if share >= 1.0 or schedule.streaming:  # periods are known only once they have passed
+        assert cut.time in (whole.time, np.inf)
+        assert share < 1.0 or cut.time == whole.time
+    else:
+        assert cut.time == np.inf
+    assert cut.resolved <= whole.resolved
+
+
 def searched(model, servers=4, degree=2):
     """Return the best pairs of a short search, its builder and its cluster."""
     cluster, job = Cluster(servers, degree, "100Gbps"), to.Job(model)
@@ -211,6 +229,19 @@ def test_a_chosen_schedule_is_at_least_as_good_as_any_single_choice(model):
         parts = sum(part.seconds for part in bounds.parts)
         assert bounds.everything.seconds + parts == pytest.approx(found.played.time)
         assert bounds.everything.seconds <= found.played.time
+
+
+def test_schedules_are_tried_while_there_is_work_left(monkeypatch):
+    pairs, builder, *_ = PAIRS
+    found = []
+    for most in (0.0, 4e4, 1e9):
+        monkeypatch.setattr(schedule_search, "MOST_WORK", most)
+        found.append(schedule_pairs(builder, pairs, "auto"))
+    none, some, all_of_them = found
+    assert none.schedule == Schedule.plain() and none.played.time == pairs[0].time
+    assert none.tried == len(pairs[:TRIED_PAIRS])
+    assert none.tried < some.tried < all_of_them.tried
+    assert none.played.time >= some.played.time >= all_of_them.played.time
 
 
 @given(st.sampled_from(SCHEDULES), st.integers(0, 99))

@@ -5,10 +5,10 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.fluid import Run, run_fluid
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
-from topoopt.fabric.trains import run_trains
+from topoopt.fabric.trains import TrainRun, run_trains
 
 MODELS = ("fluid", "train")
 
@@ -67,20 +67,33 @@ def simulate(
     """
     check_model(model)
     if model == "train":
-        trains = run_trains(fabric, tasks, seed=seed)
-        start, finish, binding = trains.start, trains.finish, trains.binding
-    else:
-        fluid = run_fluid(fabric, tasks, completion_tolerance)
-        start, finish, binding = fluid.start, fluid.finish, fluid.binding
+        return timeline_of(fabric, tasks, run_trains(fabric, tasks, seed=seed))
+    return timeline_of(fabric, tasks, run_fluid(fabric, tasks, completion_tolerance))
+
+
+def timeline_of(fabric: Fabric, tasks: TaskGraph, run: Run | TrainRun) -> Timeline:
+    """Return what happened in a run, task by task, link by link and device by device.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    run : Run or TrainRun
+        Of these tasks over this fabric, to the end.
+
+    Returns
+    -------
+    Timeline
+    """
     compute = tasks.kind == TaskKind.COMPUTE
     busy = np.bincount(
         tasks.first[compute], weights=tasks.size[compute], minlength=tasks.devices
     ).astype(np.float64)
     return Timeline(
-        start=start,
-        finish=finish,
-        makespan=float(finish.max(initial=0.0)),
-        binding=binding,
+        start=run.start,
+        finish=run.finish,
+        makespan=float(run.finish.max(initial=0.0)),
+        binding=run.binding,
         link_bytes=link_bytes(fabric, tasks),
         device_busy=busy,
     )
