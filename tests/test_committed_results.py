@@ -6,7 +6,9 @@ that changes no number need not renew anything.
 
 import csv
 import json
+import math
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -62,8 +64,23 @@ def texts(inputs):
     ]
 
 
+def alike(mine, theirs):
+    """Whether two cells agree, but for what another processor's libraries round otherwise."""
+    try:
+        return math.isclose(float(mine), float(theirs), rel_tol=1e-9, abs_tol=1e-12)
+    except ValueError:
+        return mine == theirs
+
+
+def test_only_rounding_is_alike():
+    assert alike("1.1477697344394053", "1.1477697344394056") and alike("-5.69e-12", "-5.71e-12")
+    assert alike("ok", "ok") and alike("", "")
+    assert not alike("1.1477697", "1.1477698") and not alike("12", "13")
+    assert not alike("ok", "infeasible") and not alike("", "0")
+
+
 @pytest.mark.parametrize("directory", RESULTS, ids=name)
-def test_the_fastest_cases_come_again_bit_for_bit(directory, scripts, tmp_path):
+def test_the_fastest_cases_come_again(directory, scripts, tmp_path):
     manifest = json.loads((directory / "manifest.json").read_text())
     count = len(manifest["cases"][0])
     head, *timings = read(directory / "timings.csv")
@@ -79,4 +96,6 @@ def test_the_fastest_cases_come_again_bit_for_bit(directory, scripts, tmp_path):
         run = run_experiment(alone, tmp_path / str(number))
         again = read(run.output / "results.csv")
         kept = [row for row in committed[1:] if row[:count] == texts(case)]
-        assert again == [committed[0], *kept], f"renew {directory}: the numbers of {case} changed"
+        assert again[0] == committed[0]
+        cells = zip(chain(*again[1:]), chain(*kept), strict=True)
+        assert all(alike(*pair) for pair in cells), f"renew {directory}: {case} changed"
