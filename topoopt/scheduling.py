@@ -134,7 +134,7 @@ class Played:
     ends : float64 array, shape (iterations,)
         When each simulated iteration ended, seconds.
     resolved : int
-        Streams re-solved, which most of the simulation's cost is for.
+        Streams re-solved, a measure of what the simulation cost.
     """
 
     time: float
@@ -225,9 +225,9 @@ def play_schedule(
     if not schedule.streaming:
         own, _ = ordered_tasks(fabric, tasks, schedule)
         run = run_fluid(fabric, own, limit=limit, foresee=True)
-        timeline = timeline_of(fabric, own, run)
-        if timeline.makespan > limit:
+        if run.finish.max(initial=0.0) > limit:
             return _too_long(own, run.resolved)
+        timeline = timeline_of(fabric, own, run)
         computing = compute_on_critical_path(own, timeline)
         ends = np.array([timeline.makespan])
         return Played(timeline.makespan, computing, own, ends, run.resolved)
