@@ -164,8 +164,8 @@ def play(
     if foresee:
         for task in range(tasks):
             if not compute[task]:
+                size = (1.0 - _ROUNDING) * volume[task]
                 for entry in range(begin[task], end[task]):
-                    size = (1.0 - _ROUNDING) * volume[task]
                     link[SLACK, links[entry]] -= weights[entry] * size
     news = np.empty(tasks, dtype=np.int64)
     chosen = np.empty(slots, dtype=np.int32)
