@@ -10,9 +10,9 @@ import pytest
 import topoopt as to
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
-from topoopt.rewire import Rewirer
-from topoopt.scoring import Scorer, busiest
-from topoopt.search_types import SEARCH_TOLERANCE, Settings
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate.scoring import Scorer, busiest
+from topoopt.search.search_types import SEARCH_TOLERANCE, Settings
 
 CASES = {
     "dlrm-16": (16, "hybrid"),

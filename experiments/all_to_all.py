@@ -7,12 +7,12 @@ import numpy as np
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
-from topoopt.baselines import baseline_fabric
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.setting import setting, weighted_quantiles
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.tasks import link_bytes
-from topoopt.prices import default_prices
+from topoopt.fabrics.baselines import baseline_fabric
+from topoopt.problem.prices import default_prices
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-from topoopt.prices import (
+from topoopt.problem.prices import (
     default_prices,
     direct_connect_cost,
     equal_cost_fat_tree_bandwidth,

@@ -18,7 +18,7 @@ from topoopt.experiment.published import FAT_TREE_TREND, FAT_TREE_TREND_SOURCE
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# The co-designed fabric, and names of `topoopt.baselines` that it is compared with.
+# The co-designed fabric, and names of `topoopt.fabrics.baselines` that it is compared with.
 FABRICS = (
     "topoopt",
     "ideal-switch",

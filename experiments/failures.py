@@ -7,8 +7,8 @@ import numpy as np
 
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-from topoopt.failures import fail_randomly
-from topoopt.rebuild import rebuild
+from topoopt.plan.rebuild import rebuild
+from topoopt.studies.failures import fail_randomly
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,9 +5,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from parallelism.models import get_model
-from topoopt.confirm import confirmed_times
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 from topoopt.experiment.setting import setting
+from topoopt.search.confirm import confirmed_times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

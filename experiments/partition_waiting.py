@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-from topoopt.shared.arrivals import poisson_requests, serve
+from topoopt.studies.shared.arrivals import poisson_requests, serve
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.baselines import BaselineFabric, baseline_fabric
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of
-from topoopt.prices import default_prices
-from topoopt.reconfiguration import Reconfiguration
-from topoopt.units import format_time
+from topoopt.fabrics.baselines import BaselineFabric, baseline_fabric
+from topoopt.fabrics.reconfiguration import Reconfiguration
+from topoopt.problem.prices import default_prices
+from topoopt.problem.units import format_time
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

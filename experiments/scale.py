@@ -9,7 +9,7 @@ import numpy as np
 from parallelism.taskgraph import Traffic
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
-from topoopt.prices import default_prices
+from topoopt.problem.prices import default_prices
 from topoopt.topology.finder import Selection, find_topology
 from topoopt.topology.report import topology_report
 from topoopt.topology.zoo.registry import BuiltFabric

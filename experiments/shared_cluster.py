@@ -10,10 +10,10 @@ from topoopt import Cluster
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.setting import weighted_quantiles
 from topoopt.fabric import Fabric
-from topoopt.prices import default_prices
-from topoopt.shared.contention import Tenant, alone_s, play_together
-from topoopt.shared.fabrics import SHARED_FABRICS, partition_run, shared_fabric, tenant_run
-from topoopt.shared.mix import apportion, place_jobs
+from topoopt.problem.prices import default_prices
+from topoopt.studies.shared.contention import Tenant, alone_s, play_together
+from topoopt.studies.shared.fabrics import SHARED_FABRICS, partition_run, shared_fabric, tenant_run
+from topoopt.studies.shared.mix import apportion, place_jobs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,8 @@ from parallelism.models.builder import GraphBuilder
 from parallelism.models.elementwise import concat
 from parallelism.models.layers import dense, embedding
 from topoopt import Cluster, Job, co_optimize
-from topoopt.exhaustive import count_pairs, exhaustive_optimum
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.studies.exhaustive import count_pairs, exhaustive_optimum
 
 MOST_PAIRS = 25000
 

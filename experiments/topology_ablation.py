@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, models
-from topoopt.codesign import AlternatingSearch
+from topoopt.evaluate.rewire import Rewirer
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.plots import PALETTE, panels_of
-from topoopt.rewire import Rewirer
-from topoopt.search_types import Budget, Improvements, Settings
+from topoopt.search.alternating import AlternatingSearch
+from topoopt.search.search_types import Budget, Improvements, Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

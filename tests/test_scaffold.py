@@ -108,8 +108,8 @@ def test_kernel_modules_depend_on_kernel_sources_only():
             assert known or types_only, f"{path} imports {name} from {module}"
 
 
-@pytest.mark.parametrize("module", ["topoopt", "topoopt.units", "topoopt.experiment", "routing",
-                                    "parallelism", "codesign_base"])  # fmt: skip
+@pytest.mark.parametrize("module", ["topoopt", "topoopt.problem.units", "topoopt.experiment",
+                                    "routing", "parallelism", "codesign_base"])  # fmt: skip
 def test_import_is_light(module):
     program = f"import sys, {module}; print(*sorted({{m.split('.')[0] for m in sys.modules}}))"
     output = subprocess.run(

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from parallelism.importers.torch_capture import capture as capture
     from parallelism.model_file import load_model as load_model
     from parallelism.profile import ProfileModel as ProfileModel
-    from topoopt.comparison import compare as compare
-    from topoopt.job import Cluster as Cluster
-    from topoopt.job import Job as Job
-    from topoopt.plan import Plan as Plan
-    from topoopt.plan import load_plan as load_plan
+    from topoopt.codesign.comparison import compare as compare
+    from topoopt.codesign.solve import co_optimize as co_optimize
+    from topoopt.plan.plan import Plan as Plan
+    from topoopt.plan.plan import load_plan as load_plan
+    from topoopt.plan.verify import verify_plan as verify_plan
+    from topoopt.problem.job import Cluster as Cluster
+    from topoopt.problem.job import Job as Job
     from topoopt.report import write_report as write_report
-    from topoopt.solve import co_optimize as co_optimize
-    from topoopt.verify import verify_plan as verify_plan
 
 try:
     __version__ = _version("topoopt")
@@ -37,20 +37,20 @@ except PackageNotFoundError:  # running from a source tree that was never instal
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {
-    "Cluster": "topoopt.job",
+    "Cluster": "topoopt.problem.job",
     "InfeasibleError": "codesign_base",
     "InputError": "codesign_base",
-    "Job": "topoopt.job",
-    "Plan": "topoopt.plan",
+    "Job": "topoopt.problem.job",
+    "Plan": "topoopt.plan.plan",
     "ProfileModel": "parallelism.profile",
     "RooflineModel": "parallelism.device",
     "Server": "parallelism.device",
     "capture": "parallelism.importers.torch_capture",
-    "co_optimize": "topoopt.solve",
-    "compare": "topoopt.comparison",
+    "co_optimize": "topoopt.codesign.solve",
+    "compare": "topoopt.codesign.comparison",
     "load_model": "parallelism.model_file",
-    "load_plan": "topoopt.plan",
-    "verify_plan": "topoopt.verify",
+    "load_plan": "topoopt.plan.plan",
+    "verify_plan": "topoopt.plan.verify",
     "write_report": "topoopt.report",
 }
 

@@ -21,8 +21,7 @@ class Portfolio:
     Each has one turn first. Then the next turn goes to the one with the highest index: its
     remembered relative gains over its remembered work, plus a bonus that grows with the turns
     that it has waited. Gains are of the best of all, and all learn of it before their turn. Work
-    is counted (`topoopt.scoring.Scorer.work`), never timed, so that the same input and seed
-    give the same turns.
+    is counted by the score, never timed, so that the same input and seed give the same turns.
 
     Parameters
     ----------

@@ -4,7 +4,7 @@ import json
 from functools import lru_cache
 
 import topoopt as to
-from topoopt.verify import verify_plan
+from topoopt.plan.verify import verify_plan
 
 
 def small_dlrm(tables=4, **numbers):
@@ -35,7 +35,7 @@ def solve(model, servers, degree=2, *, ports="directed", job=None, **options):
 
 def assert_valid(plan):
     """Check that verification accepts a plan, also after a trip through its file format."""
-    from topoopt.plan import parse_plan
+    from topoopt.plan.plan import parse_plan
 
     again = parse_plan(plan.to_json())
     assert again == plan
@@ -47,7 +47,7 @@ def assert_valid(plan):
 @lru_cache(maxsize=1)
 def shared_plan():
     """Return a plan with rings, transfers, table placements and all baselines."""
-    from topoopt.baselines import BASELINES
+    from topoopt.fabrics.baselines import BASELINES
 
     return solve(small_dlrm(), 4, method="alternating", baselines=BASELINES)
 

@@ -174,7 +174,7 @@ def test_a_network_is_written(tmp_path):
     result = run("--network", "RI(4)_SW(8)", *SMALL, "--save-network", str(path))
     assert result.exit_code == 0, result.output
     assert "network written" in result.stdout
-    from topoopt.formats.network_file import load_network
+    from topoopt.topology.network_file import load_network
 
     made = load_network(path)
     assert (made.hosts, made.switches) == (32, 4)

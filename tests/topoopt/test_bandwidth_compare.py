@@ -17,10 +17,10 @@ from topoopt.bandwidth.fabric import PairLoads, build_fabric, build_network
 from topoopt.bandwidth.from_plan import PlanWorkload, depths, grid_group, plan_workload
 from topoopt.bandwidth.network import parse_network
 from topoopt.cli.app import app
-from topoopt.comparison import compare
+from topoopt.codesign.comparison import compare
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.transport import IDEAL
-from topoopt.formats.network_file import save_network
+from topoopt.topology.network_file import save_network
 
 G = 1e9
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from topoopt.bandwidth.cost import GBYTE
-from topoopt.units import parse_bandwidth
+from topoopt.problem.units import parse_bandwidth
 
 Floats = npt.NDArray[np.float64]
 

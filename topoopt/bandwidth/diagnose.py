@@ -13,7 +13,7 @@ from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.constraints import Constraints
 from topoopt.bandwidth.problem import Objective, Problem
 from topoopt.bandwidth.time_model import Floats
-from topoopt.units import format_time
+from topoopt.problem.units import format_time
 
 _UNLIMITED = 1e6
 

@@ -26,7 +26,7 @@ from topoopt.bandwidth.time_model import Floats
 
 if TYPE_CHECKING:
     from topoopt.bandwidth.fabric import PairLoads
-    from topoopt.plan import Plan
+    from topoopt.plan.plan import Plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +233,8 @@ def plan_workload(plan: "Plan | str | Path") -> PlanWorkload:
     InputError
         If the file is no plan, or its parts do not fit.
     """
-    from topoopt.plan import Plan, load_plan
-    from topoopt.rebuild import rebuild
+    from topoopt.plan.plan import Plan, load_plan
+    from topoopt.plan.rebuild import rebuild
 
     given = plan if isinstance(plan, Plan) else load_plan(plan)
     rebuilt = rebuild(given)

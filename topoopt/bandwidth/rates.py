@@ -7,7 +7,7 @@ import numpy as np
 
 from codesign_base import InputError
 from topoopt.bandwidth.time_model import Floats
-from topoopt.units import parse_bandwidth
+from topoopt.problem.units import parse_bandwidth
 
 _DIMENSIONS = re.compile(r"\s*(b[0-9]+(?:\s*,\s*b[0-9]+)*)\s*:(.*)", re.DOTALL)
 _LANES = re.compile(r"\s*([0-9]{1,6})\s*\.\.\s*([0-9]{1,6})\s*[xX*]\s*(.+)", re.DOTALL)

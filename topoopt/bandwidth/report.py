@@ -8,8 +8,8 @@ from topoopt.bandwidth.cost import GBYTE
 from topoopt.bandwidth.problem import Objective
 from topoopt.bandwidth.sensitivity import Sensitivity, relative_change
 from topoopt.bandwidth.workload_times import WorkloadTimes
-from topoopt.summary import dollars, table_lines
-from topoopt.units import format_time
+from topoopt.plan.summary import dollars, table_lines
+from topoopt.problem.units import format_time
 
 
 def allocation_document(answer: Allocation) -> dict[str, Any]:

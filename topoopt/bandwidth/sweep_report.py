@@ -5,8 +5,8 @@ from typing import Any
 from topoopt.bandwidth.cost import GBYTE
 from topoopt.bandwidth.problem import Objective
 from topoopt.bandwidth.sweep import Design, Sweep, describe
-from topoopt.summary import dollars, table_lines
-from topoopt.units import format_time
+from topoopt.plan.summary import dollars, table_lines
+from topoopt.problem.units import format_time
 
 _UNITS = {Objective.TIME: "s", Objective.TIME_COST: "s*USD", Objective.COST: "USD"}
 

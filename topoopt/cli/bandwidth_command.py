@@ -124,7 +124,7 @@ def bandwidth_command(
     from topoopt.bandwidth.problem import Objective
     from topoopt.bandwidth.several import Together
     from topoopt.cli.bandwidth_inputs import choice, read_workload
-    from topoopt.units import parse_time
+    from topoopt.problem.units import parse_time
 
     if search_shapes is None:
         common.refuse_given(
@@ -231,7 +231,7 @@ def _search(
     from topoopt.bandwidth.shapes import network_shapes, parse_limits
     from topoopt.bandwidth.sweep import search_designs
     from topoopt.cli.bandwidth_inputs import read_ways
-    from topoopt.units import parse_bytes
+    from topoopt.problem.units import parse_bytes
 
     if npus is not None:
         shapes = network_shapes(npus, dimensions, parse_limits(blocks), question["cost"])
@@ -279,7 +279,7 @@ def _save(
     if path is None:
         return
     from topoopt.bandwidth.fabric import build_network
-    from topoopt.formats.network_file import save_network
+    from topoopt.topology.network_file import save_network
 
     save_network(build_network(network, bandwidth), path)
     if not as_json:

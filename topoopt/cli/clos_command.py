@@ -154,7 +154,7 @@ def run_command(
     from topoopt.clos.fabric_options import failures_at
     from topoopt.clos.run_report import run_document, run_lines
     from topoopt.clos.study import run_methods
-    from topoopt.units import parse_bandwidth, parse_time
+    from topoopt.problem.units import parse_bandwidth, parse_time
 
     nic_rate = parse_bandwidth(bandwidth)
     cost = parse_time(move_cost, "move-cost", allow_zero=True)

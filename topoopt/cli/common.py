@@ -17,9 +17,9 @@ _SEED_LIMIT = 2**31
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
-    from topoopt.job import Cluster, Job
-    from topoopt.prices import PriceTable
-    from topoopt.search_types import Progress, ProgressCallback
+    from topoopt.problem.job import Cluster, Job
+    from topoopt.problem.prices import PriceTable
+    from topoopt.search.search_types import Progress, ProgressCallback
 
 Model = Annotated[
     str,
@@ -146,7 +146,7 @@ def make_job(
     """Return the job that the options describe."""
     from parallelism.accelerators import get_accelerator
     from parallelism.device import Server
-    from topoopt.job import Job
+    from topoopt.problem.job import Job
 
     graph = read_model(model)
     server = Server(accelerator=get_accelerator(device), gpus=gpus)
@@ -155,7 +155,7 @@ def make_job(
 
 def make_cluster(servers: int, degree: int, bandwidth: str, ports: str, latency: str) -> "Cluster":
     """Return the cluster that the options describe."""
-    from topoopt.job import Cluster
+    from topoopt.problem.job import Cluster
 
     return Cluster(servers, degree, bandwidth, ports, latency)
 
@@ -164,7 +164,7 @@ def make_prices(path: Path | None) -> "PriceTable | None":
     """Return the user's price table, if one is given."""
     if path is None:
         return None
-    from topoopt.prices import load_prices
+    from topoopt.problem.prices import load_prices
 
     return load_prices(path)
 
@@ -183,7 +183,7 @@ def progress_reports(quiet: bool) -> "Iterator[ProgressCallback]":
     callable
         To be given to the search.
     """
-    from topoopt.interrupts import interrupts_between_steps
+    from topoopt.base.interrupts import interrupts_between_steps
 
     with _shown(quiet) as shown, interrupts_between_steps(shown) as progress:
         yield progress
@@ -274,7 +274,7 @@ def _milestone(report: "Progress") -> int | None:
 
 
 def _line(report: "Progress") -> str:
-    from topoopt.units import format_time
+    from topoopt.problem.units import format_time
 
     if report.stage.startswith("design "):
         return report.stage

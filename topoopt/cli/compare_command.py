@@ -60,9 +60,9 @@ def compare_command(
 
     Example: topoopt compare vgg16-16 --servers 16 --degree 4 --bandwidth 100Gbps
     """
-    from topoopt.baselines import BASELINES
-    from topoopt.comparison import compare
-    from topoopt.reconfiguration import Reconfiguration
+    from topoopt.codesign.comparison import compare
+    from topoopt.fabrics.baselines import BASELINES
+    from topoopt.fabrics.reconfiguration import Reconfiguration
 
     names = BASELINES if fabrics == "paper" else tuple(n.strip() for n in fabrics.split(","))
     for parameter, rewired_fabrics in _REWIRED.items():

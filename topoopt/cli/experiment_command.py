@@ -24,7 +24,7 @@ From = Annotated[
 def list_command(directory: From = None, as_json: common.AsJson = False) -> None:
     """List the experiments, the cases of their grids, and what they reproduce or extend."""
     from topoopt.experiment.scripts import find_scripts
-    from topoopt.summary import table_lines
+    from topoopt.plan.summary import table_lines
 
     scripts = find_scripts(directory)
     entries = [

@@ -10,7 +10,7 @@ from topoopt.cli import common
 
 if TYPE_CHECKING:
     from topoopt.formats.fbuf_file import FbufFile
-    from topoopt.plan import Plan
+    from topoopt.plan.plan import Plan
 
 FORMATS = ("fbuf", "graphml", "node-link")
 ALLREDUCES = ("auto", "rings", "rounds")
@@ -58,7 +58,7 @@ def export_command(
     common.check_outputs(output, inputs=[plan])
 
     from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf, plan_network
-    from topoopt.plan import load_plan
+    from topoopt.plan.plan import load_plan
 
     loaded = load_plan(plan)
     notes: list[str] = []
@@ -79,11 +79,11 @@ def export_command(
         notes = _fbuf_notes(loaded, file)
         save_fbuf(file, output)
     elif kind == "graphml":
-        from topoopt.formats.graphml import save_graphml
+        from topoopt.topology.graphml import save_graphml
 
         save_graphml(plan_network(loaded), output)
     else:
-        from topoopt.formats.network_json import save_network
+        from topoopt.topology.network_json import save_network
 
         save_network(plan_network(loaded), output)
     print(f"{kind} written to {output}")
@@ -96,12 +96,12 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     import numpy as np
 
     from parallelism.taskgraph import TaskKind
+    from topoopt.evaluate.scheduling import ORDERED
     from topoopt.formats.fbuf_check import COMPUTES
     from topoopt.formats.fbuf_file import FbufTask
     from topoopt.formats.fbuf_ring_routes import moved_ring_edges
-    from topoopt.rebuild import rebuild
-    from topoopt.scheduling import ORDERED
-    from topoopt.workload import fbuf_workload, schedule_left_out
+    from topoopt.plan.rebuild import rebuild
+    from topoopt.studies.workload import fbuf_workload, schedule_left_out
 
     built = rebuild(plan)
     if built.schedule == ORDERED:

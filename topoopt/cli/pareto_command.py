@@ -8,8 +8,8 @@ import typer
 from topoopt.cli import common
 
 if TYPE_CHECKING:
-    from topoopt.designs import Point
-    from topoopt.plan import Plan
+    from topoopt.codesign.designs import Point
+    from topoopt.plan.plan import Plan
 
 
 def pareto_command(
@@ -63,8 +63,8 @@ def pareto_command(
     Example: topoopt pareto dlrm-16 --servers 8..32 --degree 2..4 --bandwidth 40Gbps,100Gbps
     """
     from codesign_base import InputError
-    from topoopt.designs import Limits, parse_counts
-    from topoopt.pareto import Grid, explore
+    from topoopt.codesign.designs import Limits, parse_counts
+    from topoopt.codesign.pareto import Grid, explore
 
     if batch is not None and global_batch is not None:
         raise InputError(

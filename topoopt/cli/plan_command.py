@@ -10,7 +10,7 @@ from topoopt.cli import common
 from topoopt.cli.transformer_options import plan_layouts, plans_layouts, refuse_unused
 
 if TYPE_CHECKING:
-    from topoopt.plan import Plan
+    from topoopt.plan.plan import Plan
     from topoopt.transformers.plan import TransformerPlan
 
 _SEARCH = "Search of models planned by operators"
@@ -224,9 +224,9 @@ def plan_command(
     """
     from dataclasses import replace
 
-    from topoopt.designs import Limits
-    from topoopt.pareto import choose_degree
-    from topoopt.solve import co_optimize
+    from topoopt.codesign.designs import Limits
+    from topoopt.codesign.pareto import choose_degree
+    from topoopt.codesign.solve import co_optimize
 
     common.check_outputs(
         output, save_traffic, save_network, checkpoint, inputs=[model, profile, prices]
@@ -335,9 +335,9 @@ def _show(plan: "Plan | TransformerPlan", output: Path | None, as_json: bool) ->
 
 def _save_parts(plan: "Plan", traffic: Path | None, network: Path | None) -> None:
     from parallelism.taskgraph import traffic_of
-    from topoopt.formats.network_json import save_network
     from topoopt.formats.traffic import save_traffic
-    from topoopt.rebuild import rebuild
+    from topoopt.plan.rebuild import rebuild
+    from topoopt.topology.network_json import save_network
 
     parts = rebuild(plan)
     if traffic is not None:

@@ -27,7 +27,7 @@ def profile_command(
     import json
 
     from parallelism.importers.profiling import profile_operators
-    from topoopt.atomic import write_text_atomically
+    from topoopt.base.atomic import write_text_atomically
 
     common.check_outputs(output, inputs=[model])
     graph = common.read_model(model)

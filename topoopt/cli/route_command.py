@@ -8,7 +8,7 @@ import typer
 from topoopt.cli import common
 
 if TYPE_CHECKING:
-    from topoopt.routed import RoutedTraffic
+    from topoopt.studies.routed import RoutedTraffic
 
 
 def route_command(
@@ -44,11 +44,11 @@ def route_command(
     Example: topoopt route network.json traffic.npz --method mcf --accuracy 0.01
     """
     from codesign_base import InputError
-    from topoopt.formats.network_file import load_network
     from topoopt.formats.routes_json import save_routes, save_tables
     from topoopt.formats.traffic import load_traffic
-    from topoopt.routed import demand_matrix, route_traffic
-    from topoopt.units import parse_time
+    from topoopt.problem.units import parse_time
+    from topoopt.studies.routed import demand_matrix, route_traffic
+    from topoopt.topology.network_file import load_network
 
     if allreduce not in ("rings", "leave-out"):
         raise InputError(f"allreduce is {allreduce!r}; choose rings or leave-out")
@@ -82,7 +82,7 @@ def _tables(routed: "RoutedTraffic") -> Any:
 
 
 def _report(routed: "RoutedTraffic", seconds: float, allreduce: str) -> dict[str, Any]:
-    from topoopt.routed import hop_statistics
+    from topoopt.studies.routed import hop_statistics
 
     network, demand = routed.network, routed.demand
     diameter, mean, weighted = hop_statistics(network, demand)
@@ -121,7 +121,7 @@ def _report(routed: "RoutedTraffic", seconds: float, allreduce: str) -> dict[str
 
 
 def _text(report: dict[str, Any]) -> str:
-    from topoopt.units import format_bytes, format_time
+    from topoopt.problem.units import format_bytes, format_time
 
     rings = "as ring edges" if report["allreduce"] == "rings" else "left out"
     longest = report["worst_path_hops"]

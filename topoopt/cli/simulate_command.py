@@ -12,8 +12,8 @@ from topoopt.cli import common
 if TYPE_CHECKING:
     from topoopt.fabric.jitter import Jitter
     from topoopt.fabric.report import Completion, Report
-    from topoopt.replay import Replay
-    from topoopt.workload import Workload
+    from topoopt.studies.replay import Replay
+    from topoopt.studies.workload import Workload
 
 _SHOWN = 5
 _LINKS = 64
@@ -89,15 +89,15 @@ def simulate_command(
 
     Example: topoopt simulate 100dlrm_16.fbuf --fabric ideal --bandwidth 100Gbps
     """
+    from topoopt.evaluate.scheduling import Schedule
     from topoopt.fabric.jitter import jittered
     from topoopt.fabric.report import report_of
     from topoopt.fabric.simulate import simulate
     from topoopt.fabric.tasks import link_bytes
     from topoopt.fabric.warm import choose_rings, warm_up
-    from topoopt.replay import replay_fabric
-    from topoopt.scheduling import Schedule
-    from topoopt.units import parse_bytes
-    from topoopt.workload import load_workload, scheduled_workload
+    from topoopt.problem.units import parse_bytes
+    from topoopt.studies.replay import replay_fabric
+    from topoopt.studies.workload import load_workload, scheduled_workload
 
     schedule = Schedule(
         compute=compute_order,
@@ -250,8 +250,8 @@ def _text(
     copies: "Jitter | None",
 ) -> list[str]:
     from topoopt.fabric.report import LinkUse
-    from topoopt.summary import table_lines
-    from topoopt.units import format_bytes, format_time
+    from topoopt.plan.summary import table_lines
+    from topoopt.problem.units import format_bytes, format_time
 
     tasks = workload.tasks
     servers = "server" if tasks.servers == 1 else "servers"
@@ -329,6 +329,6 @@ def _text(
 
 
 def _times(times: "Completion") -> tuple[str, ...]:
-    from topoopt.units import format_time
+    from topoopt.problem.units import format_time
 
     return tuple(format_time(t) for t in (times.p50_s, times.p90_s, times.p99_s, times.max_s))

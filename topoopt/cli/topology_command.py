@@ -57,12 +57,12 @@ def topology_command(
 
     Example: topoopt topology totient --servers 128 --degree 4 --traffic traffic.npz
     """
-    from topoopt.formats.network_file import save_network
     from topoopt.formats.traffic import load_traffic
-    from topoopt.prices import default_prices
+    from topoopt.problem.prices import default_prices
+    from topoopt.problem.units import parse_bandwidth, parse_time
+    from topoopt.topology.network_file import save_network
     from topoopt.topology.report import report_text, topology_report
     from topoopt.topology.zoo.registry import FABRICS, build_fabric
-    from topoopt.units import parse_bandwidth, parse_time
 
     if name == "list":
         if as_json:

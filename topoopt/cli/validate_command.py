@@ -10,8 +10,8 @@ import typer
 from topoopt.cli import common
 
 if TYPE_CHECKING:
-    from topoopt.validation.llm import LlmValidation
-    from topoopt.validation.results import Case, Validation
+    from topoopt.studies.validation.llm import LlmValidation
+    from topoopt.studies.validation.results import Case, Validation
 
 _MODELS = "fluid,train"
 
@@ -53,7 +53,7 @@ def validate_command(
             raise InputError("validate llm takes neither --data nor --models; leave them out")
         _validate_llm(cases, as_json, quiet)
         return
-    from topoopt.validation.validate import validate
+    from topoopt.studies.validation.validate import validate
 
     names = tuple(name.strip() for name in models.split(",") if name.strip())
 
@@ -75,7 +75,7 @@ def validate_command(
 
 
 def _validate_llm(cases: str, as_json: bool, quiet: bool) -> None:
-    from topoopt.validation.llm import validate_llm
+    from topoopt.studies.validation.llm import validate_llm
 
     def report(name: str) -> None:
         if not quiet:
@@ -91,7 +91,7 @@ def _validate_llm(cases: str, as_json: bool, quiet: bool) -> None:
 
 
 def _llm_text(found: "LlmValidation") -> list[str]:
-    from topoopt.summary import table_lines
+    from topoopt.plan.summary import table_lines
 
     lines: list[str] = []
     for quantity in dict.fromkeys(case.quantity for case in found.cases):
@@ -131,7 +131,7 @@ def _llm_text(found: "LlmValidation") -> list[str]:
 
 
 def _text(found: "Validation", models: tuple[str, ...]) -> list[str]:
-    from topoopt.summary import table_lines
+    from topoopt.plan.summary import table_lines
 
     models = tuple(dict.fromkeys(models))
     lines: list[str] = []

@@ -15,9 +15,9 @@ def verify_command(
     as_json: common.AsJson = False,
 ) -> None:
     """Recompute every invariant of a plan file and simulate it again."""
+    from topoopt.plan.verify import verify_plan
     from topoopt.transformers.plan import is_transformer_plan
     from topoopt.transformers.verify import verify_transformer_plan
-    from topoopt.verify import verify_plan
 
     result = verify_transformer_plan(plan) if is_transformer_plan(plan) else verify_plan(plan)
     if as_json:

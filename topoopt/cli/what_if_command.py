@@ -37,12 +37,12 @@ def what_if_command(
     Example: topoopt what-if plan.json --fail-links 3 --trials 100
     """
     from codesign_base import InputError
-    from topoopt.failures import fail_randomly
-    from topoopt.plan import load_plan
-    from topoopt.rebuild import rebuild
-    from topoopt.search_types import Progress
-    from topoopt.server_failures import fail_servers as kill_servers
-    from topoopt.workload import schedule_left_out
+    from topoopt.plan.plan import load_plan
+    from topoopt.plan.rebuild import rebuild
+    from topoopt.search.search_types import Progress
+    from topoopt.studies.failures import fail_randomly
+    from topoopt.studies.server_failures import fail_servers as kill_servers
+    from topoopt.studies.workload import schedule_left_out
 
     given = {"links": fail_links, "ports": fail_ports, "servers": fail_servers}
     asked = {what: count for what, count in given.items() if count is not None} or {"links": 1}
@@ -128,8 +128,8 @@ def _server_document(found: Any, servers: int, count: int, seed: int) -> dict[st
 
 
 def _lines(document: dict[str, Any], what: str) -> list[str]:
-    from topoopt.summary import table_lines
-    from topoopt.units import format_time
+    from topoopt.plan.summary import table_lines
+    from topoopt.problem.units import format_time
 
     whole = document["iteration_time_s"]
     share = document.get("batch_share", 1.0)

@@ -107,7 +107,7 @@ def failures_at(clos: Clos, failures: Sequence[str]) -> list[tuple[float, Clos]]
     InputError
         If an entry is malformed.
     """
-    from topoopt.units import parse_time
+    from topoopt.problem.units import parse_time
 
     timed = []
     for text in failures:

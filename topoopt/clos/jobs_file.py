@@ -25,7 +25,7 @@ from parallelism.reading import parse_json, parse_yaml, read_text
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.jobs import RingJob, place_rings, ring_flow_bytes
 from topoopt.clos.presets import get_clos_model
-from topoopt.units import parse_time
+from topoopt.problem.units import parse_time
 
 if TYPE_CHECKING:
     from topoopt.clos.jobs_schema import JobSpec

@@ -12,7 +12,7 @@ from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of
 from routing.clos.metric import evaluate
 from routing.clos.routers import METHODS, Assignment, route
-from topoopt.atomic import write_text_atomically
+from topoopt.base.atomic import write_text_atomically
 from topoopt.clos.study import warm_up
 
 
@@ -156,8 +156,8 @@ def route_jobs(
 
 def report_lines(report: RoutingReport) -> list[str]:
     """Return the page that `topoopt clos route` prints, line by line."""
-    from topoopt.summary import table_lines
-    from topoopt.units import format_time
+    from topoopt.plan.summary import table_lines
+    from topoopt.problem.units import format_time
 
     rows: list[tuple[str, ...]] = [("job", "flows", "speed", "slowdown")]
     rows += [

@@ -6,7 +6,7 @@ from typing import Any
 
 from routing.clos.fabric import Clos
 from topoopt.clos.study import MethodTimes
-from topoopt.units import format_time
+from topoopt.problem.units import format_time
 
 
 def run_document(
@@ -32,7 +32,7 @@ def run_document(
 
 def run_lines(clos: Clos, results: Sequence[MethodTimes], *, epochs: int) -> list[str]:
     """Return the page that `topoopt clos run` prints, line by line."""
-    from topoopt.summary import table_lines
+    from topoopt.plan.summary import table_lines
 
     jobs = results[0].jobs
     flows = sum(job.flows for job in jobs)

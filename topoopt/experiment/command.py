@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from codesign_base import InputError
-from topoopt.engine import LOCAL, usable_cores
+from topoopt.base.engine import LOCAL, usable_cores
 from topoopt.experiment.cases import ScriptCase
 from topoopt.experiment.declaration import Experiment, describe
 from topoopt.experiment.manifest import software_hash

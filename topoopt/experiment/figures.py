@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from topoopt.atomic import write_bytes_atomically
+from topoopt.base.atomic import write_bytes_atomically
 from topoopt.experiment.declaration import Experiment, Row
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from codesign_base.jit import PACKAGES, installation_root, sources_hash
-from topoopt.atomic import write_text_atomically
+from topoopt.base.atomic import write_text_atomically
 from topoopt.experiment.declaration import Experiment, Row
 
 SCHEMA = "topoopt-experiment-manifest/2"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
-from topoopt.atomic import write_text_atomically
-from topoopt.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
+from topoopt.base.atomic import write_text_atomically
+from topoopt.base.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
 from topoopt.experiment.cases import Outcome, ScriptCase, compute_case
 from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, Row, describe
 from topoopt.experiment.figures import draw_figures
@@ -93,7 +93,7 @@ def run_experiment(
         Cases at a time; 1 on the local engine computes in this process. Results do not depend
         on it.
     engine : str
-        ``local``, ``ray`` or ``ray://HOST:PORT``; see `topoopt.engine`.
+        ``local``, ``ray`` or ``ray://HOST:PORT``; see `topoopt.base.engine`.
     script : ScriptCase, optional
         The script that declares the experiment, where worker processes cannot import ``case``.
     show_progress : bool

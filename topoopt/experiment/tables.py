@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from codesign_base import InputError
 from topoopt.experiment.declaration import Experiment, Row, Value
-from topoopt.units import format_number
+from topoopt.problem.units import format_number
 
 
 @dataclass(frozen=True)

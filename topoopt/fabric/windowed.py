@@ -40,7 +40,7 @@ class WindowedCircuits:
     forwarding : bool
         Whether servers forward for each other. If not, traffic flows over direct circuits only.
     ports : {"directed", "bidirectional"}
-        See `topoopt.job.Cluster`.
+        See `topoopt.problem.job.Cluster`.
     transport : Transport
         Not htsim's.
 

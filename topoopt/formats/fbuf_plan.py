@@ -6,7 +6,7 @@ from codesign_base import InputError
 from routing.network import Network
 from topoopt.formats.fbuf_export import DRAM_BANDWIDTH, Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufFile
-from topoopt.plan import Plan
+from topoopt.plan.plan import Plan
 
 
 class AllReduces(StrEnum):
@@ -56,8 +56,8 @@ def plan_fbuf(
     InputError
         If the plan is not well formed, or `fbuf_of` cannot express it.
     """
-    from topoopt.rebuild import rebuild
-    from topoopt.scheduling import ORDERED, chained_tasks
+    from topoopt.evaluate.scheduling import ORDERED, chained_tasks
+    from topoopt.plan.rebuild import rebuild
 
     built = rebuild(plan)
     tasks = built.builder.build(built.strategy)
@@ -93,6 +93,6 @@ def plan_fbuf(
 
 def plan_network(plan: Plan) -> Network:
     """Return the network of a plan, for export as GraphML or node-link JSON."""
-    from topoopt.rebuild import rebuild_network
+    from topoopt.plan.rebuild import rebuild_network
 
     return rebuild_network(plan)

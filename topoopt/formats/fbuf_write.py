@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from topoopt.atomic import write_bytes_atomically
+from topoopt.base.atomic import write_bytes_atomically
 from topoopt.formats.fbuf_check import check_fbuf
 from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile, IntArray, WordArray, spread
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from topoopt.atomic import write_text_atomically
+from topoopt.base.atomic import write_text_atomically
 
 if TYPE_CHECKING:
     from routing.forwarding import ForwardingTables
-    from topoopt.routed import RoutedTraffic
+    from topoopt.studies.routed import RoutedTraffic
 
 _SCHEMA = 1
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
-from topoopt.atomic import open_atomically
+from topoopt.base.atomic import open_atomically
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline, critical_path
-from topoopt.units import format_bandwidth
+from topoopt.problem.units import format_bandwidth
 
 DEVICES = 1
 """Process of the devices; link i has process ``DEVICES + 1 + i``."""

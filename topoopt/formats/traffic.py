@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
-from topoopt.atomic import write_bytes_atomically
+from topoopt.base.atomic import write_bytes_atomically
 
 _SCHEMA = 1
 # Kinds of numbers (numpy's letters) and dimensions.

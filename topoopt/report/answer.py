@@ -1,8 +1,8 @@
 """The answer in one line, and what was asked."""
 
-from topoopt.plan import Plan
+from topoopt.plan.plan import Plan
+from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.evaluate import AnyPlan
-from topoopt.units import format_bandwidth, format_bytes, format_time
 
 
 def plan_answer(plan: AnyPlan) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from topoopt.problem.units import format_time
 from topoopt.report.markup import Html, element, joined, number, table
-from topoopt.units import format_time
 
 # Bounds leave a part in 10^9 for rounding, which is no gap.
 NOTHING = 1e-8

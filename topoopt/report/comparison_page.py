@@ -2,14 +2,14 @@
 
 import shlex
 
-from topoopt.comparison import Comparison, FabricResult
+from topoopt.codesign.comparison import Comparison, FabricResult
+from topoopt.plan.summary import dollars
+from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.answer import servers_text
 from topoopt.report.bars import Bar, bar_table
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
 from topoopt.report.reproduce import bandwidth_text
-from topoopt.summary import dollars
-from topoopt.units import format_bandwidth, format_time
 
 
 def render_comparison(comparison: Comparison) -> str:

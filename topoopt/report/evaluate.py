@@ -7,13 +7,13 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.builder import part_memory
 from parallelism.taskgraph import FloatArray, TaskGraph, traffic_of
-from topoopt.arithmetic import SIMULATED, require_same
+from topoopt.codesign.solve import FABRIC_MODEL
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import Timeline, critical_path
-from topoopt.plan import Plan
-from topoopt.rebuild import Rebuilt, rebuild
-from topoopt.solve import FABRIC_MODEL
+from topoopt.plan.arithmetic import SIMULATED, require_same
+from topoopt.plan.plan import Plan
+from topoopt.plan.rebuild import Rebuilt, rebuild
 from topoopt.transformers.plan import TransformerPlan
 
 AnyPlan = Plan | TransformerPlan

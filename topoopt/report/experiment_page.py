@@ -10,10 +10,10 @@ from typing import Any
 
 from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
+from topoopt.problem.units import format_number
 from topoopt.report.markup import Html, element, joined, table
 from topoopt.report.page import Section, render_page
 from topoopt.report.raster import data_uri
-from topoopt.units import format_number
 
 SCHEMA = "topoopt-experiment-manifest/"
 MOST_ROWS = 2000

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from parallelism.taskgraph import Phase, TaskKind
+from topoopt.problem.units import format_bytes
 from topoopt.report.evaluate import Evaluation
-from topoopt.units import format_bytes
 
 MOST_ROWS = 16
 """Servers with lanes of their own."""

@@ -6,9 +6,9 @@ from topoopt.report.markup import Html, as_html, element, joined
 from topoopt.report.page import fact_list
 
 if TYPE_CHECKING:
-    from topoopt.comparison import Comparison
+    from topoopt.codesign.comparison import Comparison
     from topoopt.experiment.run import ExperimentRun
-    from topoopt.plan import Plan
+    from topoopt.plan.plan import Plan
 
 MOST_DRAWN = 64
 """Servers of a plan whose wiring is drawn in a notebook."""

@@ -1,6 +1,8 @@
 """The report of a plan."""
 
-from topoopt.plan import Plan
+from topoopt.plan.plan import Plan
+from topoopt.plan.summary import dollars
+from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.answer import plan_answer, plan_facts
 from topoopt.report.bars import Bar, Part, bar_table, stacked_bar
 from topoopt.report.evaluate import AnyPlan, evaluate
@@ -11,8 +13,6 @@ from topoopt.report.strategy import strategy_section
 from topoopt.report.timeline import timeline_section
 from topoopt.report.traffic import traffic_section
 from topoopt.report.wiring import wiring_section
-from topoopt.summary import dollars
-from topoopt.units import format_bandwidth, format_bytes, format_time
 
 
 def render_plan(plan: Plan) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from parallelism.taskgraph import FloatArray
-from topoopt.units import format_bytes
+from topoopt.problem.units import format_bytes
 
 _RAMP = ((232, 241, 248), (158, 202, 225), (66, 146, 198), (8, 81, 156), (6, 32, 78))
 _STEPS = 255

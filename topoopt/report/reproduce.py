@@ -5,10 +5,10 @@ import shlex
 from parallelism.accelerators import ACCELERATORS, ALIASES
 from parallelism.device import RooflineModel, Server
 from parallelism.models import PRESETS, get_model
-from topoopt.plan import Plan
-from topoopt.prices import default_prices
-from topoopt.records import model_record
-from topoopt.units import parse_bandwidth, parse_time
+from topoopt.plan.plan import Plan
+from topoopt.plan.records import model_record
+from topoopt.problem.prices import default_prices
+from topoopt.problem.units import parse_bandwidth, parse_time
 
 
 def plan_command_line(plan: Plan) -> tuple[str, tuple[str, ...]]:

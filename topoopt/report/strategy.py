@@ -1,11 +1,11 @@
 """The strategy as a table, operators that are split alike in one row."""
 
-from topoopt.plan import OperatorPlan
+from topoopt.plan.plan import OperatorPlan
+from topoopt.plan.summary import server_names
+from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.layers import layer_names
 from topoopt.report.markup import Html, element, joined, number, table
-from topoopt.summary import server_names
-from topoopt.units import format_bytes, format_time
 
 _HEAD = ("operators", "kind", "count", "split", "servers", "forward", "backward", "update",
          "memory a GPU")  # fmt: skip

@@ -1,10 +1,10 @@
 """The timeline of an iteration, drawn from its lanes."""
 
+from topoopt.problem.units import format_time
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.lanes import CLASSES, Lane, Lanes, make_lanes
 from topoopt.report.markup import Html, data_script, element, joined
 from topoopt.report.wiring import zoom_buttons
-from topoopt.units import format_time
 
 UNITS = 100_000
 """Widths of lanes are in so many parts of the iteration."""

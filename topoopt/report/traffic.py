@@ -3,10 +3,10 @@
 import numpy as np
 
 from parallelism.taskgraph import FloatArray
+from topoopt.problem.units import format_bytes
 from topoopt.report.evaluate import Played
 from topoopt.report.markup import Html, data_script, element, joined
 from topoopt.report.raster import blocks, cell_texts, colour, levels, png_uri
-from topoopt.units import format_bytes
 
 MOST_CELLS = 144
 """Rows of a picture; with more servers, cells are sums over blocks of them."""

@@ -6,8 +6,11 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
-from topoopt.arithmetic import SIMULATED, require_same
+from topoopt.codesign.solve import FABRIC_MODEL
 from topoopt.fabric.simulate import simulate
+from topoopt.plan.arithmetic import SIMULATED, require_same
+from topoopt.plan.summary import dollars
+from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
 from topoopt.report.answer import plan_answer, servers_text
 from topoopt.report.bars import Bar, bar_table
 from topoopt.report.evaluate import Played, ring_bytes
@@ -16,12 +19,9 @@ from topoopt.report.page import Section, render_page
 from topoopt.report.plan_page import gap, halves, sums
 from topoopt.report.traffic import traffic_section
 from topoopt.report.wiring import wiring_section
-from topoopt.solve import FABRIC_MODEL
-from topoopt.summary import dollars
 from topoopt.transformers.plan import TransformerPlan
 from topoopt.transformers.summary import layout_text, order_text
 from topoopt.transformers.verify import plan_parts
-from topoopt.units import format_bandwidth, format_bytes, format_count, format_time
 
 
 def render_transformer_plan(plan: TransformerPlan) -> str:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from parallelism.taskgraph import FloatArray
+from topoopt.plan.summary import server_names
+from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.evaluate import AnyPlan, Played
 from topoopt.report.markup import Html, data_script, element, joined, number, table
-from topoopt.summary import server_names
-from topoopt.units import format_bandwidth, format_bytes, format_time
 
 MOST_LINKS = 4096
 """Links that are drawn; of more, the busiest."""

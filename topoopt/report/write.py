@@ -4,12 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from codesign_base import InputError
-from topoopt.atomic import write_text_atomically
+from topoopt.base.atomic import write_text_atomically
 
 if TYPE_CHECKING:
-    from topoopt.comparison import Comparison
+    from topoopt.codesign.comparison import Comparison
     from topoopt.experiment.run import ExperimentRun
-    from topoopt.plan import Plan
+    from topoopt.plan.plan import Plan
     from topoopt.transformers.plan import TransformerPlan
 
     Subject = Plan | TransformerPlan | Comparison | ExperimentRun | str | Path
@@ -51,9 +51,9 @@ def render_report(subject: "Subject") -> str:
     InputError
         If the subject cannot be read or its numbers do not hold.
     """
-    from topoopt.comparison import Comparison
+    from topoopt.codesign.comparison import Comparison
     from topoopt.experiment.run import ExperimentRun
-    from topoopt.plan import Plan
+    from topoopt.plan.plan import Plan
     from topoopt.report.comparison_page import render_comparison
     from topoopt.report.experiment_page import load_results, render_results
     from topoopt.report.plan_page import render_plan
@@ -81,8 +81,8 @@ def render_report(subject: "Subject") -> str:
 
 def _of_file(path: Path) -> str:
     from parallelism.reading import parse_json, read_text
-    from topoopt.comparison import parse_comparison
-    from topoopt.plan import parse_plan
+    from topoopt.codesign.comparison import parse_comparison
+    from topoopt.plan.plan import parse_plan
     from topoopt.report.comparison_page import render_comparison
     from topoopt.report.experiment_page import SCHEMA, load_results, render_results
     from topoopt.transformers.plan import KIND, load_transformer_plan

@@ -10,9 +10,9 @@ from parallelism.taskgraph import Traffic
 from routing.multicommodity import min_congestion
 from routing.network import FloatArray
 from routing.paths import ecmp_routes, hop_distances
-from topoopt.bill import Bill, network_bill
 from topoopt.fabric.fabric import Fabric
-from topoopt.prices import PriceTable
+from topoopt.fabrics.bill import Bill, network_bill
+from topoopt.problem.prices import PriceTable
 from topoopt.topology.moore import moore_bound
 from topoopt.topology.spectrum import spectral_gap
 from topoopt.topology.throughput import (
@@ -137,7 +137,7 @@ def topology_report(
     traffic : Traffic, optional
         By default the same from every server to every other.
     layer, fibre_usd
-        See `topoopt.bill.network_bill`.
+        See `topoopt.fabrics.bill.network_bill`.
 
     Returns
     -------
@@ -235,8 +235,8 @@ def _rings(built: BuiltFabric) -> dict[tuple[int, ...], tuple[tuple[int, ...], .
 
 def report_text(report: TopologyReport) -> str:
     """Return the report as a page of text."""
-    from topoopt.summary import dollars, table_lines
-    from topoopt.units import format_time
+    from topoopt.plan.summary import dollars, table_lines
+    from topoopt.problem.units import format_time
 
     ports = f"{report.degree} {'port' if report.degree == 1 else 'ports'} a server"
     rows: list[tuple[str, ...]] = [

@@ -17,8 +17,8 @@ from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement, orders_of
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline
-from topoopt.bounds import ROUNDING, Bound, strategy_bound
-from topoopt.job import Cluster
+from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
+from topoopt.problem.job import Cluster
 from topoopt.transformers.job import TransformerJob
 from topoopt.transformers.play import tasks_of
 
@@ -186,7 +186,7 @@ def tightened_bound(
     Returns
     -------
     Bound
-        The least `topoopt.bounds.strategy_bound` over every order of the axes, where that is
+        The least `topoopt.bounds.bounds.strategy_bound` over every order of the axes, where that is
         tighter.
     int
         Tasks of all these graphs.

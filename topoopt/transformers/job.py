@@ -11,7 +11,7 @@ from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.links import nvlink_bandwidth
-from topoopt.job import Cluster
+from topoopt.problem.job import Cluster
 
 
 def nvlink_server(accelerator: str, gpus: int) -> Server:

@@ -17,8 +17,8 @@ from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.memory import MemoryUse
-from topoopt.atomic import write_text_atomically
-from topoopt.plan import (
+from topoopt.base.atomic import write_text_atomically
+from topoopt.plan.plan import (
     Amount,
     BoundRecord,
     ClusterRecord,

@@ -8,19 +8,19 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, traffic_of
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.memory import memory_use
-from topoopt.baselines import BASELINES, PLAN_BASELINES
-from topoopt.bounds import Bound, strategy_bound
+from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.bounds.bounds import Bound, strategy_bound
+from topoopt.bounds.gap import gap_parts, routes_bound, topology_bound
+from topoopt.codesign.solve import FABRIC_MODEL
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
-from topoopt.gap import gap_parts, routes_bound, topology_bound
-from topoopt.interrupts import interrupts_between_steps
-from topoopt.job import Cluster
-from topoopt.plan import ClusterRecord, GapRecord
-from topoopt.prices import PriceTable, default_prices, direct_connect_cost
-from topoopt.records import bound_record, link_records, ring_records
-from topoopt.search_types import ProgressCallback
-from topoopt.solve import FABRIC_MODEL
+from topoopt.fabrics.baselines import BASELINES, PLAN_BASELINES
+from topoopt.plan.plan import ClusterRecord, GapRecord
+from topoopt.plan.records import bound_record, link_records, ring_records
+from topoopt.problem.job import Cluster
+from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt.search.search_types import ProgressCallback
 from topoopt.transformers.candidates import layout_bound
 from topoopt.transformers.job import TransformerJob
 from topoopt.transformers.plan import TransformerBaseline, TransformerPlan, TransformerSearch
@@ -56,7 +56,7 @@ def plan_transformer(
     simulated : int
         Layouts that are simulated, best estimates first.
     baselines : iterable of str
-        Names of `topoopt.baselines.BASELINES`.
+        Names of `topoopt.fabrics.baselines.BASELINES`.
     prices : PriceTable, optional
         Component prices; the default table otherwise.
     progress : callable, optional

@@ -12,22 +12,22 @@ from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes
-from topoopt.arithmetic import SIMULATED, require_same
-from topoopt.baselines import baseline_fabric
+from topoopt.bounds.gap import gap_parts
+from topoopt.evaluate.scoring import Routing, allreduce_routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
-from topoopt.gap import gap_parts
-from topoopt.job import Cluster
-from topoopt.plan import BoundRecord
-from topoopt.prices import PriceTable, direct_connect_cost
-from topoopt.scoring import Routing, allreduce_routes
+from topoopt.fabrics.baselines import baseline_fabric
+from topoopt.plan.arithmetic import SIMULATED, require_same
+from topoopt.plan.plan import BoundRecord
+from topoopt.plan.verify import Verification
+from topoopt.problem.job import Cluster
+from topoopt.problem.prices import PriceTable, direct_connect_cost
 from topoopt.transformers.candidates import layout_bound, survey
 from topoopt.transformers.job import TransformerJob
 from topoopt.transformers.plan import TransformerPlan, load_transformer_plan
 from topoopt.transformers.play import played, tasks_of
 from topoopt.transformers.solve import levels
-from topoopt.verify import Verification
 
 
 class _Checker:

@@ -56,7 +56,7 @@ class BuiltFabric:
     degree : int
         Ports of a server in use, at most.
     own : int
-        Servers' own forwarding nodes; see `topoopt.bill.network_bill`.
+        Servers' own forwarding nodes; see `topoopt.fabrics.bill.network_bill`.
     rings : tuple of Ring
         AllReduce rings that are wired.
     bidirectional : bool

@@ -1,0 +1,98 @@
+"""The engine: order, failures, interrupts, and the same answers everywhere."""
+
+import os
+import signal
+import threading
+
+import engine_jobs
+import pytest
+
+from codesign_base import InputError
+from topoopt.base.engine import Call, WorkerDied, iterate_jobs, run_jobs
+
+
+def calls(function, count=4, **arguments):
+    return [Call(function, {"x": x, **arguments}) for x in range(count)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 9])
+def test_results_are_in_order(workers):
+    jobs = [
+        Call(engine_jobs.square, {"x": x, "after": 0.1 if x == 0 else 0.0}) for x in range(5)
+    ]  # fmt: skip
+    seen = []
+    run = run_jobs(jobs, workers=workers, finished=lambda place, result: seen.append(place))
+    assert list(run.results.items()) == [(x, x * x) for x in range(5)]
+    assert not run.interrupted
+    assert sorted(seen) == list(range(5))
+    assert run_jobs([], workers=workers).results == {}
+
+
+def test_workers_are_other_processes_that_share_the_cores(monkeypatch):
+    monkeypatch.setattr("topoopt.base.engine.usable_cores", lambda: 6)
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    found = run_jobs(calls(engine_jobs.where), workers=2).results.values()
+    assert os.getpid() not in {pid for pid, _ in found}
+    assert {threads for _, threads in found} == {"3"}
+    assert "NUMBA_NUM_THREADS" not in os.environ
+    assert {pid for pid, _ in run_jobs(calls(engine_jobs.where)).results.values()} == {os.getpid()}
+
+
+def test_a_dead_worker_is_told():
+    results = dict(iterate_jobs(calls(engine_jobs.die, 3), workers=2))
+    assert isinstance(results[1], WorkerDied)
+    with pytest.raises(InputError, match="worker process died"):
+        run_jobs(calls(engine_jobs.die, 3), workers=2)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_job_raises_is_raised(workers):
+    with pytest.raises(ValueError, match=r"no \d"):
+        run_jobs(calls(engine_jobs.fail), workers=workers)
+
+
+def test_an_interrupt_returns_what_is_done():
+    run = run_jobs(calls(engine_jobs.interrupt))
+    assert (run.results, run.interrupted) == ({0: 0, 1: 1}, True)
+
+
+def test_ctrl_c_ends_the_workers_and_returns_what_is_done():
+    jobs = [Call(engine_jobs.square, {"x": x, "after": 60.0 * x}) for x in range(2)]
+
+    def press(place, result):
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+    run = run_jobs(jobs, workers=2, finished=press)
+    assert (run.results, run.interrupted) == ({0: 0}, True)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_bad_engines_and_jobs_are_refused():
+    for engine, workers, reason in (
+        ("dask", 1, "choose local, ray"),
+        ("local", 0, "workers is 0"),
+        ("local", True, "workers is True"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            run_jobs(calls(engine_jobs.square), engine=engine, workers=workers)
+    with pytest.raises(InputError, match="top level of a module"):
+        run_jobs([Call(lambda: 1, {})], workers=2)
+
+
+def test_without_ray_one_sentence_says_so(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"pip install 'topoopt\[ray\]'"):
+        run_jobs(calls(engine_jobs.square), engine="ray://head:10001")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_ray_gives_the_same_answers():
+    pytest.importorskip("ray")
+    jobs = calls(engine_jobs.square, 5)
+    assert run_jobs(jobs, engine="ray", workers=2) == run_jobs(jobs)
+    results = dict(iterate_jobs(calls(engine_jobs.die, 3), engine="ray", workers=2))
+    assert isinstance(results.pop(1), WorkerDied)
+    assert results == {0: 0, 2: 2}
+    with pytest.raises(ValueError, match=r"no \d"):
+        run_jobs(calls(engine_jobs.fail), engine="ray", workers=1)

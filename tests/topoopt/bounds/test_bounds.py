@@ -1,0 +1,142 @@
+"""Bounds never exceed a simulated time: on thousands of random cases, exhaustively on tiny ones."""
+
+import itertools
+
+import numpy as np
+import pytest
+from fabric_cases import random_fabric
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_cases import BATCH, FakeCompute, FakeServer, jobs, operator
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.graph import Mode, ModelGraph
+from parallelism.search.space import legal_degrees
+from parallelism.strategy import OperatorConfig, Strategy
+from parallelism.taskgraph import Traffic, traffic_of
+from routing.network import Network
+from routing.paths import ecmp_routes
+from topoopt.bounds.bounds import Wirings, hop_bytes, injection_time, space_bound, strategy_bound
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.simulate import score
+
+LAG = 2e-6  # announced, and sent, over one hop of random_fabric
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    jobs(sizes=(2, 3, 4, 6, 8)),
+    st.integers(1, 3),
+    st.sampled_from([1e2, 1e3, 1e4, 1e6]),
+    st.sampled_from([0.0, 0.05]),
+    st.integers(0, 2**32 - 1),
+)
+def test_bounds_are_below_the_simulated_time(job, degree, bandwidth, fixed, seed):
+    graph, strategy, servers = job
+    builder = TaskGraphBuilder(graph, FakeCompute(fixed=fixed), FakeServer(), servers, BATCH)
+    tasks = builder.build(strategy)
+    fabric = random_fabric(servers, degree, bandwidth, np.random.default_rng(seed))
+    time = score(fabric, tasks)
+    everything = space_bound(builder, Wirings(servers, degree, bandwidth, LAG))
+    own = strategy_bound(tasks, degree, bandwidth, LAG)
+    assert everything.seconds <= time
+    assert own.seconds <= time
+    for name in ("compute", "chain"):
+        assert everything.terms[name] <= own.terms[name] * (1 + 1e-12)
+
+
+def all_wirings(servers, degree):
+    """Every way to give each server `degree` distinct out-neighbours (in-degrees kept)."""
+    others = [
+        list(itertools.combinations([w for w in range(servers) if w != v], degree))
+        for v in range(servers)
+    ]
+    for choice in itertools.product(*others):
+        into = np.bincount([w for row in choice for w in row], minlength=servers)
+        if np.all(into == degree):
+            yield choice
+
+
+@pytest.mark.parametrize("bandwidth", [2e3])
+def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidth):
+    graph = ModelGraph("tiny", (operator("a", []), operator("b", [0], 4000)), 1)
+    builder = TaskGraphBuilder(graph, FakeCompute(fixed=0.02), FakeServer(), 4, BATCH)
+    fabrics = []
+    for degree in (1, 2):
+        for wiring in all_wirings(4, degree):
+            source = [v for v in range(4) for _ in wiring[v]]
+            target = [w for row in wiring for w in row]
+            network = Network.from_links("w", 4, 0, source, target, bandwidth, 1e-6)
+            import networkx as nx
+
+            if nx.is_strongly_connected(network.to_networkx()):
+                fabrics.append((degree, Fabric("w", network, ecmp_routes(network), {})))
+    assert len(fabrics) > 6
+    everything = {d: space_bound(builder, Wirings(4, d, bandwidth, LAG)).seconds for d in (1, 2)}
+    configs = [
+        OperatorConfig(s, p, mode, tuple(chosen))
+        for s, p, mode in legal_degrees(graph.operators[0], 4, BATCH)
+        for chosen in itertools.combinations(range(4), s * p)
+    ]
+    rng = np.random.default_rng(0)
+    tried = 0
+    for a, b in itertools.product(configs, configs):
+        # All pairs of strategies on one random wiring of each degree.
+        tasks = builder.build(Strategy((a, b)))
+        for degree in (1, 2):
+            choices = [fabric for d, fabric in fabrics if d == degree]
+            time = score(choices[rng.integers(len(choices))], tasks)
+            assert everything[degree] <= time
+            assert strategy_bound(tasks, degree, bandwidth, LAG).seconds <= time
+            tried += 1
+    assert tried > 1000
+
+
+def test_hop_bound_equals_a_brute_force_over_all_wirings():
+    rng = np.random.default_rng(5)
+    for _ in range(5):
+        demand = rng.integers(0, 20, size=(4, 4)).astype(float)
+        np.fill_diagonal(demand, 0)
+        traffic = Traffic(4, demand, (), np.zeros(0))
+        sent = demand > 0
+        for degree in (1, 2, 3):
+            best = np.inf
+            for wiring in all_wirings(4, degree):
+                distance = np.full((4, 4), np.inf)
+                for v in range(4):
+                    distance[v, v] = 0
+                    distance[v, list(wiring[v])] = 1
+                for k in range(4):
+                    distance = np.minimum(distance, distance[:, [k]] + distance[[k]])
+                best = min(best, float((demand[sent] * distance[sent]).sum()))
+            bound = hop_bytes(traffic, degree)
+            assert bound <= best
+            if degree == 3:
+                assert bound == best == demand.sum()
+
+
+def test_injection_counts_both_directions_and_ring_bytes():
+    transfers = np.zeros((4, 4))
+    transfers[0, 1], transfers[2, 1] = 8.0, 16.0
+    traffic = Traffic(4, transfers, ((0, 1),), np.array([10.0]))
+    # Server 1 receives 24 bytes of transfers and 2 (2-1)/2 * 10 of the ring.
+    assert injection_time(traffic, 2, 1.0) == (24 + 10) / 2
+
+
+def test_more_ports_than_partners_are_one_hop():
+    traffic = Traffic(3, np.ones((3, 3)) - np.eye(3), (), np.zeros(0))
+    assert hop_bytes(traffic, 8) == 6
+
+
+def test_terms_by_hand():
+    graph = ModelGraph("tiny", (operator("a", [], 0), operator("b", [0], 0)), 1)
+    builder = TaskGraphBuilder(graph, FakeCompute(with_update=False), FakeServer(), 2, BATCH)
+    bound = space_bound(builder, Wirings(2, 1, 1.0))
+    # Work of a is 3, of b 6 seconds in all; each can be halved on the two servers.
+    assert bound.terms == {name: pytest.approx(4.5) for name in ("compute", "chain", "trade-off")}
+    assert bound.binding in bound.terms
+    assert sum(bound.weights.values()) == pytest.approx(1.0)
+    assert (
+        traffic_of(builder.build(Strategy((OperatorConfig(2, 1, Mode.OUTPUT, (0, 1)),) * 2))).groups
+        == ()
+    )

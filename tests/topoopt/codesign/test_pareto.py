@@ -1,0 +1,203 @@
+"""Grids of clusters: the frontier, pruning by bounds, limits, the store, the command."""
+
+import json
+from dataclasses import replace
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import topoopt as to
+from codesign_base import InfeasibleError, InputError
+from topoopt.codesign.designs import (
+    Design,
+    Limits,
+    Objective,
+    Point,
+    best_design,
+    frontier,
+    parse_counts,
+)
+from topoopt.codesign.pareto import Grid, choose_degree, explore
+from topoopt.problem.prices import default_prices, direct_connect_cost
+
+JOB = to.Job(to.models.dlrm(tables=4, rows=1000, batch_per_gpu=32, bottom_width=64, top_width=128))
+GRID = Grid((2, 4), (1, 2), ("40Gbps", "100Gbps"))
+
+
+def _design(cost: float, time: float) -> Design:
+    return Design(Point(1, 1, 1.0, cost), "planned", time_per_sample_s=time)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), max_size=12))
+def test_the_frontier_is_what_none_beats(pairs):
+    designs = [_design(cost, time) for cost, time in pairs]
+    kept = {(d.point.cost_usd, d.time_per_sample_s) for d in frontier(designs)}
+    beaten = {
+        (cost, time)
+        for (cost, time), (c, t) in product(pairs, pairs)
+        if c <= cost and t <= time and (c, t) != (cost, time)
+    }
+    assert kept == set(pairs) - beaten
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12))
+def test_the_best_of_an_objective_is_on_the_frontier(pairs):
+    designs = [_design(cost, time) for cost, time in pairs]
+    best = best_design(designs, Objective.COST_TIME)
+    assert best is not None
+    assert best.value(Objective.COST_TIME) == min(c * t for c, t in pairs)
+    assert min(d.value(Objective.COST_TIME) for d in frontier(designs)) == min(
+        c * t for c, t in pairs
+    )
+
+
+def test_a_least_gain_drops_small_steps():
+    designs = [_design(1, 100), _design(2, 99.5), _design(3, 90)]
+    assert [d.point.cost_usd for d in frontier(designs, 0.01)] == [1, 3]
+
+
+def test_pruning_changes_no_frontier_and_every_point_is_told():
+    whole = explore(JOB, GRID, steps=5, prune=False)
+    pruned = explore(JOB, GRID, steps=5)
+    assert {d.state for d in whole.designs} == {"planned"}
+    assert pruned.frontier == whole.frontier
+    assert [d.point for d in pruned.designs] == [d.point for d in whole.designs]
+    for design in whole.designs:
+        assert design.lower_bound_s_per_sample <= design.time_per_sample_s
+        point = design.point
+        assert point.cost_usd == direct_connect_cost(
+            point.servers, point.degree, point.bandwidth_bytes_per_s, default_prices()
+        )
+        assert design.samples == point.servers * 4 * 32
+
+
+def test_designs_are_the_plans_of_their_clusters():
+    found = explore(JOB, Grid((4,), (2,), ("100Gbps",)), steps=5, seed=3)
+    plan = to.co_optimize(JOB, to.Cluster(4, 2, "100Gbps"), steps=5, seed=3, baselines=())
+    assert found.designs[0].iteration_time_s == plan.iteration_time_s
+    assert found.best is found.designs[0]
+
+
+def test_dominated_designs_cannot_be_faster():
+    # Compute decides: ports and bandwidth hardly matter, so the bounds rule designs out.
+    job = to.Job(to.models.get_model("vgg16-16"))
+    grid = Grid((2,), (1, 2), ("100Gbps", "200Gbps"))
+    pruned = explore(job, grid, steps=0, least_gain=0.01)
+    assert [d.state for d in pruned.designs].count("dominated") == 3
+    whole = explore(job, grid, steps=0, prune=False)
+    best = pruned.frontier[0].time_per_sample_s
+    for design in whole.designs:
+        assert design.time_per_sample_s > best * 0.99
+
+
+def test_limits_and_batches_that_do_not_divide_are_told_not_hidden():
+    limits = Limits(ports=4)
+    found = explore(JOB, replace(GRID, servers=(2, 3)), steps=0, limits=limits, global_batch=64)
+    by_state = {}
+    for design in found.designs:
+        by_state.setdefault(design.state, set()).add((design.point.servers, design.point.degree))
+    assert by_state == {"planned": {(2, 1), (2, 2)}, "infeasible": {(3, 1)}, "over-limit": {(3, 2)}}
+    assert all(d.samples == 64 for d in found.designs if d.planned)
+    assert "global batch 64 does not divide over 12 GPUs" in found.summary()
+
+
+def test_the_store_goes_on_where_it_was_stopped(tmp_path):
+    store = tmp_path / "designs.json"
+    whole = explore(JOB, GRID, steps=5)
+    planned = []
+
+    def stop_at_third(point, plan):
+        if len(planned) == 2:
+            raise KeyboardInterrupt
+        planned.append(point)
+
+    part = explore(JOB, GRID, steps=5, store=store, save_plan=stop_at_third)
+    assert part.interrupted
+    assert len(part.designs) < len(whole.designs)
+    again = []
+    rest = explore(
+        JOB, GRID, steps=5, store=store, save_plan=lambda point, plan: again.append(point)
+    )
+    assert rest == whole
+    assert not set(again) & set(planned)
+    dearer = explore(JOB, GRID, steps=5, store=store, server_usd=1000.0)
+    assert all(
+        d.point.cost_usd == w.point.cost_usd + 1000.0 * d.point.servers
+        for w in whole.designs
+        for d in dearer.designs
+        if (d.point.servers, d.point.degree, d.point.bandwidth_bytes_per_s)
+        == (w.point.servers, w.point.degree, w.point.bandwidth_bytes_per_s)
+    )
+    with pytest.raises(InputError, match="another question"):
+        explore(JOB, GRID, steps=6, store=store)
+    store.write_text("{}")
+    with pytest.raises(InputError, match="holds no designs"):
+        explore(JOB, GRID, steps=5, store=store)
+
+
+def test_ports_are_left_unused_where_they_do_not_pay():
+    job = to.Job(to.models.get_model("vgg16-16"))
+    cluster = to.Cluster(2, 2, "100Gbps")
+    found = choose_degree(job, cluster, "cost-time", Limits(), steps=0)
+    assert found.best.point.degree == 1
+    with pytest.raises(InfeasibleError, match="over the limit"):
+        choose_degree(job, cluster, "time", Limits(cost_usd=1.0), steps=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "doubling", "expected"),
+    [("16..100", True, (16, 32, 64)), ("2..4,8", False, (2, 3, 4, 8)), ("5", True, (5,))],
+)
+def test_ranges(text, doubling, expected):
+    assert parse_counts(text, "servers", doubling=doubling) == expected
+
+
+@pytest.mark.parametrize("text", ["", "a", "4..2", "0", "1..2..3", "-1", "1.5"])
+def test_ranges_that_are_none(text):
+    with pytest.raises(InputError, match="servers is"):
+        parse_counts(text, "servers", doubling=True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"objective": "cost"},
+        {"server_usd": -1.0},
+        {"global_batch": 0},
+        {"least_gain": 1.0},
+    ],
+)
+def test_wrong_arguments(wrong):
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        explore(JOB, GRID, steps=0, **wrong)
+
+
+def test_the_command(capsys, tmp_path, monkeypatch):
+    from topoopt.cli import main
+
+    model = ["dlrm-16", "--servers", "2", "--degree", "1..2", "--bandwidth", "40Gbps,100Gbps"]
+    monkeypatch.setattr(
+        "sys.argv",
+        [
+            "topoopt",
+            "pareto",
+            *model,
+            "--steps",
+            "0",
+            "--json",
+            "-q",
+            "--save-plans",
+            str(tmp_path),
+        ],
+    )
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["designs"]) == 4
+    planned = [d for d in told["designs"] if d["state"] == "planned"]
+    assert len(list(tmp_path.glob("*.json"))) == len(planned)
+    plan = to.load_plan(tmp_path / "2-servers-1x40Gbps.json")
+    assert plan.iteration_time_s == planned[0]["iteration_time_s"]

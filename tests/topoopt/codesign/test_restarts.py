@@ -1,0 +1,126 @@
+"""Several searches of one job: derived seeds, the best kept, checkpoints."""
+
+import json
+
+import pytest
+
+import topoopt.codesign.solve
+from codesign_base import InputError
+from topoopt import Cluster, Job, co_optimize, models, verify_plan
+from topoopt.codesign.restarts import restart_seed
+
+JOB = Job(models.dlrm(tables=4, top_layers=2, bottom_layers=2, batch_per_gpu=64))
+CLUSTER = Cluster(servers=4, degree=2, bandwidth="10Gbps")
+ASKED = {"seed": 3, "steps": 12, "restarts": 3}
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return co_optimize(JOB, CLUSTER, **ASKED)
+
+
+def test_seeds_are_derived_and_differ():
+    seeds = [restart_seed(seed, k) for seed in range(20) for k in range(20)]
+    assert len(set(seeds)) == len(seeds)
+    assert [restart_seed(seed, 0) for seed in range(3)] == [0, 1, 2]
+    assert max(seeds) < 2**31
+
+
+def test_the_best_of_the_searches_is_kept(plan):
+    alone = [
+        co_optimize(JOB, CLUSTER, seed=restart_seed(3, k), steps=12) for k in range(3)
+    ]  # fmt: skip
+    times = [each.iteration_time_s for each in alone]
+    best = times.index(min(times))
+    assert (plan.search.restarts, plan.search.restart, plan.search.first_seed) == (3, best, 3)
+    assert plan.seed == restart_seed(3, best)
+    for name in ("iteration_time_s", "links", "routes", "strategy", "gap_parts"):
+        assert getattr(plan, name) == getattr(alone[best], name)
+    for name, baseline in plan.baselines.items():
+        found = [each.baselines[name].iteration_time_s for each in alone]
+        expected = found[best] if name == "expander" else min(found)
+        assert baseline.iteration_time_s == expected
+    assert verify_plan(plan).ok
+    assert "best of 3 searches from seed 3" in plan.summary()
+
+
+def test_workers_do_not_change_the_plan(plan):
+    assert co_optimize(JOB, CLUSTER, **ASKED, workers=2) == plan
+
+
+def test_a_checkpoint_skips_finished_searches(plan, tmp_path, monkeypatch):
+    path = tmp_path / "search.json"
+    real, once = co_optimize, topoopt.codesign.solve.optimize_once
+    made = []
+
+    def counted(*arguments, **options):
+        made.append(options["seed"])
+        if len(made) == 3:
+            raise KeyboardInterrupt
+        return once(*arguments, **options)
+
+    monkeypatch.setattr(topoopt.codesign.solve, "optimize_once", counted)
+    partial = real(JOB, CLUSTER, **ASKED, checkpoint=path)
+    assert partial.search.interrupted
+    assert verify_plan(partial).ok
+    assert sorted(json.loads(path.read_text())["plans"]) == ["0", "1"]
+    assert real(JOB, CLUSTER, **ASKED, checkpoint=path) == plan
+    assert made[3:] == [restart_seed(3, 2)]
+    assert real(JOB, CLUSTER, **ASKED, checkpoint=path) == plan
+    more = real(JOB, CLUSTER, **{**ASKED, "restarts": 4}, checkpoint=path)
+    assert len(made) == 5
+    assert more.iteration_time_s <= plan.iteration_time_s
+
+
+def test_a_search_that_is_cut_short_is_not_kept(tmp_path):
+    path = tmp_path / "search.json"
+    count = 0
+
+    def progress(report):
+        nonlocal count
+        count += report.stage == "search"
+        if count == 15:
+            raise KeyboardInterrupt
+
+    plan = co_optimize(JOB, CLUSTER, **ASKED, checkpoint=path, progress=progress)
+    assert plan.search.interrupted
+    assert sorted(json.loads(path.read_text())["plans"]) == ["0"]
+    assert not (tmp_path / "search.json.search-0").exists()  # it is over
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"restarts": 0}, "restarts is 0"),
+        ({"restarts": True}, "restarts is True"),
+        ({"workers": 0}, "workers is 0"),
+        ({"engine": "cloud"}, "engine is 'cloud'"),
+    ],
+)
+def test_bad_numbers_are_refused(changes, reason):
+    with pytest.raises(InputError, match=reason):
+        co_optimize(JOB, CLUSTER, **{**ASKED, **changes})
+
+
+def test_checkpoints_of_other_questions_are_refused(plan, tmp_path):
+    path = tmp_path / "search.json"
+    co_optimize(JOB, CLUSTER, seed=3, steps=2, checkpoint=path)
+    for changes in ({"steps": 3}, {"seed": 4}, {"chains": 2}, {"baselines": ()}):
+        with pytest.raises(InputError, match="of another question"):
+            co_optimize(JOB, CLUSTER, **{"seed": 3, "steps": 2, **changes}, checkpoint=path)
+    other = Cluster(servers=4, degree=2, bandwidth="25Gbps")
+    with pytest.raises(InputError, match="of another question"):
+        co_optimize(JOB, other, seed=3, steps=2, checkpoint=path)
+    plan.save(path)
+    with pytest.raises(InputError, match="no checkpoint"):
+        co_optimize(JOB, CLUSTER, seed=3, steps=2, checkpoint=path)
+    path.write_text(path.read_text()[:100])
+    with pytest.raises(InputError):
+        co_optimize(JOB, CLUSTER, seed=3, steps=2, checkpoint=path)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_ray_finds_the_same_plan(plan):
+    pytest.importorskip("ray")
+    assert co_optimize(JOB, CLUSTER, **ASKED, workers=2, engine="ray") == plan

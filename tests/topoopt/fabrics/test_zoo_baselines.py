@@ -1,0 +1,166 @@
+"""The topology zoo as fabrics to compare with: sizes, prices, rings; and Hamiltonian cycles."""
+
+import json
+from math import prod
+
+import networkx as nx
+import numpy as np
+import pytest
+from small_plans import assert_valid, small_dlrm, solve
+
+import topoopt as to
+from codesign_base import InputError
+from topoopt.fabrics.baselines import ALL_BASELINES, baseline_fabric, every_fabric
+from topoopt.fabrics.reconfiguration import Reconfiguration
+from topoopt.fabrics.zoo_baselines import ZOO, _grid, zoo_fabric
+from topoopt.plan.plan import parse_plan
+from topoopt.plan.verify import verify_plan
+from topoopt.problem.prices import default_prices, direct_connect_cost
+from topoopt.topology.hamiltonian import disjoint_cycles
+from topoopt.topology.zoo.registry import build_fabric
+
+PRICES = default_prices()
+
+
+def cables_of(network):
+    cables = np.zeros((network.hosts, network.hosts), dtype=np.int64)
+    cables[network.source, network.target] = network.multiplicity
+    return cables
+
+
+def check_cycles(cables, cycles):
+    """Check that cycles visit all servers once and share no cable."""
+    used = np.zeros_like(cables)
+    for cycle in cycles:
+        assert sorted(cycle) == list(range(cables.shape[0])) and cycle[0] == 0
+        np.add.at(used, (np.array(cycle), np.roll(cycle, -1)), 1)
+    assert (used <= cables).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "servers", "degree", "dims", "cycles"),
+    [
+        # Products of cycles and even hypercubes decompose into Hamiltonian cycles (Kotzig; Ringel;
+        # Aubert and Schneider); so do complete graphs of odd order (Walecki).
+        ("torus", None, None, "4x4", 4),
+        ("torus", None, None, "3x5", 4),
+        ("hypercube", 16, None, None, 4),
+        ("hypercube", 8, None, None, 2),
+        ("full-mesh", 5, None, None, 4),
+        ("full-mesh", 7, None, None, 6),
+        ("full-mesh", 2, None, None, 1),
+    ],
+)
+def test_known_decompositions_are_found(name, servers, degree, dims, cycles):
+    built = build_fabric(name, servers, degree, 1e9, dims=dims)
+    cables = cables_of(built.network)
+    found = disjoint_cycles(cables)
+    check_cycles(cables, found)
+    assert len(found) == cycles
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_cycles_of_random_wirings_are_cycles_of_links(seed):
+    rng = np.random.default_rng(seed)
+    for ports in ("directed", "bidirectional"):
+        n, d = int(rng.integers(3, 20)), int(rng.integers(2, 5))
+        built = build_fabric("expander", n, d, 1e9, ports=ports, seed=seed)
+        cables = cables_of(built.network)
+        check_cycles(cables, disjoint_cycles(cables, seed))
+
+
+def test_a_graph_without_hamiltonian_cycle_has_none():
+    petersen = nx.to_numpy_array(nx.petersen_graph(), dtype=np.int64)
+    assert disjoint_cycles(petersen) == ()
+    star = np.zeros((5, 5), dtype=np.int64)
+    star[0, 1:] = star[1:, 0] = 1
+    assert disjoint_cycles(star) == ()
+    two_rings = np.kron(np.eye(2, dtype=np.int64), np.roll(np.eye(3, dtype=np.int64), 1, axis=1))
+    assert disjoint_cycles(two_rings) == ()
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_grids_are_as_even_as_they_can_be(dims):
+    for servers in range(2, 150):
+        sizes = _grid(servers, dims)
+        assert prod(sizes) == servers and len(sizes) == dims
+        every = {
+            (a, b, servers // (a * b))
+            for a in range(1, servers + 1)
+            for b in range(1, servers // a + 1)
+            if servers % (a * b) == 0
+        }
+        few = [tuple(sorted(s)) for s in every]
+        if dims == 2:
+            few = [s[1:] for s in few if s[0] == 1]
+        if dims > 1:
+            proper = [s for s in few if min(s) > 1]
+            assert max(sizes) == min(max(s) for s in proper or few)
+
+
+@pytest.mark.parametrize("servers", [8, 12, 16, 30])
+def test_every_fabric_costs_what_the_direct_connect_one_costs(servers):
+    cluster = to.Cluster(servers, 4, "100Gbps")
+    built, refused = every_fabric(cluster, PRICES, 0)
+    names = [base.fabric.name for base in built]
+    assert sorted([*names, *refused]) == sorted(ALL_BASELINES)
+    target = direct_connect_cost(servers, 4, cluster.port_rate, PRICES)
+    for base in built:
+        if base.fabric.name in ZOO:
+            assert base.cost == pytest.approx(target, rel=1e-9)
+            assert base.fabric.network.hosts == servers
+    for reason in refused.values():
+        assert "give" in reason and "\n" not in reason
+
+
+def test_a_torus_has_the_ports_rate_and_hamiltonian_rings():
+    cluster = to.Cluster(16, 4, "100Gbps")
+    base = zoo_fabric("torus2d", cluster, PRICES, 0)
+    assert base.bandwidth == cluster.port_rate and "4 Hamiltonian rings" in base.note
+    streams = base.fabric.group_streams(tuple(range(16)))
+    # Every link carries one ring edge, so that each ring runs at a port's rate.
+    assert streams.rings == 4 and streams.rate == pytest.approx(cluster.port_rate)
+
+
+def test_dimensions_of_ones_own_must_have_as_many_servers():
+    cluster = to.Cluster(16, 4, "100Gbps")
+    assert zoo_fabric("torus:2x8", cluster, PRICES, 0).fabric.name == "torus:2x8"
+    assert "product" in zoo_fabric("product:RI(8)_SW(2)", cluster, PRICES, 0).note
+    for name, said in (
+        ("torus:3x5", "15 servers"),
+        ("product:FC(16)", "needs 15 ports"),
+        ("torus:4xfour", "write sizes joined by x"),
+    ):
+        with pytest.raises(InputError, match=said):
+            zoo_fabric(name, cluster, PRICES, 0)
+
+
+def test_one_way_fabrics_need_directed_ports():
+    cluster = to.Cluster(16, 4, "100Gbps", "bidirectional")
+    for name in ("kautz", "de-bruijn"):
+        with pytest.raises(InputError, match="give directed ports"):
+            baseline_fabric(name, cluster, PRICES, 0)
+
+
+def test_plans_with_these_fabrics_save_load_and_verify():
+    names = ("sip-ml", "ocs-reconfig", "torus2d", "kautz", "leaf-spine", "product:RI(4)_FC(2)")
+    rewired = Reconfiguration("1us", "200us", forwarding=False)
+    plan = solve(small_dlrm(), 8, 3, steps=10, baselines=names, reconfiguration=rewired)
+    assert_valid(plan)
+    assert tuple(plan.baselines) == names
+    stored = plan.baselines["ocs-reconfig"].reconfiguration
+    assert (stored.delay_s, stored.window_s, stored.forwarding) == (1e-6, 2e-4, False)
+    assert plan.baselines["torus2d"].reconfiguration is None
+    document = json.loads(plan.to_json())
+    document["baselines"]["ocs-reconfig"]["reconfiguration"]["window_s"] = 1e-4
+    assert not verify_plan(parse_plan(json.dumps(document))).ok
+
+
+def test_forwarding_and_the_delay_reach_the_fabric():
+    cluster = to.Cluster(8, 2, "100Gbps", "bidirectional")
+    base = baseline_fabric("ocs-reconfig", cluster, PRICES, 0, Reconfiguration("1ms", "2ms", False))
+    assert (base.fabric.delay, base.fabric.window, base.fabric.forwarding) == (1e-3, 2e-3, False)
+    assert base.fabric.ports == "bidirectional"
+    assert base.cost == direct_connect_cost(8, 2, cluster.port_rate, PRICES, layer="ocs")
+    assert baseline_fabric("sip-ml", cluster, PRICES, 0).fabric.delay == 25e-6
+    assert baseline_fabric("ocs-reconfig", cluster, PRICES, 0).fabric.delay == 10e-3

@@ -1,0 +1,574 @@
+"""Verification accepts what the optimizer writes and rejects whatever was tampered with."""
+
+import json
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_plans import shared_bidirectional_plan, shared_document, shared_plan, small_mlp, solve
+
+import topoopt as to
+from topoopt.plan.plan import parse_plan
+from topoopt.plan.verify import verify_plan
+
+# Words, and how the search went: nothing that could be recomputed.
+DESCRIPTIVE = (
+    r"notes\.\d+", r"version", r"model\.name",
+    r"search\.(steps|chains|interrupted|converged|restarts|restart|first_seed)",
+    r"baselines\.[^.]+\.note", r"prices\.source", r"server\.accelerator\.(name|source)",
+    r"model\.batch_per_gpu", r"seed",
+)  # fmt: skip
+# The question. Where the answer does not depend on a number (peaks of unused precisions,
+# arithmetic of memory-bound operators, ...), the plan answers the changed question, too.
+QUESTION = (
+    r"model\.operators\.\d+\.(forward_flops|backward_flops|forward_bytes|backward_bytes)",
+    r"model\.operators\.\d+\.(parameters|profile_key|splits\.\w+)",
+    r"server\.accelerator\.(tf32|bf16|fp16|fp32)_flops",
+    r"server\.accelerator\.memory_(bytes|bandwidth)", r"server\.intra_bandwidth",
+    r"prices\.usd_per_port_by_gbps\.[a-z-]+\.\d+",
+    r"baselines\.[^.]+\.reconfiguration\.(delay|window)_s",
+)  # fmt: skip
+FREE = re.compile("|".join(DESCRIPTIVE + QUESTION))
+
+
+@pytest.mark.parametrize("plan", [shared_plan, shared_bidirectional_plan])
+def test_plans_are_accepted_by_every_check(plan):
+    verdict = verify_plan(plan())
+    assert verdict.ok and not verdict.failures and not verdict.skipped
+    assert verdict.checks == (
+        "structure", "strategy", "compute", "ports", "rings", "routes", "times", "confirmation",
+        "bounds", "costs", "starts", "baselines",
+    )  # fmt: skip
+
+
+def test_the_shared_plans_hold_what_the_tamperings_change():
+    plan = shared_plan()
+    assert len(plan.rings) >= 2 and plan.transfer_bytes > 0 and len(plan.baselines) == 6
+    assert any(op.sample == op.parameter == 1 for op in plan.strategy)
+
+
+TAMPERINGS = []
+
+
+def tampering(change):
+    """Collect a function that changes a plan's document and names the checks that may notice."""
+    TAMPERINGS.append(change)
+    return change
+
+
+@tampering
+def link_above_the_degree(d):
+    d["links"][0]["cables"] += 1
+    d["links"][0]["capacity_bytes_per_s"] *= 2
+    return {"ports"}
+
+
+@tampering
+def capacity_raised(d):
+    d["links"][3]["capacity_bytes_per_s"] *= 1.0000001
+    return {"ports"}
+
+
+@tampering
+def link_latency_lowered(d):
+    d["links"][0]["latency_s"] /= 2
+    return {"ports", "routes"}
+
+
+@tampering
+def link_removed(d):
+    del d["links"][2]
+    return {"structure", "routes", "rings"}
+
+
+@tampering
+def link_stands_twice(d):
+    d["links"].insert(1, dict(d["links"][0]))
+    return {"structure"}
+
+
+@tampering
+def link_to_nowhere(d):
+    d["links"][0]["target"] = 9
+    return {"structure"}
+
+
+@tampering
+def degree_raised(d):
+    d["cluster"]["degree"] += 1
+    return {"ports"}
+
+
+@tampering
+def degree_lowered(d):
+    d["cluster"]["degree"] -= 1
+    d["degree_allreduce"] -= 1
+    return {"ports"}
+
+
+@tampering
+def ring_of_two_cycles(d):
+    ring = d["rings"][0]
+    ring["generator"], ring["order"] = 2, [0, 2, 1, 3]
+    return {"structure", "rings"}
+
+
+@tampering
+def ring_order_swapped(d):
+    order = d["rings"][0]["order"]
+    order[1], order[2] = order[2], order[1]
+    return {"rings"}
+
+
+@tampering
+def ring_visits_a_server_twice(d):
+    d["rings"][0]["order"][2] = d["rings"][0]["order"][0]
+    return {"structure", "rings"}
+
+
+@tampering
+def ring_over_missing_links(d):
+    # Two wired pairs make a ring of two; 0 and 2 are not neighbours in the plan's wiring.
+    d["rings"].append({"generator": 1, "order": [0, 2]})
+    return {"rings"}
+
+
+@tampering
+def ring_without_cables_of_its_own(d):
+    d["rings"].append(dict(d["rings"][0]))
+    return {"rings"}
+
+
+@tampering
+def ring_removed(d):
+    del d["rings"][0]
+    return {"structure", "times", "routes"}
+
+
+@tampering
+def route_over_a_missing_link(d):
+    d["routes"]["links"][0] = len(d["links"])
+    return {"structure"}
+
+
+@tampering
+def route_weight_changed(d):
+    d["routes"]["weight_values"][0] *= 0.99
+    return {"routes"}
+
+
+@tampering
+def route_does_not_conserve_flow(d):
+    d["routes"]["links"][0] = (d["routes"]["links"][0] + 1) % len(d["links"])
+    return {"routes"}
+
+
+@tampering
+def route_dropped(d):
+    offsets = d["routes"]["offsets"]
+    removed = offsets[2] - offsets[1]
+    del (
+        d["routes"]["links"][offsets[1] : offsets[2]],
+        d["routes"]["weights"][offsets[1] : offsets[2]],
+    )
+    d["routes"]["offsets"] = offsets[:2] + [o - removed for o in offsets[2:]]
+    return {"routes"}
+
+
+@tampering
+def route_latency_changed(d):
+    d["routes"]["latency_s"][1] *= 2
+    return {"routes"}
+
+
+@tampering
+def route_other_than_the_stated_routing(d):
+    # A unit flow still, but over one of the two equal paths instead of both.
+    ends = [(link["source"], link["target"]) for link in d["links"]]
+    row, routes = 0 * 4 + 2, d["routes"]
+    begin, end = routes["offsets"][row], routes["offsets"][row + 1]
+    assert end - begin == 4
+    whole = routes["weight_values"].index(1.0)
+    routes["links"][begin:end] = [ends.index((0, 1)), ends.index((1, 2))]
+    routes["weights"][begin:end] = [whole, whole]
+    routes["offsets"] = [o - 2 if i > row else o for i, o in enumerate(routes["offsets"])]
+    return {"routes"}
+
+
+@tampering
+def iteration_time_changed(d):
+    d["iteration_time_s"] *= 0.9999
+    return {"times"}
+
+
+@tampering
+def compute_time_changed(d):
+    d["compute_time_s"] *= 1.001
+    return {"times"}
+
+
+@tampering
+def exposed_time_changed(d):
+    d["exposed_communication_s"] *= 0.5
+    return {"times"}
+
+
+@tampering
+def operator_time_changed(d):
+    d["strategy"][2]["backward_s"] *= 0.5
+    return {"strategy"}
+
+
+@tampering
+def lower_bound_changed(d):
+    d["lower_bound_s"] *= 1.01
+    return {"bounds"}
+
+
+@tampering
+def strategy_bound_changed(d):
+    d["strategy_bound"]["terms_s"]["hop"] *= 1.01
+    return {"bounds"}
+
+
+@tampering
+def gap_changed(d):
+    d["gap"] = 0.0
+    return {"bounds"}
+
+
+@tampering
+def weight_moved(d):
+    first = next(iter(d["bound"]["weights"]))
+    d["bound"]["weights"][first] *= 0.5
+    return {"bounds"}
+
+
+@tampering
+def gap_part_moved(d):
+    d["gap_parts"][0]["seconds"] += 1e-3
+    return {"bounds"}
+
+
+@tampering
+def gap_part_explained_otherwise(d):
+    d["gap_parts"][3]["how"] = "guessed"
+    return {"bounds"}
+
+
+@tampering
+def two_parts_on_one_server(d):
+    wide = next(op for op in d["strategy"] if op["sample"] == 4)
+    wide["servers"][1] = wide["servers"][0]
+    return {"strategy"}
+
+
+@tampering
+def server_that_does_not_exist(d):
+    d["strategy"][0]["servers"][0] = 4
+    return {"strategy"}
+
+
+@tampering
+def sample_degree_does_not_divide_the_batch(d):
+    d["strategy"][0]["sample"], d["strategy"][0]["servers"] = 3, [0, 1, 2]
+    return {"strategy"}
+
+
+@tampering
+def parameter_degree_does_not_divide(d):
+    op = d["strategy"][0]
+    op["sample"], op["parameter"], op["servers"] = 1, 3, [0, 1, 2]
+    return {"strategy"}
+
+
+@tampering
+def operator_missing(d):
+    del d["strategy"][3]
+    return {"structure"}
+
+
+@tampering
+def operators_exchanged(d):
+    d["strategy"][0], d["strategy"][1] = d["strategy"][1], d["strategy"][0]
+    return {"structure"}
+
+
+@tampering
+def origin_is_another_strategy(d):
+    d["strategy_origin"] = "data-parallel"
+    return {"strategy"}
+
+
+@tampering
+def table_moved(d):
+    table = next(op for op in d["strategy"] if op["sample"] == 1)
+    table["servers"] = [(table["servers"][0] + 1) % 4]
+    d["strategy_origin"] = "search"
+    return {"strategy"}
+
+
+@tampering
+def global_batch_changed(d):
+    d["global_batch"] *= 2
+    return {"strategy"}
+
+
+@tampering
+def memory_lowered(d):
+    d["server"]["accelerator"]["memory_bytes"] = d["memory_per_gpu_bytes"] * 0.99
+    return {"strategy"}
+
+
+@tampering
+def memory_use_changed(d):
+    d["memory_per_gpu_bytes"] *= 0.5
+    return {"strategy"}
+
+
+@tampering
+def faster_accelerator(d):
+    d["server"]["accelerator"]["memory_bandwidth"] *= 2
+    return {"strategy"}
+
+
+@tampering
+def compute_model_changed(d):
+    d["compute"]["efficiency"] = 0.7
+    return {"strategy", "compute"}
+
+
+@tampering
+def compute_record_changed(d):
+    d["compute"]["gpus"] = 8
+    return {"compute"}
+
+
+@tampering
+def bandwidth_raised(d):
+    d["cluster"]["bandwidth_bytes_per_s"] *= 2
+    return {"ports"}
+
+
+@tampering
+def traffic_changed(d):
+    d["transfer_bytes"] *= 0.5
+    return {"routes"}
+
+
+@tampering
+def bandwidth_tax_changed(d):
+    d["bandwidth_tax"] = 1.0
+    return {"times"}
+
+
+@tampering
+def cost_changed(d):
+    d["cost_usd"] *= 0.9
+    return {"costs"}
+
+
+@tampering
+def cost_removed(d):
+    d["cost_usd"] = None
+    return {"costs"}
+
+
+@tampering
+def baseline_time_changed(d):
+    d["baselines"]["fat-tree"]["iteration_time_s"] *= 1.5
+    return {"baselines"}
+
+
+@tampering
+def baseline_cost_changed(d):
+    d["baselines"]["ideal-switch"]["cost_usd"] += 1
+    return {"baselines"}
+
+
+@tampering
+def baseline_operator_time_changed(d):
+    d["baselines"]["expander"]["strategy"][0]["forward_s"] *= 2
+    return {"baselines"}
+
+
+@tampering
+def baseline_unknown(d):
+    d["baselines"]["sphere"] = d["baselines"].pop("expander")
+    return {"baselines"}
+
+
+@tampering
+def baseline_of_another_wiring(d):
+    d["baselines"]["leaf-spine"] = d["baselines"].pop("expander")
+    return {"baselines"}
+
+
+@tampering
+def reconfiguration_missing(d):
+    d["baselines"]["ocs-reconfig"]["reconfiguration"] = None
+    return {"baselines"}
+
+
+@tampering
+def reconfiguration_of_a_fixed_fabric(d):
+    stored = d["baselines"]["sip-ml"]["reconfiguration"]
+    d["baselines"]["fat-tree"]["reconfiguration"] = stored
+    return {"baselines"}
+
+
+@tampering
+def reconfiguration_with_a_window_where_there_is_none(d):
+    d["baselines"]["sip-ml"]["reconfiguration"]["window_s"] = 0.05
+    return {"baselines"}
+
+
+@tampering
+def reconfiguration_slower(d):
+    d["baselines"]["sip-ml"]["reconfiguration"]["delay_s"] *= 2
+    return {"baselines"}
+
+
+@tampering
+def start_time_changed(d):
+    d["named_strategies_s"]["data-parallel"] *= 2
+    return {"starts"}
+
+
+@tampering
+def start_said_not_to_fit(d):
+    d["named_strategies_s"]["hybrid"] = None
+    return {"starts"}
+
+
+@tampering
+def start_unknown(d):
+    d["named_strategies_s"]["pipeline"] = 1.0
+    return {"starts"}
+
+
+@tampering
+def model_changed(d):
+    d["model"]["operators"][-2]["parameters"] *= 2
+    return {"strategy"}
+
+
+@tampering
+def optimizer_unknown(d):
+    d["optimizer"] = "lion"
+    return {"structure"}
+
+
+@tampering
+def fabric_model_of_another_version(d):
+    d["fabric_model"] = "packets"
+    return {"strategy"}
+
+
+@tampering
+def routing_renamed(d):
+    d["routing"] = "shortest"
+    return {"structure"}
+
+
+@pytest.mark.parametrize("tamper", TAMPERINGS, ids=lambda tamper: tamper.__name__)
+def test_a_tampered_plan_is_rejected_by_name(tamper):
+    document = shared_document()
+    expected = tamper(document)
+    assert document != shared_document()
+    verdict = verify_plan(parse_plan(json.dumps(document)))
+    assert not verdict.ok
+    assert {failure.split(":")[0] for failure in verdict.failures} & expected, verdict.failures
+    assert all("\n" not in failure for failure in verdict.failures)
+
+
+def test_there_are_more_than_ten_tamperings():
+    assert len(TAMPERINGS) > 50
+
+
+def test_one_way_links_are_refused_where_ports_are_bidirectional():
+    document = json.loads(solve(small_mlp(), 5, 1).to_json())
+    assert len(document["links"]) == 5
+    document["cluster"]["ports"] = "bidirectional"
+    verdict = verify_plan(parse_plan(json.dumps(document)))
+    assert any("has no equal link back" in failure for failure in verdict.failures)
+
+
+def test_a_plan_of_one_server_is_checked_too():
+    document = json.loads(solve(small_mlp(), 1).to_json())
+    for field, value in (("cost_usd", 5.0), ("degree_allreduce", 1), ("bandwidth_tax", 2.0)):
+        tampered = {**document, field: value}
+        assert not verify_plan(parse_plan(json.dumps(tampered))).ok
+    document["links"].append(
+        {"source": 0, "target": 1, "cables": 1, "capacity_bytes_per_s": 1e9, "latency_s": 1e-6}
+    )
+    assert not verify_plan(parse_plan(json.dumps(document))).ok
+
+
+def test_later_checks_are_skipped_and_named():
+    document = shared_document()
+    link_above_the_degree(document)
+    verdict = verify_plan(parse_plan(json.dumps(document)))
+    assert "baselines" in verdict.skipped and "baselines" not in verdict.checks
+    document = shared_document()
+    document["model"]["operators"][0]["kind"] = "magic"
+    verdict = verify_plan(parse_plan(json.dumps(document)))
+    assert verdict.checks == ("structure",) and len(verdict.skipped) == 11
+
+
+def leaves(node, path=()):
+    if isinstance(node, dict):
+        for key, part in node.items():
+            yield from leaves(part, (*path, key))
+    elif isinstance(node, list):
+        for key, part in enumerate(node):
+            yield from leaves(part, (*path, key))
+    elif isinstance(node, int | float) and not isinstance(node, bool):
+        yield path, node
+
+
+def by_field(document):
+    """Group leaves by field, so that fields with few numbers are drawn as often as others."""
+    groups = {}
+    for path, value in leaves(document):
+        key = tuple("*" if isinstance(step, int) else step for step in path)
+        groups.setdefault(key, []).append((path, value))
+    return [groups[key] for key in sorted(groups)]
+
+
+FIELDS = {
+    plan: by_field(shared_document(plan)) for plan in (shared_plan, shared_bidirectional_plan)
+}
+
+
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_a_changed_number_is_refused_or_does_not_matter(data):
+    plan = data.draw(st.sampled_from(list(FIELDS)))
+    path, value = data.draw(st.sampled_from(data.draw(st.sampled_from(FIELDS[plan]))))
+    if isinstance(value, int):
+        choices = [value + 1, value - 1, 2 * value + 3, -value - 1, 0, 10**9, 10**30]
+    else:
+        choices = [value * 1.001, value * 2, value / 2, 0.0, -value - 1.0, value + 1.0, 1e300]
+    changed = data.draw(st.sampled_from([c for c in choices if c != value]))
+    document = shared_document(plan)
+    record = document
+    for step in path[:-1]:
+        record = record[step]
+    record[path[-1]] = changed
+    try:
+        verdict = verify_plan(parse_plan(json.dumps(document)))
+    except to.InputError as error:
+        assert "\n" not in str(error)
+        return
+    name = ".".join(str(step) for step in path)
+    assert not verdict.ok or FREE.fullmatch(name), (name, value, changed)
+
+
+def test_a_plan_file_is_verified_by_name(tmp_path):
+    shared_plan().save(tmp_path / "plan.json")
+    assert verify_plan(tmp_path / "plan.json").ok
+    assert verify_plan(str(tmp_path / "plan.json")).ok
+    with pytest.raises(to.InputError, match="does not exist"):
+        verify_plan(tmp_path / "none.json")

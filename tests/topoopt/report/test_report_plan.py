@@ -1,0 +1,434 @@
+"""The report of a plan: what it shows is what the plan says."""
+
+import base64
+import dataclasses
+import json
+import math
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections import defaultdict
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from html_pages import Page, assert_safe
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_plans import shared_bidirectional_plan, shared_plan, small_mlp, solve
+
+import topoopt as to
+from parallelism.taskgraph import TaskKind
+from topoopt.cli.app import app
+from topoopt.problem.units import format_bandwidth, format_bytes, format_time, parse_bandwidth
+from topoopt.report import render_report, write_report
+from topoopt.report.evaluate import evaluate
+from topoopt.report.lanes import Segment, make_lanes, pack, shown_servers
+from topoopt.report.layers import layer_names
+from topoopt.report.reproduce import bandwidth_text, plan_command_line
+from topoopt.report.wiring import MOST_LINKS, draw, seats_of, wiring_svg
+
+HOSTILE = "</script><img src=x onerror=\"alert('1')\"><!-- & ]]> \u2028 \ud800 {{x}}"
+
+
+@lru_cache(maxsize=4)
+def page_of(plan):
+    return Page(render_report(plan()))
+
+
+@pytest.fixture(params=[shared_plan, shared_bidirectional_plan], ids=["directed", "bidirectional"])
+def plan_of(request):
+    return request.param
+
+
+def test_the_page_is_whole_and_fetches_nothing(plan_of):
+    text = render_report(plan_of())
+    assert text.startswith('<!DOCTYPE html>\n<html lang="en">')
+    page = page_of(plan_of)
+    assert_safe(page)
+    assert "://" not in text
+    assert "@import" not in text
+    assert "url(" not in text
+    names = [a["id"] for _, a in page.elements if "id" in a]
+    assert len(set(names)) == len(names)
+    for link in page.of("a"):
+        assert link["href"][1:] in names
+
+
+def test_every_number_with_all_digits_is_the_plans_and_reads_like_it(plan_of):
+    plan, page = plan_of(), page_of(plan_of)
+    known = {plan.iteration_time_s, plan.compute_time_s, plan.exposed_communication_s,
+             plan.lower_bound_s, plan.bandwidth_tax, plan.allreduce_bytes, plan.transfer_bytes,
+             plan.memory_per_gpu_bytes, plan.cost_usd,
+             plan.cluster.bandwidth_bytes_per_s}  # fmt: skip
+    known |= {part.seconds for part in plan.gap_parts}
+    for base in plan.baselines.values():
+        known |= {base.iteration_time_s, base.cost_usd, base.bandwidth_bytes_per_s}
+    shown = {float(value) for value, _ in page.data}
+    assert {value for value in known if value is not None} <= shown
+    for value, text in page.data:
+        number = float(value)
+        readings = {
+            format_time(number),
+            format_bytes(number),
+            format_bandwidth(number),
+            f"{number:.2f}",
+            f"{number:.2f}x",
+            f"{number:.1%}",
+            f"${number:,.0f}",
+        }
+        # What is below a part in 10^8 of the iteration counts as nothing.
+        assert text in readings or (text == "0 s" and number < 1e-8), (value, text)
+
+
+def test_tables_hold_baselines_gap_and_strategy(plan_of):
+    plan, page = plan_of(), page_of(plan_of)
+    head, ours, *others = page.tables["Iteration time and cost by fabric"]
+    assert head[:4] == ["fabric", "iteration", "vs plan", "network cost"]
+    assert ours[:3] == ["topoopt", format_time(plan.iteration_time_s), "1.00x"]
+    assert [row[0] for row in others] == list(plan.baselines)
+    for row, base in zip(others, plan.baselines.values(), strict=True):
+        ratio = base.iteration_time_s / plan.iteration_time_s
+        assert row[1:3] == [format_time(base.iteration_time_s), f"{ratio:.2f}x"]
+        assert row[5] == base.strategy_origin
+    gap = page.tables["The iteration: lower bound and the parts of the gap"][1:]
+    assert [row[0] for row in gap] == ["lower bound", *(part.name for part in plan.gap_parts)]
+    for row, part in zip(gap[1:], plan.gap_parts, strict=True):
+        assert part.how[1:] in row[3]
+        assert part.binding in row[3]
+    strategy = page.tables["The strategy, operator by operator"][1:]
+    assert sum(int(row[2]) for row in strategy) == len(plan.strategy)
+    for row in strategy:
+        assert row[5] in {format_time(op.forward_s) for op in plan.strategy}
+
+
+def test_stacked_bars_are_in_proportion(plan_of):
+    plan, page = plan_of(), page_of(plan_of)
+    pieces = {a["class"].split()[-1]: a for a in page.of("span") if "data-tip" in a}
+    for name, seconds in [("p-bound", plan.lower_bound_s), ("p-compute", plan.compute_time_s)]:
+        width = float(pieces[name]["style"].removeprefix("width:").removesuffix("%")) / 100
+        assert width == pytest.approx(seconds / plan.iteration_time_s, abs=1e-4)
+        assert format_time(seconds) in pieces[name]["data-tip"]
+
+
+def test_the_answer_names_time_rival_and_gap():
+    plan = shared_plan()
+    page = page_of(shared_plan)
+    ratio = plan.baselines["fat-tree"].iteration_time_s / plan.iteration_time_s
+    for words in (format_time(plan.iteration_time_s), f"{ratio:.2f} times", f"{plan.gap:.1%}"):
+        assert words in page.text
+    equal = dataclasses.replace(
+        plan,
+        baselines={"fat-tree": dataclasses.replace(
+            plan.baselines["fat-tree"], iteration_time_s=plan.iteration_time_s)},
+    )  # fmt: skip
+    assert ": as fast as a Fat-tree" in Page(render_report(equal)).text
+
+
+def sent_by_definition(plan):
+    """Bytes between servers, and on links, from the tasks one by one."""
+    found = evaluate(plan)
+    tasks = found.tasks
+    rings, transfers = defaultdict(float), defaultdict(float)
+    links = defaultdict(float)
+    wired = {(link.source, link.target) for link in plan.links}
+    for task in range(tasks.tasks):
+        size = float(tasks.size[task])
+        if tasks.kind[task] == TaskKind.TRANSFER:
+            a, b = int(tasks.first[task]), int(tasks.second[task])
+            transfers[a, b] += size
+            row = a * plan.cluster.servers + b
+            for entry in range(plan.routes.offsets[row], plan.routes.offsets[row + 1]):
+                link = plan.routes.links[entry]
+                share = plan.routes.weight_values[plan.routes.weights[entry]]
+                links[plan.links[link].source, plan.links[link].target] += share * size
+        elif tasks.kind[task] == TaskKind.ALLREDUCE:
+            group = tasks.groups[int(tasks.first[task])]
+            mine = [r.order for r in plan.rings if tuple(sorted(r.order)) == tuple(group)]
+            if len(group) < 2:
+                continue
+            assert mine, "the example's groups have rings"
+            for order in mine:
+                for a, b in zip(order, order[1:] + order[:1], strict=True):
+                    assert (a, b) in wired
+                    share = 2 * (len(group) - 1) / len(group) * size / len(mine)
+                    rings[a, b] += share
+                    links[a, b] += share
+    return found, rings, transfers, links
+
+
+def test_matrices_and_links_are_sums_over_the_tasks():
+    plan = shared_plan()
+    found, rings, transfers, links = sent_by_definition(plan)
+    for matrix, pairs in ((found.allreduce, rings), (found.transfers, transfers)):
+        for place, value in np.ndenumerate(matrix):
+            assert value == pytest.approx(pairs.get(place, 0.0), rel=1e-12)
+    assert found.allreduce.sum() == pytest.approx(plan.allreduce_bytes, rel=1e-12)
+    assert found.transfers.sum() == pytest.approx(plan.transfer_bytes, rel=1e-12)
+    data = page_of(shared_plan).scripts["wiring-data"]
+    assert len(data["links"]) == len(plan.links)
+    for index, source, target, tip, used in data["links"]:
+        link = plan.links[index]
+        assert (source, target) == (link.source, link.target)
+        assert format_bytes(links[source, target]) in tip
+        assert format_bandwidth(link.capacity_bytes_per_s) in tip
+        use = links[source, target] / link.capacity_bytes_per_s / plan.iteration_time_s
+        assert f"{use:.1%} used" in tip
+        for ring in used:
+            order = plan.rings[ring].order
+            assert (source, target) in {*pairwise(order), (order[-1], order[0])}
+
+
+def test_heat_map_cells_read_as_the_matrices(plan_of):
+    found = evaluate(plan_of())
+    data = page_of(plan_of).scripts["traffic-data"]
+    assert data["block"] == 1
+    both = found.allreduce + found.transfers
+    for name, matrix in (
+        ("AllReduce", found.allreduce), ("Transfers", found.transfers), ("Both", both)
+    ):  # fmt: skip
+        which = np.frombuffer(base64.b64decode(data["cells"][name]), dtype="<u2")
+        assert [data["texts"][i] for i in which] == [format_bytes(v) for v in matrix.ravel()]
+
+
+def test_lanes_are_the_timeline(plan_of):
+    found = evaluate(plan_of())
+    made = make_lanes(found)
+    path = made.lanes[0].segments
+    assert path[0].start == 0.0
+    assert path[-1].end == found.timeline.makespan
+    for before, after in pairwise(path):
+        assert after.start == before.end
+    for lane in made.lanes:
+        for before, after in pairwise(lane.segments):
+            assert before.end <= after.start
+    computing = [lane for lane in made.lanes if lane.name.startswith("server ")]
+    assert [int(lane.name.split()[1]) for lane in computing] == list(made.servers)
+    for lane, busy in zip(computing, found.timeline.device_busy, strict=True):
+        assert sum(s.end - s.start for s in lane.segments) == pytest.approx(busy)
+    streams = [s for lane in made.lanes if lane.spoken == "AllReduces" for s in lane.segments]
+    assert len(streams) == made.streams
+    assert not made.left_out
+    critical = {s.label for lane in made.lanes[1:] for s in lane.segments if s.critical}
+    assert {s.label for s in path if s.kind in ("forward", "backward", "update")} <= critical
+
+
+def test_the_page_holds_the_lanes_in_nanoseconds(plan_of):
+    made = make_lanes(evaluate(plan_of()))
+    data = page_of(plan_of).scripts["timeline-data"]
+    assert len(data["lanes"]) == len(made.lanes)
+    for (spoken, numbers), lane in zip(data["lanes"], made.lanes, strict=True):
+        assert spoken == lane.spoken
+        read = [numbers[i : i + 3] for i in range(0, len(numbers), 3)]
+        for (start, length, text), segment in zip(read, lane.segments, strict=True):
+            assert start == round(segment.start * 1e9)
+            assert start + length == round(segment.end * 1e9)
+            assert data["texts"][text] == segment.label
+
+
+@given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9)), max_size=25), st.integers(1, 9))
+@settings(max_examples=60, deadline=None)
+def test_packing_takes_as_many_lanes_as_overlap(spans, most):
+    segments = [Segment(a, a + length, "allreduce", str(i)) for i, (a, length) in enumerate(spans)]
+    deepest = max((sum(a <= t < a + n for a, n in spans) for t in range(40)), default=0)
+    lanes = pack(segments, 100)
+    assert len(lanes) == deepest
+    assert sorted(s.label for lane in lanes for s in lane) == sorted(s.label for s in segments)
+    few = pack(segments, most)
+    assert len(few) <= most
+    for lane in few:
+        assert all(a.end <= b.start for a, b in pairwise(lane))
+
+
+def test_of_many_servers_the_critical_ones_are_shown(monkeypatch):
+    found = evaluate(shared_plan())
+    on_path = {
+        int(found.tasks.first[t]) for t in found.critical if found.tasks.kind[t] == TaskKind.COMPUTE
+    }
+    monkeypatch.setattr("topoopt.report.lanes.MOST_ROWS", 3)
+    shown = shown_servers(found)
+    assert len(shown) == len(set(shown)) == 3
+    assert on_path <= set(shown) or len(on_path) > 3
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["block_0_add", "block_1_add", "block_2_add"], "block_0..2_add"),
+        ([f"b{i}_{j}" for i in range(3) for j in (0, 1)], "b0..2_{0,1}"),
+        (["top_1", "top_3"], "top_1, top_3"),
+        (["a1b1", "a2b2", "a3b3"], "a1b1, a2b2, a3b3"),
+        (["x", "top_0", "top_1", "top_2"], "x, top_0..2"),
+        (["t01", "t02", "t03"], "t{01,02,03}"),
+    ],
+)
+def test_layers_that_differ_in_numbers_share_a_name(names, shown):
+    assert layer_names(names) == shown
+
+
+def test_hostile_names_stay_words():
+    plan = shared_plan()
+    renamed = dataclasses.replace(
+        plan,
+        model=dataclasses.replace(
+            plan.model,
+            name=HOSTILE,
+            operators=[dataclasses.replace(op, name=f"{HOSTILE}{op.name}")
+                       for op in plan.model.operators],
+        ),
+        strategy=[dataclasses.replace(op, operator=f"{HOSTILE}{op.operator}")
+                  for op in plan.strategy],
+        notes=[HOSTILE],
+        strategy_origin=HOSTILE,
+        version=HOSTILE,
+        baselines={HOSTILE: plan.baselines["fat-tree"]},
+    )  # fmt: skip
+    text = render_report(renamed)
+    page, plain = Page(text), page_of(shared_plan)
+    assert_safe(page)
+    for tag in ("script", "img", "path", "rect", "image"):
+        assert page.count(tag) == plain.count(tag), tag
+    readable = HOSTILE.replace("\ud800", "?")
+    assert readable in page.text
+    assert any(HOSTILE in text for text in page.scripts["timeline-data"]["texts"])
+    scripts = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.S)
+    assert len(scripts) == 3
+    assert not any("<" in script for script in scripts)
+    text.encode()  # a lone surrogate could not be written
+    command, _ = plan_command_line(renamed)
+    assert shlex.split(command)[:3] == ["topoopt", "plan", "model.yaml"]
+    for fragment in (renamed._repr_html_(), dataclasses.replace(renamed, links=[])._repr_html_()):
+        assert_safe(Page(fragment))
+
+
+def test_the_same_plan_gives_the_same_page(tmp_path):
+    plan = shared_plan()
+    text = render_report(plan)
+    plan.save(tmp_path / "plan.json")
+    write_report(tmp_path / "plan.json", tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_text() == text
+    program = "import sys, topoopt as to; to.write_report(to.load_plan(sys.argv[1]), sys.argv[2])"
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", program, "plan.json", "b.html"],
+        cwd=tmp_path, check=True, env={**os.environ, "PYTHONHASHSEED": "7"},
+    )  # fmt: skip
+    assert (tmp_path / "b.html").read_text() == text
+    assert not re.search(r"\b20\d\d-\d\d-\d\d", text)
+
+
+def test_one_server_has_no_network():
+    plan = solve(small_mlp(), 1, 1, steps=1, baselines=())
+    page = Page(render_report(plan))
+    assert "there is no network" in page.text
+    assert set(page.scripts) == {"timeline-data"}
+    assert "Topology" not in Page(plan._repr_html_()).text
+
+
+def test_a_notebook_shows_the_plan_without_scripts(plan_of):
+    plan = plan_of()
+    page = Page(plan._repr_html_())
+    assert_safe(page)
+    assert page.count("script") == 0
+    assert format_time(plan.iteration_time_s) in page.text
+    assert "Iteration time and cost by fabric" in page.tables
+
+
+def test_the_command_line_makes_the_plan_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = to.co_optimize(
+        to.Job(to.models.get_model("dlrm-16"), batch_per_gpu=128, optimizer="adam"),
+        to.Cluster(4, 3, "25Gbps", "directed", "1.5us"),
+        seed=5, steps=5, chains=2,
+    )  # fmt: skip
+    command, remarks = plan_command_line(plan)
+    assert remarks == ()
+    words = shlex.split(command)
+    app([*words[1:], "--quiet"], standalone_mode=False)
+    assert to.load_plan("plan.json") == plan
+    assert command in Page(render_report(plan)).text
+
+
+def test_what_the_command_line_cannot_say_is_said():
+    plan = shared_plan()
+    command, remarks = plan_command_line(
+        dataclasses.replace(
+            plan, prices={**plan.prices, "source": "mine"},
+            server={**plan.server, "intra_bandwidth": 1e9},
+            compute={**plan.compute, "efficiency": 0.5},
+        )
+    )  # fmt: skip
+    assert "--prices prices.json" in command
+    assert [
+        any(word in remark for remark in remarks)
+        for word in ("model.yaml", "prices.json", "roofline", "inside a server")
+    ] == [True] * 4
+
+
+@given(st.floats(1.0, 1e13))
+@settings(max_examples=200, deadline=None)
+def test_bandwidths_on_the_command_line_are_exact(rate):
+    assert parse_bandwidth(bandwidth_text(rate)) == rate
+    assert bandwidth_text(12.5e9) == "100Gbps"
+
+
+def circulant(plan, servers, steps):
+    """The plan as if wired as a circulant graph of many servers; only to be drawn."""
+    link = plan.links[0]
+    links = [
+        dataclasses.replace(link, source=v, target=(v + step) % servers)
+        for v in range(servers) for step in steps
+    ]  # fmt: skip
+    rings = [
+        dataclasses.replace(plan.rings[0], generator=step,
+                            order=[i * step % servers for i in range(servers)])
+        for step in steps
+    ]  # fmt: skip
+    cluster = dataclasses.replace(plan.cluster, servers=servers)
+    return dataclasses.replace(plan, links=links, rings=rings, cluster=cluster)
+
+
+@pytest.mark.parametrize(("servers", "steps"), [(16, (1, 3, 5)), (128, (1, 3, 17, 41)),
+                                                (1024, (1, 3, 17, 41, 99, 201))])  # fmt: skip
+def test_drawings_of_any_size(servers, steps):
+    plan = circulant(shared_plan(), servers, steps)
+    load = np.linspace(0.0, 1.0, len(plan.links))
+    drawing = draw(plan, load)
+    assert len(drawing.links) == min(len(plan.links), MOST_LINKS)
+    # The busiest stay, and lie on top.
+    assert drawing.links[-1] == len(plan.links) - 1
+    svg = wiring_svg(plan, drawing, load)
+    assert len(svg) < 600_000
+    page = Page(svg)
+    assert page.count("path") == len(drawing.links)
+    assert page.count("circle") == servers
+    assert all(len(rings) == 1 for rings in drawing.rings)
+    for spot in page.of("circle"):
+        far = math.hypot(float(spot["cx"]) - 500, float(spot["cy"]) - 500)
+        assert far == pytest.approx(430, abs=0.2)
+
+
+def test_servers_sit_where_their_rings_put_them():
+    plan = circulant(shared_plan(), 9, (2,))
+    seats = [4, 1, 8, 0, 2, 7, 5, 3, 6]
+    ring = dataclasses.replace(plan.rings[0], order=[seats[i * 2 % 9] for i in range(9)])
+    assert seats_of(dataclasses.replace(plan, rings=[ring])) == tuple(seats)
+    assert seats_of(dataclasses.replace(plan, rings=[])) == tuple(range(9))
+
+
+def test_a_plan_whose_time_does_not_hold_is_refused(tmp_path):
+    plan = dataclasses.replace(shared_plan(), iteration_time_s=1.0)
+    plan.save(tmp_path / "plan.json")
+    with pytest.raises(to.InputError, match=r"plan file .*iteration_time_s is 1\.0 in the plan"):
+        write_report(tmp_path / "plan.json", tmp_path / "plan.html")
+    assert not (tmp_path / "plan.html").exists()
+    other = dataclasses.replace(shared_plan(), fabric_model="fluid-0")
+    with pytest.raises(to.InputError, match="fabric_model is 'fluid-0'"):
+        render_report(other)
+    document = json.loads(shared_plan().to_json())
+    document["server"]["accelerator"] = 3
+    (tmp_path / "odd.json").write_text(json.dumps(document))
+    with pytest.raises(to.InputError, match="server or compute record is malformed"):
+        render_report(tmp_path / "odd.json")

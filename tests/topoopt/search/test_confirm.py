@@ -1,0 +1,127 @@
+"""Packet trains choose among the best pairs of a search."""
+
+import json
+
+import pytest
+
+import topoopt as to
+from codesign_base import InputError
+from topoopt.fabric import score
+from topoopt.plan.plan import parse_plan
+from topoopt.plan.rebuild import rebuild
+from topoopt.plan.verify import verify_plan
+from topoopt.search.alternating import AlternatingSearch
+from topoopt.search.confirm import COPIES, FINALISTS, confirm_pairs, confirmed_times, finalists
+from topoopt.search.search_types import Budget, Settings
+
+
+@pytest.fixture(scope="module")
+def question():
+    job = to.Job(to.models.get_model("dlrm-16"))
+    return job, to.Cluster(servers=8, degree=2, bandwidth="100Gbps")
+
+
+@pytest.fixture(scope="module")
+def plan(question):
+    return to.co_optimize(*question, seed=1, steps=60, baselines=(), confirm="train")
+
+
+@pytest.fixture(scope="module")
+def found(question):
+    job, cluster = question
+    builder = job.builder(cluster.servers)
+    search = AlternatingSearch(builder, cluster, 80e9, Settings(), 1)
+    return builder, search.run(Budget(steps=60))
+
+
+def test_a_search_keeps_its_best_few_pairs(found):
+    _, result = found
+    times = [pair.time for pair in result.others]
+    assert 1 < len(times) <= FINALISTS and times == sorted(times)
+    assert result.best.time == times[0]
+    assert finalists([*result.others, *result.others]) == result.others
+
+
+def test_the_plan_is_the_candidate_with_the_lowest_mean(found):
+    builder, result = found
+    confirmed = confirm_pairs(builder, result.others, seed=1)
+    means = [
+        confirmed_times(pair.fabric, builder.build(pair.strategy), 1).mean for pair in result.others
+    ]
+    assert confirmed.jitter.mean == min(means)
+    assert confirmed.pair is result.others[means.index(min(means))]
+    listed = [
+        (pair.origin, pair.time, mean) for pair, mean in zip(result.others, means, strict=True)
+    ]
+    assert list(confirmed.candidates) == listed
+
+
+def test_a_plan_records_what_the_trains_say(plan, question):
+    record = plan.confirmation
+    assert record.copies == COPIES and record.model == "train-2"
+    assert record.iteration_time_s == min(c.mean_time_s for c in record.candidates)
+    rebuilt = rebuild(plan)
+    tasks = rebuilt.builder.build(rebuilt.strategy)
+    once = score(rebuilt.fabric, tasks, model="train", seed=1)
+    assert record.iteration_time_s == pytest.approx(once, rel=0.02)
+    assert plan.iteration_time_s == score(rebuilt.fabric, tasks)
+    assert "packet trains: " in plan.summary()
+    assert verify_plan(plan).ok
+    again = to.co_optimize(*question, seed=1, steps=60, baselines=(), confirm="train")
+    assert again == plan
+
+
+def test_without_confirmation_nothing_is_recorded(question):
+    plan = to.co_optimize(*question, seed=1, steps=0, baselines=())
+    assert plan.confirmation is None and "packet trains" not in plan.summary()
+
+
+def slower(record):
+    record["iteration_time_s"] *= 1.001
+
+
+def wider(record):
+    record["iteration_time_spread_s"] += 1e-6
+
+
+def another_copy(record):
+    record["copies"] += 1
+
+
+def another_model(record):
+    record["model"] = "train-0"
+
+
+def a_faster_candidate(record):
+    record["candidates"].append(dict(record["candidates"][0], mean_time_s=1e-9))
+
+
+def no_candidates(record):
+    record["candidates"] = []
+
+
+def not_the_plan(record):
+    for candidate in record["candidates"]:
+        candidate["origin"] = "elsewhere"
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [slower, wider, another_copy, another_model, a_faster_candidate, no_candidates, not_the_plan],
+)
+def test_tampering_is_found(plan, tamper):
+    document = json.loads(plan.to_json())
+    tamper(document["confirmation"])
+    verdict = verify_plan(parse_plan(json.dumps(document)))
+    assert any(failure.startswith("confirmation") for failure in verdict.failures)
+
+
+def test_an_unknown_model_is_refused_before_the_search(question):
+    with pytest.raises(InputError, match="confirm is 'packets'"):
+        to.co_optimize(*question, confirm="packets")
+
+
+def test_one_server_needs_no_confirmation():
+    job = to.Job(to.models.get_model("bert-16"))
+    cluster = to.Cluster(servers=1, degree=1, bandwidth="100Gbps")
+    assert to.co_optimize(job, cluster, steps=0, confirm="train").confirmation is None

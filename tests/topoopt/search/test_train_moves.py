@@ -1,0 +1,207 @@
+"""Moves scored by packet trains, and what is screened with them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import topoopt as to
+from parallelism.search.named import named_strategies
+from parallelism.strategy import check_legal
+from parallelism.taskgraph import TaskKind
+from topoopt.cli.common import _line
+from topoopt.evaluate.scoring import Routing, Scorer, direct_fabric
+from topoopt.fabric.jitter import jittered
+from topoopt.fabric.simulate import score
+from topoopt.fabric.transport import Transport
+from topoopt.plan.rebuild import rebuild
+from topoopt.plan.verify import verify_plan
+from topoopt.search.confirm import FINALISTS, TRAINED, screened, train_time
+from topoopt.search.joint import JointSearch, SequentialSearch, StrategySearch, TopologySearch
+from topoopt.search.search_types import Budget, Settings
+from topoopt.search.train_moves import TrainMoves, moves_work
+
+JOB = to.Job(to.models.get_model("dlrm-16"))
+CLUSTER = to.Cluster(servers=8, degree=2, bandwidth="25Gbps")
+MEMORY = JOB.server.accelerator.memory_bytes
+
+
+@pytest.fixture(scope="module")
+def search():
+    return JointSearch(JOB.builder(8), CLUSTER, MEMORY, Settings(one_path=True), 0)
+
+
+@pytest.fixture(scope="module")
+def pairs(search):
+    """Different strategies, wired, fastest first."""
+    rewirer = search.rewirer(wary=False)
+    named = [search.space.intern(s) for s in named_strategies(search.space).values()]
+    fitting = [s for s in dict.fromkeys(named) if search.builder.memory(s).max() <= MEMORY]
+    found = [rewirer.wire(strategy, "named") for strategy in fitting]
+    return sorted(found, key=lambda pair: pair.time)
+
+
+def test_a_wary_score_lies_between_fair_transfers_and_yielding_ones(search, pairs):
+    yielded = 0
+    for pair in pairs:
+        tasks = search.builder.build(pair.strategy)
+        fair = score(pair.fabric, tasks)
+        last = score(pair.fabric, replace(tasks, priority=(tasks.kind == TaskKind.TRANSFER) * 1))
+        wary = search.scorer(pair.fabric)
+        time = wary(pair.strategy)
+        assert time == pytest.approx(0.5 * (fair + last), rel=1e-12)
+        assert search.scorer(pair.fabric, wary=False)(pair.strategy) == pair.time == fair
+        wired = search.rewirer().wire(pair.strategy, "named")
+        assert wired.time == search.scorer(wired.fabric)(pair.strategy)
+        for limit in (0.5 * time, 0.999 * time):
+            assert wary(pair.strategy, limit) > limit
+        assert wary(pair.strategy, 1.001 * time) == time
+        yielded += last > 1.001 * fair
+    assert yielded
+
+
+def test_a_wary_search_ends_with_fair_times_of_its_pairs(search):
+    result = search.run(Budget(steps=200))
+    for pair in result.others:
+        assert pair.time == Scorer(search.builder, pair.fabric, MEMORY)(pair.strategy)
+    assert result.best is result.others[0]
+    times = [search.scorer(pair.fabric)(pair.strategy) for pair in result.others]
+    assert len(times) > 1 and times[0] <= 1.01 * min(times)
+
+
+@pytest.mark.parametrize("stage", ["start", "search"])
+def test_a_plan_that_was_interrupted_before_the_trains_verifies(stage):
+    """Its times are fair ones, as of any plan."""
+
+    def stop(progress):
+        if progress.stage == stage and progress.done > 1:
+            raise KeyboardInterrupt
+
+    question = {"seed": 0, "steps": 60, "baselines": (), "confirm": "train"}
+    plan = to.co_optimize(JOB, CLUSTER, progress=stop, **question)
+    assert plan.search.interrupted
+    assert verify_plan(plan).ok
+
+
+def one_copy(search, pair):
+    return train_time(search.builder, pair, 3)
+
+
+def moved(search, pairs, most=6):
+    moves = TrainMoves(search.builder, search.space, search.regions, MEMORY, 3)
+    return moves.improved(pairs, most)
+
+
+def test_screening_keeps_what_is_fastest_in_trains(search, pairs):
+    times = {pair.strategy: one_copy(search, pair) for pair in pairs}
+    assert len(set(times.values())) > 3
+    for count in (1, 3, len(pairs) - 1):
+        kept = screened(search.builder, pairs, 3, count)
+        assert [times[pair.strategy] for pair in kept] == sorted(times.values())[:count]
+    assert screened(search.builder, pairs, 3, len(pairs)) == pairs
+
+
+def test_moves_save_time_in_trains_and_stay_on_the_topology(search, pairs):
+    before = [one_copy(search, pair) for pair in pairs]
+    found = moved(search, pairs)
+    after = [one_copy(search, pair) for pair in found]
+    assert after == sorted(after) and after[0] < min(before)
+    topologies = [pair.topology for pair in pairs]
+    for pair in found:
+        check_legal(search.builder.graph, pair.strategy, 8, search.builder.batch)
+        assert pair.topology in topologies
+        assert Scorer(search.builder, pair.fabric, MEMORY)(pair.strategy) == pair.time
+        own = direct_fabric(
+            pair.topology, Routing.BALANCED, tasks=search.builder.build(pair.strategy)
+        )
+        assert np.array_equal(own.routes.links, pair.fabric.routes.links)
+
+
+def test_the_same_seed_makes_the_same_moves(search, pairs):
+    first, again = (moved(search, pairs) for _ in range(2))
+    assert [pair.strategy for pair in first] == [pair.strategy for pair in again]
+
+
+def test_without_simulations_or_wires_nothing_moves(search, pairs):
+    none = moved(search, pairs, 0)
+    assert {pair.strategy for pair in none} <= {pair.strategy for pair in pairs}
+    bare = [replace(pair, topology=None) for pair in pairs]
+    assert moved(search, bare) == bare
+
+
+def test_of_twins_one_is_moved(search, pairs):
+    assert len(moved(search, [pairs[0], pairs[0]], 1)) == 1
+
+
+def test_an_interruption_keeps_what_trains_liked(search, pairs):
+    """The first gain is kept, and the search says that it was stopped."""
+    lasts = []
+
+    def stop(progress):
+        lasts.append(progress.best)
+        if progress.best < lasts[0]:
+            raise KeyboardInterrupt
+
+    moves = TrainMoves(search.builder, search.space, search.regions, MEMORY, 3)
+    found = moves.improved(pairs, 6, stop)
+    assert moves.interrupted and one_copy(search, found[0]) == lasts[-1] < lasts[0]
+
+
+def test_an_interrupted_plan_is_the_best_by_trains():
+    trains = []
+
+    def stop(progress):
+        if progress.stage == "train moves":
+            trains.append(progress.best)
+            if len(trains) == 3:
+                raise KeyboardInterrupt
+
+    question = {"seed": 0, "steps": 300, "baselines": (), "confirm": "train"}
+    plan = to.co_optimize(JOB, CLUSTER, progress=stop, **question)
+    assert plan.search.interrupted and plan.confirmation is None
+    rebuilt = rebuild(plan)
+    tasks = rebuilt.builder.build(rebuilt.strategy)
+    fabric = replace(rebuilt.fabric, transport=Transport(reconnect=True))
+    assert jittered(fabric, tasks, 1, seed=0).mean == trains[-1]
+    assert verify_plan(plan).ok
+    whole = to.co_optimize(JOB, CLUSTER, **question)
+    assert whole.confirmation is not None
+
+
+@pytest.mark.parametrize(("faithful", "servers", "moves"), [
+    (None, 32, True), (None, 33, False), ("paper", 8, False),
+])  # fmt: skip
+def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, servers, moves):
+    settings = Settings(faithful, chains=1 if faithful else 3, one_path=True)
+    cluster = to.Cluster(servers, 2, "25Gbps")
+    search = JointSearch(JOB.builder(servers), cluster, MEMORY, settings, 0)
+    assert search.moves_by_trains is moves
+    assert search.kept == (TRAINED if moves else FINALISTS)
+    for lesser in (StrategySearch, TopologySearch, SequentialSearch):
+        assert not lesser(JOB.builder(servers), cluster, MEMORY, settings, 0).moves_by_trains
+
+
+def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
+    """Twice the bytes cost twice as much; a default search leaves that work to the moves."""
+    tasks = search.builder.build(pairs[0].strategy)
+    cost = moves_work(pairs[0].fabric, tasks)
+    sent = tasks.kind != TaskKind.COMPUTE
+    twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
+    assert moves_work(pairs[0].fabric, twice) == pytest.approx(2.0 * cost, rel=1e-3)
+    whole = search.run(Budget(steps=10**6, work=5e6))
+    plain = JointSearch(JOB.builder(8), CLUSTER, MEMORY, Settings(), 0)
+    assert cost > 0.0 and whole.work < plain.run(Budget(steps=10**6, work=5e6)).work
+
+
+def test_the_stages_of_a_search_are_said_in_words():
+    """Whatever a search reports, no stage is mistaken for a fabric to compare with."""
+    lines = []
+    to.co_optimize(
+        JOB, CLUSTER, seed=0, steps=60, baselines=(), confirm="train",
+        progress=lambda made: lines.append(_line(made)),
+    )  # fmt: skip
+    assert {line.split(":")[0] for line in lines} == {
+        "starting strategies", "search", "moves scored by packet trains",
+        "ranking by packet trains", "confirming with packet trains",
+    }  # fmt: skip
+    assert any(line.startswith("ranking by packet trains: step 1 of at most") for line in lines)

@@ -1,0 +1,182 @@
+"""Failed cables: survivors, detours, and what an iteration then takes."""
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+from fabric_oracle import circulant, shortest_routes
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from codesign_base import InfeasibleError, InputError
+from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.network import Network
+from routing.paths import ecmp_routes
+from topoopt.cli.app import app
+from topoopt.fabric import Fabric, score
+from topoopt.studies.failures import (
+    REPAIRS,
+    detoured,
+    fail_cables,
+    fail_randomly,
+    random_cables,
+    repaired,
+)
+
+C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
+
+
+def cables(*links: int) -> np.ndarray:
+    return np.array(links, dtype=np.int64)
+
+
+def test_a_cable_of_two_leaves_half_the_capacity() -> None:
+    network = Network.from_links("n", 2, 0, [0, 0, 1], [1, 1, 0], 4.0, 0.1)
+    left = fail_cables(network, cables(0))
+    assert left.link.tolist() == [0, 1]
+    assert left.network.capacity.tolist() == [4.0, 4.0]
+    assert left.network.multiplicity.tolist() == [1, 1]
+    gone = fail_cables(network, cables(0, 0))
+    assert gone.link.tolist() == [-1, 0] and gone.network.links == 1
+    with pytest.raises(InputError, match="3 cables of link 0->1 fail, it has 2"):
+        fail_cables(network, cables(0, 0, 0))
+    with pytest.raises(InputError, match="outside"):
+        fail_cables(network, cables(7))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_detours_are_unit_flows_around_the_dead(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hosts = int(rng.integers(4, 10))
+    ends = [(i, (i + p) % hosts) for i in range(hosts) for p in (1, 2, 3)]
+    source, target = zip(*ends, strict=True)
+    network = Network.from_links("c", hosts, 0, source, target, 1.0, 0.25)
+    routes = ecmp_routes(network)
+    survivors = fail_cables(network, random_cables(network, 2, rng, both_ways=False))
+    after = survivors.network
+    if not nx.is_strongly_connected(after.to_networkx()):
+        return
+    moved = detoured(routes, network, survivors)
+    for a in range(hosts):
+        for b in range(hosts):
+            links, weights = moved.row(a, b)
+            balance = np.zeros(hosts)
+            np.add.at(balance, after.source[links], weights)
+            np.add.at(balance, after.target[links], -weights)
+            expected = np.zeros(hosts)
+            if a != b:
+                expected[a], expected[b] = 1.0, -1.0
+            np.testing.assert_allclose(balance, expected, atol=1e-12)
+            pair = a * hosts + b
+            assert moved.hops[pair] == pytest.approx(weights.sum())
+            assert moved.hops[pair] >= routes.hops[pair] - 1e-12
+            assert moved.latency[pair] >= routes.latency[pair] - 1e-12
+
+
+def test_a_transfer_over_a_dead_link_takes_the_detour() -> None:
+    """0 -> 1 dies; the detour 0 -> 2 -> 3 -> 4 -> ... is the way around the ring of steps 1, 2."""
+    fabric = circulant(5, (1, 2), capacity=2.0, latency=0.5)
+    dead = fabric.network.link(0, 1)
+    survivors = fail_cables(fabric.network, cables(dead))
+    tasks = TaskGraph.from_lists(5, [(T, 0, 1, 8.0, 0.0)], [])
+    shortest = nx.shortest_path_length(survivors.network.to_networkx(), 0, 1)
+    assert shortest == 3
+    assert score(fabric, tasks) == pytest.approx(4.5)
+    for how in REPAIRS:
+        assert score(repaired(fabric, survivors, how), tasks) == pytest.approx(4.0 + 3 * 0.5)
+
+
+def test_rings_without_the_dead_link_take_over() -> None:
+    fabric = circulant(8, (1, 3), capacity=1.0)
+    group = tuple(range(8))
+    tasks = TaskGraph.from_lists(8, [(A, 0, -1, 8.0, 0.0)], [], (group,))
+    survivors = fail_cables(fabric.network, cables(fabric.network.link(0, 1)))
+    dropped = repaired(fabric, survivors, "drop-rings")
+    assert dropped.rings[group] == (fabric.rings[group][1],)
+    assert score(fabric, tasks) == pytest.approx(7.0)
+    assert score(dropped, tasks) == pytest.approx(14.0)
+    times = {how: score(repaired(fabric, survivors, how), tasks) for how in REPAIRS}
+    assert times["new-rings"] <= times["drop-rings"]
+    assert all(time > 7.0 for time in times.values())
+
+
+def test_what_cannot_be_reached_is_cut_off() -> None:
+    fabric = circulant(4, (1,))
+    tasks = TaskGraph.from_lists(4, [(T, 0, 1, 1.0, 0.0)], [])
+    survivors = fail_cables(fabric.network, cables(0))
+    for how in REPAIRS:
+        with pytest.raises(InfeasibleError):
+            repaired(fabric, survivors, how)
+    found = fail_randomly(fabric, tasks, 1, 3)
+    assert np.isinf(found.best).all()
+
+
+def test_both_directions_of_a_cable_fail() -> None:
+    ends = [(0, 1), (1, 0), (1, 2), (2, 1), (0, 2), (2, 0)]
+    source, target = zip(*ends, strict=True)
+    network = Network.from_links("t", 3, 0, source, target, 1.0, 0.0)
+    chosen = random_cables(network, 2, np.random.default_rng(0), both_ways=True)
+    pairs = {frozenset((int(network.source[c]), int(network.target[c]))) for c in chosen}
+    assert chosen.size == 4 and len(pairs) == 2
+    for count in (0, 4):
+        with pytest.raises(InputError, match="the network has 3"):
+            random_cables(network, count, np.random.default_rng(0), both_ways=True)
+
+
+def test_same_seed_same_trials_and_more_failures_cost_more() -> None:
+    fabric = circulant(8, (1, 3), capacity=1.0)
+    tasks = TaskGraph.from_lists(8, [(A, 0, -1, 8.0, 0.0)], [], (tuple(range(8)),))
+    one, two = (fail_randomly(fabric, tasks, 1, 8, seed=5) for _ in range(2))
+    for how in REPAIRS:
+        assert one.times[how].tobytes() == two.times[how].tobytes()
+    assert one.undamaged == pytest.approx(7.0)
+    assert (one.best >= one.undamaged).all()
+    three = fail_randomly(fabric, tasks, 3, 8, seed=5)
+    assert three.best.mean() > one.best.mean()
+    with pytest.raises(InputError, match="trials is 0"):
+        fail_randomly(fabric, tasks, 1, 0)
+    with pytest.raises(InputError, match="repair is 'pray'"):
+        repaired(fabric, fail_cables(fabric.network, cables(0)), "pray")
+
+
+def test_an_interrupt_keeps_the_trials_so_far() -> None:
+    fabric = circulant(8, (1, 3))
+    tasks = TaskGraph.from_lists(8, [(T, 0, 4, 1.0, 0.0)], [])
+
+    def stop(done: int, time: float) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    assert len(fail_randomly(fabric, tasks, 1, 50, progress=stop).cables) == 3
+
+
+def test_the_command(tmp_path) -> None:
+    import topoopt as to
+
+    plan = to.co_optimize(
+        to.Job(to.models.get_model("bert-16")), to.Cluster(6, 3, "100Gbps"), steps=5, baselines=()
+    )
+    plan.save(tmp_path / "plan.json")
+    arguments = ["what-if", str(tmp_path / "plan.json"), "--fail-links", "2", "--trials", "5", "-q"]
+    shown = CliRunner().invoke(app, arguments)
+    assert shown.exit_code == 0 and "fastest of them" in shown.output
+    document = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert document["iteration_time_s"] == plan.iteration_time_s
+    assert set(document["repairs"]) == set(REPAIRS) and document["trials"] == 5
+    assert document["best"]["mean_s"] >= plan.iteration_time_s
+    result = CliRunner().invoke(app, [*arguments[:2], "--fail-links", "99", "-q"])
+    assert isinstance(result.exception, InputError)
+
+
+def test_switches_are_forwarded_through() -> None:
+    network = Network.from_links(
+        "two switches", 2, 2, [0, 0, 2, 3, 1, 2], [2, 3, 1, 1, 2, 0], 1.0, 0.0
+    )
+    fabric = Fabric("s", network, shortest_routes(network), {})
+    row, _ = fabric.routes.row(0, 1)
+    survivors = fail_cables(network, row[:1])
+    moved = repaired(fabric, survivors, "reroute")
+    assert moved.routes.row(0, 1)[0].size == 2

@@ -1,0 +1,86 @@
+"""Plans whose rings seat servers otherwise: verified as they are, refused when broken."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_plans import small_dlrm, solve
+
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate.scoring import Routing
+from topoopt.plan.plan import RingRecord
+from topoopt.plan.summary import plan_summary
+from topoopt.plan.verify import verify_plan
+from topoopt.search.search_types import Settings
+from topoopt.topology.choosing import RingChooser
+from topoopt.topology.finder import find_topology
+
+
+@pytest.mark.parametrize("routing", [Routing.ECMP, Routing.K_SHORTEST])
+@pytest.mark.parametrize("ports", ["directed", "bidirectional"])
+def test_a_seated_plan_verifies(
+    ports: str, routing: Routing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shuffled(_: RingChooser, group: tuple[int, ...], __: int) -> tuple[int, ...]:
+        order = np.random.default_rng(len(group)).permutation(group).tolist()
+        return tuple(order)
+
+    def only_seated(self: Rewirer, traffic, formula_only: bool):
+        yield find_topology(
+            traffic, self.cluster.degree, self.cluster.port_rate, placement=True,
+            latency=self.cluster.hop_latency, ports=self.cluster.port_model,
+        )  # fmt: skip
+
+    monkeypatch.setattr(RingChooser, "arrange", shuffled)
+    monkeypatch.setattr(Rewirer, "_variants", only_seated)
+    monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
+    monkeypatch.setattr(Settings, "routings", (routing,))
+    # `solve` verifies the plan, also after a trip through its file format.
+    plan = solve(small_dlrm(), 8, 4, ports=ports, steps=20, baselines=())
+    whole = [ring for ring in plan.rings if len(ring.order) == 8]
+    steps = {ring.generator for ring in whole}
+    assert len(steps) > 1
+    assert any((ring.order[1] - ring.order[0]) % 8 != ring.generator for ring in whole)
+    # A ring that steps otherwise in the places of the first one, over the same links.
+    at = plan.rings.index(whole[1])
+    other = min({1, 3, 5, 7} - {whole[1].generator})
+    rings = list(plan.rings)
+    rings[at] = RingRecord(generator=other, order=whole[1].order)
+    broken = verify_plan(replace(plan, rings=rings))
+    assert not broken.ok
+    if routing is Routing.ECMP:  # other routings need the rings to rebuild the fabric
+        assert any("another step" in failure for failure in broken.failures)
+
+
+@pytest.mark.parametrize("routing", [Routing.ECMP, Routing.K_SHORTEST])
+@pytest.mark.parametrize("ports", ["directed", "bidirectional"])
+def test_a_plan_of_cayley_rings_verifies(
+    ports: str, routing: Routing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def only_cayley(self: Rewirer, traffic, formula_only: bool):
+        yield find_topology(
+            traffic, 4, self.cluster.port_rate, selection="cayley", degree_allreduce=4,
+            latency=self.cluster.hop_latency, ports=self.cluster.port_model,
+        )  # fmt: skip
+
+    monkeypatch.setattr(Rewirer, "_variants", only_cayley)
+    monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
+    monkeypatch.setattr(Settings, "routings", (routing,))
+    # `solve` verifies the plan, also after a trip through its file format.
+    plan = solve(small_dlrm(), 16, 4, ports=ports, steps=10, baselines=())
+    whole = [at for at, ring in enumerate(plan.rings) if len(ring.order) == 16]
+    assert {plan.rings[at].generator for at in whole} == {0}
+    assert "Hamiltonian cycles of a Cayley graph" in plan_summary(plan)
+    order = plan.rings[whole[0]].order
+
+    def broken(generator: int, servers: list[int]) -> str:
+        rings = list(plan.rings)
+        rings[whole[0]] = RingRecord(generator=generator, order=servers)
+        verified = verify_plan(replace(plan, rings=rings))
+        assert not verified.ok
+        return " ".join(verified.failures)
+
+    swapped = [order[1], order[0], *order[2:]]
+    failures = broken(0, swapped)
+    assert "not wired" in failures or "more rings use" in failures
+    assert "is 2 cycles" in broken(2, order)

@@ -1,0 +1,1 @@
+"""Below all of topoopt: files, processes, interrupts."""

@@ -1,0 +1,283 @@
+"""Independent jobs on this process, local processes or a Ray cluster, with the same answer.
+
+A job is a function at the top level of a module and its keyword arguments; what it returns may
+depend on nothing else. Then neither the engine nor the number of workers changes any result.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from codesign_base import InputError
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+
+LOCAL, RAY = "local", "ray"
+# Threads of libraries inside a worker, so that workers do not fight over the cores.
+_THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+DIED = "a worker process died (out of memory?); try fewer workers"
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call that needs nothing of the others.
+
+    Parameters
+    ----------
+    function : callable
+        Defined at the top level of a module.
+    arguments : mapping
+        Keyword arguments; they and the result must be picklable for more than one worker.
+    """
+
+    function: Callable[..., Any]
+    arguments: Mapping[str, Any]
+
+
+class WorkerDied:
+    """Stands for the result of a job whose worker process died."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What came of a list of jobs.
+
+    Parameters
+    ----------
+    results : dict of int to object
+        By place in the list, in order; all places unless interrupted.
+    interrupted : bool
+        Whether Ctrl-C stopped it.
+    """
+
+    results: dict[int, Any]
+    interrupted: bool
+
+
+def usable_cores() -> int:
+    """Return the number of processors that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1
+
+
+def check_engine(engine: str, workers: int) -> None:
+    """Refuse an engine or a number of workers that cannot be.
+
+    Parameters
+    ----------
+    engine : str
+        ``local``, ``ray`` (a Ray of its own on this machine) or ``ray://HOST:PORT``.
+    workers : int
+
+    Raises
+    ------
+    InputError
+        If the engine is unknown or not installed, or there is no worker.
+    """
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        raise InputError(f"workers is {workers!r}; give a whole number of at least 1")
+    if engine == LOCAL:
+        return
+    if engine != RAY and not engine.startswith("ray://"):
+        raise InputError(f"engine is {engine!r}; choose local, ray or ray://HOST:PORT")
+    from importlib.util import find_spec
+
+    if find_spec("ray") is None:
+        raise InputError(
+            f"engine is {engine!r}, but Ray is not installed; pip install 'topoopt[ray]'"
+        )
+
+
+def iterate_jobs(
+    jobs: Sequence[Call], *, workers: int = 1, engine: str = LOCAL
+) -> Iterator[tuple[int, Any]]:
+    """Run jobs and yield each result with its place in the list, as they finish.
+
+    Parameters
+    ----------
+    jobs : sequence of Call
+    workers : int
+        Jobs at a time. One on the local engine runs in this process, in order.
+    engine : str
+        As in `check_engine`.
+
+    Yields
+    ------
+    place : int
+    result : object
+        What the function returned, or a `WorkerDied`.
+
+    Raises
+    ------
+    InputError
+        If the engine cannot be, or a job cannot be sent to another process.
+    Exception
+        What a function raised; the other jobs are given up.
+    KeyboardInterrupt
+        On Ctrl-C; the workers end at once.
+    """
+    check_engine(engine, workers)
+    if not jobs:
+        return
+    if engine != LOCAL:
+        from topoopt.base.ray_engine import iterate_on_ray
+
+        _check_picklable(jobs)
+        with _interrupts_at_once():
+            yield from iterate_on_ray(jobs, workers, None if engine == RAY else engine)
+    elif workers == 1:
+        for place, job in enumerate(jobs):
+            yield place, job.function(**job.arguments)
+    else:
+        _check_picklable(jobs)
+        with _interrupts_at_once():
+            yield from _iterate_locally(jobs, min(workers, len(jobs)))
+
+
+def run_jobs(
+    jobs: Sequence[Call],
+    *,
+    workers: int = 1,
+    engine: str = LOCAL,
+    finished: Callable[[int, Any], None] | None = None,
+) -> Finished:
+    """Run jobs and return their results in order.
+
+    Parameters
+    ----------
+    jobs, workers, engine
+        As in `iterate_jobs`.
+    finished : callable, optional
+        Called with place and result of each job as it finishes.
+
+    Returns
+    -------
+    Finished
+        On Ctrl-C, what is done.
+
+    Raises
+    ------
+    InputError
+        As `iterate_jobs`, and if a worker process died.
+    """
+    results: dict[int, Any] = {}
+    interrupted = False
+    try:
+        for place, result in iterate_jobs(jobs, workers=workers, engine=engine):
+            if isinstance(result, WorkerDied):
+                raise InputError(DIED)
+            results[place] = result
+            if finished is not None:
+                finished(place, result)
+    except KeyboardInterrupt:
+        interrupted = True
+    return Finished(dict(sorted(results.items())), interrupted)
+
+
+def _check_picklable(jobs: Sequence[Call]) -> None:
+    import pickle
+
+    for job in jobs:
+        try:
+            pickle.dumps((job.function, dict(job.arguments)))
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            reason = " ".join(str(error).split())
+            raise InputError(
+                f"{job.function!r} cannot be sent to worker processes ({reason}); define it and "
+                "what it is given at the top level of a module, or use 1 local worker"
+            ) from None
+
+
+def _iterate_locally(jobs: Sequence[Call], workers: int) -> Iterator[tuple[int, Any]]:
+    """Run jobs in processes that are started afresh, so that a job sees the same state in any."""
+    import multiprocessing
+    from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(
+        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker
+    )
+    try:
+        # All processes start with the first job that is handed in, and inherit these.
+        with _threads_shared(workers):
+            futures = {
+                pool.submit(job.function, **job.arguments): place for place, job in enumerate(jobs)
+            }
+        for future in as_completed(futures):
+            try:
+                result = future.result()
+            except BrokenExecutor:
+                result = WorkerDied()
+            yield futures[future], result
+        pool.shutdown()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        _terminate([p for p in multiprocessing.active_children() if p not in others])
+        raise
+
+
+@contextmanager
+def _threads_shared(workers: int) -> Iterator[None]:
+    """Let processes started in the block use their share of the cores for threads."""
+    each = str(max(1, usable_cores() // workers))
+    ours = [name for name in _THREAD_VARIABLES if name not in os.environ]
+    os.environ.update(dict.fromkeys(ours, each))
+    try:
+        yield
+    finally:
+        for name in ours:
+            del os.environ[name]
+
+
+@contextmanager
+def _interrupts_at_once() -> Iterator[None]:
+    """Act on Ctrl-C at once while waiting for workers, whatever holds it back elsewhere."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _start_worker() -> None:
+    # Ctrl-C reaches the whole process group; the parent decides what comes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _terminate(processes: Sequence["BaseProcess"]) -> None:
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join()
+
+
+__all__ = [
+    "DIED",
+    "Call",
+    "Finished",
+    "WorkerDied",
+    "check_engine",
+    "iterate_jobs",
+    "run_jobs",
+    "usable_cores",
+]

@@ -1,0 +1,124 @@
+"""Jobs on a Ray cluster; imported only where Ray is asked for."""
+
+import os
+import pickle
+import sys
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from codesign_base import InputError
+from codesign_base.jit import PACKAGES, installation_root, sources_hash
+from topoopt.base.engine import Call, WorkerDied
+
+
+@cache
+def package_hash() -> str:
+    """Return a hash of the Python sources of this installation's packages."""
+    root = installation_root()
+    return sources_hash(
+        [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))], root
+    )
+
+
+def iterate_on_ray(
+    jobs: Sequence[Call], workers: int, address: str | None
+) -> Iterator[tuple[int, Any]]:
+    """Run jobs as Ray tasks and yield each result with its place, as they finish.
+
+    Parameters
+    ----------
+    jobs : sequence of Call
+    workers : int
+        Tasks in flight at a time.
+    address : str or None
+        ``ray://HOST:PORT`` of a cluster; None starts a Ray of its own on this machine.
+
+    Yields
+    ------
+    place : int
+    result : object
+        What the function returned, or a `topoopt.base.engine.WorkerDied`.
+
+    Raises
+    ------
+    InputError
+        If the cluster cannot be reached, lacks topoopt, or has other source code of it.
+    """
+    # Read when Ray is imported; nobody is told what runs here.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    import ray
+    from ray.exceptions import RayError, RayTaskError, WorkerCrashedError
+
+    _connect(address, workers)
+    try:
+        remote = ray.remote(max_retries=0, num_cpus=1)(_call)
+        # A task may run on any machine, so each says which code computed it.
+        code = package_hash()
+        # A Ray of our own runs here, and may import what this process may.
+        path = tuple(sys.path) if address is None else ()
+        waiting = list(enumerate(jobs))[::-1]
+        running: dict[Any, int] = {}
+        while waiting or running:
+            while waiting and len(running) < workers:
+                place, job = waiting.pop()
+                payload = pickle.dumps((job.function, dict(job.arguments)))
+                running[remote.remote(payload, path, code)] = place
+            ready, _ = ray.wait(list(running), num_returns=1)
+            place = running.pop(ready[0])
+            try:
+                yield place, ray.get(ready[0])
+            except WorkerCrashedError:
+                yield place, WorkerDied()
+            except RayTaskError as error:
+                cause = getattr(error, "cause", None)
+                if isinstance(cause, ModuleNotFoundError):
+                    raise InputError(
+                        f"engine {address or 'ray'}: a machine of the cluster cannot import "
+                        f"{cause.name}; install topoopt {_version()} on all of them"
+                    ) from None
+                raise cause if isinstance(cause, Exception) else error from None
+            except RayError as error:
+                reason = " ".join(str(error).split())[-200:]
+                raise InputError(
+                    f"engine {address or 'ray'}: a machine of the cluster cannot run the job "
+                    f"({reason}); install topoopt {_version()} on all of them"
+                ) from None
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str | None, workers: int) -> None:
+    import ray
+
+    if ray.is_initialized():
+        raise InputError("engine ray: this process is connected to a Ray already; disconnect first")
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    if address is None:
+        ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+        return
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"engine {address}: cannot be reached ({reason[:200]}); give the address of a running "
+            "Ray cluster's client server"
+        ) from None
+
+
+def _call(payload: bytes, path: Sequence[str], code: str) -> Any:
+    sys.path += [place for place in path if place not in sys.path]
+    if package_hash() != code:
+        raise InputError(
+            "engine ray: a machine of the cluster has other source code of topoopt, so results "
+            "could differ; install the same on all of them"
+        )
+    function, arguments = pickle.loads(payload)
+    return function(**arguments)
+
+
+def _version() -> str:
+    import topoopt
+
+    return topoopt.__version__

@@ -1,0 +1,1 @@
+"""How much faster anything could be, and the gap taken apart."""

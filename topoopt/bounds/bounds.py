@@ -1,0 +1,311 @@
+"""Lower bounds on the iteration time: of everything, and of one strategy.
+
+All of them are sound for any wiring of degree d, any routing, and AllReduce by rings; they
+hold for the model that the fabric simulates (serial devices, ports of one bandwidth).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind, Traffic
+from topoopt.bounds.critical import (
+    Least,
+    Span,
+    device_end,
+    least_end,
+    port_uses,
+    span_of,
+    steady_span,
+    transfer_ports,
+)
+from topoopt.bounds.relaxation import Own, Wirings
+from topoopt.bounds.space_terms import trade_off
+from topoopt.bounds.tradeoff import best_weights, weighted
+
+# Sums of the same times in another order differ in the last bits, and the simulator takes
+# events within 1e-12 for one; a bound must not exceed the time it bounds because of that.
+ROUNDING = 1.0 - 1e-9
+
+# A weight that adds less than this share says nothing.
+_SMALLEST_WEIGHT = 1e-5
+# Moments from which on the remaining demand is counted in hops.
+_MOMENTS = 12
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A lower bound on the iteration time.
+
+    Parameters
+    ----------
+    seconds : float
+        The largest of the terms, less what rounding may have added.
+    terms : dict of str to float
+        Every term in seconds.
+    weights : dict of str to float
+        Shares of the bounds that the term ``trade-off`` adds up, largest first; empty where
+        there is none.
+    """
+
+    seconds: float
+    terms: dict[str, float]
+    weights: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def binding(self) -> str:
+        """Name of the largest term; the first of those that rounding alone tells apart."""
+        least = max(self.terms.values()) * ROUNDING
+        return next(name for name, value in self.terms.items() if value >= least)
+
+
+def space_bound(
+    builder: TaskGraphBuilder, wirings: Wirings, weights: Mapping[str, float] | None = None
+) -> Bound:
+    """Bound the iteration time over all legal strategies, topologies and routings.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+        Model, devices, number of servers and batch.
+    wirings : Wirings
+        Ports of the servers, and the memory that a plan must fit in.
+    weights : mapping of str to float, optional
+        Weights of the trade-off, from an earlier bound of the same job; any give a bound. By
+        default the best are sought.
+
+    Returns
+    -------
+    Bound
+        ``compute``: every operator needs at least min over its legal splits of k t(k) seconds
+        of device time (k parts of t(k) seconds each; measured times are not linear in k), and
+        N devices give N seconds a second. ``chain``: along any path of the model graph the
+        forward and then the backward passes follow each other, each at least as long as its
+        fastest part. ``trade-off``: the least, over all strategies, of a weighted sum of bounds
+        of a strategy (see `topoopt.bounds.space_terms`): operators split so that all is fast reduce
+        more gradients or send more activations.
+
+    Raises
+    ------
+    InputError
+        If a weight is negative, of no term, or all are zero.
+    """
+    choices, terms = trade_off(builder, wirings)
+    if weights is None:
+        _, found = best_weights(choices, terms)
+        found = np.where(found < _SMALLEST_WEIGHT, 0.0, found)
+    else:
+        for name, value in weights.items():
+            if name not in terms.names or not value >= 0.0:
+                raise InputError(
+                    f"bound: weight {value} of {name!r}; give a number of at least 0 for one of "
+                    f"{', '.join(terms.names)}"
+                )
+        found = np.array([float(weights.get(name, 0.0)) for name in terms.names])
+    if not found.sum() > 0.0:
+        raise InputError(f"bound: weights {dict(weights or {})} are all zero; give a positive one")
+    found = found / found.sum()
+    traded, _ = weighted(choices, terms, found)
+    longest = [0.0] * len(choices.own)
+    for index, op in enumerate(builder.graph.operators):
+        both = choices.own[index][Own.FORWARD] + choices.own[index][Own.BACKWARD]
+        longest[index] = float(both.min()) + max((longest[i] for i in op.inputs), default=0.0)
+    result = {
+        "compute": float(sum(own[Own.WORK].min() for own in choices.own)),
+        "chain": max(longest),
+        "trade-off": traded,
+    }
+    used = sorted(np.flatnonzero(found).tolist(), key=lambda term: (-found[term], term))
+    return Bound(
+        max(result.values()) * ROUNDING,
+        result,
+        {terms.names[term]: float(found[term]) for term in used},
+    )
+
+
+def resource_bound(builder: TaskGraphBuilder, wirings: Wirings, microbatches: int = 1) -> Bound:
+    """Bound the period of overlapping iterations over all strategies, topologies and routings.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+        Of the whole batch.
+    wirings : Wirings
+    microbatches : int
+        Parts of the batch that run one after another.
+
+    Returns
+    -------
+    Bound
+        What no overlap hides. ``compute``: as in `space_bound`, the microbatches' work.
+        ``network``: what rings and transfers must send at least, over all ports.
+    """
+    from topoopt.bounds.space_terms import all_choices
+    from topoopt.evaluate.scheduling import smaller_batch
+
+    choices, terms = trade_off(builder, wirings)
+    network, _ = weighted(choices, terms, np.array([float(n == "network") for n in terms.names]))
+    work = sum(float(own[Own.WORK].min()) for own in choices.own)
+    if microbatches > 1:
+        # Updates come once, whatever the number of microbatches, and are left out.
+        choices, _ = all_choices(smaller_batch(builder, microbatches), wirings)
+        passes = [own[Own.FORWARD_WORK] + own[Own.BACKWARD_WORK] for own in choices.own]
+        work = microbatches * sum(float(both.min()) for both in passes)
+    result = {"compute": work, "network": network}
+    return Bound(max(result.values()) * ROUNDING, result)
+
+
+def strategy_bound(
+    tasks: TaskGraph, degree: int, bandwidth: float, lag: float = 0.0, *, steady: bool = False
+) -> Bound:
+    """Bound the iteration time of one strategy over all topologies and routings.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+        The strategy's iteration.
+    degree : int
+        Ports a server.
+    bandwidth : float
+        Bytes/s of a port, each way.
+    lag : float
+        Seconds that any message takes beyond its bytes.
+    steady : bool
+        Bound the period of iterations that overlap instead: no ``chain``, and all uses of a
+        resource count from zero.
+
+    Returns
+    -------
+    Bound
+        ``chain``: the longest path of dependencies, with every transfer alone on all ports of
+        its source, and all that one task waits for or sends through the ports of its server.
+        The others bound a resource from the earliest start of any set of its uses: ``compute``:
+        the busiest device. ``injection``: the bytes that must leave or enter a server, over d
+        ports. ``hop``: link-bytes that the demand takes in the best digraph of degree d, over
+        all N d links.
+    """
+    if degree < 1 or not bandwidth > 0:
+        raise InputError(f"degree {degree} and bandwidth {bandwidth} must be positive")
+    rate = degree * bandwidth
+    span = steady_span(tasks) if steady else span_of(tasks, _least(tasks, rate, lag))
+    terms = {"compute": device_end(tasks, span)}
+    task, server, size, into = port_uses(tasks)
+    terms["injection"] = max(
+        least_end(task[side], server[side], size[side] / rate, span, tasks.servers)
+        for side in (into, ~into)
+    )
+    terms["hop"] = _hop_end(tasks, span, degree, bandwidth)
+    if not steady:
+        terms["chain"] = span.chain
+    return Bound(max(terms.values()) * ROUNDING, terms)
+
+
+def _least(tasks: TaskGraph, rate: float, lag: float) -> Least:
+    """What tasks take where every server has all its ports to itself."""
+    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
+    length = tasks.size.copy()
+    moves = tasks.kind == TaskKind.TRANSFER
+    after = np.where(moves, lag, 0.0)
+    through = np.where(moves, tasks.size / rate, 0.0)
+    length[moves] = through[moves] + lag
+    reduces = tasks.collective
+    g = members[tasks.first[reduces]]
+    rounds = tasks.passes[reduces] * (g - 1.0)
+    length[reduces] = rounds * (tasks.size[reduces] / g / rate + lag) + tasks.delay[reduces]
+    return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
+
+
+def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> float:
+    """Bound by link-bytes: from several moments on, all that can only begin then."""
+    network = tasks.servers * degree * bandwidth
+    sent = np.flatnonzero(tasks.kind != TaskKind.COMPUTE)
+    if sent.size == 0:
+        return 0.0
+    early, late = span.early[sent], span.late[sent]
+    best = 0.0
+    for begin, follow in ((early, late), (late, early)):
+        moments = np.unique(begin)
+        picked = np.unique(np.linspace(0, moments.size - 1, _MOMENTS).round().astype(np.int64))
+        for moment in moments[picked].tolist():
+            chosen = begin >= moment
+            link_bytes = _task_hops(tasks, sent[chosen], degree)
+            best = max(best, moment + link_bytes / network + float(follow[chosen].min()))
+    return best
+
+
+def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
+    """Link-bytes of some of the network tasks, at least."""
+    servers = tasks.servers
+    moves = chosen[tasks.kind[chosen] == TaskKind.TRANSFER]
+    pairs = tasks.first[moves] * servers + tasks.second[moves]
+    sums = np.bincount(pairs, weights=tasks.size[moves], minlength=servers**2)
+    demand: FloatArray = sums.astype(np.float64).reshape(servers, servers)
+    reduces = chosen[tasks.collective[chosen]]
+    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
+    sent = tasks.passes[reduces] * tasks.size[reduces]
+    rings = (members[tasks.first[reduces]] - 1.0) * sent
+    return _transfer_hops(demand, degree) + float(rings.sum())
+
+
+def injection_time(traffic: Traffic, degree: int, bandwidth: float) -> float:
+    """Return seconds that the busiest server needs to send or receive its own bytes.
+
+    Parameters
+    ----------
+    traffic : Traffic
+    degree : int
+    bandwidth : float
+        Bytes/s of a port, each way.
+
+    Returns
+    -------
+    float
+    """
+    rings = np.zeros(traffic.servers)
+    for group, size in zip(traffic.groups, traffic.group_bytes, strict=True):
+        rings[list(group)] += 2.0 * (len(group) - 1) / len(group) * size
+    sent = rings + traffic.transfers.sum(axis=1)
+    received = rings + traffic.transfers.sum(axis=0)
+    return float(max(sent.max(), received.max())) / (degree * bandwidth)
+
+
+def hop_bytes(traffic: Traffic, degree: int) -> float:
+    """Return the least link-bytes that the traffic takes in any digraph of a degree.
+
+    At most d^h servers are at distance exactly h from a source, so its demands, largest first,
+    take at least 1 hop for the first d, 2 for the next d^2, and so on. AllReduce bytes take at
+    least one hop. The same holds for the sources that reach a destination; the larger counts.
+
+    Parameters
+    ----------
+    traffic : Traffic
+    degree : int
+
+    Returns
+    -------
+    float
+    """
+    return _transfer_hops(traffic.transfers, degree) + traffic.allreduce_sent()
+
+
+def _transfer_hops(transfers: FloatArray, degree: int) -> float:
+    servers = transfers.shape[0]
+    hops = np.empty(servers)
+    at, level = 0, 1
+    while at < servers:
+        width = servers if degree**level >= servers else degree**level
+        hops[at : at + width] = level
+        at += width
+        level += 1
+    from_source = np.sort(transfers, axis=1)[:, ::-1] @ hops
+    to_target = np.sort(transfers, axis=0)[::-1].T @ hops
+    return float(max(from_source.sum(), to_target.sum()))
+
+
+__all__ = [
+    "ROUNDING", "Bound", "Wirings", "hop_bytes", "injection_time", "resource_bound", "space_bound",
+    "strategy_bound",
+]  # fmt: skip

@@ -1,0 +1,188 @@
+"""Bounds of one task graph from what its tasks take at least, alone and together."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+
+
+@dataclass(frozen=True, eq=False)
+class Least:
+    """What the tasks of a task graph take at least on some set of fabrics.
+
+    Parameters
+    ----------
+    length : float64 array, shape (tasks,)
+        Seconds of each task from ready to finished, alone.
+    through : float64 array, shape (tasks,)
+        Seconds that a transfer occupies all ports of its source, or of its target if less; zero
+        for other tasks.
+    after : float64 array, shape (tasks,)
+        Part of ``length`` after the last byte is on its way (latency).
+    """
+
+    length: FloatArray
+    through: FloatArray
+    after: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """When tasks can use a resource at the earliest, and what must follow at least.
+
+    Parameters
+    ----------
+    early, late : float64 arrays, shape (tasks,)
+        Seconds.
+    chain : float
+        The longest chain of dependencies.
+    """
+
+    early: FloatArray
+    late: FloatArray
+    chain: float
+
+
+def span_of(tasks: TaskGraph, least: Least) -> Span:
+    """Return heads and tails of every task.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    least : Least
+
+    Returns
+    -------
+    Span
+    """
+    from topoopt.bounds.critical_kernels import heads_and_tails
+
+    head, tail = heads_and_tails(
+        least.length,
+        least.through,
+        np.array(tasks.successor_offsets),
+        np.array(tasks.successors),
+        np.array(tasks.predecessors),
+    )
+    chain = float((head + least.length + tail).max(initial=0.0))
+    return Span(head + tasks.delay, tail + least.after, chain)
+
+
+def steady_span(tasks: TaskGraph) -> Span:
+    """Return the span that says nothing: where iterations overlap, any task may be under way."""
+    return Span(np.zeros(tasks.tasks), np.zeros(tasks.tasks), 0.0)
+
+
+def least_end(
+    task: IntArray, resource: IntArray, seconds: FloatArray, span: Span, count: int
+) -> float:
+    """Return the least time at which the last of several resources has done its work.
+
+    A resource that serves one use at a time, or several at shares of its speed, cannot end
+    before the earliest start of any set of uses, plus their seconds, plus the least that
+    follows any of them. Sets of all uses that begin late, and of all that much follows, are
+    tried (the preemptive one-machine bound over those sets).
+
+    Parameters
+    ----------
+    task, resource : int64 arrays, shape (uses,)
+        Which task uses which resource.
+    seconds : float64 array, shape (uses,)
+        For how long, at full speed.
+    span : Span
+    count : int
+        Number of resources.
+
+    Returns
+    -------
+    float
+    """
+    from topoopt.bounds.critical_kernels import busiest_span
+
+    if task.size == 0:
+        return 0.0
+    best = 0.0
+    early, late = span.early[task], span.late[task]
+    for begin, follow in ((early, late), (late, early)):
+        order = np.lexsort((-begin, resource))
+        ends = busiest_span(order, resource, seconds, begin, follow, count)
+        best = max(best, float(ends.max()))
+    return best
+
+
+def device_end(tasks: TaskGraph, span: Span) -> float:
+    """Return the least time at which the last device has done its work."""
+    own = np.flatnonzero(tasks.kind == TaskKind.COMPUTE)
+    return least_end(own, tasks.first[own], tasks.size[own], span, tasks.devices)
+
+
+def ring_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray]:
+    """Return what each member of each collective sends (and receives) by rings.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+
+    Returns
+    -------
+    task, server : int64 arrays, shape (uses,)
+    size : float64 array, shape (uses,)
+        Bytes: 2 (n - 1) / n of the buffer of an AllReduce, half of that otherwise.
+    """
+    counts = np.array([len(group) for group in tasks.groups] or [0], dtype=np.int64)
+    reduces = np.flatnonzero(tasks.collective)
+    reduces = reduces[counts[tasks.first[reduces]] > 1]
+    members = np.array([v for group in tasks.groups for v in group], dtype=np.int64)
+    begin = np.concatenate(([0], np.cumsum(counts)))
+    group = tasks.first[reduces]
+    own = counts[group]
+    ends = np.cumsum(own)
+    total = int(ends[-1]) if own.size else 0
+    at = np.arange(total) - np.repeat(ends - own, own) + np.repeat(begin[group], own)
+    sent = tasks.passes[reduces] * (own - 1.0) / own * tasks.size[reduces]
+    return np.repeat(reduces, own), members[at], np.repeat(sent, own)
+
+
+def port_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.bool_]]:
+    """Return every use of a server's ports: the transfers, and the rings' parts.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+
+    Returns
+    -------
+    task, server : int64 arrays, shape (uses,)
+    size : float64 array, shape (uses,)
+        Bytes.
+    into : bool array, shape (uses,)
+        Received rather than sent.
+    """
+    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    task, server, size = ring_uses(tasks)
+    count, rings = moves.size, task.size
+    return (
+        np.concatenate((moves, moves, task, task)),
+        np.concatenate((tasks.first[moves], tasks.second[moves], server, server)),
+        np.concatenate((tasks.size[moves], tasks.size[moves], size, size)),
+        np.repeat([False, True, False, True], [count, count, rings, rings]),
+    )
+
+
+def transfer_ports(tasks: TaskGraph) -> bool:
+    """Whether all that one task waits for enters its server, and all that waits for it leaves it.
+
+    Task graphs of the builder are so; others may not be.
+    """
+    before = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
+    after = tasks.successors
+    compute = tasks.kind == TaskKind.COMPUTE
+    moves = tasks.kind == TaskKind.TRANSFER
+    place = np.where(compute, tasks.server_of_device[np.where(compute, tasks.first, 0)], -1)
+    into, out = moves[before], moves[after]
+    return bool(
+        np.all(place[after[into]] == tasks.second[before[into]])
+        and np.all(place[before[out]] == tasks.first[after[out]])
+    )

@@ -1,0 +1,296 @@
+"""The gap between a plan and the bound over everything, taken apart.
+
+A telescope of bounds, each over fewer things that are still free: everything; topologies and
+routings for the plan's strategy; routings on its wiring; the order of events over its routes.
+Each is at least the one before, and the differences add up to the gap.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
+from topoopt.bounds.bounds import (
+    ROUNDING,
+    Bound,
+    Wirings,
+    resource_bound,
+    space_bound,
+    strategy_bound,
+)
+from topoopt.bounds.critical import (
+    Least,
+    Span,
+    device_end,
+    least_end,
+    port_uses,
+    ring_uses,
+    span_of,
+    steady_span,
+    transfer_ports,
+)
+from topoopt.evaluate.scheduling import Schedule
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.orders import alone_seconds, orders_of
+from topoopt.problem.job import Cluster
+
+# Uses of links beyond which sets of them are not sorted by time.
+MOST_USES = 4_000_000
+
+
+HOW = {
+    "strategy": "bound of this strategy, any wiring and routing, less the bound over everything",
+    "topology": "bound of this strategy and wiring, any routing, less that of any wiring",
+    "routing": "bound of these routes and rings, any order of events, less that of any routing",
+    "scheduling": "simulated time, less the bound of these routes",
+}
+
+
+@dataclass(frozen=True)
+class GapPart:
+    """What one kind of choice may cost.
+
+    Parameters
+    ----------
+    name : str
+        A key of `HOW`, which says what is subtracted from what.
+    seconds : float
+        How much higher the bound (or the plan) is than with that choice free.
+    binding : str
+        The term that fixes the higher one.
+    """
+
+    name: str
+    seconds: float
+    binding: str
+
+
+@dataclass(frozen=True)
+class PlanBounds:
+    """All bounds of one plan, and the gap taken apart."""
+
+    everything: Bound
+    strategy: Bound
+    topology: Bound
+    routes: Bound
+    parts: tuple[GapPart, ...]
+
+
+def plan_bounds(
+    builder: TaskGraphBuilder,
+    cluster: Cluster,
+    memory: float,
+    fabric: Fabric,
+    tasks: TaskGraph,
+    time: float,
+    weights: Mapping[str, float] | None = None,
+    schedule: Schedule | None = None,
+) -> PlanBounds:
+    """Bound a plan at every level.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    cluster : Cluster
+    memory : float
+        Bytes of each GPU.
+    fabric : Fabric
+        The plan's.
+    tasks : TaskGraph
+        One iteration of the plan's strategy, as scheduled.
+    time : float
+        Its simulated time.
+    weights : mapping of str to float, optional
+        As in `space_bound`.
+    schedule : Schedule, optional
+        The plan's; plain by default. All bounds hold for any order of tasks and any buckets.
+        Where iterations overlap, only what resources must do bounds their period; and over all
+        strategies, only that where there are microbatches, which shorten chains.
+
+    Returns
+    -------
+    PlanBounds
+    """
+    # A message is announced over at least one hop, and sent over it.
+    lag = (2.0 if fabric.transport.handshake else 1.0) * cluster.hop_latency
+    wirings = Wirings(cluster.servers, cluster.degree, cluster.port_rate, lag, memory)
+    schedule = schedule or Schedule.plain()
+    steady = schedule.streaming
+    if steady or schedule.microbatches > 1:
+        everything = resource_bound(builder, wirings, schedule.microbatches)
+    else:
+        everything = space_bound(builder, wirings, weights)
+    strategy = strategy_bound(tasks, cluster.degree, cluster.port_rate, lag, steady=steady)
+    topology = topology_bound(fabric, tasks, steady=steady)
+    routes = routes_bound(fabric, tasks, steady=steady)
+    parts = gap_parts(everything, strategy, topology, routes, time)
+    return PlanBounds(everything, strategy, topology, routes, parts)
+
+
+def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> Bound:
+    """Bound the iteration time of one strategy on one network over all routings.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Its routes and rings are not looked at.
+    tasks : TaskGraph
+    steady : bool
+        As in `strategy_bound`.
+
+    Returns
+    -------
+    Bound
+        ``compute`` and ``chain`` as in `strategy_bound`, with the ports that are wired.
+        ``ports``: the busiest server's links out or in. ``distance``: bytes times the distance
+        that they must go (to the nearest member of the group for AllReduce), over all links.
+    """
+    network = fabric.network
+    out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
+    into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+    moves = tasks.kind == TaskKind.TRANSFER
+    first, second = np.where(moves, tasks.first, 0), np.where(moves, tasks.second, 0)
+    distance = _distances(fabric)
+    lag = (2.0 if fabric.transport.handshake else 1.0) * _least_latency(fabric)
+    # Both servers of a transfer need its bytes to pass all of their links.
+    rate = np.minimum(out, into)[: network.hosts]
+    pair = np.where(moves, np.minimum(out[first], into[second]), 1.0)
+    after = np.where(moves, lag * distance[first, second], 0.0)
+    through = np.where(moves, tasks.size / pair, 0.0)
+    length = np.where(moves, through + after, tasks.size)
+    slowest = np.array(
+        [rate[list(group)].min() if len(group) > 1 else 1.0 for group in tasks.groups] or [1.0]
+    )
+    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
+    reduces = tasks.collective
+    of = tasks.first[reduces]
+    rounds = tasks.passes[reduces] * (members[of] - 1.0)
+    alone = np.where(rounds > 0.0, tasks.size[reduces] / members[of] / slowest[of] + lag, 0.0)
+    length[reduces] = tasks.delay[reduces] + rounds * alone
+    through = through if transfer_ports(tasks) else np.zeros_like(through)
+    span = steady_span(tasks) if steady else span_of(tasks, Least(length, through, after))
+    terms = {"compute": device_end(tasks, span)}
+    task, server, size, received = port_uses(tasks)
+    terms["ports"] = max(
+        least_end(task[side], server[side], size[side] / ports[server[side]], span, network.hosts)
+        for side, ports in ((received, into), (~received, out))
+    )
+    terms["distance"] = _distance_end(tasks, span, distance, float(network.capacity.sum()))
+    if not steady:
+        terms["chain"] = span.chain
+    return Bound(max(terms.values()) * ROUNDING, terms)
+
+
+def _distances(fabric: Fabric) -> IntArray:
+    from routing.paths import hop_distances
+
+    hosts = fabric.network.hosts
+    between: IntArray = np.maximum(hop_distances(fabric.network)[:hosts, :hosts], 0)
+    return between
+
+
+def _distance_end(tasks: TaskGraph, span: Span, distance: IntArray, total: float) -> float:
+    """Bound by bytes times distance, over the capacity of all links."""
+    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    task, server, size = ring_uses(tasks)
+    nearest = np.zeros((len(tasks.groups), distance.shape[0]))
+    for number, group in enumerate(tasks.groups):
+        if len(group) > 1:
+            among = distance[np.ix_(group, group)] + np.diag([distance.max() + 1] * len(group))
+            nearest[number, list(group)] = among.min(axis=1)
+    ring = size * nearest[tasks.first[task], server] if task.size else size
+    hops = distance[tasks.first[moves], tasks.second[moves]]
+    seconds = np.concatenate((tasks.size[moves] * hops, ring)) / max(total, 1e-300)
+    uses = np.concatenate((moves, task))
+    return least_end(uses, np.zeros_like(uses), seconds, span, 1)
+
+
+def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> Bound:
+    """Bound the iteration time of one strategy over fixed routes and rings, in any order.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    steady : bool
+        As in `strategy_bound`.
+
+    Returns
+    -------
+    Bound
+        ``compute`` and ``chain`` as in `strategy_bound`, with the latencies and the slowest
+        links of the routes. ``link``: the busiest link.
+    """
+    orders = orders_of(fabric, tasks)
+    network = fabric.network
+    weights, capacity = orders.weights, orders.capacity
+    sends = np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))
+    counts = orders.end[sends] - orders.begin[sends]
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if sends.size else 0
+    at = np.arange(total) - np.repeat(ends - counts - orders.begin[sends], counts)
+    links = orders.links[at].astype(np.int64)
+    slowness = weights[at] / capacity[links]
+    seconds = np.repeat(orders.volume[sends], counts) * slowness
+    length = alone_seconds(orders)
+    through = np.zeros(tasks.tasks)
+    if transfer_ports(tasks):
+        out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
+        into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+        moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+        pair = np.minimum(out[tasks.first[moves]], into[tasks.second[moves]])
+        through[moves] = orders.volume[moves] / pair
+    after = np.where(orders.compute, 0.0, orders.lag)
+    span = steady_span(tasks) if steady else span_of(tasks, Least(length, through, after))
+    terms = {"compute": device_end(tasks, span)}
+    if total <= MOST_USES:
+        uses = np.repeat(sends, counts)
+        terms["link"] = least_end(uses, links, seconds, span, network.links)
+    else:
+        load = np.bincount(links, weights=seconds, minlength=network.links)
+        terms["link"] = float(load.max())
+    if not steady:
+        terms["chain"] = span.chain
+    return Bound(max(terms.values()) * ROUNDING, terms)
+
+
+def gap_parts(
+    everything: Bound, strategy: Bound, topology: Bound, routes: Bound, time: float
+) -> tuple[GapPart, ...]:
+    """Take the gap between a time and the bound over everything apart.
+
+    Parameters
+    ----------
+    everything, strategy, topology, routes : Bound
+        `space_bound`, `strategy_bound`, `topology_bound` and `routes_bound` of one plan.
+    time : float
+        Its simulated iteration time.
+
+    Returns
+    -------
+    tuple of GapPart
+        ``strategy``, ``topology``, ``routing`` and ``scheduling``, none negative; with
+        ``everything.seconds`` they add up to the time. A bound over fewer things may happen to
+        be the weaker; then the one before it, which holds all the same, stands for it.
+    """
+    reached, binding = everything.seconds, everything.binding
+    parts = []
+    for name, bound in (("strategy", strategy), ("topology", topology), ("routing", routes)):
+        if bound.seconds * ROUNDING > reached:  # rounding alone is no gap
+            parts.append(GapPart(name, bound.seconds - reached, bound.binding))
+            reached, binding = bound.seconds, bound.binding
+        else:
+            parts.append(GapPart(name, 0.0, binding))
+    parts.append(GapPart("scheduling", max(time - reached, 0.0), "simulation"))
+    return tuple(parts)
+
+
+def _least_latency(fabric: Fabric) -> float:
+    return float(fabric.network.latency.min(initial=np.inf)) if fabric.network.links else 0.0
+
+
+__all__ = [
+    "HOW", "GapPart", "PlanBounds", "gap_parts", "plan_bounds", "routes_bound", "topology_bound",
+]  # fmt: skip

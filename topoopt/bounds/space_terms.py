@@ -1,0 +1,187 @@
+"""Terms of the bound over all strategies: what precedes an AllReduce, and what follows."""
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.graph import ModelGraph
+from parallelism.taskgraph import FloatArray
+from topoopt.bounds.relaxation import (
+    Own,
+    Shared,
+    Wirings,
+    operator_degrees,
+    own_costs,
+    shared_costs,
+)
+from topoopt.bounds.tradeoff import Choices, Terms
+
+# Operators of the heaviest path whose backward passes divide the iteration.
+MOST_CUTS = 16
+# The same where the model's edges have more pairs of configurations than so many, in all.
+FEW_CUTS = 5
+MANY_PAIRS = 5_000_000
+# Operators of the path with most inputs, whose inputs' transfers are summed.
+MOST_JOINTS = 2
+# Edges of more pairs of configurations count nothing.
+MOST_PAIRS = 300_000
+
+
+def heaviest_path(graph: ModelGraph, length: FloatArray) -> list[int]:
+    """Return the path of the model graph with the largest sum of lengths."""
+    total = np.zeros(len(graph.operators))
+    before = [-1] * len(graph.operators)
+    for index, op in enumerate(graph.operators):
+        if op.inputs:
+            before[index] = max(op.inputs, key=lambda i: (total[i], -i))
+        total[index] = length[index] + (total[before[index]] if op.inputs else 0.0)
+    path = [int(total.argmax())]
+    while before[path[-1]] >= 0:
+        path.append(before[path[-1]])
+    return path[::-1]
+
+
+def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[Choices, list[int]]:
+    """Return the costs of all configurations, and the heaviest path at its fastest."""
+    graph = builder.graph
+    alike = builder.representatives
+    degrees = {i: operator_degrees(builder, i, wirings.memory) for i in sorted(set(alike))}
+    own = {i: own_costs(builder, i, found, wirings) for i, found in degrees.items()}
+    # What leaves too little memory for the smallest configurations of the others is in no plan.
+    rest = sum(float(own[r][Own.MEMORY].min()) for r in alike)
+    for i, table in own.items():
+        fits = np.flatnonzero(table[Own.MEMORY] - table[Own.MEMORY].min() + rest <= 1.0 + 1e-9)
+        if fits.size:
+            own[i] = table[:, fits]
+            degrees[i] = tuple(degrees[i][at] for at in fits.tolist())
+    fastest = np.array([(own[r][Own.FORWARD] + own[r][Own.BACKWARD]).min() for r in alike])
+    path = heaviest_path(graph, fastest)
+    reader = [min(readers, default=-1) for readers in graph.consumers]
+    for a, b in pairwise(path):
+        reader[a] = b
+    tables: dict[tuple[float, int, int], FloatArray | None] = {}
+    shared: list[FloatArray | None] = []
+    for index, to in enumerate(reader):
+        if to < 0:
+            shared.append(None)
+            continue
+        size = graph.output_bytes(index) * builder.batch
+        key = (size, alike[index], alike[to])
+        if key not in tables:
+            made, read = degrees[alike[index]], degrees[alike[to]]
+            few = len(made) * len(read) <= MOST_PAIRS
+            tables[key] = shared_costs(size, made, read, wirings) if few else None
+        shared.append(tables[key])
+    choices = Choices(
+        tuple(own[r] for r in alike), tuple(reader), tuple(shared),
+        tuple(degrees[r] for r in alike),
+    )  # fmt: skip
+    return choices, path
+
+
+def _reach(links: list[tuple[int, ...]], order: Iterable[int], start: int) -> set[int]:
+    found = {start}
+    for index in order:
+        if index in found:
+            found.update(links[index])
+    return found
+
+
+def all_terms(graph: ModelGraph, choices: Choices, path: list[int]) -> Terms:
+    """Return the terms whose trade-off bounds the iteration time of everything."""
+    count = len(graph.operators)
+    inputs = [op.inputs for op in graph.operators]
+    consumers = list(graph.consumers)
+    names: list[str] = []
+    own_rows: list[FloatArray] = []
+    shared_rows: list[FloatArray] = []
+
+    def term(name: str) -> tuple[FloatArray, FloatArray]:
+        names.append(name)
+        own_rows.append(np.zeros((count, len(Own))))
+        shared_rows.append(np.zeros((count, len(Shared))))
+        return own_rows[-1], shared_rows[-1]
+
+    own, shared = term("compute")
+    own[:, Own.WORK] = 1.0
+    own, shared = term("network")
+    own[:, Own.RING] = 1.0
+    shared[:, Shared.NETWORK] = 2.0
+
+    def chain(own: FloatArray, shared: FloatArray, start: int, stop: int, last_part: bool) -> None:
+        """Count the path forward from its operator ``start``, and back to ``stop``."""
+        into, out = Shared.INTO_READER, Shared.FROM_PRODUCER
+        if last_part:
+            into, out = out, into
+        for place, index in enumerate(path):
+            own[index, Own.FORWARD] += place >= start
+            own[index, Own.BACKWARD] += place >= stop
+            if place + 1 < len(path):
+                shared[index, into] += place >= start
+                shared[index, out] += place >= stop
+
+    def backward_of(own: FloatArray, shared: FloatArray, at: int) -> None:
+        """Count all that rings and gradient transfers carry of an operator and its inputs."""
+        above = _reach(inputs, reversed(range(count)), at)
+        for index in above:
+            own[index, Own.RING] += 1.0
+        for index in above - {at}:
+            shared[index, Shared.NETWORK] += choices.reader[index] in above
+
+    def last_rings(own: FloatArray, at: int) -> None:
+        for index in _reach(inputs, reversed(range(count)), at):
+            own[index, Own.LAST_RING] += 1.0
+
+    end = len(path) - 1
+    pairs = sum(table[0].size for table in choices.shared if table is not None)
+    cuts = MOST_CUTS if pairs <= MANY_PAIRS else FEW_CUTS
+    for cut in sorted({round(x) for x in np.linspace(0, end, cuts)}):
+        at = path[cut]
+        name = graph.operators[at].name
+        own, shared = term(f"network after {name}")
+        chain(own, shared, 0, cut, False)
+        backward_of(own, shared, at)
+        own, shared = term(f"chain to {name}")
+        chain(own, shared, 0, cut, False)
+        own[at, Own.TAIL] += 1.0
+        own, shared = term(f"last chain to {name}")
+        chain(own, shared, 0, cut, True)
+        own[at, Own.TAIL] += 1.0
+        own, shared = term(f"last rings after {name}")
+        chain(own, shared, 0, cut, True)
+        last_rings(own, at)
+        own, shared = term(f"last rings after work of {name}")
+        below = _reach(consumers, range(count), at)
+        for index in _ancestors(inputs, below):
+            own[index, Own.FORWARD_WORK] += 1.0
+        for index in below:
+            own[index, Own.BACKWARD_WORK] += 1.0
+        last_rings(own, at)
+    joints = [place for place in range(end + 1) if choices.reader.count(path[place]) > 1]
+    joints = sorted(joints, key=lambda place: -choices.reader.count(path[place]))[:MOST_JOINTS]
+    for start in sorted({*joints, end}):
+        fed = _ancestors(inputs, {path[start]})
+        for stop in sorted({start, end}):
+            names_of = [graph.operators[path[place]].name for place in (start, stop)]
+            own, shared = term(f"network before {names_of[0]}, last rings after {names_of[1]}")
+            for index in fed:
+                shared[index, Shared.NETWORK] += choices.reader[index] in fed
+            chain(own, shared, start, stop, True)
+            last_rings(own, path[stop])
+    return Terms(tuple(names), np.array(own_rows), np.array(shared_rows))
+
+
+def _ancestors(inputs: list[tuple[int, ...]], of: set[int]) -> set[int]:
+    found = set(of)
+    for index in reversed(range(len(inputs))):
+        if index in found:
+            found.update(inputs[index])
+    return found
+
+
+def trade_off(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[Choices, Terms]:
+    """Return the costs of every configuration, and the terms that they add up to."""
+    choices, path = all_choices(builder, wirings)
+    return choices, all_terms(builder.graph, choices, path)

@@ -1,0 +1,1 @@
+"""Whole answers: co-optimization, restarts, comparison, Pareto frontiers."""

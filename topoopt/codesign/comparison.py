@@ -1,0 +1,232 @@
+"""One job over all fabrics: the co-designed one and those that it is compared with."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from codesign_base import InputError
+from parallelism.reading import parse_json
+from topoopt.codesign.solve import co_optimize
+from topoopt.fabrics.baselines import (
+    BASELINES,
+    BaselineFabric,
+    every_fabric,
+    file_fabric,
+    is_network_file,
+)
+from topoopt.fabrics.reconfiguration import Reconfiguration
+from topoopt.plan.plan import Amount, Count, Whole, schema_fault
+from topoopt.plan.summary import dollars, table_lines
+from topoopt.problem.job import Cluster, Job
+from topoopt.problem.prices import PriceTable, default_prices
+from topoopt.problem.units import format_bandwidth, format_time
+from topoopt.search.search_types import ProgressCallback
+
+# How strictly `parse_comparison` reads the records.
+_STRICT = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+
+
+@dataclass(frozen=True)
+class FabricResult:
+    """The best found for one fabric.
+
+    Parameters
+    ----------
+    fabric : str
+    iteration_time_s : float
+    relative_time : float
+        Over that of the co-designed fabric.
+    cost_usd : float or None
+    bandwidth_bytes_per_s : float
+        Of a port (direct) or of a server's link (switched).
+    strategy_origin : str
+        A named strategy, "plan", or "search".
+    """
+
+    fabric: str
+    iteration_time_s: Amount
+    relative_time: Amount
+    cost_usd: Amount | None
+    bandwidth_bytes_per_s: Amount
+    strategy_origin: str
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What `topoopt compare` prints.
+
+    Parameters
+    ----------
+    model : str
+    servers, degree : int
+    lower_bound_s : float
+        On any direct-connect fabric of this degree.
+    fabrics : tuple of FabricResult
+        The co-designed fabric first.
+    seed : int
+    steps : int
+        Of the co-design's search.
+    version : str
+    refused : dict of str to str
+        Fabrics that these servers and ports cannot build, and why.
+    interrupted : bool
+        Whether the search was stopped from the keyboard: all times are the best so far.
+    """
+
+    model: str
+    servers: Whole
+    degree: Whole
+    lower_bound_s: Amount
+    fabrics: tuple[FabricResult, ...]
+    seed: Count
+    steps: Count
+    version: str
+    refused: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+    __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    def summary(self) -> str:
+        """Return the comparison as a table of text."""
+        rows: list[tuple[str, ...]] = [
+            ("fabric", "iteration", "relative", "bandwidth", "network cost", "strategy")
+        ]
+        rows += [
+            (
+                r.fabric,
+                format_time(r.iteration_time_s),
+                f"{r.relative_time:.2f}x",
+                format_bandwidth(r.bandwidth_bytes_per_s),
+                dollars(r.cost_usd),
+                r.strategy_origin,
+            )
+            for r in self.fabrics
+        ]
+        title = f"{self.model} on {self.servers} servers, degree {self.degree}"
+        bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
+        refused = [f"not built: {name}: {why}" for name, why in self.refused.items()]
+        stopped = ["search interrupted: the best so far"] if self.interrupted else []
+        table = table_lines(rows, left=(0, 5))
+        return "\n".join([title, "", *table, "", *refused, bound, *stopped])
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from topoopt.report.notebook import comparison_html
+
+        return comparison_html(self)
+
+
+def parse_comparison(text: str, name: str = "comparison") -> Comparison:
+    """Read what ``topoopt compare --json`` printed.
+
+    Parameters
+    ----------
+    text : str
+        JSON.
+    name : str
+        What errors call it.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        If it is not JSON, or not a comparison.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    parse_json(text, name)
+    try:
+        found = TypeAdapter(Comparison).validate_json(text)
+    except ValidationError as error:
+        raise InputError(f"{name}: {schema_fault(error, 'compare again')}") from None
+    if not found.fabrics:
+        raise InputError(f"{name} lists no fabric; compare again")
+    return found
+
+
+def compare(
+    job: Job,
+    cluster: Cluster,
+    *,
+    fabrics: Iterable[str] = BASELINES,
+    seed: int = 0,
+    steps: int | None = None,
+    prices: PriceTable | None = None,
+    reconfiguration: Reconfiguration | None = None,
+    progress: ProgressCallback | None = None,
+) -> Comparison:
+    """Compare the co-designed fabric with others, each with a strategy searched for it.
+
+    Parameters
+    ----------
+    job : Job
+    cluster : Cluster
+    fabrics : iterable of str, or "all"
+        Names that `topoopt.fabrics.baselines.baseline_fabric` knows, and network files (node-link
+        JSON or GraphML) of as many servers, whose cost is not known. "all": every fabric of
+        `topoopt.fabrics.baselines.ALL_BASELINES` that these servers and ports can build; the
+        result says why the others are left out.
+    seed : int
+    steps : int, optional
+        As in `co_optimize`.
+    prices : PriceTable, optional
+    reconfiguration : Reconfiguration, optional
+        Of ``sip-ml`` and ``ocs-reconfig``.
+    progress : callable, optional
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    InputError
+        As `co_optimize`; also if a fabric that is named cannot be built.
+    """
+    # Files are read before the search, so that a wrong one does not cost its time.
+    chosen: list[str | BaselineFabric] = []
+    refused: dict[str, str] = {}
+    if fabrics == "all":
+        table = default_prices() if prices is None else prices
+        built, refused = every_fabric(cluster, table, seed, reconfiguration)
+        chosen += built
+    else:
+        chosen += [
+            file_fabric(name, cluster) if is_network_file(name) else name for name in fabrics
+        ]
+    plan = co_optimize(
+        job, cluster, seed=seed, steps=steps, baselines=chosen, prices=prices,
+        reconfiguration=reconfiguration, progress=progress,
+    )  # fmt: skip
+    best = plan.iteration_time_s
+    rows = [
+        FabricResult("topoopt", best, 1.0, plan.cost_usd, cluster.port_rate, plan.strategy_origin)
+    ]
+    rows += [
+        FabricResult(
+            name,
+            base.iteration_time_s,
+            base.iteration_time_s / best,
+            base.cost_usd,
+            base.bandwidth_bytes_per_s,
+            base.strategy_origin,
+        )
+        for name, base in plan.baselines.items()
+    ]
+    return Comparison(
+        model=plan.model.name,
+        servers=cluster.servers,
+        degree=cluster.degree,
+        lower_bound_s=plan.lower_bound_s,
+        fabrics=tuple(rows),
+        seed=seed,
+        steps=plan.search.steps,
+        version=plan.version,
+        refused=refused,
+        interrupted=plan.search.interrupted,
+    )

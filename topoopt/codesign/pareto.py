@@ -1,0 +1,447 @@
+"""Which cluster to buy: plans for a grid of clusters, and those that are worth their money."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import version as installed_version
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from codesign_base import InfeasibleError, InputError
+from topoopt.base.atomic import write_text_atomically
+from topoopt.bounds.bounds import Wirings, space_bound
+from topoopt.codesign.designs import Design, Limits, Objective, Point, best_design, frontier
+from topoopt.codesign.solve import FABRIC_MODEL, co_optimize
+from topoopt.plan.plan import Plan
+from topoopt.plan.records import model_record
+from topoopt.plan.summary import dollars, table_lines
+from topoopt.problem.job import Cluster, Job
+from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt.problem.units import format_bandwidth, format_time, parse_bandwidth
+from topoopt.search.search_types import Progress, ProgressCallback
+
+_STORE = "topoopt designs"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The clusters to choose among: every combination.
+
+    Parameters
+    ----------
+    servers, degrees : tuple of int
+    bandwidths : tuple of (str or float)
+        Of a port, each way; a number is bytes/s.
+    ports : {"directed", "bidirectional"}
+    latency : str or float
+    """
+
+    servers: tuple[int, ...]
+    degrees: tuple[int, ...]
+    bandwidths: tuple[str | float, ...]
+    ports: str = "directed"
+    latency: str | float = "1us"
+
+    def __post_init__(self) -> None:
+        for name in ("servers", "degrees", "bandwidths"):
+            if not getattr(self, name):
+                raise InputError(f"{name} is empty; give at least one value")
+
+    def cluster(self, point: Point) -> Cluster:
+        """Return the cluster of a point."""
+        return Cluster(
+            point.servers, point.degree, point.bandwidth_bytes_per_s, self.ports, self.latency
+        )
+
+    def points(self, prices: PriceTable, server_usd: float) -> list[Point]:
+        """Return all clusters, cheapest first; of equal cost, those with fewer servers first."""
+        rates = sorted({parse_bandwidth(bandwidth, "bandwidth") for bandwidth in self.bandwidths})
+        found = [
+            Point(n, d, rate, direct_connect_cost(n, d, rate, prices) + n * server_usd)
+            for n in sorted(set(self.servers))
+            for d in sorted(set(self.degrees))
+            for rate in rates
+        ]
+        for point in found:
+            self.cluster(point)  # refuses what is out of range before any work is done
+        return sorted(found, key=lambda p: (p.cost_usd, p.servers, p.degree))
+
+
+@dataclass(frozen=True)
+class Exploration:
+    """What was found for a grid of clusters.
+
+    Parameters
+    ----------
+    model : str
+    objective : Objective
+    designs : tuple of Design
+        Every point of the grid, cheapest first.
+    least_gain : float
+        Share by which a dearer design must be faster to count.
+    interrupted : bool
+        Whether points are missing because it was stopped.
+    seed : int
+    version : str
+    """
+
+    model: str
+    objective: Objective
+    designs: tuple[Design, ...]
+    least_gain: float
+    interrupted: bool
+    seed: int
+    version: str
+
+    @property
+    def frontier(self) -> tuple[Design, ...]:
+        """Designs than which none is both cheaper and faster, by increasing cost."""
+        return frontier(self.designs, self.least_gain)
+
+    @property
+    def best(self) -> Design | None:
+        """The design with the least objective, if any could be planned."""
+        return best_design(self.frontier, self.objective)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data with units in the names."""
+        best = self.best
+        return {
+            "model": self.model,
+            "objective": self.objective.value,
+            "frontier": [design.to_dict() for design in self.frontier],
+            "best": None if best is None else best.to_dict(),
+            "designs": [design.to_dict() for design in self.designs],
+            "least_gain": self.least_gain,
+            "interrupted": self.interrupted,
+            "seed": self.seed,
+            "version": self.version,
+        }
+
+    def summary(self) -> str:
+        """Return the frontier, and what became of the rest, as text."""
+        best = self.best
+        rows: list[tuple[str, ...]] = [
+            ("", "servers", "degree", "bandwidth", "cost", "iteration", "time a sample", "bound")
+        ]
+        for design in self.frontier:
+            point = design.point
+            assert design.iteration_time_s is not None
+            assert design.time_per_sample_s is not None
+            assert design.lower_bound_s_per_sample is not None
+            rows.append(
+                (
+                    "*" if design is best else "",
+                    str(point.servers),
+                    str(point.degree),
+                    format_bandwidth(point.bandwidth_bytes_per_s),
+                    dollars(point.cost_usd),
+                    format_time(design.iteration_time_s),
+                    format_time(design.time_per_sample_s),
+                    format_time(design.lower_bound_s_per_sample),
+                )
+            )
+        what = {"time": "time a sample", "cost-time": "cost x time a sample"}[self.objective]
+        lines = [f"{self.model}: {_designs(self.frontier)} that none beats in cost and time"]
+        if len(rows) > 1:
+            lines += ["", *table_lines(rows), "", f"* least {what}"]
+        states: dict[str, int] = {}
+        for design in self.designs:
+            states[design.state] = states.get(design.state, 0) + 1
+        told = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+        lines.append(f"{_designs(self.designs)}: {told or 'none was finished'}")
+        reasons = sorted({d.why for d in self.designs if d.state == "infeasible"})
+        lines += [f"infeasible: {reason}" for reason in reasons[:3]]
+        if self.interrupted:
+            lines.append("interrupted: designs that were not looked at may be better")
+        return "\n".join(lines)
+
+
+def explore(
+    job: Job,
+    grid: Grid,
+    *,
+    objective: str = "time",
+    limits: Limits | None = None,
+    global_batch: int | None = None,
+    server_usd: float = 0.0,
+    seed: int = 0,
+    steps: int | None = None,
+    prune: bool = True,
+    least_gain: float = 0.0,
+    prices: PriceTable | None = None,
+    options: Mapping[str, Any] | None = None,
+    store: str | Path | None = None,
+    save_plan: Callable[[Point, Plan], None] | None = None,
+    progress: ProgressCallback | None = None,
+) -> Exploration:
+    """Plan a job on every cluster of a grid, and find those that none beats in cost and time.
+
+    Clusters are taken by increasing cost. One whose lower bound is not below the best time so
+    far is left unplanned: something that costs no more is proven to be no slower.
+
+    Parameters
+    ----------
+    job : Job
+    grid : Grid
+    objective : {"time", "cost-time"}
+        What the best design has least of. Time counts a sample, because larger clusters take
+        larger batches.
+    limits : Limits, optional
+        Clusters beyond them are left out.
+    global_batch : int, optional
+        The same samples an iteration on every cluster; by default the job's batch a GPU.
+    server_usd : float
+        US dollars of a server, without its network ports.
+    seed, steps : int
+        As in `co_optimize`.
+    prune : bool
+        False: plan dominated clusters as well.
+    least_gain : float
+        Share by which a dearer design must be faster to be worth its money.
+    prices : PriceTable, optional
+    options : mapping, optional
+        Further arguments of `co_optimize`.
+    store : path, optional
+        A file of finished designs; what it holds of this question is not planned again.
+    save_plan : callable, optional
+        Given every point that was planned, and its plan.
+    progress : callable, optional
+
+    Returns
+    -------
+    Exploration
+        Of what was finished, if interrupted from the keyboard.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, or the store belongs to another question.
+    """
+    if objective not in list(Objective):
+        raise InputError(f"objective is {objective!r}; choose {', '.join(Objective)}")
+    if not (server_usd >= 0 and isfinite(server_usd)):
+        raise InputError(f"server_usd is {server_usd}; give zero or more US dollars")
+    if not 0 <= least_gain < 1:
+        raise InputError(f"least_gain is {least_gain}; give a share of at least 0 and below 1")
+    if global_batch is not None and global_batch < 1:
+        raise InputError(f"global_batch is {global_batch}; give at least 1")
+    table = default_prices() if prices is None else prices
+    points = grid.points(table, server_usd)
+    chosen = {"seed": seed, "steps": steps, **(options or {})}
+    question = _question(job, grid, global_batch, chosen, table)
+    known = {} if store is None else _read_store(Path(store), question)
+    limits = limits or Limits()
+    designs: list[Design] = []
+    best = float("inf")
+    interrupted = False
+    for number, point in enumerate(points):
+        report = _numbered(progress, number, len(points), point)
+        try:
+            design = _refused(point, limits)
+            if design is None and _key(point) in known:
+                # Server prices are no part of the question that the store answers.
+                design = replace(known[_key(point)], point=point)
+            if design is None:
+                design, plan = _planned(
+                    job, grid, point, global_batch, chosen, table,
+                    best * (1.0 - least_gain) if prune else float("inf"), report,
+                )  # fmt: skip
+                if plan is not None and plan.search.interrupted:
+                    interrupted = True  # less than the search that the question asks for
+                    break
+                if plan is not None and save_plan is not None:
+                    save_plan(point, plan)
+                if store is not None and design.state != "dominated":
+                    # What dominates depends on the grid, so it is found anew.
+                    known[_key(point)] = design
+                    _write_store(Path(store), question, known)
+        except KeyboardInterrupt:
+            interrupted = True
+            break
+        designs.append(design)
+        best = min(best, design.value(Objective.TIME))
+    return Exploration(
+        job.model.name, Objective(objective), tuple(designs), least_gain, interrupted, seed,
+        installed_version("topoopt"),
+    )  # fmt: skip
+
+
+def _designs(designs: tuple[Design, ...]) -> str:
+    return f"{len(designs)} design{'' if len(designs) == 1 else 's'}"
+
+
+def _refused(point: Point, limits: Limits) -> Design | None:
+    why = limits.refuses(point)
+    return Design(point, "over-limit", why) if why else None
+
+
+def _planned(
+    job: Job,
+    grid: Grid,
+    point: Point,
+    global_batch: int | None,
+    options: Mapping[str, Any],
+    prices: PriceTable,
+    best: float,
+    progress: ProgressCallback | None,
+) -> tuple[Design, Plan | None]:
+    """Plan one cluster, unless its bound shows that it cannot be on the frontier."""
+    try:
+        asked = _of_batch(job, point, global_batch)
+        cluster = grid.cluster(point)
+        builder = asked.builder(cluster.servers)
+        memory = asked.server.accelerator.memory_bytes
+        wirings = Wirings(
+            cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency, memory
+        )
+        bound = space_bound(builder, wirings).seconds / builder.batch
+        if bound >= best:
+            why = f"no plan is faster than {format_time(bound)} a sample; a cheaper design is"
+            return Design(point, "dominated", why, bound), None
+        plan = co_optimize(
+            asked, cluster, baselines=(), prices=prices, progress=progress, **options
+        )
+    except InfeasibleError as error:
+        return Design(point, "infeasible", str(error)), None
+    design = Design(
+        point,
+        "planned",
+        lower_bound_s_per_sample=plan.lower_bound_s / builder.batch,
+        iteration_time_s=plan.iteration_time_s,
+        time_per_sample_s=plan.iteration_time_s / builder.batch,
+        samples=builder.batch,
+        strategy_origin=plan.strategy_origin,
+    )
+    return design, plan
+
+
+def _of_batch(job: Job, point: Point, global_batch: int | None) -> Job:
+    if global_batch is None:
+        return job
+    gpus = point.servers * job.server.gpus
+    if global_batch % gpus:
+        raise InfeasibleError(
+            f"global batch {global_batch} does not divide over {gpus} GPUs; give a multiple"
+        )
+    return replace(job, batch_per_gpu=global_batch // gpus)
+
+
+def _numbered(
+    progress: ProgressCallback | None, number: int, total: int, point: Point
+) -> ProgressCallback | None:
+    """Say at which design a search is."""
+    if progress is None:
+        return None
+    rate = format_bandwidth(point.bandwidth_bytes_per_s)
+    stage = f"design {number + 1} of {total} ({point.servers} servers, {point.degree} x {rate})"
+
+    def report(made: Progress) -> None:
+        progress(Progress(stage, made.done, made.total, made.best))
+
+    return report
+
+
+def _key(point: Point) -> tuple[int, int, float]:
+    return point.servers, point.degree, point.bandwidth_bytes_per_s
+
+
+def _question(
+    job: Job,
+    grid: Grid,
+    global_batch: int | None,
+    options: Mapping[str, Any],
+    prices: PriceTable,
+) -> dict[str, Any]:
+    """Return all that a design depends on beside its point, as plain data."""
+    return {
+        "model": _plain(model_record(job.model)),
+        "server": _plain(job.server),
+        "compute": job.compute_model().describe(),
+        "optimizer": job.optimizer,
+        "batch_per_gpu": job.batch_per_gpu or job.model.batch_per_gpu,
+        "global_batch": global_batch,
+        "ports": grid.ports,
+        "latency": str(grid.latency),
+        "options": dict(options),
+        "prices": prices.to_dict(),
+        "fabric_model": FABRIC_MODEL,
+        "version": installed_version("topoopt"),
+    }
+
+
+def _plain(value: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(type(value)).dump_python(value, mode="json")
+
+
+def _read_store(path: Path, question: dict[str, Any]) -> dict[tuple[int, int, float], Design]:
+    if not path.exists():
+        return {}
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"store {path} cannot be read: {error}; remove it") from None
+    if not isinstance(data, dict) or data.get("kind") != _STORE:
+        raise InputError(f"store {path} holds no designs; give another file")
+    # As text: a JSON round trip turns tuples into lists.
+    if data.get("question") != json.loads(json.dumps(question)):
+        raise InputError(
+            f"store {path} belongs to another question (model, batch, seed, steps, prices or "
+            "version); give another file"
+        )
+    designs = [Design.from_dict(item) for item in data["designs"]]
+    return {_key(design.point): design for design in designs}
+
+
+def _write_store(
+    path: Path, question: dict[str, Any], known: dict[tuple[int, int, float], Design]
+) -> None:
+    designs = [known[key].to_dict() for key in sorted(known)]
+    text = json.dumps({"kind": _STORE, "question": question, "designs": designs}, allow_nan=False)
+    write_text_atomically(path, text + "\n")
+
+
+def choose_degree(
+    job: Job, cluster: Cluster, objective: str, limits: Limits, **how: Any
+) -> Exploration:
+    """Decide how many ports of a cluster are worth using.
+
+    Parameters
+    ----------
+    job : Job
+    cluster : Cluster
+        Its degree is the most that may be used.
+    objective : {"time", "cost-time"}
+    limits : Limits
+    **how
+        Further arguments of `explore`.
+
+    Returns
+    -------
+    Exploration
+        Of all degrees; with a best design.
+
+    Raises
+    ------
+    InfeasibleError
+        If no degree can be planned within the limits.
+    """
+    grid = Grid(
+        (cluster.servers,), tuple(range(1, cluster.degree + 1)), (cluster.bandwidth,),
+        cluster.ports, cluster.latency,
+    )  # fmt: skip
+    exploration = explore(job, grid, objective=objective, limits=limits, **how)
+    if exploration.best is None:
+        if exploration.interrupted:
+            raise KeyboardInterrupt
+        told = "; ".join(sorted({design.why for design in exploration.designs})[:3])
+        raise InfeasibleError(f"no number of ports up to {cluster.degree} can be planned: {told}")
+    return exploration
+
+
+__all__ = [
+    "Design", "Exploration", "Grid", "Limits", "Objective", "Point", "choose_degree", "explore",
+]  # fmt: skip

@@ -1,0 +1,279 @@
+"""Several independent searches of one job, on any engine, of which the best plan is kept.
+
+Every search has a seed of its own, derived from the given one, so that neither the engine nor the
+number of workers changes the answer. Finished searches are kept in a checkpoint file, and those
+under way in files beside it.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from codesign_base import InputError
+from codesign_base.jit import PACKAGES, installation_root, sources_hash
+from parallelism.reading import parse_json, read_text
+from topoopt.base.atomic import write_text_atomically
+from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
+from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.plan.plan import Baseline, Plan, parse_plan
+from topoopt.plan.records import model_record
+from topoopt.problem.job import Cluster, Job
+from topoopt.search.search_state import StateFile
+from topoopt.search.search_types import Progress, ProgressCallback
+
+if TYPE_CHECKING:
+    from topoopt.problem.prices import PriceTable
+from topoopt.fabrics.reconfiguration import Reconfiguration
+
+CHECKPOINT_SCHEMA = "topoopt-checkpoint/1"
+# Baselines whose fabric is the same for every seed, so that all searches' finds compare.
+_SEEDED = ("expander",)
+
+
+def restart_seed(seed: int, restart: int) -> int:
+    """Return the seed of one of several searches.
+
+    Parameters
+    ----------
+    seed : int
+        The given seed.
+    restart : int
+        Place of the search; the first one's seed is the given one.
+
+    Returns
+    -------
+    int
+        Below 2^31.
+    """
+    if restart == 0:
+        return seed
+    return int(np.random.SeedSequence(seed, spawn_key=(3000, restart)).generate_state(1)[0] >> 1)
+
+
+def co_optimize_with_restarts(
+    job: Job,
+    cluster: Cluster,
+    *,
+    seed: int,
+    restarts: int = 1,
+    workers: int = 1,
+    engine: str = "local",
+    checkpoint: str | Path | None = None,
+    progress: ProgressCallback | None = None,
+    **search: Any,
+) -> Plan:
+    """Run independent searches and return the plan of the best.
+
+    Parameters
+    ----------
+    job : Job
+    cluster : Cluster
+    seed : int
+    restarts : int
+        Number of searches; each has the whole budget.
+    workers : int
+        Searches at a time; results do not depend on it.
+    engine : str
+        ``local``, ``ray`` or ``ray://HOST:PORT``; see `topoopt.base.engine`.
+    checkpoint : path, optional
+        File that keeps finished searches; those in it are not made again. It serves more
+        restarts of the same question, too. Searches under way keep their states in files beside
+        it (``CHECKPOINT.search-0`` and so on) between rounds, and go on from there to the same
+        plan, whatever stopped them; not where Ray runs them.
+    progress : callable, optional
+    **search
+        The other arguments of `topoopt.co_optimize`.
+
+    Returns
+    -------
+    Plan
+        That with the lowest iteration time (confirmed mean where packet trains confirm; ties to
+        the lowest place), with its own seed: a search with that seed and its steps alone finds
+        it again. Fabrics compared with take the fastest strategy that any of the searches found
+        for them, except those that depend on the seed. Marked as interrupted after Ctrl-C.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range, or the checkpoint is unreadable or of another question.
+    KeyboardInterrupt
+        On Ctrl-C before any search had a result.
+    """
+    if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 1:
+        raise InputError(f"restarts is {restarts!r}; give a whole number of at least 1")
+    check_engine(engine, workers)
+    kept = _Checkpoint(checkpoint, job, cluster, seed, search)
+    plans = {place: plan for place, plan in kept.plans.items() if place < restarts}
+    todo = [place for place in range(restarts) if place not in plans]
+    alone = workers == 1 and engine == LOCAL
+    interrupted = False
+    with interrupts_between_steps(progress) as report:
+
+        def finished(number: int, plan: Plan) -> None:
+            place = todo[number]
+            plans[place] = plan
+            if plan.search.interrupted:
+                raise KeyboardInterrupt
+            kept.add(place, plan)
+            if restarts > 1:
+                best = min(p.iteration_time_s for p in plans.values())
+                report(Progress("restarts", len(plans), restarts, best))
+
+        calls = [
+            Call(
+                _search,
+                {
+                    "job": job, "cluster": cluster, "seed": restart_seed(seed, place),
+                    "search": search, "progress": report if alone else None,
+                    "state": kept.state(place) if engine == LOCAL else None,
+                },
+            )
+            for place in todo
+        ]  # fmt: skip
+        interrupted = run_jobs(calls, workers=workers, engine=engine, finished=finished).interrupted
+    if not plans:
+        raise KeyboardInterrupt
+    best = min(plans, key=lambda place: (_rank(plans[place]), place))
+    record = replace(
+        plans[best].search,
+        restarts=restarts,
+        restart=best,
+        first_seed=seed if restarts > 1 else None,
+        interrupted=interrupted or plans[best].search.interrupted,
+    )
+    return replace(plans[best], search=record, baselines=_baselines(plans, best))
+
+
+def _search(
+    job: Job,
+    cluster: Cluster,
+    seed: int,
+    search: Mapping[str, Any],
+    progress: ProgressCallback | None,
+    state: StateFile | None,
+) -> Plan:
+    """Make one search; at the top level, so that worker processes can be sent it."""
+    from topoopt.codesign.solve import optimize_once
+
+    return optimize_once(job, cluster, seed=seed, progress=progress, keeper=state, **search)
+
+
+def _rank(plan: Plan) -> float:
+    """Return the time that plans are compared by."""
+    confirmed = plan.confirmation
+    return plan.iteration_time_s if confirmed is None else confirmed.iteration_time_s
+
+
+def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:
+    """Return the fastest find of all searches for each fabric that was the same to them."""
+    chosen = dict(plans[best].baselines)
+    for name, own in chosen.items():
+        others = [plan.baselines[name] for plan in plans.values() if name in plan.baselines]
+        fastest = min(others, key=lambda baseline: baseline.iteration_time_s)
+        if name not in _SEEDED and fastest.iteration_time_s < own.iteration_time_s:
+            # Another search's plan is not this one's.
+            origin = "search" if fastest.strategy_origin == "plan" else fastest.strategy_origin
+            chosen[name] = replace(fastest, strategy_origin=origin)
+    return chosen
+
+
+class _Checkpoint:
+    """Finished searches of one question in a file, or nowhere."""
+
+    def __init__(
+        self,
+        path: str | Path | None,
+        job: Job,
+        cluster: Cluster,
+        seed: int,
+        search: Mapping[str, Any],
+    ) -> None:
+        self.plans: dict[int, Plan] = {}
+        self._path = None if path is None else Path(path)
+        if self._path is None:
+            return
+        self._question = _question(job, cluster, seed, search)
+        if self._path.exists():
+            self._read(self._path)
+
+    def _read(self, path: Path) -> None:
+        content = parse_json(read_text(path, "checkpoint"), f"checkpoint {path}")
+        if not isinstance(content, dict) or content.get("schema") != CHECKPOINT_SCHEMA:
+            raise InputError(
+                f"checkpoint {path}: no checkpoint of a search; name another file, or remove it"
+            )
+        if content.get("question") != self._question:
+            raise InputError(
+                f"checkpoint {path}: of another question (job, cluster, seed, settings or version "
+                "of the program differ); name another file, or remove it"
+            )
+        for place, plan in content["plans"].items():
+            self.plans[int(place)] = parse_plan(json.dumps(plan), f"checkpoint {path}")
+
+    def state(self, place: int) -> StateFile | None:
+        """Return what keeps the state of a search under way, in a file beside this one."""
+        if self._path is None:
+            return None
+        path = self._path.with_name(f"{self._path.name}.search-{place}")
+        return StateFile(path, f"{self._question} {place}")
+
+    def add(self, place: int, plan: Plan) -> None:
+        """Keep a finished search, and write the file anew."""
+        self.plans[place] = plan
+        if self._path is None:
+            return
+        content = {
+            "schema": CHECKPOINT_SCHEMA,
+            "question": self._question,
+            "plans": {
+                str(each): json.loads(kept.to_json()) for each, kept in sorted(self.plans.items())
+            },
+        }
+        write_text_atomically(self._path, json.dumps(content, allow_nan=False) + "\n")
+        under_way = self.state(place)
+        if under_way is not None:
+            under_way.remove()
+
+
+def _question(job: Job, cluster: Cluster, seed: int, search: Mapping[str, Any]) -> str:
+    """Return a hash of everything that an answer depends on, but for the number of restarts."""
+    settings = dict(search)
+    prices: PriceTable | None = settings.pop("prices", None)
+    rewiring: Reconfiguration | None = settings.pop("reconfiguration", None)
+    named = []
+    for fabric in settings.pop("baselines", ()):
+        if isinstance(fabric, BaselineFabric):
+            raise InputError(
+                f"checkpoint with the fabric {fabric.fabric.name!r} of your own: it cannot be "
+                "kept; leave out the checkpoint, or compare with named fabrics"
+            )
+        named.append(fabric)
+    root = installation_root()
+    sources = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
+    content = {
+        "model": asdict(model_record(job.model)),
+        "server": asdict(job.server),
+        "batch_per_gpu": job.batch_per_gpu,
+        "compute": job.compute_model().describe(),
+        "optimizer": job.optimizer,
+        "cluster": [
+            cluster.servers, cluster.degree, cluster.port_rate, cluster.ports,
+            cluster.hop_latency,
+        ],
+        "seed": seed,
+        "prices": None if prices is None else prices.to_dict(),
+        "baselines": named,
+        "reconfiguration": None if rewiring is None else asdict(rewiring),
+        "settings": settings,
+        "code": sources_hash(sources, root),
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+__all__ = ["co_optimize_with_restarts", "restart_seed"]

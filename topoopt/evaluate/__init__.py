@@ -1,0 +1,1 @@
+"""One parallelization on one cluster: wire it, route it, score it, schedule it."""

@@ -1,0 +1,322 @@
+"""The communication x topology plane: the best wiring and routing for one strategy."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.strategy import Strategy
+from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
+from routing.network import Network
+from routing.routes import Routes
+from topoopt.evaluate.mcf_routes import check_least_congestion
+from topoopt.evaluate.scoring import Routing, Scorer, busiest, direct_fabric
+from topoopt.fabric.fabric import Fabric
+from topoopt.problem.job import Cluster
+from topoopt.search.search_types import SEARCH_TOLERANCE, Pair, Settings, search_tolerance
+from topoopt.topology.finder import PortModel, Ring, Selection, Topology, find_topology
+
+_MOST_SPLITS = 10
+# Cost of building and routing a candidate topology, a server pair.
+_WIRE_WORK = 20.0
+
+
+def no_network(servers: int) -> Fabric:
+    """Return the fabric of a single server, which sends nothing."""
+    empty = np.zeros(0)
+    none = np.zeros(0, dtype=np.int64)
+    network = Network("one server", servers, 0, none, none, empty, empty, none)
+    pairs = servers * servers
+    routes = Routes(
+        servers, np.zeros(pairs + 1, dtype=np.int64), none, empty, np.zeros(pairs), np.zeros(pairs)
+    )
+    return Fabric("topoopt", network, routes, {})
+
+
+@dataclass
+class _Best:
+    """The fastest pair so far, and the topology that looked fastest unsimulated."""
+
+    time: float
+    found: tuple[Topology, Routing, Fabric] | None = None
+    promising: Topology | None = None
+
+
+class Rewirer:
+    """Builds topologies and routes for strategies of one job on one cluster.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    cluster : Cluster
+    memory_limit : float
+        Bytes of each GPU.
+    settings : Settings
+    seed : int
+        Of random shortest paths.
+    wary : bool
+        As in `topoopt.evaluate.scoring.Scorer`.
+
+    Attributes
+    ----------
+    work : float
+        Cost so far, in the units of `topoopt.evaluate.scoring.Scorer`.
+    """
+
+    def __init__(
+        self,
+        builder: TaskGraphBuilder,
+        cluster: Cluster,
+        memory_limit: float,
+        settings: Settings,
+        seed: int,
+        wary: bool = False,
+    ) -> None:
+        self.builder = builder
+        self.cluster = cluster
+        self.memory_limit = memory_limit
+        self.settings = settings
+        self.seed = seed
+        self.wary = wary
+        self.tolerance = search_tolerance(cluster.servers)
+        self.work = 0.0
+        self._alone = no_network(1) if cluster.servers == 1 else None
+
+    def fresh(self) -> "Rewirer":
+        """Return one like it that has done no work yet."""
+        return Rewirer(
+            self.builder, self.cluster, self.memory_limit, self.settings, self.seed, self.wary
+        )
+
+    def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer:
+        order = self.settings.compute_order
+        return Scorer(self.builder, fabric, self.memory_limit, tolerance, order, self.wary)
+
+    def wire(
+        self,
+        strategy: Strategy,
+        origin: str,
+        *,
+        formula_only: bool = False,
+        limit: float = float("inf"),
+        exact: bool = True,
+        weighted: bool = False,
+    ) -> Pair | None:
+        """Return the best pair of a strategy with a topology built for its traffic.
+
+        Parameters
+        ----------
+        strategy : Strategy
+            One that fits in memory.
+        origin : str
+        formula_only : bool
+            Try the paper's degree split only.
+        limit : float
+            Pairs that are provably slower than this many seconds are not simulated.
+        exact : bool
+            Score the best pair exactly, even where the search's scores are not.
+        weighted : bool
+            Try ``mcf`` routing on the best topology, too.
+
+        Returns
+        -------
+        Pair or None
+            None if every pair is slower than the limit.
+        """
+        if self._alone is not None:
+            time = self._scorer(self._alone)(strategy)
+            return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
+        tasks = self.builder.build(strategy)
+        seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
+        best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
+        self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
+        if not formula_only and best.promising is not None:
+            # Other rings for the split of the fastest so far: all splits would cost as much
+            # again, and the best one hardly depends on the rings.
+            like = best.promising if best.found is None else best.found[0]
+            improved = self._improved(traffic_of(tasks), like.degree_allreduce)
+            self._try(tasks, improved, seen, best)
+        if best.found is None:
+            return None
+        if weighted and Routing.MCF in self.settings.routings:
+            self._route_weighted(tasks, best)
+        topology, routing, fabric = best.found
+        pair = Pair(strategy, topology, routing, fabric, best.time, origin)
+        if exact:
+            pair = self.exactly(pair)
+        return pair if pair.time <= limit else None
+
+    def _try(
+        self,
+        tasks: TaskGraph,
+        topologies: Iterable[Topology],
+        seen: set[tuple[bytes, tuple[Ring, ...]]],
+        best: "_Best",
+    ) -> None:
+        """Score topologies that were not seen yet under every routing."""
+        candidates: list[tuple[float, int, Topology, Routing, Fabric]] = []
+        for topology in topologies:
+            network = topology.network
+            links = (network.source, network.target, network.multiplicity)
+            key = (b"".join(array.tobytes() for array in links), topology.rings)
+            if key in seen:
+                continue
+            seen.add(key)
+            for routing in self.settings.routings:
+                if routing is Routing.MCF:
+                    continue  # dear, and worth it for the best topology only
+                fabric = direct_fabric(topology, routing, self.seed, tasks=tasks)
+                bound = busiest(fabric, tasks, best.time)
+                self.work += _WIRE_WORK * self.cluster.servers**2
+                candidates.append((bound, len(candidates), topology, routing, fabric))
+        # Most promising first, so that the bounds of most others rule them out unsimulated.
+        candidates.sort(key=lambda candidate: candidate[:2])
+        if candidates and best.promising is None:
+            best.promising = candidates[0][2]
+        for bound, _, topology, routing, fabric in candidates:
+            if bound > best.time:
+                break
+            quick = self._scorer(fabric, self.tolerance)
+            time = quick.timed(tasks, best.time)
+            self.work += quick.work
+            if time < best.time or (best.found is None and time <= best.time):
+                best.time, best.found = time, (topology, routing, fabric)
+
+    def _route_weighted(self, tasks: TaskGraph, best: "_Best") -> None:
+        """Try routes of least congestion on the best topology."""
+        if best.found is None or not np.any(tasks.kind == TaskKind.TRANSFER):
+            return
+        topology = best.found[0]
+        fabric = direct_fabric(topology, Routing.MCF, self.seed, tasks=tasks)
+        self.work += 4 * _WIRE_WORK * self.cluster.servers**2
+        quick = self._scorer(fabric, self.tolerance)
+        time = quick.timed(tasks, best.time)
+        self.work += quick.work
+        if time < best.time:
+            best.time, best.found = time, (topology, Routing.MCF, fabric)
+
+    def settled(self, pair: Pair) -> Pair:
+        """Return a pair whose routes of least congestion are those of its own strategy.
+
+        A chain changes strategies without routing anew, and is often as fast so; but then a
+        plan would say what is not true of its routes.
+        """
+        if pair.routing is not Routing.MCF or pair.topology is None:
+            return pair
+        tasks = self.builder.build(pair.strategy)
+        try:
+            check_least_congestion(pair.fabric, tasks)
+        except InputError:
+            fabric = direct_fabric(pair.topology, Routing.MCF, self.seed, tasks=tasks)
+            scorer = self._scorer(fabric)
+            time = scorer.timed(tasks)
+            self.work += scorer.work
+            return replace(pair, fabric=fabric, time=time)
+        return pair
+
+    def exactly(self, pair: Pair) -> Pair:
+        """Return the pair with its exact time."""
+        if not self.tolerance:
+            return pair
+        scorer = self._scorer(pair.fabric)
+        time = scorer.timed(self.builder.build(pair.strategy))
+        self.work += scorer.work
+        return replace(pair, time=time)
+
+    def _build(
+        self,
+        traffic: Traffic,
+        split: int | None,
+        surplus: str = "matching",
+        ports: PortModel | None = None,
+        like: str | None = None,
+        selection: Selection = Selection.GEOMETRIC,
+        placement: bool = False,
+    ) -> Topology:
+        cluster = self.cluster
+        return find_topology(
+            traffic,
+            cluster.degree,
+            cluster.port_rate,
+            latency=cluster.hop_latency,
+            ports=cluster.port_model if ports is None else ports,
+            degree_allreduce=split,
+            surplus=surplus,
+            selection=selection,
+            placement=placement,
+            faithful=like,
+        )
+
+    def _variants(self, traffic: Traffic, formula_only: bool) -> Iterator[Topology]:
+        """Build topologies with geometric rings, the paper's formula first."""
+        cluster, faithful = self.cluster, self.settings.faithful
+        first = self._build(traffic, None, like=faithful)
+        yield first
+        if formula_only or faithful is not None:
+            return
+        if traffic.transfer_sent() > 0 and traffic.groups:
+            yield self._build(traffic, None, "rings")
+            # All splits of usual degrees; of large ones a spread, since their number and the
+            # matching rounds of each both grow with the degree.
+            step = -(-cluster.degree // _MOST_SPLITS)
+            for split in range(cluster.degree, 0, -step):
+                if split != first.degree_allreduce and self.settings.improvements.splits:
+                    yield self._build(traffic, split, "rings")
+        # Wirings of bidirectional ports are directed ones, too.
+        both_ways = PortModel.BIDIRECTIONAL
+        wires_both_ways = cluster.degree > 1 or cluster.servers == 2
+        if cluster.port_model is not both_ways and wires_both_ways:
+            yield self._build(traffic, None, "rings", both_ways)
+        if wires_both_ways:
+            # The published generators, so that a plan is never worse than on those rings.
+            yield self._build(traffic, None, ports=both_ways, like="artifact")
+        if cluster.degree >= 4 and cluster.degree % 2 == 0:
+            # Half the links, twice as fast each: short rounds of small AllReduces.
+            yield self._trunked(traffic)
+        # Nor is it slower than on the wiring that the paper describes.
+        yield self._build(traffic, None, like="paper")
+
+    def _trunked(self, traffic: Traffic) -> Topology:
+        """Build a topology in which every link has two cables."""
+        cluster = self.cluster
+        half = find_topology(
+            traffic,
+            cluster.degree // 2,
+            2.0 * cluster.port_rate,
+            latency=cluster.hop_latency,
+            ports=cluster.port_model,
+            surplus="rings",
+        )
+        return replace(
+            half,
+            network=replace(half.network, multiplicity=2 * half.network.multiplicity),
+            degree=cluster.degree,
+            degree_allreduce=2 * half.degree_allreduce,
+            degree_transfer=2 * half.degree_transfer,
+            bandwidth=cluster.port_rate,
+        )
+
+    def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
+        """Build topologies with other rings that can matter for this traffic."""
+        tried = self.settings.improvements
+        if self.settings.faithful is not None:
+            return
+        moves = traffic.transfer_sent() > 0
+        # A single group without transfers is as fast on any of its rings.
+        if tried.exact and (moves or len(traffic.groups) > 1):
+            yield self._build(traffic, split, "rings", selection=Selection.EXACT)
+        if not moves or not traffic.groups:
+            return
+        best = Selection.TRAFFIC if tried.traffic else Selection.GEOMETRIC
+        if tried.traffic:
+            yield self._build(traffic, split, "rings", selection=best)
+        if tried.placement:
+            yield self._build(traffic, split, "rings", selection=best, placement=True)
+        if tried.groups:
+            # Paths are so short there that ports may serve the transfers best on rings.
+            for ports in dict.fromkeys((split, self.cluster.degree)):
+                yield self._build(
+                    traffic, ports, "rings", selection=Selection.CAYLEY, placement=tried.placement
+                )

@@ -1,0 +1,239 @@
+"""The last stage of a search: a schedule for its best pairs."""
+
+from dataclasses import dataclass, replace
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.taskgraph import TaskGraph, TaskKind
+from topoopt.evaluate.scheduling import (
+    COMPUTE_ORDERS,
+    ITERATIONS,
+    NETWORK_ORDERS,
+    OVERLAPS,
+    Played,
+    Schedule,
+    batch_tasks,
+    play_schedule,
+)
+from topoopt.search.search_types import Pair, Progress, ProgressCallback
+
+SCHEDULING = ("plain", "compute", "barrier", "auto")
+MICROBATCHES = (1, 2, 4, 8)
+BUCKETS_BYTES = (1e6, 5e6, 25e6, 100e6)
+TRIED_PAIRS = 3
+"""Best pairs of a search for which schedules are tried."""
+MOST_WORK = 1.5e8
+"""Work that simulations may take in all, in the units of `topoopt.evaluate.scoring.Scorer`; then
+the stage ends with what it has."""
+
+# What unrolling, ranking and playing a task costs beside the streams that are re-solved.
+_TASK_WORK = 10.0
+# A schedule is worth its trouble if it saves this share of the iteration.
+_WORTH = 1e-4
+_PASSES = 2
+_STEPS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Scheduled:
+    """A pair with the schedule that suits it best.
+
+    Parameters
+    ----------
+    pair : Pair
+    schedule : Schedule
+    played : Played
+        The pair under that schedule.
+    plain_time : float
+        The pair's time under the plain schedule, seconds.
+    tried : int
+        Schedules simulated, for all pairs together.
+    """
+
+    pair: Pair
+    schedule: Schedule
+    played: Played
+    plain_time: float
+    tried: int
+
+
+def check_scheduling(scheduling: str, confirm: str | None = None) -> None:
+    """Refuse what cannot be scheduled.
+
+    Parameters
+    ----------
+    scheduling : {"plain", "compute", "barrier", "auto"}
+    confirm : str, optional
+        Model that confirms the best pairs.
+
+    Raises
+    ------
+    InputError
+        If the value is unknown, or schedules are asked for with a confirmation.
+    """
+    if scheduling not in SCHEDULING:
+        raise InputError(f"schedule is {scheduling!r}; choose {', '.join(SCHEDULING)}")
+    if scheduling not in ("plain", "compute") and confirm is not None:
+        raise InputError(
+            f"both schedule={scheduling!r} and confirm={confirm!r} are given, but packet trains "
+            "know neither priorities of messages nor overlapping iterations; give one of them, or "
+            "schedule='compute'"
+        )
+
+
+def schedule_pairs(
+    builder: TaskGraphBuilder,
+    pairs: list[Pair],
+    scheduling: str,
+    progress: ProgressCallback | None = None,
+) -> Scheduled:
+    """Choose a schedule for each of the best pairs, and the pair that is then fastest.
+
+    From the plain schedule on, one choice after another is set to what is fastest with all
+    others kept (microbatches with the order of compute; order of messages; buckets; overlap),
+    until nothing improves or `MOST_WORK` is used up.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pairs : list of Pair
+        At least one, fastest first; ties go to the earlier.
+    scheduling : {"barrier", "auto"}
+        barrier: keep the barrier between iterations. auto: let them overlap.
+    progress : callable, optional
+
+    Returns
+    -------
+    Scheduled
+    """
+    found: list[Scheduled] = []
+    tried = 0
+    left = MOST_WORK
+    kept = pairs[:TRIED_PAIRS]
+    for pair in kept:
+        plain, best, schedule, count, used = _descend(builder, pair, scheduling == "auto", left)
+        tried += count
+        left -= used
+        found.append(Scheduled(pair, schedule, best, plain.time, tried))
+        if progress:
+            least = min(each.played.time for each in found)
+            progress(Progress("schedules", len(found), len(kept), least))
+    return replace(min(found, key=lambda each: each.played.time), tried=tried)
+
+
+def plainly(builder: TaskGraphBuilder, pair: Pair) -> Scheduled:
+    """Return a pair under the plain schedule.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pair : Pair
+
+    Returns
+    -------
+    Scheduled
+    """
+    plain = Schedule.plain()
+    played = play_schedule(pair.fabric, builder.build(pair.strategy), plain)
+    return Scheduled(pair, plain, played, played.time, 1)
+
+
+def ordered(builder: TaskGraphBuilder, pair: Pair, compute_order: str) -> Scheduled:
+    """Return a pair whose devices work in an order, all else plain.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pair : Pair
+    compute_order : {"ready", "critical-path"}
+
+    Returns
+    -------
+    Scheduled
+    """
+    plain = plainly(builder, pair)
+    schedule = Schedule(compute=compute_order)
+    played = play_schedule(pair.fabric, builder.build(pair.strategy), schedule)
+    return replace(plain, schedule=schedule, played=played)
+
+
+def _descend(
+    builder: TaskGraphBuilder, pair: Pair, overlapping: bool, most: float
+) -> tuple[Played, Played, Schedule, int, float]:
+    """Improve a pair's schedule step by step.
+
+    Returns
+    -------
+    plain, best : Played
+        The pair under the plain schedule, and under the best.
+    schedule : Schedule
+        The best.
+    tried : int
+        Schedules simulated.
+    used : float
+        Work that this took; more than ``most`` by one simulation at most.
+    """
+    graphs: dict[int, TaskGraph | None] = {}
+    runs: dict[Schedule, Played] = {}
+    schedule = Schedule.plain()
+    plain = play_schedule(pair.fabric, builder.build(pair.strategy), schedule)
+    runs[schedule] = best = plain
+    used = _TASK_WORK * plain.tasks.tasks + plain.resolved
+    # What a task costs under the plain schedule it will cost about under others.
+    each = used / max(plain.tasks.tasks, 1)
+
+    def play(schedule: Schedule, limit: float) -> Played | None:
+        nonlocal used
+        if schedule not in runs:
+            count = schedule.microbatches
+            if count not in graphs:
+                graphs[count] = _divided(builder, pair, count)
+            tasks = graphs[count]
+            if tasks is None:
+                return None
+            played = (ITERATIONS if schedule.streaming else 1) * tasks.tasks
+            if used + played * each > most:
+                return None
+            runs[schedule] = play_schedule(pair.fabric, tasks, schedule, limit)
+            used += _TASK_WORK * played + runs[schedule].resolved
+        return runs[schedule]
+
+    sums = float(plain.tasks.size[plain.tasks.kind == TaskKind.ALLREDUCE].sum())
+    for _ in range(_PASSES):
+        before = schedule
+        for step in range(_STEPS):
+            for trial in _variants(schedule, overlapping, sums, step):
+                limit = best.time * (1.0 - _WORTH)
+                played = play(trial, limit)
+                if played is not None and played.time < limit:
+                    schedule, best = trial, played
+        if schedule == before:
+            break
+    return plain, best, schedule, len(runs), used
+
+
+def _variants(schedule: Schedule, overlapping: bool, reduced: float, step: int) -> list[Schedule]:
+    """Return what one of the `_STEPS` choices may be set to, all others kept."""
+    if step == 0:
+        return [
+            replace(schedule, microbatches=count, compute=order)
+            for count in MICROBATCHES
+            for order in COMPUTE_ORDERS
+        ]
+    if step == 1:
+        return [replace(schedule, network=order) for order in NETWORK_ORDERS]
+    if step == 2:
+        sizes = [size for size in BUCKETS_BYTES if size < reduced]
+        return [replace(schedule, bucket_bytes=size) for size in (None, *sizes)]
+    return [replace(schedule, overlap=way) for way in (OVERLAPS if overlapping else ())]
+
+
+def _divided(builder: TaskGraphBuilder, pair: Pair, microbatches: int) -> TaskGraph | None:
+    """Return the pair's iteration in microbatches; None where the batch cannot be divided so."""
+    degrees = {config.sample for config in pair.strategy.configs}
+    if any(builder.batch % (microbatches * degree) for degree in degrees):
+        return None
+    return batch_tasks(builder, pair.strategy, microbatches)
+
+
+__all__ = ["SCHEDULING", "Scheduled", "check_scheduling", "ordered", "plainly", "schedule_pairs"]

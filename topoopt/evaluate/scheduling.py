@@ -1,0 +1,428 @@
+"""Schedules inside the iteration: in which order and in which pieces its tasks run."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.iterations import (
+    accumulate,
+    bucket_allreduces,
+    carried_edges,
+    edges_of,
+    unroll,
+    with_edges,
+)
+from parallelism.strategy import Strategy, check_legal
+from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.orders import alone_seconds, orders_of
+from topoopt.fabric.simulate import timeline_of
+from topoopt.fabric.timeline import compute_on_critical_path
+
+OVERLAPS = ("barrier", "next-forward")
+COMPUTE_ORDERS = ("ready", "critical-path")
+NETWORK_ORDERS = ("fair", "transfers-first", "critical-path")
+LEVELS = 8
+"""Priorities of network tasks: as many as an Ethernet frame can name (IEEE 802.1Q)."""
+ITERATIONS = 6
+"""Iterations in a row whose steady state gives the period without a barrier."""
+
+# Remaining paths that differ by less than this share of the longest count as equal, so that
+# rounding does not tell apart what is symmetric.
+_ALIKE = 1e-9
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How the tasks of an iteration are ordered, cut and overlapped.
+
+    Parameters
+    ----------
+    overlap : {"barrier", "next-forward"}
+        barrier: an iteration begins when all tasks of the one before have ended, as in all
+        published numbers. next-forward: a forward pass begins as soon as the weights of its
+        part are up to date, so that AllReduces, and the lookups and transfers of embeddings,
+        overlap with other layers of the neighbouring iteration; the iteration time is then the
+        period of the steady state.
+    compute : {"ready", "critical-path"}
+        Order of tasks that wait for a device: first in first out, or the one with the longest
+        remaining path first. A task that runs is not interrupted.
+    network : {"fair", "transfers-first", "critical-path"}
+        How messages share links: max-min fair; transfers before AllReduces; or in `LEVELS`
+        classes by the longest remaining path. A class takes what it can, max-min fair within
+        itself, and leaves the rest to the next (strict priority).
+    bucket_bytes : float, optional
+        Gradients of a group are fused into AllReduces of at least so many bytes, in the order in
+        which they are ready; each on its own by default.
+    microbatches : int
+        Parts of the global batch that run through the model one after another, overlapping;
+        their gradients are summed before the AllReduce. 1: the whole batch at once.
+
+    Raises
+    ------
+    InputError
+        If a value is not among the choices or out of range.
+    """
+
+    overlap: str = "barrier"
+    compute: str = "ready"
+    network: str = "fair"
+    bucket_bytes: float | None = None
+    microbatches: int = 1
+
+    def __post_init__(self) -> None:
+        for name, value, choices in (
+            ("overlap", self.overlap, OVERLAPS),
+            ("compute order", self.compute, COMPUTE_ORDERS),
+            ("network priority", self.network, NETWORK_ORDERS),
+        ):
+            if value not in choices:
+                raise InputError(f"{name} is {value!r}; choose {', '.join(choices)}")
+        if self.bucket_bytes is not None and not 0.0 < self.bucket_bytes < float("inf"):
+            raise InputError(f"bucket size is {self.bucket_bytes} bytes; give a positive size")
+        if self.microbatches < 1:
+            raise InputError(f"microbatches is {self.microbatches}; give at least 1")
+
+    @classmethod
+    def plain(cls) -> "Schedule":
+        """Return the published behaviour: barrier, first in first out, fair, nothing fused."""
+        return cls()
+
+    @property
+    def streaming(self) -> bool:
+        """Whether iterations overlap, so that their time is a period."""
+        return self.overlap == "next-forward"
+
+    def describe(self) -> str:
+        """Return the schedule in a few words."""
+        from topoopt.problem.units import format_bytes
+
+        words = []
+        if self.streaming:
+            words.append("overlap with the next forward pass")
+        if self.microbatches > 1:
+            words.append(f"{self.microbatches} microbatches")
+        if self.compute != "ready":
+            words.append("compute by critical path")
+        if self.network != "fair":
+            words.append(f"network {self.network}")
+        if self.bucket_bytes is not None:
+            words.append(f"buckets of {format_bytes(self.bucket_bytes)}")
+        return ", ".join(words) or "plain"
+
+
+ORDERED = Schedule(compute="critical-path")
+"""Devices take the longest remaining path first; all else is plain."""
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """An iteration under a schedule.
+
+    Parameters
+    ----------
+    time : float
+        Seconds: the makespan, or with overlapping iterations their period.
+    computing : float
+        Seconds of it that are compute on the critical path; with overlapping iterations the
+        busiest device's.
+    tasks : TaskGraph
+        One iteration as scheduled, with its priorities.
+    ends : float64 array, shape (iterations,)
+        When each simulated iteration ended, seconds.
+    resolved : int
+        Streams re-solved, a measure of what the simulation cost.
+    """
+
+    time: float
+    computing: float
+    tasks: TaskGraph
+    ends: FloatArray
+    resolved: int
+
+
+def batch_tasks(builder: TaskGraphBuilder, strategy: Strategy, microbatches: int = 1) -> TaskGraph:
+    """Return the task graph of one iteration, in so many microbatches.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    strategy : Strategy
+    microbatches : int
+
+    Returns
+    -------
+    TaskGraph
+
+    Raises
+    ------
+    InputError
+        If the batch, or the samples of a microbatch, cannot be divided so.
+    """
+    if microbatches == 1:
+        return builder.build(strategy)
+    small = smaller_batch(builder, microbatches)
+    check_legal(small.graph, strategy, small.servers, small.batch)
+    return accumulate(small.build(strategy), microbatches)
+
+
+def smaller_batch(builder: TaskGraphBuilder, microbatches: int) -> TaskGraphBuilder:
+    """Return the builder of one microbatch.
+
+    Raises
+    ------
+    InputError
+        If the global batch is not divisible.
+    """
+    if builder.batch % microbatches:
+        raise InputError(
+            f"microbatches is {microbatches}, which does not divide the global batch "
+            f"{builder.batch}; choose a divisor"
+        )
+    return TaskGraphBuilder(
+        builder.graph,
+        builder.compute,
+        builder.server,
+        builder.servers,
+        builder.batch // microbatches,
+        builder.optimizer_states,
+    )
+
+
+def play_schedule(
+    fabric: Fabric, tasks: TaskGraph, schedule: Schedule, limit: float = float("inf")
+) -> Played:
+    """Simulate an iteration under a schedule, in the fluid model.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        One iteration, from `batch_tasks` with the schedule's microbatches.
+    schedule : Schedule
+    limit : float
+        An iteration that is known to take longer than this many seconds takes infinitely long.
+
+    Returns
+    -------
+    Played
+
+    Raises
+    ------
+    InputError
+        As `simulate`; or if iterations should overlap and a forward pass has no backward pass.
+
+    Notes
+    -----
+    The period is the longest of the intervals between the ends of iterations 2 to 5 of 6. The
+    first iteration finds everything idle and the last has none behind it that competes, so
+    their ends say little. No schedule can go on for long faster than its busiest device or link
+    works, so where so few iterations hide that (by working ahead) its time is the period.
+    """
+    if not schedule.streaming:
+        own, _ = ordered_tasks(fabric, tasks, schedule)
+        run = run_fluid(fabric, own, limit=limit, foresee=True)
+        if run.finish.max(initial=0.0) > limit:
+            return _too_long(own, run.resolved)
+        timeline = timeline_of(fabric, own, run)
+        computing = compute_on_critical_path(own, timeline)
+        ends = np.array([timeline.makespan])
+        return Played(timeline.makespan, computing, own, ends, run.resolved)
+    carried = carried_edges(tasks)
+    tasks, place = _fused(fabric, tasks, schedule)
+    compute = tasks.kind == TaskKind.COMPUTE
+    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1)
+    least = max(float(busy.max()), busiest_link(fabric, tasks))
+    if least > limit:
+        return _too_long(tasks, 0)
+    many = unroll(tasks, ITERATIONS, (place[carried[0]], place[carried[1]]))
+    priority = _priorities(fabric, tasks, schedule, many, ITERATIONS)
+    run = run_fluid(fabric, replace(many, priority=priority))
+    ends = run.finish.reshape(ITERATIONS, tasks.tasks).max(axis=1, initial=0.0)
+    period = float(np.diff(ends)[1:-1].max())
+    own = replace(tasks, priority=None if priority is None else priority[: tasks.tasks])
+    return Played(max(period, least), float(busy.max()), own, ends, run.resolved)
+
+
+def _too_long(tasks: TaskGraph, resolved: int) -> Played:
+    never = float("inf")
+    return Played(never, never, tasks, np.array([never]), resolved)
+
+
+def ordered_tasks(
+    fabric: Fabric, tasks: TaskGraph, schedule: Schedule
+) -> tuple[TaskGraph, IntArray]:
+    """Return one iteration with the buckets and priorities of a schedule.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    schedule : Schedule
+        That keeps the barrier.
+
+    Returns
+    -------
+    tasks : TaskGraph
+    place : int64 array
+        Which of these tasks does the work of each of the given ones.
+
+    Raises
+    ------
+    InputError
+        If iterations should overlap, or as `simulate`.
+    """
+    if schedule.streaming:
+        raise InputError(
+            f"overlap is {schedule.overlap!r}, which needs several iterations; give 'barrier'"
+        )
+    fused, place = _fused(fabric, tasks, schedule)
+    return replace(fused, priority=_priorities(fabric, fused, schedule, fused, 1)), place
+
+
+def chained_tasks(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> TaskGraph:
+    """Return one iteration in which the passes of a device wait for each other in turn.
+
+    Any simulator that respects dependencies then keeps the order of the schedule's simulation,
+    though it serves devices first in first out. Optimizer steps stay as they are: they wait for
+    AllReduces, and nothing need wait for them.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    schedule : Schedule
+        That keeps the barrier and the links fair.
+
+    Returns
+    -------
+    TaskGraph
+        Without priorities.
+
+    Raises
+    ------
+    InputError
+        As `ordered_tasks`.
+    """
+    own, _ = ordered_tasks(fabric, tasks, schedule)
+    run = run_fluid(fabric, own)
+    passes = (own.kind == TaskKind.COMPUTE) & (own.phase != Phase.UPDATE)
+    compute = np.flatnonzero(passes)
+    # Of tasks that take no time at one moment, those that others wait for come first.
+    depth = _remaining(own, np.ones(own.tasks))[1]
+    place = np.lexsort(
+        (compute, -depth[compute], run.finish[compute], run.start[compute], own.first[compute])
+    )
+    order = compute[place]
+    follows = own.first[order[1:]] == own.first[order[:-1]]
+    before, after = edges_of(own)
+    return with_edges(
+        replace(own, priority=None),
+        np.concatenate((before, order[:-1][follows])),
+        np.concatenate((after, order[1:][follows])),
+    )
+
+
+def _fused(fabric: Fabric, tasks: TaskGraph, schedule: Schedule) -> tuple[TaskGraph, IntArray]:
+    """Fuse AllReduces in the order in which the unfused iteration has their gradients ready."""
+    if schedule.bucket_bytes is None:
+        return tasks, np.arange(tasks.tasks, dtype=np.int64)
+    return bucket_allreduces(tasks, schedule.bucket_bytes, run_fluid(fabric, tasks).start)
+
+
+def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return the seconds that the busiest link of a fabric needs for what it must carry.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+        Whole packets count, as in the simulation.
+    """
+    orders = orders_of(fabric, tasks)
+    sends = np.flatnonzero(~orders.compute)
+    load: FloatArray = np.zeros(orders.capacity.size)
+    counts = orders.end[sends] - orders.begin[sends]
+    ends = np.cumsum(counts)
+    if sends.size and ends[-1]:
+        at = np.arange(int(ends[-1])) - np.repeat(ends - counts - orders.begin[sends], counts)
+        carried = np.repeat(orders.volume[sends], counts) * orders.weights[at]
+        load = np.bincount(orders.links[at], carried, load.size).astype(np.float64)
+    return float((load / orders.capacity).max(initial=0.0))
+
+
+def _priorities(
+    fabric: Fabric, tasks: TaskGraph, schedule: Schedule, played: TaskGraph, iterations: int
+) -> IntArray | None:
+    """Return the priority of every task that is played, or None if all are equal."""
+    if schedule.compute == "ready" and schedule.network == "fair":
+        return None
+    compute = played.kind == TaskKind.COMPUTE
+    priority = np.zeros(played.tasks, dtype=np.int64)
+    rank = priority
+    if "critical-path" in (schedule.compute, schedule.network):
+        rank = _critical_ranks(played, np.tile(alone_seconds(orders_of(fabric, tasks)), iterations))
+    if schedule.compute == "critical-path":
+        priority[compute] = rank[compute]
+    if schedule.network == "transfers-first":
+        priority[played.kind == TaskKind.ALLREDUCE] = 1
+    elif schedule.network == "critical-path":
+        # The first iteration stands for all: its remaining paths lead into the next ones.
+        sends = np.flatnonzero(tasks.kind != TaskKind.COMPUTE)
+        level = np.zeros(tasks.tasks, dtype=np.int64)
+        level[sends] = _levels(rank[sends])
+        priority[~compute] = np.tile(level, iterations)[~compute]
+    return priority
+
+
+def _critical_ranks(tasks: TaskGraph, seconds: FloatArray) -> IntArray:
+    """Rank tasks by the longest path that begins with them, longest first."""
+    path = _remaining(tasks, seconds)[1] + seconds
+    unit = float(path.max(initial=0.0)) * _ALIKE
+    steps = np.rint(path / unit).astype(np.int64) if unit > 0.0 else np.zeros_like(tasks.kind)
+    _, rank = np.unique(-steps, return_inverse=True)
+    return np.asarray(rank, dtype=np.int64)
+
+
+def _remaining(tasks: TaskGraph, seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the longest paths that end before each task, and that begin after it."""
+    from topoopt.bounds.critical_kernels import heads_and_tails
+
+    return heads_and_tails(
+        seconds,
+        np.zeros_like(seconds),
+        np.array(tasks.successor_offsets),
+        np.array(tasks.successors),
+        np.array(tasks.predecessors),
+    )
+
+
+def _levels(rank: IntArray) -> IntArray:
+    """Divide ranks into at most `LEVELS` levels of about as many tasks; equal ranks together."""
+    cuts = np.sort(rank)[np.arange(1, LEVELS) * rank.size // LEVELS] if rank.size else rank
+    return np.searchsorted(cuts, rank, side="right").astype(np.int64)
+
+
+__all__ = [
+    "COMPUTE_ORDERS",
+    "ITERATIONS",
+    "LEVELS",
+    "NETWORK_ORDERS",
+    "ORDERED",
+    "OVERLAPS",
+    "Played",
+    "Schedule",
+    "batch_tasks",
+    "busiest_link",
+    "chained_tasks",
+    "ordered_tasks",
+    "play_schedule",
+    "smaller_batch",
+]  # fmt: skip

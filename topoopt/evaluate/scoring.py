@@ -1,0 +1,291 @@
+"""Scores of (strategy, fabric) pairs, and the fabrics of direct-connect topologies."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.strategy import Strategy
+from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.balanced import balanced_routes
+from routing.coin_change import coin_change_routes
+from routing.network import Network
+from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
+from routing.routes import Routes
+from topoopt.evaluate.scheduling import Schedule, ordered_tasks
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fluid import seeks_symmetry
+from topoopt.fabric.reconfigurable import Playable, play
+from topoopt.fabric.tasks import demand_of, link_bytes
+from topoopt.topology.finder import Topology
+from topoopt.topology.totient import ring_places
+
+# Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
+_TASK_WORK = 0.5
+_BOUND_WORK = 0.8
+# Looking for symmetry, a task.
+_COLLAPSE_WORK = 4.0
+# Ranking the tasks by their remaining paths, a task.
+_ORDER_WORK = 1.0
+
+
+class Routing(StrEnum):
+    """How transfers between servers that are not neighbours are routed.
+
+    ``ecmp``: split equally at every hop over all shortest paths. ``k-shortest``: split equally
+    over up to eight shortest loopless paths of at most one hop more than the shortest (paper).
+    ``single``: one random shortest path (artifact). ``mcf``: weighted paths of least congestion
+    for the transfers of one strategy, beside its AllReduces (`topoopt.evaluate.mcf_routes`).
+    ``balanced``: one shortest path a pair, chosen so that the traffic of one strategy loads the
+    links evenly.
+    """
+
+    ECMP = "ecmp"
+    K_SHORTEST = "k-shortest"
+    SINGLE = "single"
+    MCF = "mcf"
+    BALANCED = "balanced"
+
+
+def direct_fabric(
+    topology: Topology,
+    routing: Routing = Routing.ECMP,
+    seed: int = 0,
+    name: str = "topoopt",
+    tasks: TaskGraph | None = None,
+) -> Fabric:
+    """Return the fabric of a direct-connect topology under a routing.
+
+    Parameters
+    ----------
+    topology : Topology
+    routing : Routing
+    seed : int
+        Used by ``single`` only.
+    name : str
+    tasks : TaskGraph, optional
+        One iteration of the strategy; needed by ``mcf`` and ``balanced``, which route for it.
+
+    Returns
+    -------
+    Fabric
+        With the topology's rings for its AllReduce groups.
+    """
+    network = topology.network
+    if routing in (Routing.ECMP, Routing.MCF, Routing.BALANCED):
+        routes = ecmp_routes(network)
+    elif routing is Routing.K_SHORTEST:
+        routes = k_shortest_routes(network, 8, slack=1)
+    elif routing is Routing.SINGLE:
+        routes = shortest_routes(network, seed=np.random.default_rng(seed))
+    else:
+        raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
+    rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    for ring in topology.rings:
+        rings.setdefault(ring.group, []).append(ring.members)
+    whole = [(r.members, r.generator) for r in topology.rings if len(r.group) == network.hosts]
+    fabric = Fabric(
+        name,
+        network,
+        routes,
+        {group: tuple(orders) for group, orders in rings.items()},
+        allreduce_routes(network, whole, routing),
+    )
+    if routing not in (Routing.MCF, Routing.BALANCED):
+        return fabric
+    if tasks is None:
+        raise InputError(f"routing is {routing.value!r} but no strategy is given; give its tasks")
+    if routing is Routing.BALANCED:
+        demand = demand_of(fabric, tasks)
+        return Fabric(name, network, balanced_routes(network, demand), fabric.rings)
+    from topoopt.evaluate.mcf_routes import least_congestion_routes
+
+    return Fabric(
+        name, network, least_congestion_routes(fabric, tasks), fabric.rings, fabric.ring_routes
+    )
+
+
+def allreduce_routes(
+    network: Network, rings: Sequence[tuple[Sequence[int], int]], routing: Routing
+) -> Routes | None:
+    """Return the routes of ring edges, where they differ from those of transfers.
+
+    Parameters
+    ----------
+    network : Network
+        Direct-connect.
+    rings : sequence of (sequence of int, int)
+        Orders and steps of the rings over all servers; those of steps have their places in
+        common, step 0 is a ring of no single step. There may be none.
+    routing : Routing
+
+    Returns
+    -------
+    Routes or None
+        None for ``ecmp`` and ``balanced``, which keep the edge between neighbours on their link
+        anyway.
+        All shortest paths for ``mcf``. Otherwise CoinChangeMod's over the rings over all servers
+        (TopoOpt, NSDI'23, sec. 4.3), or shortest paths where there is no such ring, or one of no
+        single step.
+    """
+    if routing in (Routing.ECMP, Routing.BALANCED):
+        return None
+    if routing is Routing.MCF or not rings or any(step == 0 for _, step in rings):
+        return ecmp_routes(network)
+    steps = sorted({step for _, step in rings})
+    return coin_change_routes(network, steps, ring_places(*rings[0]))
+
+
+@dataclass
+class Scorer:
+    """Scores strategies of one job on one fabric; counts what does not fit as infinite.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    fabric : Fabric, DirectCircuits or WindowedCircuits
+    memory_limit : float
+        Bytes of each GPU.
+    tolerance : float
+        Completion tolerance of the simulation; 0 is exact.
+    compute_order : {"ready", "critical-path"}
+        Order of tasks that wait for a device, see `topoopt.evaluate.scheduling.Schedule`;
+        reconfigurable fabrics know the first only.
+    wary : bool
+        Whether to return the mean of the times with fair shares of every link and where transfers
+        have only what AllReduces leave. Packet trains lie between: every round of an AllReduce
+        sends a whole window at once, and makes the windows of transfers small.
+
+    Attributes
+    ----------
+    work : float
+        What all of that cost, in units of one re-solved flow (about 0.13 microseconds), counted
+        from the work done and not from a clock, so that budgets in it are reproducible.
+    """
+
+    builder: TaskGraphBuilder
+    fabric: Playable
+    memory_limit: float
+    tolerance: float = 0.0
+    compute_order: str = "ready"
+    wary: bool = False
+    work: float = 0.0
+
+    def fits(self, strategy: Strategy) -> bool:
+        """Whether every server can hold its part of the strategy."""
+        return bool(self.builder.memory(strategy).max() <= self.memory_limit)
+
+    def __call__(self, strategy: Strategy, limit: float = float("inf")) -> float:
+        """Return the iteration time of a strategy.
+
+        Parameters
+        ----------
+        strategy : Strategy
+        limit : float
+            If the time provably exceeds this many seconds, a larger number is returned
+            instead: a bound, which costs far less than a simulation, or infinity if only the
+            simulation found out.
+
+        Returns
+        -------
+        float
+            Seconds; infinity if the strategy does not fit.
+        """
+        if not self.fits(strategy):
+            return float("inf")
+        tasks = self.builder.build(strategy)
+        bound = 0.0
+        if limit < float("inf"):
+            self.work += _BOUND_WORK * tasks.tasks
+            bound = busiest(self.fabric, tasks, limit)
+            if bound > limit:
+                return bound
+        return self.timed(tasks, limit, bound)
+
+    def timed(self, tasks: TaskGraph, limit: float = float("inf"), bound: float = 0.0) -> float:
+        """Return the score of a task graph that is known to fit.
+
+        Parameters
+        ----------
+        tasks : TaskGraph
+        limit : float
+            As in a call.
+        bound : float
+            Seconds that no simulation of it is below.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
+        if not (self.wary and isinstance(self.fabric, Fabric)):
+            return self.simulate(tasks, limit)
+        most = 2.0 * limit - bound
+        fair = self.simulate(tasks, most)
+        if fair > most:
+            return float("inf")
+        return 0.5 * (fair + self.simulate(tasks, 2.0 * limit - fair, transfers_yield=True))
+
+    def simulate(
+        self, tasks: TaskGraph, limit: float = float("inf"), transfers_yield: bool = False
+    ) -> float:
+        """Return the iteration time of a task graph that is known to fit.
+
+        Parameters
+        ----------
+        tasks : TaskGraph
+        limit : float
+            As in a call.
+        transfers_yield : bool
+            Whether transfers have what AllReduces leave of a link, rather than a fair share.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
+        if self.compute_order != "ready" and isinstance(self.fabric, Fabric):
+            schedule = Schedule(compute=self.compute_order)
+            tasks, _ = ordered_tasks(self.fabric, tasks, schedule)
+            self.work += _ORDER_WORK * tasks.tasks
+        if transfers_yield:
+            later = (tasks.kind == TaskKind.TRANSFER).astype(np.int64)
+            tasks = replace(
+                tasks, priority=later + (0 if tasks.priority is None else tasks.priority)
+            )
+        played = play(self.fabric, tasks, self.tolerance, limit=limit)
+        self.work += _TASK_WORK * tasks.tasks + played.resolved
+        if seeks_symmetry(tasks):
+            self.work += _COLLAPSE_WORK * tasks.tasks
+        return float(played.finish.max(initial=0.0))
+
+
+def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:
+    """Return the seconds that the busiest link or device of a fabric is occupied.
+
+    No simulated iteration is shorter: where routes are fixed, every link must carry all its
+    bytes; elsewhere the ports of every server must.
+
+    Parameters
+    ----------
+    fabric : Fabric, DirectCircuits or WindowedCircuits
+    tasks : TaskGraph
+    enough : float
+        Of a fabric that is occupied for longer than this many seconds, some load above it.
+
+    Returns
+    -------
+    float
+    """
+    if not isinstance(fabric, Fabric):
+        return fabric.least_time(tasks)
+    compute = tasks.kind == TaskKind.COMPUTE
+    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    if busy * (1.0 - 1e-9) > enough:
+        return float(busy) * (1.0 - 1e-9)
+    load = (link_bytes(fabric, tasks, enough) / fabric.network.capacity).max(initial=0.0)
+    # Sums in another order must not rule out what is exactly as fast.
+    return float(max(busy, load)) * (1.0 - 1e-9)

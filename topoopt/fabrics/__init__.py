@@ -1,0 +1,1 @@
+"""What a plan is compared with, and what each fabric costs."""

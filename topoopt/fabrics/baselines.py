@@ -1,0 +1,316 @@
+"""The fabrics that a plan is compared with, and the best strategy found on each."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from codesign_base import InfeasibleError, InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.search.mcmc import Acceptance, Chain
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import Strategy
+from routing.merging import merge_equivalent_links
+from topoopt.evaluate.scoring import Scorer
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabrics.reconfiguration import RECONFIGURABLE, Reconfiguration, reconfigurable_fabric
+from topoopt.fabrics.zoo_baselines import ZOO, is_zoo_name, zoo_fabric
+from topoopt.problem.job import Cluster
+from topoopt.problem.prices import (
+    PriceTable,
+    direct_connect_cost,
+    equal_cost_fat_tree_bandwidth,
+    fat_tree_cost,
+    ideal_switch_cost,
+)
+from topoopt.search.search_types import Budget, Progress, ProgressCallback, search_tolerance
+from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
+
+# Those of TopoOpt (NSDI 2023), section 5, which `compare` prints by default.
+BASELINES = ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander", *RECONFIGURABLE)
+ALL_BASELINES = (*BASELINES, *ZOO)
+# Those that every plan prints.
+PLAN_BASELINES = ("ideal-switch", "fat-tree", "expander")
+
+
+@dataclass(frozen=True)
+class BaselineFabric:
+    """A fabric to compare with.
+
+    Parameters
+    ----------
+    fabric : Fabric, DirectCircuits or WindowedCircuits
+        Anything that can play a task graph.
+    cost : float or None
+        US dollars; None if unknown.
+    bandwidth : float
+        Bytes/s of a server's link (switched) or port (direct).
+    note : str
+        How bandwidth and cost were set.
+    """
+
+    fabric: Playable
+    cost: float | None
+    bandwidth: float
+    note: str
+
+
+def baseline_fabric(
+    name: str,
+    cluster: Cluster,
+    prices: PriceTable,
+    seed: int,
+    reconfiguration: Reconfiguration | None = None,
+) -> BaselineFabric:
+    """Build one of the fabrics that plans are compared with.
+
+    Parameters
+    ----------
+    name : str
+        One of `ALL_BASELINES`, or ``torus:`` or ``product:`` with dimensions (see
+        `topoopt.fabrics.zoo_baselines.zoo_fabric`).
+    cluster : Cluster
+        Sets the servers, and the cost to match: that of the direct-connect fabric.
+    prices : PriceTable
+    seed : int
+        Of random wirings.
+    reconfiguration : Reconfiguration, optional
+        Of ``sip-ml`` and ``ocs-reconfig``; the default otherwise.
+
+    Returns
+    -------
+    BaselineFabric
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or the servers or ports do not suit the fabric.
+    InfeasibleError
+        If the degree cannot join the servers.
+    """
+    n, d, rate, latency = (
+        cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency,
+    )  # fmt: skip
+    if name == "ideal-switch":
+        network, routes = ideal_switch(n, d * rate, latency)
+        return BaselineFabric(
+            Fabric(name, network, routes, {}),
+            ideal_switch_cost(n, d * rate, prices),
+            d * rate,
+            "one switch, every server with all its ports' bandwidth; cost of a full Fat-tree",
+        )
+    if name in ("fat-tree", "oversubscribed-fat-tree"):
+        ratio = 2 if name.startswith("over") else 1
+        target = direct_connect_cost(n, d, rate, prices)
+        bandwidth = equal_cost_fat_tree_bandwidth(target, n, prices, oversubscription=ratio)
+        network, routes = merge_equivalent_links(*fat_tree(n, bandwidth, latency, ratio))[:2]
+        return BaselineFabric(
+            Fabric(name, network, routes, {}),
+            fat_tree_cost(n, bandwidth, prices, oversubscription=ratio),
+            bandwidth,
+            f"k-ary Fat-tree{', 2:1 at the ToR,' if ratio == 2 else ''} of the same cost",
+        )
+    if name == "expander":
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1000,)))
+        network, routes = random_regular(n, d, rate, latency, rng, cluster.port_model)
+        return BaselineFabric(
+            Fabric(name, network, routes, {}),
+            direct_connect_cost(n, d, rate, prices),
+            rate,
+            "random regular graph with the same ports",
+        )
+    if name in RECONFIGURABLE:
+        rewired, note = reconfigurable_fabric(
+            name, cluster, Reconfiguration() if reconfiguration is None else reconfiguration
+        )
+        return BaselineFabric(
+            rewired, direct_connect_cost(n, d, rate, prices, layer="ocs"), rate, note
+        )
+    if is_zoo_name(name):
+        zoo = zoo_fabric(name, cluster, prices, seed)
+        return BaselineFabric(zoo.fabric, zoo.cost, zoo.bandwidth, zoo.note)
+    raise _unknown(name)
+
+
+def baseline_fabrics(
+    chosen: Iterable[str | BaselineFabric],
+    cluster: Cluster,
+    prices: PriceTable,
+    seed: int,
+    reconfiguration: Reconfiguration | None = None,
+) -> list[BaselineFabric]:
+    """Build all fabrics that a plan is compared with.
+
+    Parameters
+    ----------
+    chosen : iterable of str or BaselineFabric
+        Fabrics are passed on as they are.
+    cluster, prices, seed, reconfiguration
+        As in `baseline_fabric`, with its errors.
+
+    Returns
+    -------
+    list of BaselineFabric
+        Empty for one server, which needs no network.
+    """
+    given = list(chosen)
+    for name in given:
+        if isinstance(name, str) and name not in ALL_BASELINES and not is_zoo_name(name):
+            raise _unknown(name)
+    if cluster.servers == 1:
+        return []
+    return [
+        baseline_fabric(name, cluster, prices, seed, reconfiguration)
+        if isinstance(name, str)
+        else name
+        for name in given
+    ]
+
+
+def every_fabric(
+    cluster: Cluster,
+    prices: PriceTable,
+    seed: int,
+    reconfiguration: Reconfiguration | None = None,
+) -> tuple[list[BaselineFabric], dict[str, str]]:
+    """Build every fabric of `ALL_BASELINES` that the servers and ports allow.
+
+    Parameters
+    ----------
+    cluster, prices, seed, reconfiguration
+        As in `baseline_fabric`.
+
+    Returns
+    -------
+    fabrics : list of BaselineFabric
+    refused : dict of str to str
+        Why the others cannot be built, by name.
+    """
+    built: list[BaselineFabric] = []
+    refused: dict[str, str] = {}
+    for name in ALL_BASELINES if cluster.servers > 1 else ():
+        try:
+            built.append(baseline_fabric(name, cluster, prices, seed, reconfiguration))
+        except InputError as error:
+            refused[name] = str(error)
+    return built, refused
+
+
+def _unknown(name: str) -> InputError:
+    return InputError(
+        f"fabric is {name!r}; choose {', '.join(ALL_BASELINES)}, torus:4x4x8 or "
+        "product:RI(4)_FC(8) with dimensions of your own"
+    )
+
+
+def is_network_file(name: str) -> bool:
+    """Say whether a fabric is given as a network file: by its suffix, or a separator in it."""
+    return Path(name).suffix.lower() in (".json", ".graphml", ".xml") or "/" in name
+
+
+def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
+    """Read a network file as a fabric to compare with, routed over all shortest paths.
+
+    Parameters
+    ----------
+    path : str
+        Also the fabric's name.
+    cluster : Cluster
+        Sets the number of servers.
+
+    Returns
+    -------
+    BaselineFabric
+        Servers forward for each other only where switches do not join all of them. Of unknown
+        cost; its bandwidth is what a server can send at once, on the average.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or is for another number of servers.
+    InfeasibleError
+        If a server cannot reach another.
+    """
+    from routing.paths import ecmp_routes
+    from topoopt.topology.network_file import load_network
+
+    network = load_network(path)
+    if network.hosts != cluster.servers:
+        raise InputError(
+            f"network file {path!r} has {network.hosts} servers, but the cluster "
+            f"{cluster.servers}; give a network of as many"
+        )
+    try:
+        routes, relayed = ecmp_routes(network), ""
+    except InfeasibleError:
+        # Networks of several dimensions have servers between their switches.
+        routes, relayed = ecmp_routes(network, relay=True), " and forwarding servers"
+    leaving = float(network.capacity[network.source < network.hosts].sum())
+    return BaselineFabric(
+        Fabric(path, network, routes, {}),
+        None,
+        leaving / network.hosts,
+        f"network file, routed over all shortest paths{relayed}; its cost is not known, its "
+        "bandwidth is that of all links of a server",
+    )
+
+
+def best_on(
+    fabric: Playable,
+    builder: TaskGraphBuilder,
+    space: StrategySpace,
+    memory_limit: float,
+    starts: dict[str, Strategy],
+    budget: Budget,
+    rng: np.random.Generator,
+    progress: ProgressCallback | None = None,
+) -> tuple[Strategy, float, str]:
+    """Find the best strategy for a fixed fabric.
+
+    Parameters
+    ----------
+    fabric : Fabric, DirectCircuits or WindowedCircuits
+    builder : TaskGraphBuilder
+    space : StrategySpace
+    memory_limit : float
+        Bytes of each GPU.
+    starts : dict of str to Strategy
+        Scored first; the search goes on from the best.
+    budget : Budget
+        Steps and work.
+    rng : numpy.random.Generator
+    progress : callable, optional
+
+    Returns
+    -------
+    strategy : Strategy
+    time : float
+        Seconds.
+    origin : str
+        Name of the start, or "search".
+    """
+    quick = Scorer(builder, fabric, memory_limit, search_tolerance(builder.servers))
+    origin, fastest = "", float("inf")
+    for name, strategy in starts.items():
+        time = quick(strategy, fastest)
+        if time < fastest:
+            origin, fastest = name, time
+    chain = Chain.start(starts[origin], fastest)
+    acceptance = Acceptance()
+    quick.work = 0.0
+    for step in range(budget.steps):
+        if quick.work >= budget.work:
+            break
+        chain.step(space, quick, rng, step / budget.steps, acceptance)
+        if progress:
+            progress(Progress(fabric.name, step + 1, budget.steps, chain.best_time))
+    # The search may have batched completions; what is reported is exact.
+    exact = Scorer(builder, fabric, memory_limit)
+    time = exact(starts[origin])
+    if chain.best is not starts[origin]:
+        searched = exact(chain.best, time)
+        if searched < time:
+            return chain.best, searched, "search"
+    return starts[origin], time, origin

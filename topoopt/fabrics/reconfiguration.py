@@ -1,0 +1,103 @@
+"""The reconfigurable fabrics that plans are compared with, and how fast they reconfigure."""
+
+from dataclasses import dataclass
+
+from codesign_base import InputError
+from topoopt.fabric.circuits import DirectCircuits
+from topoopt.fabric.reconfigurable import Reconfigurable
+from topoopt.fabric.windowed import WindowedCircuits
+from topoopt.problem.job import Cluster
+from topoopt.problem.units import format_time, parse_time
+
+RECONFIGURABLE = ("sip-ml", "ocs-reconfig")
+# Micro-rings switch in about this time (SiP-ML, SIGCOMM 2021); optical switches of today, and the
+# window, as TopoOpt compares with them (NSDI 2023, section 5).
+MICRO_RING_DELAY = 25e-6
+SWITCH_DELAY = 10e-3
+WINDOW = 50e-3
+
+
+@dataclass(frozen=True)
+class Reconfiguration:
+    """How the reconfigurable fabrics work.
+
+    Parameters
+    ----------
+    delay : str or float, optional
+        Time for which circuits that are moved are dark, such as "10ms"; a number is seconds. By
+        default 25 us for ``sip-ml``, 10 ms for ``ocs-reconfig``.
+    window : str or float
+        Time between two decisions of ``ocs-reconfig``, not less than the delay.
+    forwarding : bool
+        Whether servers forward for each other on ``ocs-reconfig``.
+
+    Raises
+    ------
+    InputError
+        If a time is out of range.
+    """
+
+    delay: str | float | None = None
+    window: str | float = WINDOW
+    forwarding: bool = True
+
+    def __post_init__(self) -> None:
+        window = parse_time(self.window, "demand window")
+        delay = self.delay_of("ocs-reconfig")
+        if delay > window:
+            raise InputError(
+                f"demand window is {format_time(window)}, shorter than the reconfiguration delay "
+                f"of {format_time(delay)}; give a longer window"
+            )
+
+    def delay_of(self, name: str) -> float:
+        """Return the seconds that circuits of a fabric of `RECONFIGURABLE` are dark."""
+        if self.delay is None:
+            return MICRO_RING_DELAY if name == "sip-ml" else SWITCH_DELAY
+        return parse_time(self.delay, "reconfiguration delay", allow_zero=True)
+
+    @property
+    def window_s(self) -> float:
+        """Seconds between two decisions."""
+        return parse_time(self.window, "demand window")
+
+
+def reconfigurable_fabric(
+    name: str, cluster: Cluster, reconfiguration: Reconfiguration
+) -> tuple[Reconfigurable, str]:
+    """Build a fabric of `RECONFIGURABLE` for a cluster.
+
+    Parameters
+    ----------
+    name : {"sip-ml", "ocs-reconfig"}
+    cluster : Cluster
+    reconfiguration : Reconfiguration
+
+    Returns
+    -------
+    DirectCircuits or WindowedCircuits
+    note : str
+        What it is, in a few words.
+
+    Raises
+    ------
+    InfeasibleError
+        If the degree cannot join the servers.
+    """
+    n, d, rate, latency = (
+        cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency,
+    )  # fmt: skip
+    delay = reconfiguration.delay_of(name)
+    dark = f"ports that move are dark for {format_time(delay)}"
+    if name == "sip-ml":
+        note = f"one-way circuits set up on demand, no forwarding; {dark}; priced as OCS ports"
+        return DirectCircuits(name, n, d, rate, latency, delay), note
+    window = reconfiguration.window_s
+    relay = "multi-hop" if reconfiguration.forwarding else "no forwarding"
+    note = f"optical switches set by demand every {format_time(window)}, {relay}; {dark}"
+    return (
+        WindowedCircuits(
+            name, n, d, rate, latency, delay, window, reconfiguration.forwarding, cluster.ports
+        ),
+        note,
+    )

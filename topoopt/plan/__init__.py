@@ -1,0 +1,1 @@
+"""The result: the file, its text, reading it back, verifying it."""

@@ -1,0 +1,372 @@
+"""The checks of a plan, each over the plan and the objects rebuilt from it.
+
+Every check raises `InputError` with one sentence on the first thing that is wrong.
+"""
+
+import json
+import math
+from collections import Counter
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import Strategy, check_legal
+from parallelism.taskgraph import traffic_of
+from topoopt.bounds.gap import HOW, plan_bounds
+from topoopt.codesign.solve import FABRIC_MODEL
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate.scheduling import ORDERED, Schedule, ordered_tasks
+from topoopt.evaluate.scoring import Scorer
+from topoopt.fabric.simulate import score
+from topoopt.fabric.tasks import link_bytes
+from topoopt.fabrics.baselines import baseline_fabric
+from topoopt.fabrics.reconfiguration import WINDOW, Reconfiguration
+from topoopt.plan.arithmetic import SIMULATED, require_same
+from topoopt.plan.plan import Baseline, OperatorPlan, Plan, RingRecord
+from topoopt.plan.rebuild import Rebuilt, rebuild_strategy
+from topoopt.plan.records import reconfiguration_record
+from topoopt.problem.prices import PriceTable, direct_connect_cost
+from topoopt.search.confirm import COPIES, TRAIN_MODEL, confirmed_times
+from topoopt.search.search_types import Settings
+from topoopt.search.starts import USUAL, start_pair, starting_strategies
+from topoopt.topology.totient import ring_places
+from topoopt.topology.wiring import Ring, labelled
+
+
+def check_strategy(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The strategy is legal, fits in memory, and its parts take the stated times."""
+    builder = rebuilt.builder
+    if plan.fabric_model != FABRIC_MODEL:
+        raise InputError(
+            f"fabric_model is {plan.fabric_model!r}; this version has {FABRIC_MODEL!r}"
+        )
+    batch = plan.cluster.servers * rebuilt.server.gpus * plan.batch_per_gpu
+    if plan.global_batch != batch:
+        raise InputError(f"global_batch is {plan.global_batch}, servers x GPUs x batch is {batch}")
+    check_legal(builder.graph, rebuilt.strategy, plan.cluster.servers, plan.global_batch)
+    needed = float(builder.memory(rebuilt.strategy).max())
+    limit = rebuilt.server.accelerator.memory_bytes
+    if needed > limit:
+        raise InputError(f"needs {needed:.4g} bytes on a GPU that has {limit:.4g}")
+    require_same("memory_per_gpu_bytes", plan.memory_per_gpu_bytes, needed)
+    if not plan.search.parameter_splits:
+        for record in plan.strategy:
+            if record.parameter > 1:
+                raise InputError(
+                    f"operator {record.operator} has {record.parameter} parameter shards, but "
+                    "search.parameter_splits is false"
+                )
+    _check_part_times(plan.strategy, rebuilt.strategy, rebuilt)
+    _check_origin(plan.strategy_origin, rebuilt.strategy, plan, rebuilt)
+
+
+def _check_part_times(records: list[OperatorPlan], strategy: Strategy, rebuilt: Rebuilt) -> None:
+    for index, (record, config) in enumerate(zip(records, strategy.configs, strict=True)):
+        time = rebuilt.builder.part_time(index, config.sample, config.parameter, config.mode)
+        require_same(f"forward_s of {record.operator}", record.forward_s, time.forward)
+        require_same(f"backward_s of {record.operator}", record.backward_s, time.backward)
+        require_same(f"update_s of {record.operator}", record.update_s, time.update)
+
+
+def _named(plan: Plan, rebuilt: Rebuilt) -> dict[str, Strategy]:
+    builder = rebuilt.builder
+    space = StrategySpace(
+        builder.graph,
+        plan.cluster.servers,
+        plan.global_batch,
+        sample_only=plan.search.faithful == "artifact",
+        parameter_splits=plan.search.parameter_splits,
+    )
+    limit = rebuilt.server.accelerator.memory_bytes
+    # A baseline may start from what a faithful search does not.
+    return starting_strategies(space, builder, limit, faithful=False)
+
+
+def _check_origin(origin: str, strategy: Strategy, plan: Plan, rebuilt: Rebuilt) -> None:
+    """A strategy that is said to be a named one, or the plan's, is that one."""
+    if origin == "search":
+        return
+    known = _named(plan, rebuilt) | {"plan": rebuilt.strategy}
+    if origin not in known:
+        raise InputError(f"strategy_origin is {origin!r}; expected search, {', '.join(known)}")
+    if _placed(strategy) != _placed(known[origin]):
+        raise InputError(f"strategy_origin is {origin!r}, but the strategy is another one")
+
+
+def _placed(strategy: Strategy) -> list[tuple[int, int, int, tuple[int, ...]]]:
+    # The mode says nothing where the parameter dimension is whole.
+    return [
+        (c.sample, c.parameter, c.mode if c.parameter > 1 else 0, c.servers)
+        for c in strategy.configs
+    ]
+
+
+def check_compute(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The record of the compute model says what the rebuilt one says of itself."""
+    described = json.loads(json.dumps(rebuilt.compute.describe()))
+    for key in sorted(set(described) | set(plan.compute)):
+        if described.get(key) != plan.compute.get(key):
+            shown = repr(plan.compute.get(key))[:60]
+            raise InputError(f"compute.{key} is {shown}, which does not fit the other fields")
+
+
+def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
+    """No server uses more ports than it has, and every link is what its cables make it."""
+    network, cluster = rebuilt.fabric.network, rebuilt.cluster
+    planned = plan.degree_allreduce + plan.degree_transfer
+    if planned != (cluster.degree if cluster.servers > 1 else 0):
+        raise InputError(
+            f"degree_allreduce {plan.degree_allreduce} and degree_transfer "
+            f"{plan.degree_transfer} do not add up to degree {cluster.degree}"
+        )
+    for what, degrees in (("sends", network.out_degree()), ("receives", network.in_degree())):
+        if degrees.max(initial=0) > cluster.degree:
+            server = int(degrees.argmax())
+            raise InputError(
+                f"server {server} {what} on {degrees[server]} ports; it has {cluster.degree}"
+            )
+    for link in plan.links:
+        name = f"link {link.source}->{link.target}"
+        capacity = link.cables * cluster.port_rate
+        require_same(f"capacity of {name}", link.capacity_bytes_per_s, capacity)
+        require_same(f"latency of {name}", link.latency_s, cluster.hop_latency)
+    if cluster.ports == "bidirectional":
+        for link in plan.links:
+            back = (link.target, link.source)
+            if (
+                not network.has_link(*back)
+                or network.multiplicity[network.link(*back)] != link.cables
+            ):
+                raise InputError(
+                    f"link {link.source}->{link.target} has no equal link back, "
+                    "but ports are bidirectional"
+                )
+
+
+def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Every ring is one cycle of its generator, if it has one, over cables of its own.
+
+    All rings of a group that have generators count steps in the same places: those of its first
+    such ring, in which the first server of the order is at place 0.
+    """
+    network = rebuilt.fabric.network
+    used: Counter[tuple[int, int]] = Counter()
+    places: dict[tuple[int, ...], dict[int, int]] = {}
+    for ring in plan.rings:
+        order, size = ring.order, len(ring.order)
+        if len(set(order)) != size or size < 2:
+            raise InputError(f"ring +{ring.generator} visits a server twice or has one server")
+        if ring.generator:
+            _check_steps(ring, places)
+        for a, b in zip(order, [*order[1:], order[0]], strict=True):
+            if not network.has_link(a, b):
+                name = f"ring +{ring.generator}" if ring.generator else "a ring"
+                raise InputError(f"{name} uses link {a}->{b}, which is not wired")
+            used[a, b] += 1
+            if used[a, b] > network.multiplicity[network.link(a, b)]:
+                raise InputError(f"more rings use link {a}->{b} than it has cables")
+
+    rings = [Ring(tuple(r.order), r.generator, tuple(sorted(r.order))) for r in plan.rings]
+    for ring, again in zip(plan.rings, labelled(rings), strict=True):
+        if ring.generator != again.generator:
+            raise InputError(
+                f"the ring {ring.order[0]}->{ring.order[1]}->... has generator 0, but is the ring "
+                f"+{again.generator}"
+            )
+
+
+def _check_steps(ring: RingRecord, places: dict[tuple[int, ...], dict[int, int]]) -> None:
+    """Each server of a ring stands its generator's places after the one before."""
+    order, size = ring.order, len(ring.order)
+    if not 0 < ring.generator < size:
+        raise InputError(
+            f"ring +{ring.generator} over {size} servers; give 1 to {size - 1}, or 0 for no step"
+        )
+    cycles = math.gcd(ring.generator, size)
+    if cycles != 1:
+        raise InputError(f"ring +{ring.generator} over {size} servers is {cycles} cycles, not one")
+    group = tuple(sorted(order))
+    if group not in places:
+        seats = ring_places(order, ring.generator)
+        places[group] = {server: position for position, server in enumerate(seats)}
+    place = places[group]
+    for a, b in zip(order, [*order[1:], order[0]], strict=True):
+        if (place[b] - place[a]) % size != ring.generator:
+            raise InputError(f"ring +{ring.generator} goes {a}->{b}, which is another step")
+
+
+def check_times(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Simulation under the schedule gives the stated time, and divides it as stated."""
+    played = rebuilt.play()
+    require_same("iteration_time_s", plan.iteration_time_s, played.time, SIMULATED)
+    require_same("compute_time_s", plan.compute_time_s, played.computing, SIMULATED)
+    exposed = played.time - played.computing
+    # A difference of two times, which may be nothing but their rounding.
+    if abs(plan.exposed_communication_s - exposed) > SIMULATED * played.time:
+        raise InputError(
+            f"exposed_communication_s is {plan.exposed_communication_s!r} in the plan, "
+            f"recomputed {exposed!r}"
+        )
+    tasks = rebuilt.builder.build(rebuilt.strategy)
+    plain = score(rebuilt.fabric, tasks)
+    require_same("schedule.plain_time_s", plan.schedule.plain_time_s, plain, SIMULATED)
+    traffic = traffic_of(tasks)
+    useful = traffic.allreduce_sent() + traffic.transfer_sent()
+    tax = float(link_bytes(rebuilt.fabric, tasks).sum() / useful) if useful else 1.0
+    require_same("bandwidth_tax", plan.bandwidth_tax, tax)
+
+
+def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Packet trains take the stated time, and none of the compared pairs takes less."""
+    record = plan.confirmation
+    if record is None:
+        return
+    if rebuilt.schedule not in (Schedule.plain(), ORDERED):
+        raise InputError(
+            f"confirmation: packet trains do not know the schedule {rebuilt.schedule.describe()!r}"
+        )
+    for name, stored, expected in (
+        ("model", record.model, TRAIN_MODEL),
+        ("copies", record.copies, COPIES),
+    ):
+        if stored != expected:
+            raise InputError(f"confirmation.{name} is {stored!r}; this version has {expected!r}")
+    tasks, _ = ordered_tasks(
+        rebuilt.fabric, rebuilt.builder.build(rebuilt.strategy), rebuilt.schedule
+    )
+    again = confirmed_times(rebuilt.fabric, tasks, plan.seed)
+    require_same("confirmation.iteration_time_s", record.iteration_time_s, again.mean, SIMULATED)
+    spread = record.iteration_time_spread_s
+    # A difference of two times of which each may be rounded.
+    if abs(spread - again.spread) > SIMULATED * again.mean:
+        raise InputError(
+            f"confirmation.iteration_time_spread_s is {spread!r} in the plan, recomputed "
+            f"{again.spread!r}"
+        )
+    means = [candidate.mean_time_s for candidate in record.candidates]
+    if not means or min(means) < record.iteration_time_s * (1.0 - SIMULATED):
+        raise InputError("confirmation: a candidate is faster than the plan, or none is listed")
+    own = (plan.strategy_origin, plan.iteration_time_s, record.iteration_time_s)
+    listed = [(c.origin, c.fluid_time_s, c.mean_time_s) for c in record.candidates]
+    if own not in listed:
+        raise InputError("confirmation: the plan itself is not among the candidates")
+
+
+def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The lower bounds are those of the job and the strategy, and lie below the time."""
+    tasks = rebuilt.play().tasks
+    memory = rebuilt.server.accelerator.memory_bytes
+    # The weights were found by a search whose end another machine's arithmetic may move; with
+    # any weights the bound holds, and theirs is recomputed.
+    again = plan_bounds(
+        rebuilt.builder, rebuilt.cluster, memory, rebuilt.fabric, tasks, plan.iteration_time_s,
+        plan.bound.weights, rebuilt.schedule,
+    )  # fmt: skip
+    everything, strategy = again.everything, again.strategy
+    for name, stored, bound in (
+        ("bound", plan.bound, everything),
+        ("strategy_bound", plan.strategy_bound, strategy),
+        ("topology_bound", plan.topology_bound, again.topology),
+        ("routes_bound", plan.routes_bound, again.routes),
+    ):
+        require_same(f"{name}.seconds", stored.seconds, bound.seconds)
+        if set(stored.terms_s) != set(bound.terms):
+            raise InputError(f"{name} has terms {sorted(stored.terms_s)}")
+        for term, value in bound.terms.items():
+            require_same(f"{name} term {term}", stored.terms_s[term], value)
+        if set(stored.weights) != set(bound.weights):
+            raise InputError(f"{name} has weights of {sorted(stored.weights)}")
+        for term, value in bound.weights.items():
+            require_same(f"{name} weight of {term}", stored.weights[term], value)
+        if stored.binding != bound.binding:
+            raise InputError(f"{name}.binding is {stored.binding!r}, not {bound.binding!r}")
+    require_same("lower_bound_s", plan.lower_bound_s, everything.seconds)
+    tightest = max(strategy.seconds, everything.seconds)
+    require_same("strategy_lower_bound_s", plan.strategy_lower_bound_s, tightest)
+    require_same("gap", plan.gap, plan.iteration_time_s / plan.lower_bound_s - 1.0, SIMULATED)
+    if plan.strategy_lower_bound_s > plan.iteration_time_s:
+        raise InputError("a lower bound exceeds the iteration time")
+    names = [part.name for part in again.parts]
+    if [part.name for part in plan.gap_parts] != names:
+        raise InputError(f"gap_parts are not {', '.join(names)}")
+    for part, computed in zip(plan.gap_parts, again.parts, strict=True):
+        # Differences of times, each of which may be rounded.
+        if abs(part.seconds - computed.seconds) > SIMULATED * plan.iteration_time_s:
+            raise InputError(
+                f"gap_parts: {part.name} is {part.seconds!r} in the plan, recomputed "
+                f"{computed.seconds!r}"
+            )
+        if (part.binding, part.how) != (computed.binding, HOW[part.name]):
+            raise InputError(f"gap_parts: {part.name} has another binding or method")
+
+
+def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The network costs what the price table says."""
+    cluster = rebuilt.cluster
+    cost = 0.0
+    if cluster.servers > 1:
+        prices = PriceTable.from_dict(plan.prices)
+        cost = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
+    require_same("cost_usd", plan.cost_usd, cost)
+
+
+def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The starting strategies take the stated times on topologies of their own."""
+    named = _named(plan, rebuilt)
+    limit = rebuilt.server.accelerator.memory_bytes
+    settings = Settings(
+        plan.search.faithful, plan.search.chains, one_path=plan.search.one_path,
+        compute_order=plan.search.compute_order,
+    )  # fmt: skip
+    rewirer = Rewirer(rebuilt.builder, rebuilt.cluster, limit, settings, plan.seed)
+    for name, stored in plan.named_strategies_s.items():
+        if name not in named:
+            raise InputError(f"named_strategies_s has {name!r}, which this job does not have")
+        strategy = named[name]
+        fits = bool(rebuilt.builder.memory(strategy).max() <= limit)
+        if fits != (stored is not None):
+            raise InputError(f"named_strategies_s: {name} {'fits' if fits else 'does not fit'}")
+        if not fits:
+            continue
+        pair = start_pair(rewirer, strategy, name)
+        if pair is not None and name not in USUAL:
+            pair = rewirer.exactly(pair)
+        if pair is None:
+            raise InputError(f"named_strategies_s: {name} cannot be wired")
+        require_same(f"named_strategies_s of {name}", stored, pair.time, SIMULATED)
+        # The methods that exist for comparison do not go back to where they started.
+        returns = plan.search.method in ("joint", "alternating")
+        if returns and plan.iteration_time_s > pair.time * (1 + SIMULATED):
+            raise InputError(f"the plan is slower than the starting strategy {name}")
+
+
+def _reconfiguration(record: Baseline) -> Reconfiguration | None:
+    """Return how a baseline is rewired, as its record says."""
+    stored = record.reconfiguration
+    if stored is None:
+        return None
+    window = max(WINDOW, stored.delay_s) if stored.window_s is None else stored.window_s
+    return Reconfiguration(stored.delay_s, window, stored.forwarding)
+
+
+def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The fabrics compared with cost and take what is stated, with legal strategies."""
+    prices = PriceTable.from_dict(plan.prices)
+    builder = rebuilt.builder
+    limit = rebuilt.server.accelerator.memory_bytes
+    for name, record in plan.baselines.items():
+        base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, _reconfiguration(record))
+        if record.reconfiguration != reconfiguration_record(base.fabric):
+            raise InputError(f"reconfiguration of {name} is not that of such a fabric")
+        strategy = rebuild_strategy(builder.graph, record.strategy)
+        check_legal(builder.graph, strategy, plan.cluster.servers, plan.global_batch)
+        _check_part_times(record.strategy, strategy, rebuilt)
+        _check_origin(record.strategy_origin, strategy, plan, rebuilt)
+        time = Scorer(builder, base.fabric, limit)(strategy)
+        if not np.isfinite(time):
+            raise InputError(f"the strategy of {name} does not fit in memory")
+        require_same(f"iteration_time_s of {name}", record.iteration_time_s, time, SIMULATED)
+        if base.cost is not None:
+            require_same(f"cost_usd of {name}", record.cost_usd, base.cost)
+        require_same(f"bandwidth of {name}", record.bandwidth_bytes_per_s, base.bandwidth)

@@ -1,0 +1,417 @@
+"""The result: everything that a plan file holds, with units in every name."""
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass as checked
+
+from codesign_base import InputError
+from parallelism.reading import parse_json, read_text
+from topoopt.base.atomic import write_text_atomically
+
+SCHEMA_VERSION = 2
+
+Method = Literal["joint", "alternating", "sequential", "strategy-only", "topology-only"]
+
+_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+# Upper limits keep every whole number within 64 bits.
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Whole = Annotated[int, Field(ge=1, lt=2**63)]
+Amount = Annotated[float, Field(ge=0)]
+Seconds = Amount
+
+
+@checked(frozen=True, config=_STRICT)
+class ModelOperator:
+    """One operator of the model; quantities are per sample (see `parallelism.graph.Operator`)."""
+
+    name: str
+    kind: str
+    inputs: list[Count]
+    output_shape: list[Whole]
+    forward_flops: Amount
+    backward_flops: Amount
+    parameters: Count
+    forward_bytes: Amount
+    backward_bytes: Amount
+    splits: dict[str, Annotated[int, Field(ge=1)]]
+    sparse: bool
+    profile_key: str
+
+
+@checked(frozen=True, config=_STRICT)
+class ModelRecord:
+    """The whole model graph, so that a plan can be verified without anything else."""
+
+    name: str
+    batch_per_gpu: Whole
+    element_bytes: Whole
+    operators: list[ModelOperator]
+
+
+@checked(frozen=True, config=_STRICT)
+class ClusterRecord:
+    """The cluster that the plan is for."""
+
+    servers: Whole
+    degree: Whole
+    bandwidth_bytes_per_s: Amount
+    ports: str
+    latency_s: Seconds
+
+
+@checked(frozen=True, config=_STRICT)
+class SearchRecord:
+    """How the plan was searched."""
+
+    steps: Count
+    chains: Whole
+    faithful: Literal["paper", "artifact"] | None
+    method: Method
+    parameter_splits: bool
+    interrupted: bool
+    converged: bool
+    restarts: Whole = 1
+    restart: Count = 0
+    first_seed: Count | None = None
+    one_path: bool = False
+    compute_order: Literal["ready", "critical-path"] = "ready"
+
+
+@checked(frozen=True, config=_STRICT)
+class OperatorPlan:
+    """How one operator is split and placed, and how long one of its parts takes."""
+
+    operator: str
+    sample: Whole
+    parameter: Whole
+    mode: str
+    servers: list[Count]
+    forward_s: Seconds
+    backward_s: Seconds
+    update_s: Seconds
+
+
+@checked(frozen=True, config=_STRICT)
+class Link:
+    """Parallel cables from one server to another."""
+
+    source: Count
+    target: Count
+    cables: Whole
+    capacity_bytes_per_s: Amount
+    latency_s: Seconds
+
+
+@checked(frozen=True, config=_STRICT)
+class RingRecord:
+    """One AllReduce ring: the servers in ring order, and the generator that made it, or 0."""
+
+    generator: Count
+    order: list[Count]
+
+
+@checked(frozen=True, config=_STRICT)
+class RouteTable:
+    """Routes of all ordered server pairs as one sparse table.
+
+    Row ``source * servers + target`` is ``offsets[row] .. offsets[row + 1]`` of ``links``
+    (indices into the plan's links) and ``weights`` (indices into ``weight_values``, the shares
+    of the pair's bytes; few distinct ones occur).
+    """
+
+    offsets: list[Count]
+    links: list[Count]
+    weights: list[Count]
+    weight_values: list[Amount]
+    latency_s: list[Seconds]
+
+
+@checked(frozen=True, config=_STRICT)
+class BoundRecord:
+    """A lower bound with all its terms, in seconds, and the weights of its trade-off."""
+
+    seconds: Seconds
+    binding: str
+    terms_s: dict[str, Seconds]
+    weights: dict[str, Amount]
+
+
+@checked(frozen=True, config=_STRICT)
+class GapRecord:
+    """One part of the gap between the plan and the bound over everything."""
+
+    name: str
+    seconds: Seconds
+    binding: str
+    how: str
+
+
+@checked(frozen=True, config=_STRICT)
+class ReconfigurationRecord:
+    """How a fabric that is rewired during the iteration works."""
+
+    delay_s: Seconds
+    window_s: Seconds | None
+    forwarding: bool
+
+
+@checked(frozen=True, config=_STRICT)
+class Baseline:
+    """The same job on another fabric, with the best strategy found for that fabric."""
+
+    iteration_time_s: Seconds
+    cost_usd: Amount | None
+    bandwidth_bytes_per_s: Amount
+    strategy_origin: str
+    strategy: list[OperatorPlan]
+    note: str
+    reconfiguration: ReconfigurationRecord | None = None
+
+
+@checked(frozen=True, config=_STRICT)
+class ScheduleRecord:
+    """The schedule inside the iteration that the plan's time holds for.
+
+    ``plain_time_s`` is the time of the same strategy and network under the plain schedule.
+    """
+
+    overlap: Literal["barrier", "next-forward"]
+    compute: Literal["ready", "critical-path"]
+    network: Literal["fair", "transfers-first", "critical-path"]
+    bucket_bytes: Amount | None
+    microbatches: Whole
+    plain_time_s: Seconds
+
+
+@checked(frozen=True, config=_STRICT)
+class CandidateRecord:
+    """One of the pairs that were compared in the truer model."""
+
+    origin: str
+    fluid_time_s: Seconds
+    mean_time_s: Seconds
+
+
+@checked(frozen=True, config=_STRICT)
+class ConfirmationRecord:
+    """What the packet-train model says of the best pairs found; the plan is its choice.
+
+    Times are means over copies with perturbed delays; the spread is slowest minus fastest.
+    """
+
+    model: str
+    copies: Whole
+    iteration_time_s: Seconds
+    iteration_time_spread_s: Seconds
+    candidates: list[CandidateRecord]
+
+
+@checked(frozen=True, config=_STRICT)
+class Plan:
+    """A co-designed plan: strategy, topology and routes, how good it is, and how it was found.
+
+    Parameters
+    ----------
+    iteration_time_s : float
+        Of the plan, in the fabric model, under its schedule.
+    lower_bound_s, strategy_lower_bound_s : float
+        Over everything, and over all topologies and routings for the plan's strategy.
+    gap : float
+        ``iteration_time_s / lower_bound_s - 1``.
+    compute_time_s, exposed_communication_s : float
+        Computing, and communicating or waiting, on the critical path; they sum to the
+        iteration. Where iterations overlap, the busiest device's, and the rest.
+    """
+
+    iteration_time_s: Seconds
+    lower_bound_s: Seconds
+    strategy_lower_bound_s: Seconds
+    gap: float
+    compute_time_s: Seconds
+    exposed_communication_s: Seconds
+    cost_usd: Amount | None
+    degree_allreduce: Count
+    degree_transfer: Count
+    routing: str
+    bandwidth_tax: Amount
+    allreduce_bytes: Amount
+    transfer_bytes: Amount
+    memory_per_gpu_bytes: Amount
+    baselines: dict[str, Baseline]
+    named_strategies_s: dict[str, Seconds | None]
+    strategy_origin: str
+    strategy: list[OperatorPlan]
+    links: list[Link]
+    rings: list[RingRecord]
+    routes: RouteTable
+    bound: BoundRecord
+    strategy_bound: BoundRecord
+    topology_bound: BoundRecord
+    routes_bound: BoundRecord
+    gap_parts: list[GapRecord]
+    notes: list[str]
+    model: ModelRecord
+    server: dict[str, Any]
+    compute: dict[str, Any]
+    optimizer: str
+    batch_per_gpu: Whole
+    global_batch: Whole
+    cluster: ClusterRecord
+    prices: dict[str, Any]
+    search: SearchRecord
+    fabric_model: str
+    confirmation: ConfirmationRecord | None
+    schedule: ScheduleRecord
+    seed: Annotated[int, Field(ge=0)]
+    version: str
+    schema_version: int = SCHEMA_VERSION
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan as plain dictionaries and lists."""
+        return asdict(self)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the plan as a JSON document."""
+        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+
+    def save(self, path: str | Path) -> None:
+        """Write the plan file, under a temporary name first.
+
+        Parameters
+        ----------
+        path : str or Path
+
+        Raises
+        ------
+        InputError
+            If the file cannot be written.
+        """
+        write_text_atomically(Path(path), self.to_json() + "\n")
+
+    def summary(self) -> str:
+        """Return the plan as a page of text."""
+        from topoopt.plan.summary import plan_summary
+
+        return plan_summary(self)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        from topoopt.report.notebook import plan_html
+
+        return plan_html(self)
+
+
+def load_plan(path: str | Path) -> Plan:
+    """Read a plan file.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is truncated or is not a plan of this schema version.
+    """
+    return parse_plan(read_text(path, "plan file"), f"plan file {str(path)!r}")
+
+
+def parse_plan(text: str, name: str = "plan") -> Plan:
+    """Check a plan document against the schema.
+
+    Parameters
+    ----------
+    text : str
+        JSON.
+    name : str
+        What errors call it.
+
+    Returns
+    -------
+    Plan
+
+    Raises
+    ------
+    InputError
+        If it is not JSON, or not a plan of this schema version.
+    """
+    document = parse_json(text, name)
+    if not isinstance(document, dict):
+        raise InputError(f"{name} holds no object of fields; give a plan file")
+    if document.get("kind") is not None:
+        raise InputError(
+            f"{name} is a {document.get('kind')}, planned by layouts; this takes plans by "
+            "operators, so plan with --per-operator"
+        )
+    if document.get("schema_version") != SCHEMA_VERSION:
+        raise InputError(
+            f"{name} has schema_version {document.get('schema_version')!r}; this version reads "
+            f"{SCHEMA_VERSION}, so plan again"
+        )
+    for field in ("server", "compute", "prices"):
+        _check_finite(document.get(field), f"{name}: field {field!r}")
+    try:
+        # From text, because strict checking turns JSON objects into records only there.
+        return TypeAdapter(Plan).validate_json(text)
+    except ValidationError as error:
+        raise InputError(f"{name}: {schema_fault(error)}") from None
+
+
+def _check_finite(value: Any, name: str) -> None:
+    """Refuse NaN and infinities in the records that the schema leaves open."""
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _check_finite(part, f"{name}.{key}")
+    elif isinstance(value, list):
+        for part in value:
+            _check_finite(part, name)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{name} is {value}; give a finite number or plan again")
+
+
+def schema_fault(error: ValidationError, mend: str = "plan again") -> str:
+    """Return the first finding of pydantic as the end of a sentence."""
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"field {where!r} is missing; {mend}"
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"unknown field {where!r}; remove it or {mend}"
+    given = " ".join(repr(first["input"]).split())
+    shown = given if len(given) <= 60 else given[:57] + "..."
+    message = first["msg"][0].lower() + first["msg"][1:]
+    return f"field {where!r} is {shown}: {message}; mend it or {mend}"
+
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Baseline",
+    "BoundRecord",
+    "CandidateRecord",
+    "ClusterRecord",
+    "ConfirmationRecord",
+    "GapRecord",
+    "Link",
+    "Method",
+    "ModelOperator",
+    "ModelRecord",
+    "OperatorPlan",
+    "Plan",
+    "ReconfigurationRecord",
+    "RingRecord",
+    "RouteTable",
+    "ScheduleRecord",
+    "SearchRecord",
+    "load_plan",
+    "parse_plan",
+    "schema_fault",
+]

@@ -1,0 +1,193 @@
+"""The records of a plan, made of the objects that they describe."""
+
+from collections.abc import Iterable
+from typing import Literal, cast
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.device import ComputeModel
+from parallelism.graph import ModelGraph
+from parallelism.profile import ProfileModel
+from parallelism.strategy import Strategy
+from routing.network import Network
+from topoopt.bounds.bounds import Bound
+from topoopt.evaluate.schedule_search import Scheduled
+from topoopt.evaluate.scheduling import Schedule
+from topoopt.fabric.circuits import DirectCircuits
+from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabric.windowed import WindowedCircuits
+from topoopt.plan.plan import (
+    Baseline,
+    BoundRecord,
+    CandidateRecord,
+    ConfirmationRecord,
+    Link,
+    ModelOperator,
+    ModelRecord,
+    OperatorPlan,
+    ReconfigurationRecord,
+    RingRecord,
+    ScheduleRecord,
+)
+from topoopt.problem.job import Cluster
+from topoopt.problem.prices import PriceTable
+from topoopt.problem.units import format_time
+from topoopt.search.confirm import COPIES, TRAIN_MODEL, Confirmed
+from topoopt.topology.finder import Ring
+
+
+def strategy_record(builder: TaskGraphBuilder, strategy: Strategy) -> list[OperatorPlan]:
+    """Return a strategy as a plan file holds it, with the times of its parts."""
+    records = []
+    for index, config in enumerate(strategy.configs):
+        times = builder.part_time(index, config.sample, config.parameter, config.mode)
+        records.append(
+            OperatorPlan(
+                operator=builder.graph.operators[index].name,
+                sample=config.sample,
+                parameter=config.parameter,
+                mode=config.mode.name.lower(),
+                servers=[int(v) for v in config.servers],
+                forward_s=float(times.forward),
+                backward_s=float(times.backward),
+                update_s=float(times.update),
+            )
+        )
+    return records
+
+
+def model_record(graph: ModelGraph) -> ModelRecord:
+    """Return a model graph as a plan file holds it."""
+    return ModelRecord(
+        name=graph.name,
+        batch_per_gpu=graph.batch_per_gpu,
+        element_bytes=graph.element_bytes,
+        operators=[
+            ModelOperator(
+                name=op.name,
+                kind=str(op.kind),
+                inputs=list(op.inputs),
+                output_shape=list(op.output_shape),
+                forward_flops=float(op.forward_flops),
+                backward_flops=float(op.backward_flops),
+                parameters=op.parameters,
+                forward_bytes=float(op.forward_bytes),
+                backward_bytes=float(op.backward_bytes),
+                splits={split.mode.name.lower(): split.extent for split in op.splits},
+                sparse=op.sparse,
+                profile_key=op.profile_key,
+            )
+            for op in graph.operators
+        ],
+    )
+
+
+def compute_notes(
+    builder: TaskGraphBuilder, compute: ComputeModel, strategy: Strategy, microbatches: int = 1
+) -> tuple[str, ...]:
+    """Return the assumptions behind the plan's own times, not those of all that was tried."""
+    if not isinstance(compute, ProfileModel):
+        return compute.notes
+    own = ProfileModel(
+        compute.profile, compute.server, missing=compute.missing, roofline=compute.roofline
+    )
+    for index, config in enumerate(strategy.configs):
+        own.operator_time(
+            builder.graph,
+            index,
+            builder.batch // microbatches,
+            config.sample,
+            config.parameter,
+            config.mode,
+        )
+    return own.notes
+
+
+def price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:
+    """Return a sentence for each price that lies outside the table's rates."""
+    priced = [base for base in compared.values() if base.cost_usd is not None]
+    rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in priced)]
+    return sorted({note for rate in rates if (note := prices.note(rate))})
+
+
+def reconfiguration_record(fabric: Playable) -> ReconfigurationRecord | None:
+    """Return how a fabric is rewired, as a plan file holds it; None if it stays as it is."""
+    if isinstance(fabric, DirectCircuits):
+        return ReconfigurationRecord(delay_s=fabric.delay, window_s=None, forwarding=False)
+    if isinstance(fabric, WindowedCircuits):
+        return ReconfigurationRecord(
+            delay_s=fabric.delay, window_s=fabric.window, forwarding=fabric.forwarding
+        )
+    return None
+
+
+def link_records(network: Network) -> list[Link]:
+    """Return the links of a network as a plan file holds them."""
+    return [
+        Link(
+            source=int(network.source[link]),
+            target=int(network.target[link]),
+            cables=int(network.multiplicity[link]),
+            capacity_bytes_per_s=float(network.capacity[link]),
+            latency_s=float(network.latency[link]),
+        )
+        for link in range(network.links)
+    ]
+
+
+def ring_records(rings: Iterable[Ring]) -> list[RingRecord]:
+    """Return rings as a plan file holds them."""
+    return [
+        RingRecord(generator=int(ring.generator), order=[int(v) for v in ring.members])
+        for ring in rings
+    ]
+
+
+def bound_record(bound: Bound) -> BoundRecord:
+    """Return a bound as a plan file holds it."""
+    return BoundRecord(
+        seconds=bound.seconds,
+        binding=bound.binding,
+        terms_s={name: float(value) for name, value in bound.terms.items()},
+        weights=bound.weights,
+    )
+
+
+def schedule_record(scheduled: Scheduled) -> ScheduleRecord:
+    """Return a schedule as a plan file holds it."""
+    schedule = scheduled.schedule
+    return ScheduleRecord(
+        overlap=cast(Literal["barrier", "next-forward"], schedule.overlap),
+        compute=cast(Literal["ready", "critical-path"], schedule.compute),
+        network=cast(Literal["fair", "transfers-first", "critical-path"], schedule.network),
+        bucket_bytes=schedule.bucket_bytes,
+        microbatches=schedule.microbatches,
+        plain_time_s=scheduled.plain_time,
+    )
+
+
+def schedule_notes(scheduled: Scheduled) -> list[str]:
+    """Return what must be known to compare a plan under another schedule than the plain one."""
+    if scheduled.schedule == Schedule.plain():
+        tried = scheduled.tried
+        return [f"none of {tried} schedules tried beats the plain one"] if tried > 1 else []
+    return [
+        f"the iteration time holds for a schedule ({scheduled.schedule.describe()}) that published "
+        "results do not use; baselines have the plain one, under which "
+        f"the plan takes {format_time(scheduled.plain_time)}"
+    ]
+
+
+def confirmation_record(confirmed: Confirmed | None) -> ConfirmationRecord | None:
+    """Return what packet trains said, as a plan file holds it; None if they were not asked."""
+    if confirmed is None:
+        return None
+    return ConfirmationRecord(
+        model=TRAIN_MODEL,
+        copies=COPIES,
+        iteration_time_s=confirmed.jitter.mean,
+        iteration_time_spread_s=confirmed.jitter.spread,
+        candidates=[
+            CandidateRecord(origin=origin, fluid_time_s=fluid, mean_time_s=mean)
+            for origin, fluid, mean in confirmed.candidates
+        ],
+    )

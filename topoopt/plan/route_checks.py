@@ -1,0 +1,133 @@
+"""Checks of a plan's routes: unit flows over its links, and those of the stated routing."""
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.taskgraph import traffic_of
+from routing.paths import hop_distances
+from topoopt.evaluate.mcf_routes import check_least_congestion
+from topoopt.evaluate.scoring import Routing, direct_fabric
+from topoopt.plan.arithmetic import require_same
+from topoopt.plan.plan import Plan
+from topoopt.plan.rebuild import Rebuilt
+from topoopt.topology.finder import Ring, Topology
+
+# Route weights are sums of a few fractions.
+_WEIGHT = 1e-9
+
+
+def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Check that routes are unit flows, of the stated routing, and that the traffic adds up.
+
+    Parameters
+    ----------
+    plan : Plan
+    rebuilt : Rebuilt
+
+    Raises
+    ------
+    InputError
+        Naming the first pair whose route is wrong.
+    """
+    _check_flows(rebuilt)
+    if plan.routing == Routing.MCF:
+        check_least_congestion(rebuilt.fabric, rebuilt.builder.build(rebuilt.strategy))
+    elif plan.routing == Routing.BALANCED:
+        _check_single_shortest(rebuilt)
+    elif plan.cluster.servers > 1:
+        _check_routing(plan, rebuilt)
+    traffic = traffic_of(rebuilt.builder.build(rebuilt.strategy))
+    require_same("allreduce_bytes", plan.allreduce_bytes, traffic.allreduce_sent())
+    require_same("transfer_bytes", plan.transfer_bytes, traffic.transfer_sent())
+
+
+def _check_flows(rebuilt: Rebuilt) -> None:
+    """What a pair sends leaves its source once, is kept by every node between, and arrives."""
+    network, routes = rebuilt.fabric.network, rebuilt.fabric.routes
+    hosts = network.hosts
+    pairs = hosts * hosts
+    pair = np.repeat(np.arange(pairs), np.diff(routes.offsets))
+    if np.any((routes.weights <= 0) | (routes.weights > 1 + _WEIGHT)):
+        raise InputError("a route weight lies outside (0, 1]")
+    # What leaves a node less what enters it, by (pair, node), must be one at the source and
+    # minus one at the target; pairs of a server with itself cancel.
+    every = np.arange(pairs)
+    source, target = np.divmod(every, hosts)
+    keys = np.concatenate((
+        pair * network.nodes + network.source[routes.links],
+        pair * network.nodes + network.target[routes.links],
+        every * network.nodes + source,
+        every * network.nodes + target,
+    ))  # fmt: skip
+    one = np.ones(pairs)
+    amounts = np.concatenate((routes.weights, -routes.weights, -one, one))
+    used, place = np.unique(keys, return_inverse=True)
+    bad = used[np.abs(np.bincount(place, weights=amounts)) > _WEIGHT]
+    if bad.size:
+        a, b = divmod(int(bad[0]) // network.nodes, hosts)
+        raise InputError(f"the route {a}->{b} is not a unit flow from {a} to {b}")
+
+
+def _check_single_shortest(rebuilt: Rebuilt) -> None:
+    """Every pair has one path, and none is shorter."""
+    network, routes = rebuilt.fabric.network, rebuilt.fabric.routes
+    least = hop_distances(network)[: network.hosts, : network.hosts].ravel()
+    counts = np.diff(routes.offsets)
+    latency = np.bincount(
+        np.repeat(np.arange(counts.size), counts),
+        weights=network.latency[routes.links],
+        minlength=counts.size,
+    )
+    wrong = (
+        (counts != least)
+        | (np.abs(routes.hops - least) > _WEIGHT)
+        | (np.abs(routes.latency - latency) > 1e-9 * np.maximum(latency, 1e-12))
+    )
+    if wrong.any():
+        a, b = divmod(int(np.flatnonzero(wrong)[0]), network.hosts)
+        raise InputError(
+            f"the route {a}->{b} is not one shortest path with its latency, as balanced routing "
+            "promises"
+        )
+
+
+def _check_routing(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The routes are those that the stated routing gives on these links."""
+    cluster, network, routes = rebuilt.cluster, rebuilt.fabric.network, rebuilt.fabric.routes
+    rings = tuple(
+        Ring(tuple(ring.order), ring.generator, tuple(sorted(ring.order))) for ring in plan.rings
+    )
+    topology = Topology(
+        network,
+        rings,
+        cluster.degree,
+        plan.degree_allreduce,
+        plan.degree_transfer,
+        cluster.port_model,
+        cluster.port_rate,
+        cluster.hop_latency,
+    )
+    expected = direct_fabric(topology, Routing(plan.routing), plan.seed).routes
+    hosts = network.hosts
+    counts = np.diff(routes.offsets) != np.diff(expected.offsets)
+    if counts.any():
+        raise _other_route(plan, int(np.flatnonzero(counts)[0]), hosts)
+    pair = np.repeat(np.arange(hosts * hosts), np.diff(routes.offsets))
+    entries = (routes.links != expected.links) | (
+        np.abs(routes.weights - expected.weights) > _WEIGHT
+    )
+    if entries.any():
+        raise _other_route(plan, int(pair[np.flatnonzero(entries)[0]]), hosts)
+    slow = np.abs(routes.latency - expected.latency) > 1e-9 * np.maximum(expected.latency, 1e-12)
+    if slow.any():
+        at = int(np.flatnonzero(slow)[0])
+        a, b = divmod(at, hosts)
+        raise InputError(
+            f"the latency of route {a}->{b} is {routes.latency[at]} s, recomputed "
+            f"{expected.latency[at]} s"
+        )
+
+
+def _other_route(plan: Plan, pair: int, hosts: int) -> InputError:
+    a, b = divmod(pair, hosts)
+    return InputError(f"the route {a}->{b} is not what {plan.routing} routing gives on these links")

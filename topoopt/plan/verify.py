@@ -1,0 +1,121 @@
+"""Check a plan file: every invariant recomputed, every time simulated again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from codesign_base import InputError
+from topoopt.plan.checks import (
+    check_baselines,
+    check_bounds,
+    check_compute,
+    check_confirmation,
+    check_costs,
+    check_ports,
+    check_rings,
+    check_starts,
+    check_strategy,
+    check_times,
+)
+from topoopt.plan.plan import Plan, load_plan
+from topoopt.plan.rebuild import Rebuilt, rebuild
+from topoopt.plan.route_checks import check_routes
+
+# In stages: what a stage recomputes rests on what the stages before it found in order.
+_STAGES: tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...] = (
+    (("strategy", check_strategy), ("compute", check_compute)),
+    (("ports", check_ports), ("rings", check_rings), ("routes", check_routes)),
+    (
+        ("times", check_times),
+        ("confirmation", check_confirmation),
+        ("bounds", check_bounds),
+        ("costs", check_costs),
+        ("starts", check_starts),
+        ("baselines", check_baselines),
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked, and what failed.
+
+    Parameters
+    ----------
+    ok : bool
+    checks : tuple of str
+        Names of the checks made, in order.
+    failures : tuple of str
+        One sentence for each that failed.
+    skipped : tuple of str
+        Checks that were not made, because what they rest on is wrong.
+    """
+
+    ok: bool
+    checks: tuple[str, ...]
+    failures: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+
+
+def verify_plan(plan: Plan | str | Path) -> Verification:
+    """Recompute every invariant of a plan and simulate it again.
+
+    Free text (names, notes, sources, the version) and the record of the search (steps, chains,
+    converged, interrupted, restarts) describe, and cannot be recomputed. Everything else is: the
+    strategy is legal, fits in memory and takes the stated times; links keep to the ports; rings
+    are single cycles over links; routes are unit flows, and those of the stated routing;
+    simulation gives the stated time; bounds, costs, starting strategies and baselines follow.
+    Numbers of the question (model, server, prices, cluster) are taken as asked: a plan whose
+    question was changed passes only if the answer still holds.
+
+    Parameters
+    ----------
+    plan : Plan, str or Path
+        A plan, or the name of a plan file.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read or does not follow the schema. A plan that follows the
+        schema but is wrong is reported, not raised.
+    """
+    if not isinstance(plan, Plan):
+        plan = load_plan(plan)
+    checks = ["structure"]
+    failures: list[str] = []
+    rebuilt: Rebuilt | None = None
+    try:
+        rebuilt = rebuild(plan)
+    except _NONSENSE as error:
+        failures.append(_failure("structure", error))
+    skipped: list[str] = []
+    for stage in _STAGES:
+        if failures or rebuilt is None:
+            skipped += [name for name, _ in stage]
+            continue
+        for name, check in stage:
+            checks.append(name)
+            try:
+                check(plan, rebuilt)
+            except _NONSENSE as error:
+                failures.append(_failure(name, error))
+    return Verification(not failures, tuple(checks), tuple(failures), tuple(skipped))
+
+
+# What arithmetic over a nonsensical plan ends in, besides the named errors.
+_NONSENSE = (InputError, ArithmeticError, LookupError, MemoryError, TypeError, ValueError)
+
+
+def _failure(name: str, error: BaseException) -> str:
+    """Return one sentence that says which check failed and why."""
+    message = " ".join(str(error).split())
+    if not isinstance(error, InputError):
+        message = f"cannot be recomputed ({type(error).__name__}: {message})"
+    return f"{name}: {message}"
+
+
+__all__ = ["Verification", "verify_plan"]

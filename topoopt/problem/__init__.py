@@ -1,0 +1,1 @@
+"""The question: job, cluster, prices, units, options and budgets."""

@@ -1,0 +1,1 @@
+"""The co-design loop: its population, its moves, refinement by packets, its saved state."""

@@ -1,0 +1,230 @@
+"""Re-rank the best pairs of a search with a truer fabric model.
+
+Every round of an AllReduce begins with new connections there, as in the packet simulator that
+published times come from: whole first windows at once hold up the transfers that they meet, which
+plans must bear.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.taskgraph import TaskGraph
+from topoopt.evaluate.scheduling import Schedule, ordered_tasks
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.jitter import Jitter, jittered
+from topoopt.fabric.transport import Transport
+from topoopt.search.search_types import Pair, Progress, ProgressCallback
+
+CONFIRMING = ("train",)
+TRAIN_MODEL = "train-2"
+FINALISTS = 8
+"""Best pairs that a search keeps for confirmation."""
+TRAINED = 120
+"""The same where simulations with packet trains go on from them."""
+PLAYED = 5
+"""Of variants that one copy each has ranked so many have all copies."""
+_RANKED = Transport(reconnect=True)
+# What long trains rank first is theirs by luck as well: some plans take one of two courses, which
+# trains of several lengths show. Beyond this many servers short ones take minutes.
+_SHORT_TRAINS, _LONG_TRAINS, _MOST_SERVERS = (16, 8, 4), (32, 24, 16), 32
+COPIES = len(_SHORT_TRAINS)
+"""Simulations of each finalist, with perturbed delays; their mean counts."""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The pair that the truer model likes best.
+
+    Parameters
+    ----------
+    pair : Pair
+    jitter : Jitter
+        Its times in that model.
+    candidates : tuple of (str, float, float)
+        Origin, time in the fluid model and mean time in the truer one, seconds, of every pair
+        that was compared, fastest in the fluid model first.
+    """
+
+    pair: Pair
+    jitter: Jitter
+    candidates: tuple[tuple[str, float, float], ...]
+
+
+def check_confirm(confirm: str | None) -> None:
+    """Refuse a model that cannot confirm.
+
+    Raises
+    ------
+    InputError
+        If it is not known.
+    """
+    if confirm is not None and confirm not in CONFIRMING:
+        raise InputError(f"confirm is {confirm!r}; choose {', '.join(CONFIRMING)}")
+
+
+def finalists(pairs: Iterable[Pair], spacing: float = 0.0, count: int = FINALISTS) -> list[Pair]:
+    """Return the fastest distinct pairs.
+
+    Parameters
+    ----------
+    pairs : iterable of Pair
+        Pairs of equal strategy and equal time are taken for one.
+    spacing : float
+        Pairs that differ in time by this share go first, so that not all are variants of one.
+    count : int
+        So many at most.
+
+    Returns
+    -------
+    list of Pair
+        Fastest first.
+    """
+    distinct: list[Pair] = []
+    apart: list[Pair] = []
+    for pair in sorted(pairs, key=lambda p: p.time):
+        if any(p.time == pair.time and p.strategy == pair.strategy for p in distinct):
+            continue
+        distinct.append(pair)
+        if not apart or pair.time > apart[-1].time * (1.0 + spacing):
+            apart.append(pair)
+    kept = (apart if spacing else distinct)[:count]
+    chosen = {id(pair) for pair in kept}
+    kept += [pair for pair in distinct if id(pair) not in chosen][: count - len(kept)]
+    return sorted(kept, key=lambda p: p.time)
+
+
+def train_time(
+    builder: TaskGraphBuilder,
+    pair: Pair,
+    seed: int,
+    schedule: Schedule | None = None,
+    limit: float = float("inf"),
+) -> float:
+    """Return the time of one copy of a pair in long packet trains, which rank pairs quickly.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pair : Pair
+    seed : int
+    schedule : Schedule, optional
+        Of compute only: links of trains are first in, first out.
+    limit : float
+        A pair that is known to take longer than this many seconds takes infinitely long.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    fabric = replace(pair.fabric, transport=_RANKED)
+    tasks = _scheduled(builder, pair, schedule)
+    return jittered(fabric, tasks, 1, model="train", seed=seed, limit=limit).mean
+
+
+def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
+    """Return the times that confirm a pair, in shorter trains of several lengths.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    seed : int
+
+    Returns
+    -------
+    Jitter
+        Of `COPIES` copies.
+    """
+    lengths = _SHORT_TRAINS if fabric.network.hosts <= _MOST_SERVERS else _LONG_TRAINS
+    times = []
+    for copy, length in enumerate(lengths):
+        played = replace(fabric, transport=Transport(reconnect=True, train=length))
+        times.append(jittered(played, tasks, 1, model="train", seed=seed + copy).mean)
+    return Jitter(np.array(times))
+
+
+def _scheduled(builder: TaskGraphBuilder, pair: Pair, schedule: Schedule | None) -> TaskGraph:
+    tasks = builder.build(pair.strategy)
+    return tasks if schedule is None else ordered_tasks(pair.fabric, tasks, schedule)[0]
+
+
+def screened(
+    builder: TaskGraphBuilder,
+    pairs: list[Pair],
+    seed: int,
+    count: int,
+    progress: ProgressCallback | None = None,
+    schedule: Schedule | None = None,
+) -> list[Pair]:
+    """Return the pairs of which one copy each is fastest in the packet-train model.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pairs : list of Pair
+        Fastest first.
+    seed : int
+    count : int
+        How many to return; all, in the given order, if there are no more.
+    progress : callable, optional
+    schedule : Schedule, optional
+        As in `train_time`.
+
+    Returns
+    -------
+    list of Pair
+        Fastest in trains first, ties as given.
+    """
+    if len(pairs) <= count:
+        return list(pairs)
+    times: list[float] = []
+    for pair in pairs:
+        limit = sorted(times)[count - 1] if len(times) >= count else float("inf")
+        times.append(train_time(builder, pair, seed, schedule, limit))
+        if progress:
+            progress(Progress("train ranking", len(times), len(pairs), min(times)))
+    order = sorted(range(len(pairs)), key=lambda i: (times[i], i))
+    return [pairs[i] for i in order[:count]]
+
+
+def confirm_pairs(
+    builder: TaskGraphBuilder,
+    pairs: list[Pair],
+    seed: int,
+    progress: ProgressCallback | None = None,
+    schedule: Schedule | None = None,
+) -> Confirmed:
+    """Simulate each pair with packet trains and return the one with the lowest mean.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pairs : list of Pair
+        At least one, fastest first; ties go to the earlier.
+    seed : int
+    progress : callable, optional
+    schedule : Schedule, optional
+        As in `train_time`.
+
+    Returns
+    -------
+    Confirmed
+    """
+    results: list[Jitter] = []
+    for pair in pairs:
+        tasks = _scheduled(builder, pair, schedule)
+        results.append(confirmed_times(pair.fabric, tasks, seed))
+        if progress:
+            best = min(result.mean for result in results)
+            progress(Progress("packet trains", len(results), len(pairs), best))
+    winner = min(range(len(pairs)), key=lambda i: results[i].mean)
+    return Confirmed(
+        pairs[winner],
+        results[winner],
+        tuple((p.origin, p.time, r.mean) for p, r in zip(pairs, results, strict=True)),
+    )

@@ -1,0 +1,151 @@
+"""Other routes for a pair that is wired: one path a pair improved by simulation, or ECMP.
+
+Routes that balance the bytes of a whole iteration know nothing of time: pairs that send at once
+can still meet on a link. Moving one pair after another to another shortest path, and playing the
+iteration each time, sees that; it is dear, and done for the best pairs of a search only.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from routing.network import IntArray, Network
+from routing.paths import ecmp_routes, hops_toward_hosts
+from routing.routes import Routes
+from topoopt.evaluate.scoring import Routing, Scorer
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.tasks import demand_of
+from topoopt.search.search_types import Pair
+
+# Of so many of the best pairs the routes are improved.
+IMPROVED = 4
+# Simulations for one of them at most, and paths of one server pair that are tried.
+_MOST_TRIES, _MOST_PATHS = 150, 6
+# A gain below this share is rounding.
+_LEAST_GAIN = 1e-6
+
+
+def other_routes(
+    builder: TaskGraphBuilder,
+    pairs: Iterable[Pair],
+    memory_limit: float,
+    compute_order: str = "ready",
+) -> list[Pair]:
+    """Return pairs of one path a server pair with their best fellows of other routes.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pairs : iterable of Pair
+        Fastest first.
+    memory_limit : float
+        Bytes of each GPU.
+    compute_order : {"ready", "critical-path"}
+        As in `Scorer`.
+
+    Returns
+    -------
+    list of Pair
+        All of them, and of the first few also those with improved paths and with ECMP; fastest
+        first.
+    """
+    found: list[Pair] = []
+    for place, pair in enumerate(pairs):
+        found.append(pair)
+        if place >= IMPROVED or pair.routing is not Routing.BALANCED:
+            continue
+        better = improved_paths(builder, pair, memory_limit, compute_order)
+        if better is not pair:
+            found.append(better)
+        fabric = _with_routes(pair, ecmp_routes(pair.fabric.network))
+        time = Scorer(builder, fabric, memory_limit, 0.0, compute_order)(pair.strategy)
+        found.append(replace(pair, fabric=fabric, routing=Routing.ECMP, time=time))
+    return sorted(found, key=lambda pair: pair.time)
+
+
+def improved_paths(
+    builder: TaskGraphBuilder, pair: Pair, memory_limit: float, compute_order: str = "ready"
+) -> Pair:
+    """Move server pairs to other shortest paths, one at a time, while that saves time.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    pair : Pair
+        Routed over one path a server pair.
+    memory_limit : float
+        Bytes of each GPU.
+    compute_order : {"ready", "critical-path"}
+        As in `Scorer`.
+
+    Returns
+    -------
+    Pair
+        The given one where nothing helps.
+    """
+    network = pair.fabric.network
+    hosts = network.hosts
+    demand = demand_of(pair.fabric, builder.build(pair.strategy)).ravel()
+    toward = hops_toward_hosts(network)
+    best, tries = pair, 0
+    for place in np.lexsort((np.arange(demand.size), -demand)).tolist():
+        if demand[place] <= 0.0 or tries >= _MOST_TRIES:
+            break
+        source, target = divmod(place, hosts)
+        for path in islice(shortest_paths(network, toward, source, target), _MOST_PATHS):
+            routes = _moved(best.fabric.routes, network, place, path)
+            if routes is None:
+                continue
+            fabric = _with_routes(best, routes)
+            score = Scorer(builder, fabric, memory_limit, 0.0, compute_order)
+            time = score(best.strategy, best.time)
+            tries += 1
+            if time < best.time * (1.0 - _LEAST_GAIN):
+                best = replace(best, fabric=fabric, time=time)
+    return best
+
+
+def shortest_paths(
+    network: Network, toward: IntArray, source: int, target: int
+) -> Iterator[list[int]]:
+    """Yield the shortest paths of a host pair as links in travel order, lowest links first.
+
+    Parameters
+    ----------
+    network : Network
+        Of hosts only.
+    toward : int64 array, shape (hosts, nodes)
+        Hops to each host.
+    source, target : int
+        Different hosts.
+    """
+    if source == target:
+        yield []
+        return
+    for link in range(network.out_offsets[source], network.out_offsets[source + 1]):
+        after = int(network.target[link])
+        if toward[target, after] == toward[target, source] - 1:
+            for rest in shortest_paths(network, toward, after, target):
+                yield [link, *rest]
+
+
+def _moved(routes: Routes, network: Network, place: int, path: list[int]) -> Routes | None:
+    """Return the routes with another path of as many links for one pair; None if it is its own."""
+    row = slice(routes.offsets[place], routes.offsets[place + 1])
+    links = routes.links.copy()
+    links[row] = sorted(path)
+    if np.array_equal(links[row], routes.links[row]):
+        return None
+    latency = routes.latency.copy()
+    latency[place] = network.latency[path].sum()
+    return replace(routes, links=links, latency=latency)
+
+
+def _with_routes(pair: Pair, routes: Routes) -> Fabric:
+    return replace(pair.fabric, routes=routes, ring_routes=None)
+
+
+__all__ = ["IMPROVED", "improved_paths", "other_routes", "shortest_paths"]

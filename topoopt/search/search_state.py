@@ -1,0 +1,204 @@
+"""The state of one search in a file, from which another process goes on to the same result.
+
+States are pickled, because what searches carry is many small objects that share others. Nothing
+but data classes of these packages and arrays is let in again: a file made by others can be wrong,
+but runs nothing.
+"""
+
+import io
+import pickle
+import time as clock
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from codesign_base import InputError
+from codesign_base.jit import PACKAGES
+from parallelism.graph import Mode
+from parallelism.search.searcher import Searcher
+from parallelism.strategy import OperatorConfig
+from topoopt.base.atomic import write_bytes_atomically
+from topoopt.search.joint_moves import JointMoves
+from topoopt.search.search_types import Pair, SearchResult
+
+if TYPE_CHECKING:
+    from topoopt.search.alternating import AlternatingSearch
+
+_SCHEMA = b"topoopt-search/1"
+# Writing may take this share of the time; and there is no need to write more often than this.
+_SHARE, _EVERY_SECONDS = 0.05, 2.0
+# What the pickles of arrays and random generators name beside the classes of these packages.
+_NUMPY = {
+    ("numpy", "dtype"), ("numpy", "ndarray"), ("numpy.random._generator", "Generator"),
+    ("numpy.random._pcg64", "PCG64"), ("numpy.random._pickle", "__generator_ctor"),
+    ("numpy.random._pickle", "__bit_generator_ctor"),
+    ("numpy.random.bit_generator", "SeedSequence"),
+    ("numpy.random.bit_generator", "__pyx_unpickle_SeedSequence"),
+    ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
+    ("numpy._core.numeric", "_frombuffer"), ("numpy.core.multiarray", "_reconstruct"),
+    ("numpy.core.multiarray", "scalar"), ("numpy.core.numeric", "_frombuffer"),
+}  # fmt: skip
+
+
+@dataclass
+class SearchState:
+    """All that a search goes on from, between two rounds.
+
+    Attributes
+    ----------
+    result : SearchResult
+        What was found so far.
+    current : list of Pair
+        The pair of each chain.
+    carried : list of (Searcher or None, JointMoves or None)
+        What searches each pair, where it is under way.
+    streams : list of numpy.random.Generator
+        One a chain.
+    round_steps : int
+        Proposals of a chain's round.
+    later_work : float
+        What is kept of the budget's work for moves after the rounds.
+    stale : int
+        Rounds without progress.
+    own : object
+        What the method remembers besides.
+    """
+
+    result: SearchResult
+    current: list[Pair]
+    carried: list[tuple[Searcher | None, JointMoves | None]]
+    streams: list[np.random.Generator]
+    round_steps: int
+    later_work: float = 0.0
+    stale: int = 0
+    own: Any = None
+
+
+class Keeper(Protocol):
+    """Keeps the states of one search."""
+
+    def load(self, search: "AlternatingSearch") -> SearchState | None:
+        """Return the state to go on from; None to begin."""
+        ...
+
+    def save(self, search: "AlternatingSearch", state: SearchState, *, last: bool = False) -> None:
+        """Keep a state; the last one in any case."""
+        ...
+
+
+class StateFile:
+    """Keeps the last state of one search in a file.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    question : str
+        Names everything that the search depends on; states of another are refused.
+    """
+
+    def __init__(self, path: Path, question: str) -> None:
+        self.path = path
+        self._head = b"\n".join((_SCHEMA, question.encode(), b""))
+        self._next = 0.0
+
+    def load(self, search: "AlternatingSearch") -> SearchState | None:
+        """Return the state in the file; None where there is no file.
+
+        Raises
+        ------
+        InputError
+            If the file holds no state, or that of another search.
+        """
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            reason = (error.strerror or type(error).__name__).lower()
+            raise InputError(f"checkpoint {self.path}: {reason}; name another file") from None
+        if not content.startswith(self._head):
+            raise InputError(
+                f"checkpoint {self.path}: no state of this search; name another checkpoint, or "
+                "remove this file"
+            )
+        try:
+            stream = io.BytesIO(zlib.decompress(content[len(self._head) :]))
+            state = _Unpickler(stream, search).load()
+        except Exception:
+            # A pickle that was cut or changed can raise anything.
+            state = None
+        if not isinstance(state, SearchState):
+            raise InputError(f"checkpoint {self.path}: damaged; remove it to begin anew")
+        return state
+
+    def save(self, search: "AlternatingSearch", state: SearchState, *, last: bool = False) -> None:
+        """Write a state, unless the one before was written a moment ago."""
+        begin = clock.monotonic()
+        if begin < self._next and not last:
+            return
+        stream = io.BytesIO()
+        state.own = search.own()
+        _Pickler(stream, search).dump(state)
+        write_bytes_atomically(self.path, self._head + zlib.compress(stream.getvalue(), 1))
+        end = clock.monotonic()
+        self._next = end + max(_EVERY_SECONDS, (end - begin) / _SHARE)
+
+    def remove(self) -> None:
+        """Forget the search, which is over."""
+        self.path.unlink(missing_ok=True)
+
+
+class _Pickler(pickle.Pickler):
+    """Leaves out what every process makes of the question for itself."""
+
+    def __init__(self, stream: io.BytesIO, search: "AlternatingSearch") -> None:
+        super().__init__(stream, pickle.HIGHEST_PROTOCOL)
+        self._names = {id(value): name for name, value in _known(search).items()}
+
+    def persistent_id(self, obj: object) -> object:
+        name = self._names.get(id(obj))
+        if name is not None:
+            return name
+        if isinstance(obj, OperatorConfig):
+            # Interned again on the way in: searchers ask whether two are the same object.
+            return obj.sample, obj.parameter, int(obj.mode), obj.servers
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: io.BytesIO, search: "AlternatingSearch") -> None:
+        super().__init__(stream)
+        self._known = _known(search)
+        self._space = search.space
+
+    def persistent_load(self, pid: Any) -> object:
+        if isinstance(pid, str):
+            return self._known[pid]
+        sample, parameter, mode, servers = pid
+        return self._space.config(sample, parameter, Mode(mode), servers)
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _NUMPY:
+            return super().find_class(module, name)
+        if module == "builtins" and name in ("set", "frozenset", "complex", "slice"):
+            return super().find_class(module, name)
+        if module.split(".")[0] in PACKAGES:
+            found = super().find_class(module, name)
+            if isinstance(found, type):
+                return found
+        raise pickle.UnpicklingError(f"{module}.{name} is not part of a state")
+
+
+def _known(search: "AlternatingSearch") -> dict[str, object]:
+    return {
+        "space": search.space,
+        "regions": search.regions,
+        "builder": search.builder,
+        "graph": search.builder.graph,
+    }
+
+
+__all__ = ["Keeper", "SearchState", "StateFile"]

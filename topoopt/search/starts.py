@@ -1,0 +1,81 @@
+"""The strategies that a search starts from, and their topologies; verification repeats them."""
+
+from parallelism.builder import TaskGraphBuilder, part_memory
+from parallelism.graph import Mode
+from parallelism.search.named import least_memory, named_strategies
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import Strategy
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.search.search_types import Pair
+
+# Always simulated, because plans are compared with them.
+USUAL = ("data-parallel", "hybrid")
+LEAST_MEMORY = "least-memory"
+
+
+def starting_strategies(
+    space: StrategySpace, builder: TaskGraphBuilder, memory_limit: float, faithful: bool
+) -> dict[str, Strategy]:
+    """Return the starting strategies by name, those that do not fit included.
+
+    Parameters
+    ----------
+    space : StrategySpace
+    builder : TaskGraphBuilder
+    memory_limit : float
+        Bytes of each GPU.
+    faithful : bool
+        Only the two that the published search knows.
+
+    Returns
+    -------
+    dict
+        Interned; with a strategy of least memory where no other fits.
+    """
+    named = named_strategies(space)
+    if faithful:
+        named = {name: strategy for name, strategy in named.items() if name in USUAL}
+    if all(builder.memory(strategy).max() > memory_limit for strategy in named.values()):
+        graph = builder.graph
+
+        def memory(index: int, sample: int, parameter: int, mode: Mode) -> float:
+            return part_memory(
+                graph, graph.operators[index], builder.batch, sample, parameter, mode,
+                builder.server.gpus, builder.optimizer_states,
+            )  # fmt: skip
+
+        named[LEAST_MEMORY] = least_memory(space, memory)
+    return {name: space.intern(strategy) for name, strategy in named.items()}
+
+
+def start_pair(
+    rewirer: Rewirer, strategy: Strategy, name: str, limit: float = float("inf")
+) -> Pair | None:
+    """Return the best pair of a starting strategy with a topology of its own.
+
+    Parameters
+    ----------
+    rewirer : Rewirer
+    strategy : Strategy
+        One that fits in memory.
+    name : str
+    limit : float
+        Slower pairs, in seconds, are of no interest; the usual strategies ignore it.
+
+    Returns
+    -------
+    Pair or None
+        Exact for the usual strategies, and then no slower than the wiring of the paper's
+        formula; beyond the size of exact searches the others' times are near.
+    """
+    if name not in USUAL:
+        return rewirer.wire(strategy, name, limit=limit, exact=False)
+    pair = rewirer.wire(strategy, name)
+    if pair is None or not rewirer.tolerance:
+        return pair
+    # Candidates were ranked with batched completions, which are off by far less than this.
+    near = pair.time * (1.0 + rewirer.tolerance)
+    plain = rewirer.wire(strategy, name, formula_only=True, limit=near, exact=False)
+    if plain is None or plain.wired_like(pair):
+        return pair
+    return min(pair, rewirer.exactly(plain), key=lambda p: p.time)

@@ -1,0 +1,200 @@
+"""The last moves of a search, scored by packet trains themselves.
+
+Messages of trains queue first in, first out, where flows of the fluid model share. Of pairs that
+are about as fast in the fluid model some are thirty percent slower in trains: it matters what
+meets on a link, and so on which server of its set each part of an operator stands. A simulation
+with trains is tens of times dearer; so only variants have one that the wary score likes about as
+much as the pair. It goes with the times in trains, where those of fair flows alone do not.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.search.moves import propose_region, transpose
+from parallelism.search.regions import Regions
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import Strategy
+from parallelism.taskgraph import TaskGraph
+from topoopt.evaluate.scheduling import Schedule
+from topoopt.evaluate.scoring import Routing, Scorer, direct_fabric
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.tasks import link_bytes
+from topoopt.search.confirm import train_time
+from topoopt.search.search_types import Pair, Progress, ProgressCallback
+
+# How many pairs are improved with how many simulations each: most gains come early, and from which
+# pair most is to be gained, only trying tells; so many begin and the best go on.
+_STAGES = ((30, 4), (5, 6), (1, 12))
+# Variants whose wary time is longer by more than this are passed over.
+_SLACK = 0.005
+# Variants looked at for each simulation with trains, at most.
+_PROPOSALS = 40
+# Set aside for sending a train over a link, in the units of `Scorer.work`. It takes about
+# 1.2; but plans of longer searches before the trains were no better when replayed.
+_TRAIN_WORK = 3.0
+
+
+def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return what a search sets aside for its moves.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        One iteration.
+
+    Returns
+    -------
+    float
+        In the units of `topoopt.evaluate.scoring.Scorer`.
+    """
+    transport = fabric.transport
+    hops = float(link_bytes(fabric, tasks).sum()) / (transport.train * transport.segment_bytes)
+    simulations = _STAGES[0][0] + sum(pairs * tries for pairs, tries in _STAGES)
+    return _TRAIN_WORK * simulations * hops
+
+
+@dataclass
+class _Climb:
+    """A pair on its way, its time in trains and its wary one, and what was tried."""
+
+    pair: Pair
+    least: float
+    wary: float
+    rng: np.random.Generator
+    seen: set[Strategy]
+
+
+@dataclass
+class TrainMoves:
+    """Changes strategies on their topologies, as long as that saves time in packet trains.
+
+    Half of the variants exchange two servers of one set (`parallelism.search.moves.transpose`),
+    the others are those of the search. Routes are balanced anew for each.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    space : StrategySpace
+    regions : Regions
+        Of the same model.
+    memory_limit : float
+        Bytes of each GPU.
+    seed : int
+        Of the variants, and of the trains.
+    compute_order : {"ready", "critical-path"}
+        As in `topoopt.evaluate.scoring.Scorer`.
+
+    Attributes
+    ----------
+    interrupted : bool
+        Whether the moves were stopped from the keyboard.
+    """
+
+    builder: TaskGraphBuilder
+    space: StrategySpace
+    regions: Regions
+    memory_limit: float
+    seed: int
+    compute_order: str = "ready"
+    interrupted: bool = field(default=False, init=False)
+
+    def improved(
+        self, pairs: list[Pair], most: int, progress: ProgressCallback | None = None
+    ) -> list[Pair]:
+        """Return the variants that trains like best of the pairs that promise most.
+
+        Parameters
+        ----------
+        pairs : list of Pair
+            Wired, and routed over one path a server pair. Of pairs with one time in trains the
+            first counts.
+        most : int
+            Simulations with trains for each at most.
+        progress : callable, optional
+
+        Returns
+        -------
+        list of Pair
+            Fastest in trains first; also when interrupted from the keyboard.
+        """
+        wired = [pair for pair in pairs if pair.topology is not None]
+        times = [self._wary(pair.fabric, pair.strategy) for pair in wired]
+        climbs: list[_Climb] = []
+        for place in sorted(range(len(wired)), key=lambda i: (times[i], i)):
+            if len(climbs) == _STAGES[0][0]:
+                break
+            pair = wired[place]
+            least = self._trains(pair)
+            if all(climb.least != least for climb in climbs):  # else one is the other's twin
+                key = np.random.SeedSequence(self.seed, spawn_key=(900, place))
+                rng = np.random.default_rng(key)
+                climbs.append(_Climb(pair, least, times[place], rng, {pair.strategy}))
+        total = sum(min(count, len(climbs)) * min(tries, most) for count, tries in _STAGES)
+        done = 0
+
+        def report(count: int) -> None:
+            if progress:
+                least = min(climb.least for climb in climbs)
+                progress(Progress("train moves", done + count, total, least))
+
+        try:
+            for count, tries in _STAGES:
+                for climb in climbs[:count]:
+                    self._climb(climb, min(tries, most), report)
+                    done += min(tries, most)
+                climbs.sort(key=lambda climb: climb.least)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        return [climb.pair for climb in sorted(climbs, key=lambda c: c.least)] or list(pairs)
+
+    def _climb(self, climb: _Climb, tries: int, report: Callable[[int], None]) -> None:
+        """Try variants of a pair, and go on from those that are faster."""
+        done = 0
+        for _ in range(_PROPOSALS * tries):
+            if done == tries:
+                return
+            strategy = self._proposed(climb)
+            if strategy in climb.seen:
+                continue
+            climb.seen.add(strategy)
+            limit = climb.wary * (1.0 + _SLACK)
+            fabric = self._routed(climb.pair, strategy)
+            wary = self._wary(fabric, strategy, limit)
+            if wary > limit:
+                continue
+            found = replace(climb.pair, strategy=strategy, fabric=fabric, origin="search")
+            least = self._trains(found, climb.least)
+            done += 1
+            if least < climb.least:
+                climb.pair = replace(found, time=self._scorer(fabric)(strategy))
+                climb.least, climb.wary = least, wary
+            report(done)
+
+    def _proposed(self, climb: _Climb) -> Strategy:
+        strategy, rng = climb.pair.strategy, climb.rng
+        if rng.random() < 0.5:
+            return strategy.replace(transpose(self.space, strategy, rng))
+        return strategy.replace(propose_region(self.space, self.regions, strategy, rng))
+
+    def _routed(self, pair: Pair, strategy: Strategy) -> Fabric:
+        """Return a pair's topology with balanced routes for another strategy."""
+        assert pair.topology is not None
+        tasks = self.builder.build(strategy)
+        return direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
+
+    def _scorer(self, fabric: Fabric, wary: bool = False) -> Scorer:
+        return Scorer(self.builder, fabric, self.memory_limit, 0.0, self.compute_order, wary)
+
+    def _wary(self, fabric: Fabric, strategy: Strategy, limit: float = float("inf")) -> float:
+        return self._scorer(fabric, wary=True)(strategy, limit)
+
+    def _trains(self, pair: Pair, limit: float = float("inf")) -> float:
+        schedule = Schedule(compute=self.compute_order)
+        return train_time(self.builder, pair, self.seed, schedule, limit)
+
+
+__all__ = ["TrainMoves", "moves_work"]

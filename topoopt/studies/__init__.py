@@ -1,0 +1,1 @@
+"""After the plan: simulation, failures, routing, shared clusters, validation."""

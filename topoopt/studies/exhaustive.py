@@ -1,0 +1,168 @@
+"""The optimum of small jobs by trying everything: every strategy of the space, every circulant."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations_with_replacement, product
+from math import gcd, prod
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.search.space import StrategySpace
+from parallelism.strategy import OperatorConfig, Strategy
+from routing.network import Network
+from routing.paths import ecmp_routes, k_shortest_routes
+from topoopt.evaluate.scoring import Scorer
+from topoopt.fabric.fabric import Fabric
+from topoopt.problem.job import Cluster
+from topoopt.topology.finder import PortModel
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The best of everything that was tried.
+
+    Parameters
+    ----------
+    time_s : float
+        Iteration time.
+    strategy : Strategy
+    steps : tuple of int
+        Generators of the circulant network.
+    routing : str
+        "ecmp" or "k-shortest".
+    pairs : int
+        Strategies times fabrics.
+    """
+
+    time_s: float
+    strategy: Strategy
+    steps: tuple[int, ...]
+    routing: str
+    pairs: int
+
+
+def circulant_fabrics(cluster: Cluster) -> list[tuple[tuple[int, ...], str, Fabric]]:
+    """Return every connected circulant of a cluster's ports, under two routings.
+
+    Parameters
+    ----------
+    cluster : Cluster
+
+    Returns
+    -------
+    list of (steps, routing, Fabric)
+        Generators with repetition (parallel cables); bidirectional ports wire each both ways, and
+        a step of half the servers takes one port. Rings over all servers are those of the
+        generators; other groups have rings chosen by load.
+    """
+    n, degree = cluster.servers, cluster.degree
+    found = []
+    for steps in _step_sets(n, degree, cluster.port_model is PortModel.BIDIRECTIONAL):
+        if gcd(n, *steps) > 1:
+            continue
+        source = [v for v in range(n) for _ in steps]
+        target = [(v + p) % n for v in range(n) for p in steps]
+        network = Network.from_links(
+            f"circulant {steps}", n, 0, source, target, cluster.port_rate, cluster.hop_latency
+        )
+        group = tuple(range(n))
+        rings = tuple(tuple(step * i % n for i in range(n)) for step in steps if gcd(step, n) == 1)
+        given = {group: rings} if rings and n > 1 else {}
+        found.append((steps, "ecmp", Fabric("circulant", network, ecmp_routes(network), given)))
+        if degree > 1:
+            # On a single ring there is one path.
+            routes = k_shortest_routes(network, 8, slack=1)
+            found.append((steps, "k-shortest", Fabric("circulant", network, routes, given)))
+    return found
+
+
+def _step_sets(servers: int, degree: int, both_ways: bool) -> Iterator[tuple[int, ...]]:
+    if not both_ways:
+        yield from combinations_with_replacement(range(1, servers), degree)
+        return
+    half = servers // 2
+    for count in range(1, degree + 1):
+        for chosen in combinations_with_replacement(range(1, half + 1), count):
+            steps = [s for p in chosen for s in ((p,) if 2 * p == servers else (p, servers - p))]
+            if len(steps) == degree:
+                yield tuple(sorted(steps))
+
+
+def every_strategy(space: StrategySpace) -> list[list[OperatorConfig]]:
+    """Return the configurations of each operator that a search may propose.
+
+    Parameters
+    ----------
+    space : StrategySpace
+
+    Returns
+    -------
+    list of list of OperatorConfig
+        Of the first operator only those whose first part sits on server 0: circulant networks
+        look the same from every server.
+    """
+    found = []
+    for index in range(len(space.graph.operators)):
+        configs = [c for degrees in space.degrees(index) for c in space.placements(*degrees)]
+        if index == 0:
+            configs = [c for c in configs if c.servers[0] == 0]
+        found.append(configs)
+    return found
+
+
+def count_pairs(builder: TaskGraphBuilder, cluster: Cluster) -> int:
+    """Return how many pairs of strategy and fabric `exhaustive_optimum` would try."""
+    space = StrategySpace(builder.graph, cluster.servers, builder.batch, any_parts=True)
+    return prod(len(each) for each in every_strategy(space)) * len(circulant_fabrics(cluster))
+
+
+def exhaustive_optimum(
+    builder: TaskGraphBuilder, cluster: Cluster, memory: float, *, most_pairs: int = 100_000
+) -> Optimum:
+    """Try every strategy of the search's space on every circulant network.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    cluster : Cluster
+    memory : float
+        Bytes of each GPU.
+    most_pairs : int
+        Refuse beyond so many strategies times fabrics.
+
+    Returns
+    -------
+    Optimum
+        Ties go to what is tried first.
+
+    Raises
+    ------
+    InputError
+        If there is too much to try, or nothing fits.
+    """
+    pairs = count_pairs(builder, cluster)
+    if pairs > most_pairs:
+        raise InputError(
+            f"exhaustive search over {pairs} pairs of strategy and fabric; at most {most_pairs} "
+            "are tried, so give fewer operators, servers or ports"
+        )
+    configs = every_strategy(
+        StrategySpace(builder.graph, cluster.servers, builder.batch, any_parts=True)
+    )
+    fabrics = circulant_fabrics(cluster)
+    scorers = [Scorer(builder, fabric, memory) for _, _, fabric in fabrics]
+    best, winner = np.inf, None
+    for chosen in product(*configs):
+        strategy = Strategy(chosen)
+        for scorer, (steps, routing, _) in zip(scorers, fabrics, strict=True):
+            time = scorer(strategy, best)
+            if time < best:
+                best, winner = time, (strategy, steps, routing)
+    if winner is None:
+        raise InputError("exhaustive search: no strategy fits in memory; give GPUs with more")
+    return Optimum(float(best), *winner, pairs)
+
+
+__all__ = ["Optimum", "circulant_fabrics", "count_pairs", "every_strategy", "exhaustive_optimum"]

@@ -1,0 +1,202 @@
+"""Fabrics that jobs share, and what each job runs on them."""
+
+from functools import cache
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.models import get_model
+from parallelism.taskgraph import TaskGraph
+from routing.network import Network
+from routing.paths import shortest_routes
+from routing.routes import Routes
+from topoopt.experiment.setting import setting
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabrics.baselines import baseline_fabric, best_on
+from topoopt.problem.job import Cluster
+from topoopt.problem.prices import PriceTable
+from topoopt.search.alternating import AlternatingSearch
+from topoopt.search.search_types import Budget, Settings
+from topoopt.topology.fabrics import ideal_switch
+from topoopt.topology.fat_tree import fat_tree_network
+
+SHARED_FABRICS = (
+    "ideal-switch", "fat-tree", "fat-tree-spread", "oversubscribed-fat-tree", "expander",
+)  # fmt: skip
+# Links between servers of different pods of a Fat-tree, over those through one switch.
+_FAT_TREE_STRETCH = 3
+
+
+def hashed_routes(network: Network, connections: int, rng: np.random.Generator) -> Routes:
+    """Route every pair over random shortest paths, as ECMP that hashes connections does.
+
+    Parameters
+    ----------
+    network : Network
+    connections : int
+        Paths drawn for each pair, each for an equal part of its bytes; one may be drawn twice.
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    Routes
+
+    Raises
+    ------
+    InputError
+        If there is no connection.
+    """
+    if connections < 1:
+        raise InputError(f"connections is {connections} a pair of servers; give at least 1")
+    drawn = [shortest_routes(network, seed=rng) for _ in range(connections)]
+    pairs = network.hosts**2
+    keys = np.concatenate(
+        [
+            np.repeat(np.arange(pairs), np.diff(routes.offsets)) * network.links + routes.links
+            for routes in drawn
+        ]
+    )
+    unique, times = np.unique(keys, return_counts=True)
+    row = unique // network.links
+    return Routes(
+        hosts=network.hosts,
+        offsets=np.searchsorted(row, np.arange(pairs + 1)).astype(np.int64),
+        links=unique % network.links,
+        weights=times / connections,
+        latency=np.max([routes.latency for routes in drawn], axis=0),
+        hops=np.mean([routes.hops for routes in drawn], axis=0),
+    )
+
+
+def shared_fabric(
+    name: str, cluster: Cluster, prices: PriceTable, *, connections: int = 1, seed: int = 0
+) -> tuple[Fabric, float]:
+    """Build a fabric that all servers of a cluster share.
+
+    Parameters
+    ----------
+    name : str
+        One of `SHARED_FABRICS`. ``fat-tree`` and ``oversubscribed-fat-tree`` hash each
+        connection to one path; ``fat-tree-spread`` splits everything evenly over all shortest
+        paths, as no switch does, and then nothing collides. All three cost what the
+        direct-connect fabric of the cluster does.
+    cluster : Cluster
+    prices : PriceTable
+    connections : int
+        Of each pair of servers, where they are hashed.
+    seed : int
+        Of hashes and random wirings.
+
+    Returns
+    -------
+    fabric : Fabric
+    bandwidth : float
+        Bytes/s of a server's link (switched) or port (direct).
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or as `topoopt.fabrics.baselines.baseline_fabric`.
+    """
+    if name not in SHARED_FABRICS:
+        raise InputError(f"shared fabric is {name!r}; choose {', '.join(SHARED_FABRICS)}")
+    if name in ("ideal-switch", "expander", "fat-tree-spread"):
+        base = baseline_fabric(name.removesuffix("-spread"), cluster, prices, seed)
+        assert isinstance(base.fabric, Fabric)  # none of these is rewired
+        return base.fabric, base.bandwidth
+    # The price alone: the network is made here, with other routes.
+    ratio = 2.0 if name.startswith("over") else 1.0
+    bandwidth = equal_bandwidth(cluster, prices, ratio)
+    network = fat_tree_network(cluster.servers, bandwidth, cluster.hop_latency, ratio)
+    routes = hashed_routes(network, connections, np.random.default_rng(seed))
+    return Fabric(name, network, routes, {}), bandwidth
+
+
+def equal_bandwidth(cluster: Cluster, prices: PriceTable, oversubscription: float) -> float:
+    """Return bytes/s of a server's link of the Fat-tree that costs as much as the ports."""
+    from topoopt.problem.prices import direct_connect_cost, equal_cost_fat_tree_bandwidth
+
+    cost = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
+    return equal_cost_fat_tree_bandwidth(cost, cluster.servers, prices, oversubscription)
+
+
+@cache
+def partition_run(
+    model: str, servers: int, degree: int, bandwidth_gbps: float, steps: int, seed: int
+) -> tuple[TaskGraph, float]:
+    """Co-optimize a job on a dedicated partition.
+
+    Parameters
+    ----------
+    model : str
+        A preset; default server, batch and roofline.
+    servers, degree : int
+        Of the partition.
+    bandwidth_gbps : float
+        Of a port, each way.
+    steps : int
+        Proposals of the search.
+    seed : int
+
+    Returns
+    -------
+    tasks : TaskGraph
+        One iteration of the best strategy.
+    time_s : float
+        On the topology built for it.
+    """
+    given = setting(get_model(model), servers, degree, bandwidth_gbps)
+    limit = given.job.server.accelerator.memory_bytes
+    found = AlternatingSearch(given.builder, given.cluster, limit, Settings(), seed).run(
+        Budget(steps=steps)
+    )
+    return given.builder.build(found.best.strategy), found.best.time
+
+
+@cache
+def tenant_run(
+    model: str, servers: int, fabric: str, bandwidth: float, steps: int, seed: int, degree: int = 1
+) -> TaskGraph:
+    """Return one iteration of the best strategy found for a job that has a shared fabric alone.
+
+    Parameters
+    ----------
+    model : str
+        A preset; default server, batch and roofline.
+    servers : int
+        Of the job.
+    fabric : str
+        One of `SHARED_FABRICS`. For switched ones the strategy is searched on one switch with
+        their bandwidth, which is what a single job without collisions sees; for the expander on
+        one of the job's size.
+    bandwidth : float
+        Bytes/s, as from `shared_fabric`.
+    steps : int
+        Proposals of the search.
+    seed : int
+    degree : int
+        Ports a server, of the expander.
+
+    Returns
+    -------
+    TaskGraph
+    """
+    given = setting(get_model(model), servers, degree, bandwidth * 8 / 1e9)
+    latency = given.cluster.hop_latency
+    if fabric == "expander":
+        from topoopt.problem.prices import default_prices
+
+        alone = baseline_fabric("expander", given.cluster, default_prices(), seed).fabric
+    else:
+        stretch = 1 if fabric == "ideal-switch" else _FAT_TREE_STRETCH
+        alone = Fabric(fabric, *ideal_switch(servers, bandwidth, stretch * latency), {})
+    strategy, _, _ = best_on(
+        alone,
+        given.builder,
+        given.space,
+        given.job.server.accelerator.memory_bytes,
+        given.strategies(),
+        Budget(steps=steps),
+        np.random.default_rng(seed),
+    )
+    return given.builder.build(strategy)

@@ -1,0 +1,277 @@
+"""What `topoopt simulate` plays: the tasks of a task-graph file or of a plan."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from topoopt.fabric.fabric import Fabric
+
+if TYPE_CHECKING:
+    from topoopt.evaluate.scheduling import Schedule
+    from topoopt.fabric.fabric import Group
+    from topoopt.fabric.rings import Rings
+    from topoopt.formats.fbuf_file import FbufFile
+    from topoopt.plan.plan import Plan
+
+
+@dataclass(frozen=True, eq=False)
+class Workload:
+    """The tasks of one iteration, and what their file says about a network.
+
+    Parameters
+    ----------
+    name : str
+        Of the file, without its ending.
+    kind : {"task-graph file", "plan"}
+    tasks : TaskGraph
+    label : callable
+        What a trace calls a task, by its index.
+    processors : int
+        The first devices of the task graph are processors; others serve transfers inside a
+        server.
+    port_rate : float
+        Bytes/s of one port, 0 if the file has none.
+    ports : int
+        Ports of a server.
+    latency : float or None
+        Seconds of a hop; None if the file does not say.
+    direct : bool
+        Whether the file has a direct-connect network of its own.
+    own : callable
+        Makes the fabric of the file's own network for a port rate (bytes/s) and a latency (s).
+    orders : mapping of tuple of int to tuple of tuple of int
+        For networks with switches, one ring of each AllReduce group, by its sorted servers, in
+        the order in which the file lists them. Groups that are missing go in sorted order.
+    notes : tuple of str
+        What of the file is not in the tasks.
+    """
+
+    name: str
+    kind: str
+    tasks: TaskGraph
+    label: Callable[[int], str]
+    processors: int
+    port_rate: float
+    ports: int
+    latency: float | None
+    direct: bool
+    own: Callable[[float, float], Fabric]
+    orders: "Mapping[Group, Rings]" = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def load_workload(path: str | Path) -> Workload:
+    """Read what is to be simulated.
+
+    Parameters
+    ----------
+    path : str or Path
+        A plan if its name ends in ``.json``, a task-graph file if in ``.fbuf``.
+
+    Returns
+    -------
+    Workload
+
+    Raises
+    ------
+    InputError
+        If the name has another ending, or the file cannot be read or is malformed.
+    """
+    suffix = Path(path).suffix.lower()
+    if suffix == ".fbuf":
+        from topoopt.formats.fbuf_read import read_fbuf
+
+        return fbuf_workload(read_fbuf(path), Path(path).stem)
+    if suffix == ".json":
+        from parallelism.reading import read_text
+        from topoopt.plan.plan import parse_plan
+
+        text = read_text(path, "plan file")
+        if '"schema_version"' not in text and '"edges"' in text:
+            raise InputError(
+                f"{str(path)!r} is a network, and holds no tasks; name a task graph or plan, and "
+                "give the network with --fabric"
+            )
+        where = f"plan file {str(path)!r}"
+        plan = parse_plan(text, where)
+        try:
+            return plan_workload(plan, Path(path).stem)
+        except InputError as error:
+            raise type(error)(f"{where}: {error}") from None
+    raise InputError(
+        f"{str(path)!r} ends neither in .fbuf (task graph) nor in .json (plan); name a file of "
+        "either kind"
+    )
+
+
+def fbuf_workload(file: "FbufFile", name: str) -> Workload:
+    """Return the workload of a task-graph file.
+
+    Parameters
+    ----------
+    file : FbufFile
+    name : str
+
+    Returns
+    -------
+    Workload
+        A file with one switch only, as published, has no direct-connect network.
+    """
+    from topoopt.formats.taskgraph_fbuf import task_graph_of
+
+    found = task_graph_of(file)
+    hosts = file.nodes
+    degree = np.bincount(
+        np.concatenate((file.conn_source, file.conn_target)),
+        weights=np.concatenate((file.conn_cables, file.conn_cables)),
+        minlength=hosts,
+    )[:hosts]
+    return Workload(
+        name=name,
+        kind="task-graph file",
+        tasks=found.graph,
+        label=found.label,
+        processors=found.compute_devices,
+        port_rate=file.net_bandwidth,
+        ports=max(1, int(degree.max(initial=0.0))),
+        latency=None,
+        direct=file.switches == 0 and bool(file.conn_source.size),
+        own=lambda rate, latency: _fbuf_fabric(file, name, rate, latency),
+        # Reversed, so that of two orders of one group the first counts.
+        orders={
+            tuple(sorted(group)): (group,)
+            for group in reversed(found.stored_groups)
+            if len(group) > 1
+        },
+    )
+
+
+def _fbuf_fabric(file: "FbufFile", name: str, rate: float, latency: float) -> Fabric:
+    from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
+    from topoopt.formats.fbuf_ring_routes import ring_routes_of
+
+    network = network_of(file, latency, name)
+    if rate != file.net_bandwidth:
+        network = replace(network, capacity=network.multiplicity.astype(np.float64) * rate)
+    routes = routes_of(file, network)
+    rings = rings_of(file)
+    along = ring_routes_of(file, network, routes, rings) if file.ring_size.size else None
+    return Fabric("own network", network, routes, rings, along)
+
+
+def scheduled_workload(workload: Workload, fabric: Fabric, schedule: "Schedule") -> Workload:
+    """Return a workload with the buckets and priorities of a schedule.
+
+    Parameters
+    ----------
+    workload : Workload
+    fabric : Fabric
+        That it is to be played on.
+    schedule : Schedule
+        That keeps the barrier and the batch whole.
+
+    Returns
+    -------
+    Workload
+        A bucket is called like its last part.
+
+    Raises
+    ------
+    InputError
+        As `topoopt.evaluate.scheduling.ordered_tasks`; or if there are microbatches.
+    """
+    from topoopt.evaluate.scheduling import ordered_tasks
+
+    if schedule.microbatches > 1:
+        raise InputError(
+            f"microbatches is {schedule.microbatches}, but the tasks of a file have their batch; "
+            "give 1"
+        )
+    tasks, place = ordered_tasks(fabric, workload.tasks, schedule)
+    last = np.empty(tasks.tasks, dtype=np.int64)
+    last[place] = np.arange(place.size)
+    parts = np.bincount(place, minlength=tasks.tasks)
+
+    def label(task: int) -> str:
+        more = f" and {parts[task] - 1} more" if parts[task] > 1 else ""
+        return workload.label(int(last[task])) + more
+
+    return replace(workload, tasks=tasks, label=label)
+
+
+def plan_workload(plan: "Plan", name: str) -> Workload:
+    """Return the workload of a plan.
+
+    Parameters
+    ----------
+    plan : Plan
+    name : str
+
+    Returns
+    -------
+    Workload
+
+    Raises
+    ------
+    InputError
+        If the plan is not well formed.
+    """
+    from topoopt.plan.rebuild import rebuild
+
+    built = rebuild(plan)
+    tasks = built.builder.build(built.strategy)
+    names = [op.name for op in plan.model.operators]
+
+    def label(task: int) -> str:
+        kind, phase = TaskKind(tasks.kind[task]), Phase(tasks.phase[task]).name.lower()
+        operator = int(tasks.operator[task])
+        of = f" of {names[operator]}" if 0 <= operator < len(names) else ""
+        if kind is TaskKind.COMPUTE:
+            return f"{phase}{of}"
+        if kind is TaskKind.TRANSFER:
+            return f"{phase}{of} {tasks.first[task]}->{tasks.second[task]}"
+        return f"AllReduce{of} over {len(tasks.groups[tasks.first[task]])} servers"
+
+    return Workload(
+        name=name,
+        kind="plan",
+        tasks=tasks,
+        label=label,
+        processors=tasks.devices,
+        port_rate=plan.cluster.bandwidth_bytes_per_s,
+        ports=plan.cluster.degree,
+        latency=plan.cluster.latency_s,
+        direct=True,
+        own=lambda _rate, _latency: built.fabric,
+        notes=tuple(schedule_left_out(plan)),
+    )
+
+
+def schedule_left_out(plan: "Plan") -> list[str]:
+    """Return a sentence on the schedule of a plan whose plain iteration is used; none if plain.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Returns
+    -------
+    list of str
+    """
+    from topoopt.evaluate.scheduling import Schedule
+    from topoopt.plan.rebuild import rebuild_schedule
+    from topoopt.problem.units import format_time
+
+    schedule = rebuild_schedule(plan.schedule)
+    if schedule == Schedule.plain():
+        return []
+    return [
+        f"the plan's iteration of {format_time(plan.iteration_time_s)} has a schedule "
+        f"({schedule.describe()}); this is its plain iteration of "
+        f"{format_time(plan.schedule.plain_time_s)}"
+    ]

@@ -1,0 +1,59 @@
+"""Network files of either kind: node-link JSON or GraphML, told apart by name or content."""
+
+from pathlib import Path
+
+from parallelism.reading import read_text
+from routing.network import Network
+
+_GRAPHML = (".graphml", ".xml")
+
+
+def load_network(path: str | Path) -> Network:
+    """Read a network file.
+
+    Parameters
+    ----------
+    path : str or Path
+        ``.graphml`` and ``.xml`` are GraphML, ``.json`` is node-link JSON; otherwise the first
+        character decides ("<" begins GraphML).
+
+    Returns
+    -------
+    Network
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, misses a field or has one that is not known.
+    """
+    from topoopt.topology.graphml import load_graphml
+    from topoopt.topology.network_json import load_network as load_node_link
+
+    suffix = Path(path).suffix.lower()
+    if suffix in _GRAPHML or (
+        suffix != ".json" and read_text(path, "network file").lstrip().startswith("<")
+    ):
+        return load_graphml(path)
+    return load_node_link(path)
+
+
+def save_network(network: Network, path: str | Path) -> None:
+    """Write a network file: GraphML if its name ends so, node-link JSON otherwise.
+
+    Parameters
+    ----------
+    network : Network
+    path : str or Path
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written.
+    """
+    from topoopt.topology.graphml import save_graphml
+    from topoopt.topology.network_json import save_network as save_node_link
+
+    if Path(path).suffix.lower() in _GRAPHML:
+        save_graphml(network, path)
+    else:
+        save_node_link(network, path)
