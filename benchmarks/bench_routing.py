@@ -16,9 +16,9 @@ import numpy as np
 from routing.congestion_lp import min_congestion_lp
 from routing.multicommodity import min_congestion
 from routing.network import Network
+from topoopt.problem.ports import PortModel
 from topoopt.studies.failures import fail_cables, random_cables
 from topoopt.topology.fabrics import random_regular
-from topoopt.topology.wiring import PortModel
 
 
 def circulant(hosts: int, steps: tuple[int, ...]) -> Network:

@@ -12,8 +12,9 @@ import time
 import numpy as np
 
 from parallelism.taskgraph import Traffic
+from topoopt.problem.ports import PortModel
 from topoopt.topology.choosing import Selection
-from topoopt.topology.finder import PortModel, find_topology
+from topoopt.topology.finder import find_topology
 
 
 def traffic(servers: int, partners: int | None, seed: int = 0) -> Traffic:

@@ -13,9 +13,10 @@ from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.experiment.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
+from topoopt.problem.ports import PortModel
 from topoopt.topology.select import select_permutations
 from topoopt.topology.totient import ring_order, totient_permutations
-from topoopt.topology.wiring import PortModel, Wiring
+from topoopt.topology.wiring import Wiring
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

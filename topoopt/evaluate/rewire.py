@@ -15,8 +15,9 @@ from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.scoring import Routing, Scorer, busiest, direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.job import Cluster
+from topoopt.problem.ports import PortModel
 from topoopt.search.search_types import SEARCH_TOLERANCE, Pair, Settings, search_tolerance
-from topoopt.topology.finder import PortModel, Ring, Selection, Topology, find_topology
+from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 
 _MOST_SPLITS = 10
 # Cost of building and routing a candidate topology, a server pair.

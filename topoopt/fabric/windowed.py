@@ -14,8 +14,9 @@ from topoopt.fabric.circuits import check_circuits, least_time
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import PACKETS, Transport
 from topoopt.fabric.varying import Demands, Play, VaryingRun, demands_of
+from topoopt.problem.ports import PortModel, port_model
 from topoopt.topology.matching import matching_rounds
-from topoopt.topology.wiring import PortModel, is_strongly_connected, port_model
+from topoopt.topology.wiring import is_strongly_connected
 
 # What a choice of circuits costs with its routes, and each server pair in it, in streams re-solved.
 _WIRING, _WIRING_PAIR = 1e4, 45.0

@@ -14,9 +14,9 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.rings import Rings, default_rings, ring_loads
 from topoopt.fabrics.bill import equal_cost_bandwidth, network_bill
 from topoopt.problem.job import Cluster
+from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import PriceTable, direct_connect_cost
 from topoopt.topology.hamiltonian import disjoint_cycles
-from topoopt.topology.wiring import PortModel
 from topoopt.topology.zoo.registry import BuiltFabric, build_fabric
 
 _DIRECTED_ONLY = ("de-bruijn", "kautz")

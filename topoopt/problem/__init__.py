@@ -1,1 +1,1 @@
-"""The question: job, cluster, prices, units, options and budgets."""
+"""The question: what to train, on what cluster, at what prices."""

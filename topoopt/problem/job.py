@@ -10,8 +10,8 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, RooflineModel, Server
 from parallelism.graph import ModelGraph
 from parallelism.profile import ProfileModel
+from topoopt.problem.ports import PortModel
 from topoopt.problem.units import parse_bandwidth, parse_time
-from topoopt.topology.finder import PortModel
 
 # Routes are kept for every pair of servers, and wirings are tried for every split of the ports.
 MAX_SERVERS = 4096

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
-from topoopt.topology.fat_tree import fat_tree_size
+from topoopt.problem.fat_tree_sizes import fat_tree_size
 
 COMPONENTS = ("transceiver", "nic", "switch-port", "ocs-port", "patch-panel-port")
 LAYERS = {"patch-panel": "patch-panel-port", "ocs": "ocs-port"}

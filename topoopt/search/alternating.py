@@ -25,6 +25,7 @@ from topoopt.evaluate.rewire import Rewirer, no_network
 from topoopt.evaluate.scoring import Routing, Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.job import Cluster
+from topoopt.problem.ports import PortModel
 from topoopt.search.confirm import FINALISTS, TRAINED, finalists
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.search_state import Keeper, SearchState
@@ -39,7 +40,6 @@ from topoopt.search.search_types import (
 )
 from topoopt.search.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
 from topoopt.search.train_moves import moves_work
-from topoopt.topology.finder import PortModel
 
 # The fabric that strategies are sought on before they are wired; times on it are no plan's.
 IDEAL = "ideal-switch"

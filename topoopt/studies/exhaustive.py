@@ -16,7 +16,7 @@ from routing.paths import ecmp_routes, k_shortest_routes
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.job import Cluster
-from topoopt.topology.finder import PortModel
+from topoopt.problem.ports import PortModel
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from topoopt.topology.wiring import DegreeTooSmallError, PortModel, is_strongly_connected
+from topoopt.problem.ports import PortModel
+from topoopt.topology.wiring import DegreeTooSmallError, is_strongly_connected
 
 IntArray = npt.NDArray[np.int64]
 

@@ -8,9 +8,10 @@ from codesign_base import InputError
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
+from topoopt.problem.ports import PortModel, port_model
 from topoopt.topology.expander import random_regular_cables
 from topoopt.topology.fat_tree import fat_tree_network
-from topoopt.topology.wiring import PortModel, Wiring, port_model
+from topoopt.topology.wiring import Wiring
 
 
 def ideal_switch(hosts: int, bandwidth: float, latency: float) -> tuple[Network, Routes]:

@@ -14,6 +14,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import Network
+from topoopt.problem.ports import PortModel, port_model
 from topoopt.topology.choosing import RingChooser, Selection, selection_named
 from topoopt.topology.matching import checked_demand
 from topoopt.topology.select import artifact_generators
@@ -26,15 +27,13 @@ from topoopt.topology.split import (
 )
 from topoopt.topology.wiring import (
     DegreeTooSmallError,
-    PortModel,
     Ring,
     Wiring,
     is_strongly_connected,
     labelled,
-    port_model,
 )
 
-__all__ = ["DegreeTooSmallError", "PortModel", "Ring", "Selection", "Topology", "find_topology"]
+__all__ = ["DegreeTooSmallError", "Ring", "Selection", "Topology", "find_topology"]
 
 
 @dataclass(frozen=True, eq=False)

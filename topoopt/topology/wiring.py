@@ -2,26 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 import numpy as np
 
-from codesign_base import InfeasibleError, InputError
+from codesign_base import InfeasibleError
 from routing.network import IntArray, Network
+from topoopt.problem.ports import PortModel
 from topoopt.topology.matching import FloatArray, best_matching, fill_ports, halve
 from topoopt.topology.totient import ring_order, ring_places, ring_step
-
-
-class PortModel(StrEnum):
-    """What one port of a server connects.
-
-    ``directed``: its transmit and its receive fibre may go to different servers, so d ports
-    carry d different rings. ``bidirectional``: both fibres go to the same server, so a ring
-    +p takes two ports of each member and also gives the ring -p (TopoOpt's artifact).
-    """
-
-    DIRECTED = "directed"
-    BIDIRECTIONAL = "bidirectional"
 
 
 class DegreeTooSmallError(InfeasibleError):
@@ -35,20 +23,6 @@ def is_strongly_connected(cables: IntArray) -> bool:
 
     count, _ = connected_components(csr_array(cables), directed=True, connection="strong")
     return bool(count == 1)
-
-
-def port_model(value: str) -> PortModel:
-    """Return the port model of a name.
-
-    Raises
-    ------
-    InputError
-        If there is none.
-    """
-    try:
-        return PortModel(value)
-    except ValueError:
-        raise InputError(f"ports is {value!r}; choose {' or '.join(PortModel)}") from None
 
 
 @dataclass(frozen=True, slots=True)

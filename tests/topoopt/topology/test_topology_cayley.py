@@ -18,6 +18,7 @@ from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import Traffic
 from topoopt.evaluate.scoring import Routing, direct_fabric
 from topoopt.fabric.fabric import Fabric
+from topoopt.problem.ports import PortModel
 from topoopt.topology.cayley import CayleyGraph, select_cayley
 from topoopt.topology.cayley_kernels import (
     count_cycles,
@@ -33,7 +34,7 @@ from topoopt.topology.cayley_kernels import (
 )
 from topoopt.topology.choosing import RingChooser, Selection
 from topoopt.topology.circulants import select_circulant
-from topoopt.topology.finder import PortModel, find_topology
+from topoopt.topology.finder import find_topology
 from topoopt.topology.groups import (
     FiniteGroup,
     abelian_types,

@@ -14,9 +14,10 @@ from parallelism.taskgraph import Traffic
 from routing.coin_change import coin_change_routes
 from routing.network import Network
 from topoopt.evaluate.scoring import Routing, direct_fabric
+from topoopt.problem.ports import PortModel
 from topoopt.topology.choosing import RingChooser, Selection
 from topoopt.topology.circulants import circulant_distances
-from topoopt.topology.finder import DegreeTooSmallError, PortModel, Topology, find_topology
+from topoopt.topology.finder import DegreeTooSmallError, Topology, find_topology
 from topoopt.topology.totient import ring_places
 
 

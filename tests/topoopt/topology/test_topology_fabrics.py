@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from codesign_base import InputError
 from routing.merging import merge_equivalent_links
+from topoopt.problem.fat_tree_sizes import fat_tree_size
+from topoopt.problem.ports import PortModel
 from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
-from topoopt.topology.fat_tree import fat_tree_size
-from topoopt.topology.finder import DegreeTooSmallError, PortModel
+from topoopt.topology.finder import DegreeTooSmallError
 
 
 def test_the_ideal_switch_has_two_links_a_pair() -> None:

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import Traffic
-from topoopt.topology.finder import DegreeTooSmallError, PortModel, Topology, find_topology
+from topoopt.problem.ports import PortModel
+from topoopt.topology.finder import DegreeTooSmallError, Topology, find_topology
 from topoopt.topology.split import degree_for_allreduce, ports_by_server, ports_by_total
 
 

@@ -17,8 +17,9 @@ from routing.paths import ecmp_routes, hop_distances
 from topoopt.cli.app import app
 from topoopt.fabric.fabric import Fabric
 from topoopt.formats.traffic import save_traffic
+from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import default_prices
-from topoopt.topology.finder import PortModel, find_topology
+from topoopt.topology.finder import find_topology
 from topoopt.topology.network_file import load_network
 from topoopt.topology.report import report_text, topology_report, total_demand
 from topoopt.topology.spectrum import spectral_gap
