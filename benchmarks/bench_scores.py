@@ -11,8 +11,8 @@ import topoopt as to
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer, busiest
-from topoopt.search.search_types import SEARCH_TOLERANCE, Settings
+from topoopt.evaluate.scoring import SEARCH_TOLERANCE, Scorer, busiest
+from topoopt.problem.options import Settings
 
 CASES = {
     "dlrm-16": (16, "hybrid"),

@@ -8,8 +8,9 @@ from topoopt import Cluster, Job, models
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.plots import PALETTE, panels_of
+from topoopt.problem.budget import Budget
+from topoopt.problem.options import Improvements, Settings
 from topoopt.search.alternating import AlternatingSearch
-from topoopt.search.search_types import Budget, Improvements, Settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

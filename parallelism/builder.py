@@ -192,6 +192,28 @@ class TaskGraphBuilder:
         self._edge_bytes = np.array([graph.output_bytes(e[0]) * batch for e in edges])
         self._is_sink = np.array([not readers for readers in graph.consumers])
 
+    def of_microbatch(self, microbatches: int) -> "TaskGraphBuilder":
+        """Return the builder of one of so many equal parts of the batch.
+
+        Raises
+        ------
+        InputError
+            If the global batch is not divisible.
+        """
+        if self.batch % microbatches:
+            raise InputError(
+                f"microbatches is {microbatches}, which does not divide the global batch "
+                f"{self.batch}; choose a divisor"
+            )
+        return TaskGraphBuilder(
+            self.graph,
+            self.compute,
+            self.server,
+            self.servers,
+            self.batch // microbatches,
+            self.optimizer_states,
+        )
+
     @property
     def representatives(self) -> list[int]:
         """For each operator, the first operator that is alike in everything but its place."""

@@ -17,9 +17,11 @@ from parallelism.device import RooflineModel, Server
 from parallelism.models import PRESETS
 from parallelism.transformers.presets import TRANSFORMERS
 from topoopt.cli.app import app
+from topoopt.evaluate.scoring import SEARCH_TOLERANCE
 from topoopt.plan import plan as plan_module
+from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.search.search_types import SEARCH_TOLERANCE, Budget, Settings
+from topoopt.problem.options import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()

@@ -8,7 +8,7 @@ from topoopt.bandwidth.cost import GBYTE
 from topoopt.bandwidth.problem import Objective
 from topoopt.bandwidth.sensitivity import Sensitivity, relative_change
 from topoopt.bandwidth.workload_times import WorkloadTimes
-from topoopt.plan.summary import dollars, table_lines
+from topoopt.base.text import dollars, table_lines
 from topoopt.problem.units import format_time
 
 

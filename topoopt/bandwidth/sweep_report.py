@@ -5,7 +5,7 @@ from typing import Any
 from topoopt.bandwidth.cost import GBYTE
 from topoopt.bandwidth.problem import Objective
 from topoopt.bandwidth.sweep import Design, Sweep, describe
-from topoopt.plan.summary import dollars, table_lines
+from topoopt.base.text import dollars, table_lines
 from topoopt.problem.units import format_time
 
 _UNITS = {Objective.TIME: "s", Objective.TIME_COST: "s*USD", Objective.COST: "USD"}

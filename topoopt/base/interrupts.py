@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from topoopt.search.search_types import Progress, ProgressCallback
+from topoopt.base.progress import Progress, ProgressCallback
 
 
 @contextmanager

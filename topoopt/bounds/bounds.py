@@ -144,14 +144,13 @@ def resource_bound(builder: TaskGraphBuilder, wirings: Wirings, microbatches: in
         ``network``: what rings and transfers must send at least, over all ports.
     """
     from topoopt.bounds.space_terms import all_choices
-    from topoopt.evaluate.scheduling import smaller_batch
 
     choices, terms = trade_off(builder, wirings)
     network, _ = weighted(choices, terms, np.array([float(n == "network") for n in terms.names]))
     work = sum(float(own[Own.WORK].min()) for own in choices.own)
     if microbatches > 1:
         # Updates come once, whatever the number of microbatches, and are left out.
-        choices, _ = all_choices(smaller_batch(builder, microbatches), wirings)
+        choices, _ = all_choices(builder.of_microbatch(microbatches), wirings)
         passes = [own[Own.FORWARD_WORK] + own[Own.BACKWARD_WORK] for own in choices.own]
         work = microbatches * sum(float(both.min()) for both in passes)
     result = {"compute": work, "network": network}

@@ -57,7 +57,7 @@ def span_of(tasks: TaskGraph, least: Least) -> Span:
     -------
     Span
     """
-    from topoopt.bounds.critical_kernels import heads_and_tails
+    from parallelism.longest_path_kernels import heads_and_tails
 
     head, tail = heads_and_tails(
         least.length,

@@ -31,10 +31,10 @@ from topoopt.bounds.critical import (
     steady_span,
     transfer_ports,
 )
-from topoopt.evaluate.scheduling import Schedule
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import alone_seconds, orders_of
 from topoopt.problem.job import Cluster
+from topoopt.problem.schedule import Schedule
 
 # Uses of links beyond which sets of them are not sorted by time.
 MOST_USES = 4_000_000

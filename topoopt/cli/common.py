@@ -17,9 +17,9 @@ _SEED_LIMIT = 2**31
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
+    from topoopt.base.progress import Progress, ProgressCallback
     from topoopt.problem.job import Cluster, Job
     from topoopt.problem.prices import PriceTable
-    from topoopt.search.search_types import Progress, ProgressCallback
 
 Model = Annotated[
     str,

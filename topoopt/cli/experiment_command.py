@@ -23,8 +23,8 @@ From = Annotated[
 @experiment_app.command("list")
 def list_command(directory: From = None, as_json: common.AsJson = False) -> None:
     """List the experiments, the cases of their grids, and what they reproduce or extend."""
+    from topoopt.base.text import table_lines
     from topoopt.experiment.scripts import find_scripts
-    from topoopt.plan.summary import table_lines
 
     scripts = find_scripts(directory)
     entries = [

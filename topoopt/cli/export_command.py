@@ -96,11 +96,11 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     import numpy as np
 
     from parallelism.taskgraph import TaskKind
-    from topoopt.evaluate.scheduling import ORDERED
     from topoopt.formats.fbuf_check import COMPUTES
     from topoopt.formats.fbuf_file import FbufTask
     from topoopt.formats.fbuf_ring_routes import moved_ring_edges
     from topoopt.plan.rebuild import rebuild
+    from topoopt.problem.schedule import ORDERED
     from topoopt.studies.workload import fbuf_workload, schedule_left_out
 
     built = rebuild(plan)

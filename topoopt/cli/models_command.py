@@ -21,7 +21,7 @@ def models_command(
     as_json: common.AsJson = False,
 ) -> None:
     """List the workloads with parameters, FLOPs and bytes per sample."""
-    from topoopt.plan.summary import table_lines
+    from topoopt.base.text import table_lines
     from topoopt.problem.units import format_bytes, format_count, format_flops
 
     models = _summaries(model)

@@ -89,12 +89,12 @@ def simulate_command(
 
     Example: topoopt simulate 100dlrm_16.fbuf --fabric ideal --bandwidth 100Gbps
     """
-    from topoopt.evaluate.scheduling import Schedule
     from topoopt.fabric.jitter import jittered
     from topoopt.fabric.report import report_of
     from topoopt.fabric.simulate import simulate
     from topoopt.fabric.tasks import link_bytes
     from topoopt.fabric.warm import choose_rings, warm_up
+    from topoopt.problem.schedule import Schedule
     from topoopt.problem.units import parse_bytes
     from topoopt.studies.replay import replay_fabric
     from topoopt.studies.workload import load_workload, scheduled_workload
@@ -249,8 +249,8 @@ def _text(
     document: dict[str, Any],
     copies: "Jitter | None",
 ) -> list[str]:
+    from topoopt.base.text import table_lines
     from topoopt.fabric.report import LinkUse
-    from topoopt.plan.summary import table_lines
     from topoopt.problem.units import format_bytes, format_time
 
     tasks = workload.tasks

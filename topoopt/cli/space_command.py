@@ -81,7 +81,7 @@ def _document(model: str, size: "SpaceSize") -> dict[str, Any]:
 
 
 def _lines(model: str, size: "SpaceSize") -> list[str]:
-    from topoopt.plan.summary import table_lines
+    from topoopt.base.text import table_lines
 
     rows: list[tuple[str, ...]] = [
         ("operators", "kind", "count", "degrees", "placements", "sample x parameter")

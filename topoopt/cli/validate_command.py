@@ -91,7 +91,7 @@ def _validate_llm(cases: str, as_json: bool, quiet: bool) -> None:
 
 
 def _llm_text(found: "LlmValidation") -> list[str]:
-    from topoopt.plan.summary import table_lines
+    from topoopt.base.text import table_lines
 
     lines: list[str] = []
     for quantity in dict.fromkeys(case.quantity for case in found.cases):
@@ -131,7 +131,7 @@ def _llm_text(found: "LlmValidation") -> list[str]:
 
 
 def _text(found: "Validation", models: tuple[str, ...]) -> list[str]:
-    from topoopt.plan.summary import table_lines
+    from topoopt.base.text import table_lines
 
     models = tuple(dict.fromkeys(models))
     lines: list[str] = []

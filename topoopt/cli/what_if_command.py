@@ -37,9 +37,9 @@ def what_if_command(
     Example: topoopt what-if plan.json --fail-links 3 --trials 100
     """
     from codesign_base import InputError
+    from topoopt.base.progress import Progress
     from topoopt.plan.plan import load_plan
     from topoopt.plan.rebuild import rebuild
-    from topoopt.search.search_types import Progress
     from topoopt.studies.failures import fail_randomly
     from topoopt.studies.server_failures import fail_servers as kill_servers
     from topoopt.studies.workload import schedule_left_out
@@ -128,7 +128,7 @@ def _server_document(found: Any, servers: int, count: int, seed: int) -> dict[st
 
 
 def _lines(document: dict[str, Any], what: str) -> list[str]:
-    from topoopt.plan.summary import table_lines
+    from topoopt.base.text import table_lines
     from topoopt.problem.units import format_time
 
     whole = document["iteration_time_s"]

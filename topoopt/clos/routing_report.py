@@ -156,7 +156,7 @@ def route_jobs(
 
 def report_lines(report: RoutingReport) -> list[str]:
     """Return the page that `topoopt clos route` prints, line by line."""
-    from topoopt.plan.summary import table_lines
+    from topoopt.base.text import table_lines
     from topoopt.problem.units import format_time
 
     rows: list[tuple[str, ...]] = [("job", "flows", "speed", "slowdown")]

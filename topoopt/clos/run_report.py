@@ -32,7 +32,7 @@ def run_document(
 
 def run_lines(clos: Clos, results: Sequence[MethodTimes], *, epochs: int) -> list[str]:
     """Return the page that `topoopt clos run` prints, line by line."""
-    from topoopt.plan.summary import table_lines
+    from topoopt.base.text import table_lines
 
     jobs = results[0].jobs
     flows = sum(job.flows for job in jobs)

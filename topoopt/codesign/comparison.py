@@ -6,6 +6,8 @@ from typing import ClassVar
 
 from codesign_base import InputError
 from parallelism.reading import parse_json
+from topoopt.base.progress import ProgressCallback
+from topoopt.base.text import dollars, table_lines
 from topoopt.codesign.solve import co_optimize
 from topoopt.fabrics.baselines import (
     BASELINES,
@@ -16,11 +18,9 @@ from topoopt.fabrics.baselines import (
 )
 from topoopt.fabrics.reconfiguration import Reconfiguration
 from topoopt.plan.plan import Amount, Count, Whole, schema_fault
-from topoopt.plan.summary import dollars, table_lines
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.problem.units import format_bandwidth, format_time
-from topoopt.search.search_types import ProgressCallback
 
 # How strictly `parse_comparison` reads the records.
 _STRICT = {"extra": "forbid", "strict": True, "allow_inf_nan": False}

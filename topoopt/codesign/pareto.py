@@ -10,16 +10,17 @@ from typing import Any
 
 from codesign_base import InfeasibleError, InputError
 from topoopt.base.atomic import write_text_atomically
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.base.text import dollars, table_lines
 from topoopt.bounds.bounds import Wirings, space_bound
 from topoopt.codesign.designs import Design, Limits, Objective, Point, best_design, frontier
-from topoopt.codesign.solve import FABRIC_MODEL, co_optimize
+from topoopt.codesign.solve import co_optimize
+from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
 from topoopt.plan.records import model_record
-from topoopt.plan.summary import dollars, table_lines
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.units import format_bandwidth, format_time, parse_bandwidth
-from topoopt.search.search_types import Progress, ProgressCallback
 
 _STORE = "topoopt designs"
 

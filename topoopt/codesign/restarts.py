@@ -20,12 +20,12 @@ from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.plan.plan import Baseline, Plan, parse_plan
 from topoopt.plan.records import model_record
 from topoopt.problem.job import Cluster, Job
 from topoopt.search.search_state import StateFile
-from topoopt.search.search_types import Progress, ProgressCallback
 
 if TYPE_CHECKING:
     from topoopt.problem.prices import PriceTable

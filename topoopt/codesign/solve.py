@@ -15,6 +15,7 @@ from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.taskgraph import traffic_of
 from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.gap import HOW, plan_bounds
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.schedule_search import (
@@ -24,8 +25,7 @@ from topoopt.evaluate.schedule_search import (
     plainly,
     schedule_pairs,
 )
-from topoopt.evaluate.scheduling import Schedule
-from topoopt.evaluate.scoring import Routing
+from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabrics.baselines import (
     PLAN_BASELINES,
@@ -56,8 +56,12 @@ from topoopt.plan.records import (
     schedule_record,
     strategy_record,
 )
+from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster, Job
+from topoopt.problem.options import Settings
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt.problem.routing import Routing
+from topoopt.problem.schedule import Schedule
 from topoopt.search.alternating import AlternatingSearch
 from topoopt.search.confirm import (
     FINALISTS,
@@ -68,12 +72,10 @@ from topoopt.search.confirm import (
     screened,
 )
 from topoopt.search.joint import SEARCHES
+from topoopt.search.result import SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
-from topoopt.search.search_types import Budget, ProgressCallback, SearchResult, Settings
 from topoopt.search.train_moves import TrainMoves
-
-FABRIC_MODEL = "fluid-2"
 
 # Share of the main search's steps and work that each baseline's search may use.
 _BASELINE_SHARE = 0.1
@@ -119,7 +121,7 @@ def co_optimize(
         The same seed and steps give the same plan.
     steps : int, optional
         Strategy proposals; by default up to 20000, fewer where scores are expensive (see
-        `topoopt.search.search_types.Budget`).
+        `topoopt.problem.budget.Budget`).
     seconds : float, optional
         A wall-clock budget instead; the plan records the steps that were made, and
         ``steps=plan.search.steps`` reproduces it.
@@ -128,7 +130,7 @@ def co_optimize(
     faithful : {None, "paper", "artifact"}
         Switch back everything that departs from the paper, or from the published code.
     method : {"joint", "alternating", "sequential", "strategy-only", "topology-only"}
-        How strategies and topologies are sought, see `topoopt.search.search_types.Settings`; the
+        How strategies and topologies are sought, see `topoopt.problem.options.Settings`; the
         last three are there to be compared with.
     parameter_splits : bool
         Whether operators may be split along their parameters; measured profiles hold only sample
@@ -151,7 +153,7 @@ def co_optimize(
         plain: as published. compute: devices work on what has the longest remaining path first,
         while strategies are sought, too. Otherwise choose a schedule inside the iteration for the
         best few pairs found, and plan the one that is then fastest: barrier keeps the barrier
-        between iterations, with auto they may overlap (see `topoopt.evaluate.scheduling.Schedule`).
+        between iterations, with auto they may overlap (see `topoopt.problem.schedule.Schedule`).
         Baselines keep the plain one, and but for compute starting strategies, too.
     restarts, workers, engine, checkpoint
         Independent searches with seeds derived from ``seed``, each with the whole budget, of
@@ -498,4 +500,4 @@ def score_named(job: Job, cluster: Cluster, name: str, *, seed: int = 0) -> floa
     return pair.time
 
 
-__all__ = ["FABRIC_MODEL", "co_optimize", "score_named"]
+__all__ = ["co_optimize", "score_named"]

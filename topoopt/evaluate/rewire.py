@@ -12,11 +12,19 @@ from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.evaluate.mcf_routes import check_least_congestion
-from topoopt.evaluate.scoring import Routing, Scorer, busiest, direct_fabric
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.scoring import (
+    SEARCH_TOLERANCE,
+    Scorer,
+    busiest,
+    direct_fabric,
+    search_tolerance,
+)
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.job import Cluster
+from topoopt.problem.options import Settings
 from topoopt.problem.ports import PortModel
-from topoopt.search.search_types import SEARCH_TOLERANCE, Pair, Settings, search_tolerance
+from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 
 _MOST_SPLITS = 10

@@ -5,17 +5,10 @@ from dataclasses import dataclass, replace
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import TaskGraph, TaskKind
-from topoopt.evaluate.scheduling import (
-    COMPUTE_ORDERS,
-    ITERATIONS,
-    NETWORK_ORDERS,
-    OVERLAPS,
-    Played,
-    Schedule,
-    batch_tasks,
-    play_schedule,
-)
-from topoopt.search.search_types import Pair, Progress, ProgressCallback
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.scheduling import ITERATIONS, Played, batch_tasks, play_schedule
+from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, OVERLAPS, Schedule
 
 SCHEDULING = ("plain", "compute", "barrier", "auto")
 MICROBATCHES = (1, 2, 4, 8)

@@ -21,101 +21,14 @@ from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, orders_of
 from topoopt.fabric.simulate import timeline_of
 from topoopt.fabric.timeline import compute_on_critical_path
+from topoopt.problem.schedule import LEVELS, Schedule
 
-OVERLAPS = ("barrier", "next-forward")
-COMPUTE_ORDERS = ("ready", "critical-path")
-NETWORK_ORDERS = ("fair", "transfers-first", "critical-path")
-LEVELS = 8
-"""Priorities of network tasks: as many as an Ethernet frame can name (IEEE 802.1Q)."""
 ITERATIONS = 6
 """Iterations in a row whose steady state gives the period without a barrier."""
 
 # Remaining paths that differ by less than this share of the longest count as equal, so that
 # rounding does not tell apart what is symmetric.
 _ALIKE = 1e-9
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How the tasks of an iteration are ordered, cut and overlapped.
-
-    Parameters
-    ----------
-    overlap : {"barrier", "next-forward"}
-        barrier: an iteration begins when all tasks of the one before have ended, as in all
-        published numbers. next-forward: a forward pass begins as soon as the weights of its
-        part are up to date, so that AllReduces, and the lookups and transfers of embeddings,
-        overlap with other layers of the neighbouring iteration; the iteration time is then the
-        period of the steady state.
-    compute : {"ready", "critical-path"}
-        Order of tasks that wait for a device: first in first out, or the one with the longest
-        remaining path first. A task that runs is not interrupted.
-    network : {"fair", "transfers-first", "critical-path"}
-        How messages share links: max-min fair; transfers before AllReduces; or in `LEVELS`
-        classes by the longest remaining path. A class takes what it can, max-min fair within
-        itself, and leaves the rest to the next (strict priority).
-    bucket_bytes : float, optional
-        Gradients of a group are fused into AllReduces of at least so many bytes, in the order in
-        which they are ready; each on its own by default.
-    microbatches : int
-        Parts of the global batch that run through the model one after another, overlapping;
-        their gradients are summed before the AllReduce. 1: the whole batch at once.
-
-    Raises
-    ------
-    InputError
-        If a value is not among the choices or out of range.
-    """
-
-    overlap: str = "barrier"
-    compute: str = "ready"
-    network: str = "fair"
-    bucket_bytes: float | None = None
-    microbatches: int = 1
-
-    def __post_init__(self) -> None:
-        for name, value, choices in (
-            ("overlap", self.overlap, OVERLAPS),
-            ("compute order", self.compute, COMPUTE_ORDERS),
-            ("network priority", self.network, NETWORK_ORDERS),
-        ):
-            if value not in choices:
-                raise InputError(f"{name} is {value!r}; choose {', '.join(choices)}")
-        if self.bucket_bytes is not None and not 0.0 < self.bucket_bytes < float("inf"):
-            raise InputError(f"bucket size is {self.bucket_bytes} bytes; give a positive size")
-        if self.microbatches < 1:
-            raise InputError(f"microbatches is {self.microbatches}; give at least 1")
-
-    @classmethod
-    def plain(cls) -> "Schedule":
-        """Return the published behaviour: barrier, first in first out, fair, nothing fused."""
-        return cls()
-
-    @property
-    def streaming(self) -> bool:
-        """Whether iterations overlap, so that their time is a period."""
-        return self.overlap == "next-forward"
-
-    def describe(self) -> str:
-        """Return the schedule in a few words."""
-        from topoopt.problem.units import format_bytes
-
-        words = []
-        if self.streaming:
-            words.append("overlap with the next forward pass")
-        if self.microbatches > 1:
-            words.append(f"{self.microbatches} microbatches")
-        if self.compute != "ready":
-            words.append("compute by critical path")
-        if self.network != "fair":
-            words.append(f"network {self.network}")
-        if self.bucket_bytes is not None:
-            words.append(f"buckets of {format_bytes(self.bucket_bytes)}")
-        return ", ".join(words) or "plain"
-
-
-ORDERED = Schedule(compute="critical-path")
-"""Devices take the longest remaining path first; all else is plain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,32 +77,9 @@ def batch_tasks(builder: TaskGraphBuilder, strategy: Strategy, microbatches: int
     """
     if microbatches == 1:
         return builder.build(strategy)
-    small = smaller_batch(builder, microbatches)
+    small = builder.of_microbatch(microbatches)
     check_legal(small.graph, strategy, small.servers, small.batch)
     return accumulate(small.build(strategy), microbatches)
-
-
-def smaller_batch(builder: TaskGraphBuilder, microbatches: int) -> TaskGraphBuilder:
-    """Return the builder of one microbatch.
-
-    Raises
-    ------
-    InputError
-        If the global batch is not divisible.
-    """
-    if builder.batch % microbatches:
-        raise InputError(
-            f"microbatches is {microbatches}, which does not divide the global batch "
-            f"{builder.batch}; choose a divisor"
-        )
-    return TaskGraphBuilder(
-        builder.graph,
-        builder.compute,
-        builder.server,
-        builder.servers,
-        builder.batch // microbatches,
-        builder.optimizer_states,
-    )
 
 
 def play_schedule(
@@ -393,7 +283,7 @@ def _critical_ranks(tasks: TaskGraph, seconds: FloatArray) -> IntArray:
 
 def _remaining(tasks: TaskGraph, seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the longest paths that end before each task, and that begin after it."""
-    from topoopt.bounds.critical_kernels import heads_and_tails
+    from parallelism.longest_path_kernels import heads_and_tails
 
     return heads_and_tails(
         seconds,
@@ -411,18 +301,6 @@ def _levels(rank: IntArray) -> IntArray:
 
 
 __all__ = [
-    "COMPUTE_ORDERS",
-    "ITERATIONS",
-    "LEVELS",
-    "NETWORK_ORDERS",
-    "ORDERED",
-    "OVERLAPS",
-    "Played",
-    "Schedule",
-    "batch_tasks",
-    "busiest_link",
-    "chained_tasks",
-    "ordered_tasks",
+    "ITERATIONS", "Played", "batch_tasks", "busiest_link", "chained_tasks", "ordered_tasks",
     "play_schedule",
-    "smaller_batch",
 ]  # fmt: skip

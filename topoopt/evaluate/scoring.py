@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 import numpy as np
 
@@ -15,14 +14,20 @@ from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
-from topoopt.evaluate.scheduling import Schedule, ordered_tasks
+from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import seeks_symmetry
 from topoopt.fabric.reconfigurable import Playable, play
 from topoopt.fabric.tasks import demand_of, link_bytes
+from topoopt.problem.routing import Routing
+from topoopt.problem.schedule import Schedule
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
 
+# Beyond this size a search scores with flows that end within this share of their age batched
+# (error about 0.1 %); whatever it keeps is simulated again exactly.
+_EXACT_SERVERS = 32
+SEARCH_TOLERANCE = 0.03
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8
@@ -30,24 +35,6 @@ _BOUND_WORK = 0.8
 _COLLAPSE_WORK = 4.0
 # Ranking the tasks by their remaining paths, a task.
 _ORDER_WORK = 1.0
-
-
-class Routing(StrEnum):
-    """How transfers between servers that are not neighbours are routed.
-
-    ``ecmp``: split equally at every hop over all shortest paths. ``k-shortest``: split equally
-    over up to eight shortest loopless paths of at most one hop more than the shortest (paper).
-    ``single``: one random shortest path (artifact). ``mcf``: weighted paths of least congestion
-    for the transfers of one strategy, beside its AllReduces (`topoopt.evaluate.mcf_routes`).
-    ``balanced``: one shortest path a pair, chosen so that the traffic of one strategy loads the
-    links evenly.
-    """
-
-    ECMP = "ecmp"
-    K_SHORTEST = "k-shortest"
-    SINGLE = "single"
-    MCF = "mcf"
-    BALANCED = "balanced"
 
 
 def direct_fabric(
@@ -139,6 +126,11 @@ def allreduce_routes(
     return coin_change_routes(network, steps, ring_places(*rings[0]))
 
 
+def search_tolerance(servers: int) -> float:
+    """Return the completion tolerance that a search scores with."""
+    return SEARCH_TOLERANCE if servers > _EXACT_SERVERS else 0.0
+
+
 @dataclass
 class Scorer:
     """Scores strategies of one job on one fabric; counts what does not fit as infinite.
@@ -152,7 +144,7 @@ class Scorer:
     tolerance : float
         Completion tolerance of the simulation; 0 is exact.
     compute_order : {"ready", "critical-path"}
-        Order of tasks that wait for a device, see `topoopt.evaluate.scheduling.Schedule`;
+        Order of tasks that wait for a device, see `topoopt.problem.schedule.Schedule`;
         reconfigurable fabrics know the first only.
     wary : bool
         Whether to return the mean of the times with fair shares of every link and where transfers

@@ -12,9 +12,10 @@ from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from routing.network import FloatArray
+from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.problem.job import Cluster, Job
-from topoopt.search.search_types import Pair, Settings
+from topoopt.problem.options import Settings
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,9 @@ from topoopt.fabric.collapse import collapse, expand_binding
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import Orders, orders_of
 
+FABRIC_MODEL = "fluid-2"
+"""Name of this model in plan files; another name where its times mean something else."""
+
 COLLAPSE_FROM = 4096
 """Transfers from which on it is worth while to look for symmetry."""
 

@@ -166,7 +166,7 @@ def _least_after(
     fabric: Fabric, tasks: TaskGraph, messages: _Messages, rings: IntArray
 ) -> FloatArray:
     """Return the least seconds from each task's end to the end of all: alone, on the best link."""
-    from topoopt.bounds.critical_kernels import heads_and_tails
+    from parallelism.longest_path_kernels import heads_and_tails
     from topoopt.fabric.train_queue_kernels import ROUNDS
 
     packet = fabric.transport.segment_bytes / fabric.network.capacity.max(initial=1.0)

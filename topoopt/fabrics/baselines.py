@@ -12,11 +12,13 @@ from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from routing.merging import merge_equivalent_links
-from topoopt.evaluate.scoring import Scorer
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.reconfiguration import RECONFIGURABLE, Reconfiguration, reconfigurable_fabric
 from topoopt.fabrics.zoo_baselines import ZOO, is_zoo_name, zoo_fabric
+from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import (
     PriceTable,
@@ -25,7 +27,6 @@ from topoopt.problem.prices import (
     fat_tree_cost,
     ideal_switch_cost,
 )
-from topoopt.search.search_types import Budget, Progress, ProgressCallback, search_tolerance
 from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
 
 # Those of TopoOpt (NSDI 2023), section 5, which `compare` prints by default.

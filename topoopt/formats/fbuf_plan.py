@@ -56,8 +56,9 @@ def plan_fbuf(
     InputError
         If the plan is not well formed, or `fbuf_of` cannot express it.
     """
-    from topoopt.evaluate.scheduling import ORDERED, chained_tasks
+    from topoopt.evaluate.scheduling import chained_tasks
     from topoopt.plan.rebuild import rebuild
+    from topoopt.problem.schedule import ORDERED
 
     built = rebuild(plan)
     tasks = built.builder.build(built.strategy)

@@ -14,10 +14,10 @@ from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy, check_legal
 from parallelism.taskgraph import traffic_of
 from topoopt.bounds.gap import HOW, plan_bounds
-from topoopt.codesign.solve import FABRIC_MODEL
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scheduling import ORDERED, Schedule, ordered_tasks
+from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.evaluate.scoring import Scorer
+from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabrics.baselines import baseline_fabric
@@ -26,9 +26,10 @@ from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Baseline, OperatorPlan, Plan, RingRecord
 from topoopt.plan.rebuild import Rebuilt, rebuild_strategy
 from topoopt.plan.records import reconfiguration_record
+from topoopt.problem.options import Settings
 from topoopt.problem.prices import PriceTable, direct_connect_cost
+from topoopt.problem.schedule import ORDERED, Schedule
 from topoopt.search.confirm import COPIES, TRAIN_MODEL, confirmed_times
-from topoopt.search.search_types import Settings
 from topoopt.search.starts import USUAL, start_pair, starting_strategies
 from topoopt.topology.totient import ring_places
 from topoopt.topology.wiring import Ring, labelled

@@ -15,11 +15,13 @@ from parallelism.profile_file import Profile
 from parallelism.strategy import OperatorConfig, Strategy
 from routing.network import Network
 from routing.routes import Routes
-from topoopt.evaluate.scheduling import Played, Schedule, batch_tasks, play_schedule
-from topoopt.evaluate.scoring import Routing, allreduce_routes
+from topoopt.evaluate.scheduling import Played, batch_tasks, play_schedule
+from topoopt.evaluate.scoring import allreduce_routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.plan.plan import ModelRecord, OperatorPlan, Plan, ScheduleRecord
 from topoopt.problem.job import Cluster, Optimizer
+from topoopt.problem.routing import Routing
+from topoopt.problem.schedule import Schedule
 
 
 @dataclass(frozen=True)

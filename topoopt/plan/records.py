@@ -11,7 +11,6 @@ from parallelism.strategy import Strategy
 from routing.network import Network
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.schedule_search import Scheduled
-from topoopt.evaluate.scheduling import Schedule
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabric.windowed import WindowedCircuits
@@ -30,6 +29,7 @@ from topoopt.plan.plan import (
 )
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import PriceTable
+from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_time
 from topoopt.search.confirm import COPIES, TRAIN_MODEL, Confirmed
 from topoopt.topology.finder import Ring

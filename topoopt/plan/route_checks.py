@@ -6,10 +6,11 @@ from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
 from routing.paths import hop_distances
 from topoopt.evaluate.mcf_routes import check_least_congestion
-from topoopt.evaluate.scoring import Routing, direct_fabric
+from topoopt.evaluate.scoring import direct_fabric
 from topoopt.plan.arithmetic import require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
+from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Ring, Topology
 
 # Route weights are sums of a few fractions.

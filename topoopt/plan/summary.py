@@ -1,11 +1,11 @@
 """A plan as a page of text: the answer first, then where the time goes, then the plan."""
 
 import re
-from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from topoopt.evaluate.scheduling import Schedule
+from topoopt.base.text import dollars, table_lines
 from topoopt.plan.plan import OperatorPlan, Plan, RingRecord
+from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.topology.totient import ring_places
 
@@ -138,34 +138,6 @@ def _comparison(plan: Plan) -> list[str]:
         if name in ("data-parallel", "hybrid")
     ]
     return [*table_lines(rows), "starting strategies: " + ", ".join(named)]
-
-
-def dollars(cost: float | None) -> str:
-    """Return a price for a table, "-" where there is none."""
-    return "-" if cost is None else f"${cost:,.0f}"
-
-
-def table_lines(rows: Sequence[tuple[str, ...]], left: Collection[int] = (0,)) -> list[str]:
-    """Align rows of cells.
-
-    Parameters
-    ----------
-    rows : sequence of tuple of str
-    left : collection of int
-        Columns of words, aligned left; the others are aligned right.
-
-    Returns
-    -------
-    list of str
-    """
-    widths = [max(len(row[c]) for row in rows) for c in range(len(rows[0]))]
-    return [
-        "  ".join(
-            cell.ljust(width) if c in left else cell.rjust(width)
-            for c, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def strategy_lines(strategy: list[OperatorPlan], servers: int) -> list[str]:

@@ -2,8 +2,8 @@
 
 import shlex
 
+from topoopt.base.text import dollars
 from topoopt.codesign.comparison import Comparison, FabricResult
-from topoopt.plan.summary import dollars
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.answer import servers_text
 from topoopt.report.bars import Bar, bar_table

@@ -7,8 +7,8 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.builder import part_memory
 from parallelism.taskgraph import FloatArray, TaskGraph, traffic_of
-from topoopt.codesign.solve import FABRIC_MODEL
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import Timeline, critical_path
 from topoopt.plan.arithmetic import SIMULATED, require_same

@@ -1,7 +1,7 @@
 """The report of a plan."""
 
+from topoopt.base.text import dollars
 from topoopt.plan.plan import Plan
-from topoopt.plan.summary import dollars
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.answer import plan_answer, plan_facts
 from topoopt.report.bars import Bar, Part, bar_table, stacked_bar

@@ -6,10 +6,10 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
-from topoopt.codesign.solve import FABRIC_MODEL
+from topoopt.base.text import dollars
+from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import simulate
 from topoopt.plan.arithmetic import SIMULATED, require_same
-from topoopt.plan.summary import dollars
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
 from topoopt.report.answer import plan_answer, servers_text
 from topoopt.report.bars import Bar, bar_table

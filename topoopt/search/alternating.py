@@ -20,24 +20,21 @@ from parallelism.search.regions import Regions
 from parallelism.search.searcher import Searcher
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
+from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.side_by_side import THREADED_FROM, in_twos
+from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer, no_network
-from topoopt.evaluate.scoring import Routing, Scorer
+from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
+from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
+from topoopt.problem.options import Settings
 from topoopt.problem.ports import PortModel
+from topoopt.problem.routing import Routing
 from topoopt.search.confirm import FINALISTS, TRAINED, finalists
 from topoopt.search.joint_moves import JointMoves
+from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
-from topoopt.search.search_types import (
-    Budget,
-    Pair,
-    Progress,
-    ProgressCallback,
-    SearchResult,
-    Settings,
-    search_tolerance,
-)
 from topoopt.search.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
 from topoopt.search.train_moves import moves_work
 

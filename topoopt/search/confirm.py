@@ -13,11 +13,13 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import TaskGraph
-from topoopt.evaluate.scheduling import Schedule, ordered_tasks
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.transport import Transport
-from topoopt.search.search_types import Pair, Progress, ProgressCallback
+from topoopt.problem.schedule import Schedule
 
 CONFIRMING = ("train",)
 TRAIN_MODEL = "train-2"

@@ -20,22 +20,20 @@ from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import placed_degrees, relays, windows
 from parallelism.strategy import Strategy
+from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.relaxation import Wirings
 from topoopt.bounds.space_terms import trade_off
-from topoopt.evaluate.scoring import Routing, Scorer
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
+from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
+from topoopt.problem.options import Settings
+from topoopt.problem.routing import Routing
 from topoopt.search.alternating import IDEAL, AlternatingSearch, Round
 from topoopt.search.joint_moves import JointMoves, best_wired, promising
-from topoopt.search.search_types import (
-    Budget,
-    Pair,
-    ProgressCallback,
-    SearchResult,
-    Settings,
-    search_tolerance,
-)
+from topoopt.search.result import SearchResult
 from topoopt.search.starts import USUAL
 from topoopt.topology.fabrics import ideal_switch
 

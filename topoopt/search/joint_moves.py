@@ -18,8 +18,8 @@ from parallelism.search.replayed import Replayed
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.base.side_by_side import in_twos
+from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.search.search_types import Pair
 
 # Placements of one pair of degrees.
 _PLACEMENTS = 8

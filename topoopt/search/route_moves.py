@@ -15,10 +15,11 @@ from parallelism.builder import TaskGraphBuilder
 from routing.network import IntArray, Network
 from routing.paths import ecmp_routes, hops_toward_hosts
 from routing.routes import Routes
-from topoopt.evaluate.scoring import Routing, Scorer
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import demand_of
-from topoopt.search.search_types import Pair
+from topoopt.problem.routing import Routing
 
 # Of so many of the best pairs the routes are improved.
 IMPROVED = 4

@@ -21,8 +21,9 @@ from parallelism.graph import Mode
 from parallelism.search.searcher import Searcher
 from parallelism.strategy import OperatorConfig
 from topoopt.base.atomic import write_bytes_atomically
+from topoopt.evaluate.pair import Pair
 from topoopt.search.joint_moves import JointMoves
-from topoopt.search.search_types import Pair, SearchResult
+from topoopt.search.result import SearchResult
 
 if TYPE_CHECKING:
     from topoopt.search.alternating import AlternatingSearch

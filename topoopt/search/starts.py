@@ -5,8 +5,8 @@ from parallelism.graph import Mode
 from parallelism.search.named import least_memory, named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
+from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.search.search_types import Pair
 
 # Always simulated, because plans are compared with them.
 USUAL = ("data-parallel", "hybrid")

@@ -18,12 +18,14 @@ from parallelism.search.regions import Regions
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import TaskGraph
-from topoopt.evaluate.scheduling import Schedule
-from topoopt.evaluate.scoring import Routing, Scorer, direct_fabric
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import link_bytes
+from topoopt.problem.routing import Routing
+from topoopt.problem.schedule import Schedule
 from topoopt.search.confirm import train_time
-from topoopt.search.search_types import Pair, Progress, ProgressCallback
 
 # How many pairs are improved with how many simulations each: most gains come early, and from which
 # pair most is to be gained, only trying tells; so many begin and the best go on.

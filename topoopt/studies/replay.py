@@ -13,7 +13,7 @@ from topoopt.studies.workload import Workload
 
 if TYPE_CHECKING:
     from routing.routes import Routes
-    from topoopt.evaluate.scoring import Routing
+    from topoopt.problem.routing import Routing
 
 FABRICS = ("ideal", "fat-tree", "oversubscribed-fat-tree", "own")
 """Fabrics by name; anything else names a file."""
@@ -237,7 +237,7 @@ def _from_file(
             raise type(error)(f"plan file {str(path)!r}: {error}") from None
         about = "network, rings and routes of plan"
     else:
-        from topoopt.evaluate.scoring import Routing
+        from topoopt.problem.routing import Routing
         from topoopt.topology.network_file import load_network
 
         way = "ecmp" if routing is None else routing
@@ -282,7 +282,8 @@ def _is_plan(path: Path) -> bool:
 def _routed(network: Network, way: "Routing", transport: Transport, seed: int) -> Fabric:
     """Route a network as plans are routed."""
     from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
-    from topoopt.evaluate.scoring import Routing, allreduce_routes
+    from topoopt.evaluate.scoring import allreduce_routes
+    from topoopt.problem.routing import Routing
 
     if way is Routing.ECMP:
         routes = ecmp_routes(network)

@@ -17,8 +17,9 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.fabrics.baselines import best_on
 from topoopt.plan.rebuild import Rebuilt
+from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.search.search_types import Budget, Settings
+from topoopt.problem.options import Settings
 from topoopt.search.starts import starting_strategies
 
 WAYS = ("skip", "new-rings", "rewired")

@@ -12,11 +12,11 @@ from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 
 if TYPE_CHECKING:
-    from topoopt.evaluate.scheduling import Schedule
     from topoopt.fabric.fabric import Group
     from topoopt.fabric.rings import Rings
     from topoopt.formats.fbuf_file import FbufFile
     from topoopt.plan.plan import Plan
+    from topoopt.problem.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,8 +263,8 @@ def schedule_left_out(plan: "Plan") -> list[str]:
     -------
     list of str
     """
-    from topoopt.evaluate.scheduling import Schedule
     from topoopt.plan.rebuild import rebuild_schedule
+    from topoopt.problem.schedule import Schedule
     from topoopt.problem.units import format_time
 
     schedule = rebuild_schedule(plan.schedule)

@@ -235,7 +235,7 @@ def _rings(built: BuiltFabric) -> dict[tuple[int, ...], tuple[tuple[int, ...], .
 
 def report_text(report: TopologyReport) -> str:
     """Return the report as a page of text."""
-    from topoopt.plan.summary import dollars, table_lines
+    from topoopt.base.text import dollars, table_lines
     from topoopt.problem.units import format_time
 
     ports = f"{report.degree} {'port' if report.degree == 1 else 'ports'} a server"

@@ -11,14 +11,15 @@ from parallelism.strategy import Strategy
 from parallelism.taskgraph import FloatArray, TaskGraph
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement, orders_of
+from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Routing
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabric
 from topoopt.problem.job import Cluster
+from topoopt.problem.options import Settings
 from topoopt.problem.prices import PriceTable
-from topoopt.search.search_types import Progress, ProgressCallback, Settings
+from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.transformers.candidates import Candidate, Survey, survey
 from topoopt.transformers.job import TransformerJob

@@ -9,10 +9,11 @@ from parallelism.taskgraph import TaskGraph, traffic_of
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.memory import memory_use
 from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.bounds import Bound, strategy_bound
 from topoopt.bounds.gap import gap_parts, routes_bound, topology_bound
-from topoopt.codesign.solve import FABRIC_MODEL
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.fabrics.baselines import BASELINES, PLAN_BASELINES
@@ -20,7 +21,6 @@ from topoopt.plan.plan import ClusterRecord, GapRecord
 from topoopt.plan.records import bound_record, link_records, ring_records
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
-from topoopt.search.search_types import ProgressCallback
 from topoopt.transformers.candidates import layout_bound
 from topoopt.transformers.job import TransformerJob
 from topoopt.transformers.plan import TransformerBaseline, TransformerPlan, TransformerSearch

@@ -1,7 +1,7 @@
 """A transformer's plan as a page of text."""
 
 from parallelism.transformers.layout import Layout
-from topoopt.plan.summary import dollars, table_lines
+from topoopt.base.text import dollars, table_lines
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
 from topoopt.transformers.plan import Order, TransformerPlan
 

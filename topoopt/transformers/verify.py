@@ -13,7 +13,7 @@ from parallelism.transformers.placement import Placement
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes
 from topoopt.bounds.gap import gap_parts
-from topoopt.evaluate.scoring import Routing, allreduce_routes
+from topoopt.evaluate.scoring import allreduce_routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.timeline import compute_on_critical_path
@@ -23,6 +23,7 @@ from topoopt.plan.plan import BoundRecord
 from topoopt.plan.verify import Verification
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import PriceTable, direct_connect_cost
+from topoopt.problem.routing import Routing
 from topoopt.transformers.candidates import layout_bound, survey
 from topoopt.transformers.job import TransformerJob
 from topoopt.transformers.plan import TransformerPlan, load_transformer_plan

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from small_cases import BATCH, FakeCompute, FakeServer, jobs
 
 from parallelism.builder import TaskGraphBuilder
+from parallelism.longest_path_kernels import heads_and_tails
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.critical import Least, Span, least_end, span_of
-from topoopt.bounds.critical_kernels import busiest_span, heads_and_tails
+from topoopt.bounds.critical_kernels import busiest_span
 from topoopt.bounds.gap import HOW, plan_bounds, routes_bound, topology_bound
 from topoopt.fabric.simulate import score
 from topoopt.problem.job import Cluster

@@ -8,9 +8,10 @@ import pytest
 from small_plans import shared_plan, small_dlrm, solve
 from test_simulate_cli import invoke, refused, run, simulated
 
-from topoopt.evaluate.scheduling import Schedule, ordered_tasks
+from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric import simulate
 from topoopt.plan.rebuild import rebuild
+from topoopt.problem.schedule import Schedule
 from topoopt.studies.workload import plan_workload, schedule_left_out, scheduled_workload
 
 

@@ -22,12 +22,7 @@ from topoopt.evaluate import schedule_search
 from topoopt.evaluate.rewire import no_network
 from topoopt.evaluate.schedule_search import TRIED_PAIRS, plainly, schedule_pairs
 from topoopt.evaluate.scheduling import (
-    COMPUTE_ORDERS,
     ITERATIONS,
-    NETWORK_ORDERS,
-    ORDERED,
-    OVERLAPS,
-    Schedule,
     batch_tasks,
     busiest_link,
     chained_tasks,
@@ -40,10 +35,12 @@ from topoopt.formats.fbuf_plan import plan_fbuf
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
+from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
+from topoopt.problem.options import Settings
+from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, ORDERED, OVERLAPS, Schedule
 from topoopt.search.alternating import AlternatingSearch
 from topoopt.search.confirm import confirmed_times
-from topoopt.search.search_types import Budget, Settings
 from topoopt.studies.workload import fbuf_workload
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE

@@ -12,9 +12,10 @@ from parallelism.search.named import hybrid
 from parallelism.search.space import StrategySpace
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
+from topoopt.problem.budget import Budget
+from topoopt.problem.options import Settings
 from topoopt.search import alternating as codesign
 from topoopt.search.alternating import AlternatingSearch
-from topoopt.search.search_types import Budget, Settings
 
 
 def search():

@@ -10,9 +10,10 @@ from topoopt.fabric import score
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
+from topoopt.problem.budget import Budget
+from topoopt.problem.options import Settings
 from topoopt.search.alternating import AlternatingSearch
 from topoopt.search.confirm import COPIES, FINALISTS, confirm_pairs, confirmed_times, finalists
-from topoopt.search.search_types import Budget, Settings
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,10 @@ from topoopt.evaluate.mcf_routes import (
     transfer_problem,
 )
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Routing, Scorer, direct_fabric
+from topoopt.evaluate.scoring import Scorer, direct_fabric
+from topoopt.problem.options import METHODS, Settings
+from topoopt.problem.routing import Routing
 from topoopt.search.joint import SEARCHES
-from topoopt.search.search_types import METHODS, Settings
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -17,9 +17,11 @@ from parallelism.strategy import check_legal
 from topoopt import models
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, busiest
+from topoopt.problem.budget import Budget
+from topoopt.problem.options import Settings
 from topoopt.search.joint import JointSearch
 from topoopt.search.joint_moves import JointMoves
-from topoopt.search.search_types import Budget, SearchResult, Settings
+from topoopt.search.result import SearchResult
 from topoopt.studies.exhaustive import exhaustive_optimum
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "experiments"))

@@ -14,14 +14,16 @@ from parallelism.taskgraph import TaskKind
 from routing.paths import hops_toward_hosts
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Routing, Scorer, direct_fabric
+from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.tasks import demand_of, link_bytes
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan
+from topoopt.problem.options import Settings
+from topoopt.problem.routing import Routing
 from topoopt.search.joint import JointSearch
+from topoopt.search.result import SearchResult
 from topoopt.search.route_moves import improved_paths, other_routes, shortest_paths
-from topoopt.search.search_types import SearchResult, Settings
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
 CLUSTER = to.Cluster(servers=12, degree=3, bandwidth="25Gbps")

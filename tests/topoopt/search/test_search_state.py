@@ -11,9 +11,10 @@ import pytest
 
 from codesign_base import InputError
 from topoopt import Cluster, Job, co_optimize, models
+from topoopt.problem.budget import Budget
+from topoopt.problem.options import Settings
 from topoopt.search.joint import SEARCHES
 from topoopt.search.search_state import StateFile
-from topoopt.search.search_types import Budget, Settings
 
 JOB = Job(models.dlrm(tables=6, top_layers=2, bottom_layers=2, batch_per_gpu=64))
 CLUSTER = Cluster(servers=6, degree=2, bandwidth="10Gbps")

@@ -10,15 +10,17 @@ from parallelism.search.named import named_strategies
 from parallelism.strategy import check_legal
 from parallelism.taskgraph import TaskKind
 from topoopt.cli.common import _line
-from topoopt.evaluate.scoring import Routing, Scorer, direct_fabric
+from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabric.jitter import jittered
 from topoopt.fabric.simulate import score
 from topoopt.fabric.transport import Transport
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
+from topoopt.problem.budget import Budget
+from topoopt.problem.options import Settings
+from topoopt.problem.routing import Routing
 from topoopt.search.confirm import FINALISTS, TRAINED, screened, train_time
 from topoopt.search.joint import JointSearch, SequentialSearch, StrategySearch, TopologySearch
-from topoopt.search.search_types import Budget, Settings
 from topoopt.search.train_moves import TrainMoves, moves_work
 
 JOB = to.Job(to.models.get_model("dlrm-16"))

@@ -16,9 +16,10 @@ from sympy.combinatorics.named_groups import (
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import Traffic
-from topoopt.evaluate.scoring import Routing, direct_fabric
+from topoopt.evaluate.scoring import direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.ports import PortModel
+from topoopt.problem.routing import Routing
 from topoopt.topology.cayley import CayleyGraph, select_cayley
 from topoopt.topology.cayley_kernels import (
     count_cycles,

@@ -13,8 +13,9 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.coin_change import coin_change_routes
 from routing.network import Network
-from topoopt.evaluate.scoring import Routing, direct_fabric
+from topoopt.evaluate.scoring import direct_fabric
 from topoopt.problem.ports import PortModel
+from topoopt.problem.routing import Routing
 from topoopt.topology.choosing import RingChooser, Selection
 from topoopt.topology.circulants import circulant_distances
 from topoopt.topology.finder import DegreeTooSmallError, Topology, find_topology

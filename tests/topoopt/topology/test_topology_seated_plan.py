@@ -7,11 +7,11 @@ import pytest
 from small_plans import small_dlrm, solve
 
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Routing
 from topoopt.plan.plan import RingRecord
 from topoopt.plan.summary import plan_summary
 from topoopt.plan.verify import verify_plan
-from topoopt.search.search_types import Settings
+from topoopt.problem.options import Settings
+from topoopt.problem.routing import Routing
 from topoopt.topology.choosing import RingChooser
 from topoopt.topology.finder import find_topology
 

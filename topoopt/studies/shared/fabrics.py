@@ -13,10 +13,11 @@ from routing.routes import Routes
 from topoopt.experiment.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.baselines import baseline_fabric, best_on
+from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
+from topoopt.problem.options import Settings
 from topoopt.problem.prices import PriceTable
 from topoopt.search.alternating import AlternatingSearch
-from topoopt.search.search_types import Budget, Settings
 from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
 

@@ -1,0 +1,80 @@
+"""Compiled kernels of the longest paths through a task graph."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@kernel
+def heads_and_tails(
+    length: Floats,
+    through: Floats,
+    offsets: Ints,
+    successors: Ints,
+    predecessors: Ints,
+) -> tuple[Floats, Floats]:
+    """Return when each task can begin at the earliest, and what must follow its end.
+
+    Parameters
+    ----------
+    length : float64 array, shape (tasks,)
+        Least seconds of each task.
+    through : float64 array, shape (tasks,)
+        Least seconds that all ports of a server need for a transfer; zero for other tasks. The
+        transfers that one task waits for enter one server, those that wait for one task leave
+        one server.
+    offsets, successors, predecessors : int64 arrays
+        As in `parallelism.taskgraph.TaskGraph`; tasks of a cycle keep what is known so far.
+
+    Returns
+    -------
+    head, tail : float64 arrays, shape (tasks,)
+        Seconds.
+    """
+    tasks = length.size
+    waiting = predecessors.copy()
+    order = np.empty(tasks, dtype=np.int64)
+    ordered = int(np.int64(0))
+    for task in range(tasks):
+        if waiting[task] == 0:
+            order[ordered] = task
+            ordered += 1
+    head = np.zeros(tasks)
+    first = np.full(tasks, np.inf)
+    total = np.zeros(tasks)
+    at = int(np.int64(0))
+    while at < ordered:
+        task = order[at]
+        at += 1
+        if total[task] > 0.0:
+            head[task] = max(head[task], first[task] + total[task])
+        for entry in range(offsets[task], offsets[task + 1]):
+            after = successors[entry]
+            head[after] = max(head[after], head[task] + length[task])
+            if through[task] > 0.0:
+                first[after] = min(first[after], head[task])
+                total[after] += through[task]
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                order[ordered] = after
+                ordered += 1
+    tail = np.zeros(tasks)
+    for place in range(ordered - 1, -1, -1):
+        task = order[place]
+        most = 0.0
+        sent = 0.0
+        least = np.inf
+        for entry in range(offsets[task], offsets[task + 1]):
+            after = successors[entry]
+            most = max(most, length[after] + tail[after])
+            if through[after] > 0.0:
+                sent += through[after]
+                least = min(least, tail[after])
+        if sent > 0.0:
+            most = max(most, sent + least)
+        tail[task] = most
+    return head, tail

@@ -1,0 +1,28 @@
+"""What long work reports while it goes on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a search reports while it works.
+
+    Parameters
+    ----------
+    stage : str
+        What is being searched ("start", "search", or a baseline's name).
+    done, total : int
+        Steps made and planned in this stage (total 0: bounded by time).
+    best : float
+        Best score so far, seconds: an iteration time, or the mean of two where trains confirm
+        (`topoopt.evaluate.scoring.Scorer.wary`).
+    """
+
+    stage: str
+    done: int
+    total: int
+    best: float
+
+
+ProgressCallback = Callable[[Progress], None]

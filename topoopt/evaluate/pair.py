@@ -1,0 +1,46 @@
+"""A parallelization on a wired and routed cluster, scored."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from parallelism.strategy import Strategy
+from topoopt.fabric.fabric import Fabric
+from topoopt.problem.routing import Routing
+from topoopt.topology.finder import Topology
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A strategy on a wired and routed cluster, scored.
+
+    Parameters
+    ----------
+    strategy : Strategy
+    topology : Topology or None
+        None for a single server, which needs no network.
+    routing : Routing
+    fabric : Fabric
+    time : float
+        Iteration time, seconds.
+    origin : str
+        Where the strategy came from (a named strategy, or "search").
+    """
+
+    strategy: Strategy
+    topology: Topology | None
+    routing: Routing
+    fabric: Fabric
+    time: float
+    origin: str
+
+    def wired_like(self, other: "Pair") -> bool:
+        """Whether both have the same links, rings and routing."""
+        mine, theirs = self.fabric.network, other.fabric.network
+        return (
+            self.routing is other.routing
+            and self.fabric.rings == other.fabric.rings
+            and np.array_equal(mine.source, theirs.source)
+            and np.array_equal(mine.target, theirs.target)
+            and np.array_equal(mine.capacity, theirs.capacity)
+        )
