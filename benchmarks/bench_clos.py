@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from clos_oracle import permutation_traffic
 
-from routing.clos.best import best
 from routing.clos.bounds import efficiency_bound, gap
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
 from routing.clos.metric import evaluate
-from routing.clos.reoptimizer import Reoptimizer
 from routing.clos.routers import route
 
 METHODS = ("ecmp", "greedy", "greedy-sorted", "edge-coloring", "annealing", "best")
@@ -57,29 +55,6 @@ def test_route_large(benchmark, method: str) -> None:  # type: ignore[no-untyped
     found = benchmark.pedantic(route, (clos, flows, method), rounds=5)
     efficiency = evaluate(clos, flows, found)
     benchmark.extra_info.update(flows=flows.count, mean_slowdown=efficiency.mean_slowdown)
-
-
-@pytest.mark.parametrize("failed", [0, 1, 8])
-def test_one_changed_job(benchmark, failed: int) -> None:  # type: ignore[no-untyped-def]
-    """One of five jobs sends elsewhere; the assignment is held by a `Reoptimizer`."""
-    clos, flows = paper_fabric(failed), permutation_traffic(64, 32, 1760, 5, 0)
-    live = Reoptimizer(clos, flows)
-    flow = np.flatnonzero(flows.job == 2)
-    source = flows.source_tor[flow]
-    rng = np.random.default_rng(1)
-
-    def elsewhere() -> tuple[tuple[np.ndarray, ...], dict[str, object]]:
-        target = rng.permutation(flows.target_tor[flow])
-        return (flow, source, np.where(target == source, (target + 1) % 64, target)), {}
-
-    live.change(*elsewhere()[0])
-    benchmark.pedantic(live.change, setup=elsewhere, rounds=200)
-    scratch = evaluate(clos, live.flows, best(clos, live.flows))
-    benchmark.extra_info.update(
-        changed=flow.size,
-        mean_slowdown=live.efficiency.mean_slowdown,
-        mean_slowdown_from_scratch=scratch.mean_slowdown,
-    )
 
 
 @pytest.mark.parametrize("failed", [0, 8])

@@ -4,18 +4,17 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from routing.clos.assignment import Assignment, live_spines
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
 from routing.clos.metric import compare
 from routing.clos.paths import Paths, SmallInts, clos_paths
 from routing.clos.placing import color, greedy_sorted, place
-from routing.clos.routers import Assignment, check_connected
 from routing.clos.state import SearchState
 
 # Candidates looked at (1 to 2 ns each): a floor, and so many a flow that may move. The budgets
 # count work, not time, so that results do not depend on the machine.
 FLOOR, PER_FLOW = 40_000, 20
-FLOOR_CHANGE, PER_CHANGE = 4_000, 15  # the same for a change of some flows
 SMALL = 512  # up to so many flows every start is tried and improved, with twice the floor
 KICKS = 400  # restarts from displaced flows, as far as the budget goes
 ALL = 1.0 - 1e-9  # a speed that counts as uncongested
@@ -26,15 +25,8 @@ def effort_of(flows: int) -> int:
     return min(300 + flows, 10_000)
 
 
-def best(
-    clos: Clos,
-    flows: Flows,
-    *,
-    seed: int = 0,
-    previous: Assignment | None = None,
-    changed: npt.ArrayLike | None = None,
-) -> Assignment:
-    """Return the best assignment found from several starts.
+def best_spines(clos: Clos, flows: Flows, seed: int, previous: Assignment | None) -> IntArray:
+    """Return the best spines found from several starts.
 
     Starts are edge colouring, placement by size and the previous assignment. The best one is
     improved: the slowest job that can be raised is raised by a min-conflicts search over single
@@ -47,41 +39,21 @@ def best(
     clos : Clos
         The fabric as it is now.
     flows : Flows
-        What is sent.
-    seed : int, default 0
+        What is sent; known to fit the fabric, with a live path each.
+    seed : int
         Of the search.
-    previous : Assignment, optional
+    previous : Assignment or None
         What holds now: -1 for new flows; flows on failed links are placed anew.
-    changed : array_like of int, optional
-        Flows (beside those without a live spine) that are new. Given, only the previous
-        assignment is improved, and the search is bounded in proportion to their number.
 
     Returns
     -------
-    Assignment
+    int64 array, shape (flows,)
+        Spines, -1 within a ToR.
     """
-    flows.check_fits(clos)
-    check_connected(clos, flows)
-    return Assignment(best_spines(clos, flows, seed, previous, changed), "best")
-
-
-def best_spines(
-    clos: Clos,
-    flows: Flows,
-    seed: int,
-    previous: Assignment | None,
-    changed: npt.ArrayLike | None = None,
-) -> IntArray:
-    """Return the spines of `best` for flows that are known to fit the fabric."""
-    if changed is not None and previous is None:
-        raise InputError("changed flows are given without the previous assignment; give both")
     paths = clos_paths(clos, flows)
     state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)
     if previous is not None:
-        kept = _still_live(clos, flows, previous.spine)
-        if changed is not None:
-            kept[np.asarray(changed, dtype=np.int64)] = -1
-            return _rerouted(clos, flows, paths, state, kept).astype(np.int64)
+        kept = live_spines(clos, flows, previous.spine)
     small = flows.count <= SMALL
     budget = (2 * FLOOR if small else FLOOR) + PER_FLOW * flows.count
     effort = effort_of(flows.count)
@@ -123,7 +95,7 @@ def best_paths(
 ) -> SmallInts:
     """Return the best paths found on any fabric.
 
-    As `best`, from placement by size and the previous paths.
+    As `best_spines`, from placement by size and the previous paths.
 
     Parameters
     ----------
@@ -183,60 +155,3 @@ def _check_paths(paths: Paths, way: SmallInts) -> None:
             f"the previous path {way[flow]} of flow {flow} does not exist or has failed; leave "
             "previous out"
         )
-
-
-def speed_of_coloring(clos: Clos, flows: Flows) -> float:
-    """Return the slowest job's speed under edge colouring, if no cable has failed.
-
-    It is 1 / max of flows over live links of a ToR, rounded up, for unit capacities and weights;
-    with others it only says when colouring is worth a try.
-    """
-    moving = flows.crosses
-    out = np.bincount(flows.source_tor[moving], minlength=clos.tors)
-    into = np.bincount(flows.target_tor[moving], minlength=clos.tors)
-    up = np.maximum((clos.up > 0).sum(axis=1), 1)
-    down = np.maximum((clos.down > 0).sum(axis=0), 1)
-    most = max(int((-(-out // up)).max()), int((-(-into // down)).max()), 1)
-    return ALL / most
-
-
-def _still_live(clos: Clos, flows: Flows, spine: IntArray) -> SmallInts:
-    """Return the spines, -1 where one of the links has failed."""
-    way = np.clip(spine, -1, clos.spines - 1)
-    up = clos.up[flows.source_tor, way] > 0
-    down = clos.down[way, flows.target_tor] > 0
-    kept: SmallInts = np.where((way >= 0) & flows.crosses & up & down, way, -1).astype(np.int32)
-    return kept
-
-
-def _rerouted(
-    clos: Clos, flows: Flows, paths: Paths, state: SearchState, kept: SmallInts
-) -> SmallInts:
-    """Place the flows that have no spine and search in proportion to their number."""
-    new = np.flatnonzero((kept < 0) & flows.crosses)
-    heaviest = new[np.argsort(-flows.weight[new], kind="stable")].astype(np.int32)
-    state.set(kept)
-    wanted = state.speed.copy()  # what the flows that stay have without the others
-    way = place(paths, flows.weight * wanted[flows.job_index], heaviest, kept)
-    state.set(way)
-    if state.speed.min(initial=1.0) >= ALL:
-        return way
-    budget, effort = FLOOR_CHANGE + PER_CHANGE * new.size, effort_of(new.size)
-    # Chains are exact where all can be uncongested; else they ignore whose flows meet.
-    uncongested = wanted.min() >= ALL
-    if uncongested:
-        _recolor(clos, flows, paths, state, kept)
-    if state.speed.min() < ALL:
-        state.settle(wanted, heaviest, effort, budget)
-    if not uncongested and state.speed.min() < speed_of_coloring(clos, flows):
-        _recolor(clos, flows, paths, state, kept)
-        state.improve(budget, effort)
-    return state.chosen.copy()
-
-
-def _recolor(clos: Clos, flows: Flows, paths: Paths, state: SearchState, kept: SmallInts) -> None:
-    """Colour new flows into the spines that are kept; take the result if it is better."""
-    held, vector = state.chosen.copy(), np.sort(state.speed)
-    state.set(color(clos, flows, paths, kept))
-    if compare(np.sort(state.speed), vector) <= 0:
-        state.set(held)

@@ -7,13 +7,15 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from routing.clos.assignment import Assignment
 from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
 from routing.clos.flow_keys import join, keys_of, with_own_weights
 from routing.clos.flows import Flows
 from routing.clos.metric import evaluate
+from routing.clos.placing import place_new
 from routing.clos.rings import Rings, find_rings
 from routing.clos.route_changes import RouteChanges
-from routing.clos.routers import Assignment, route
+from routing.clos.routers import route
 
 
 @dataclass
@@ -313,8 +315,6 @@ class Controller:
 
     def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
         """Return the new spines, or the old ones where moving costs more than it gains."""
-        from routing.clos.minimal import place_new
-
         least = place_new(self.clos, self._flows, old)
         saved = self.horizon * (self._mean_slowdown(least) - self._mean_slowdown(new))
         extra = int((held & (new != old)).sum()) - int((held & (least != old)).sum())

@@ -12,7 +12,7 @@ from routing.clos.epoch_times import EpochTimes
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
 from routing.clos.jobs import RingJob
-from routing.clos.simulate import NIC_RATE, Simulation, Stop
+from routing.clos.simulation import NIC_RATE, Simulation, Stop
 
 
 @dataclass(frozen=True, eq=False)

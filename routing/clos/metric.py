@@ -22,10 +22,11 @@ from functools import cached_property
 import numpy as np
 
 from codesign_base import InputError
+from routing.clos.assignment import Assignment, check_assignment
 from routing.clos.fabric import Clos, FloatArray, IntArray
 from routing.clos.flows import Flows
 from routing.clos.paths import Paths, SmallInts, clos_paths
-from routing.clos.routers import Assignment
+from routing.fairness import max_min_rates
 
 TOLERANCE = 1e-9
 
@@ -149,8 +150,6 @@ def flow_speeds(clos: Clos, flows: Flows, assignment: Assignment) -> FloatArray:
     float64 array, shape (flows,)
         At least the speed of the flow's job; flow f sends ``weight[f] * speed[f]`` NIC rates.
     """
-    from routing.fairness import max_min_rates
-
     speed = evaluate(clos, flows, assignment).speed[flows.job_index]
     paths = clos_paths(clos, flows)
     at = paths.links(assignment.spine)
@@ -200,15 +199,3 @@ def compare(left: FloatArray, right: FloatArray, tolerance: float = TOLERANCE) -
         return 0
     first = int(np.argmax(differ))
     return 1 if left[first] > right[first] else -1
-
-
-def check_assignment(clos: Clos, flows: Flows, spine: IntArray) -> None:
-    """Raise InputError unless exactly the flows that leave their ToR have an existing spine."""
-    flows.check_fits(clos)
-    if spine.shape != (flows.count,):
-        raise InputError(f"the assignment has {spine.size} spines for {flows.count} flows")
-    bad = np.where(flows.crosses, (spine < 0) | (spine >= clos.spines), spine != -1)
-    if bad.any():
-        flow = int(np.flatnonzero(bad)[0])
-        need = f"0..{clos.spines - 1}" if flows.crosses[flow] else "-1 (it stays in its ToR)"
-        raise InputError(f"flow {flow} is assigned spine {spine[flow]}; it needs {need}")

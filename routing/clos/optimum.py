@@ -3,13 +3,13 @@
 import numpy as np
 
 from codesign_base import InputError
+from routing.clos.assignment import Assignment
 from routing.clos.best import best_spines
 from routing.clos.bounds import efficiency_bound
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
 from routing.clos.metric import compare, efficiency_of
 from routing.clos.paths import clos_paths
-from routing.clos.routers import Assignment, check_connected
 from routing.clos.state import SearchState
 
 SMALL = 24  # flows up to which branch and bound is tried
@@ -26,18 +26,19 @@ def optimum(
     previous: Assignment | None = None,
     time_limit: float | None = None,
 ) -> Assignment:
-    """Return the best assignment that can be proven, starting from `best`.
+    """Return the best assignment that can be proven, starting from `best_spines`.
 
     Up to 24 flows the lexicographic optimum is sought by branch and bound. Otherwise, or if that
-    does not end in time, CP-SAT minimises the maximal load, and the assignment (of `best`, if
-    its maximal load is the least) is improved in the other coordinates without proof.
+    does not end in time, CP-SAT minimises the maximal load, and the assignment (of
+    `best_spines`, if its maximal load is the least) is improved in the other coordinates
+    without proof.
 
     Parameters
     ----------
     clos : Clos
         The fabric.
     flows : Flows
-        What is sent.
+        What is sent; known to fit the fabric, with a live path each.
     seed : int, default 0
         Of the search and the solver.
     previous : Assignment, optional
@@ -60,8 +61,6 @@ def optimum(
     limit = TIME_LIMIT if time_limit is None else time_limit
     if not (limit > 0 and np.isfinite(limit)):
         raise InputError(f"time_limit is {limit} s; give a positive number")
-    flows.check_fits(clos)
-    check_connected(clos, flows)
     spine = best_spines(clos, flows, seed, previous)
     paths = clos_paths(clos, flows)
     state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)

@@ -4,7 +4,6 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.jit import kernel
-from routing.clos.state_kernels import insert, remove
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -113,62 +112,3 @@ def add_loads(
         if chosen[flow] >= 0:
             for slot in range(base.shape[1]):
                 load[base[flow, slot] + shift[kind[flow], slot, chosen[flow]]] += weight[flow]
-
-
-@kernel
-def replace_flows(
-    changed: SmallInts,
-    source: Ints,
-    target: Ints,
-    spines: int,
-    tors: int,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
-    group: SmallInts,
-    weight: Floats,
-    job: SmallInts,
-    wanted: Floats,
-    use: Floats,
-    inverse: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-) -> None:
-    """Give flows of a two-layer fabric other ToRs, and place them one after another.
-
-    Each takes the spine where its more used link is used least, if all jobs have the wanted
-    speeds; ``use`` is work space. Flows whose ToRs are the same become of kind 1, which has no
-    paths.
-    """
-    for flow in changed:
-        remove(flow, bits, weight, chosen, at, head, after, before, load)
-    use[:] = 0.0
-    for flow in range(weight.size):
-        for node in range(flow << bits, (flow + 1) << bits):
-            use[at[node]] += weight[flow] * wanted[job[flow]]
-    for i in range(changed.size):
-        flow = changed[i]
-        base[flow, 0] = source[i] * spines
-        base[flow, 1] = (tors + target[i]) * spines
-        group[flow, 0] = source[i]
-        group[flow, 1] = tors + target[i]
-        kind[flow] = source[i] == target[i]
-        share = weight[flow] * wanted[job[flow]]
-        best = np.inf
-        way = -1
-        for spine in range(ways[kind[flow]]):
-            up, down = base[flow, 0] + spine, base[flow, 1] + spine
-            worst = max((use[up] + share) * inverse[up], (use[down] + share) * inverse[down])
-            if worst < best:
-                best = worst
-                way = spine
-        if way >= 0:
-            use[base[flow, 0] + way] += share
-            use[base[flow, 1] + way] += share
-        insert(flow, way, bits, base, kind, shift, weight, chosen, at, head, after, before, load)

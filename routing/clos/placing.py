@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from routing.clos.fabric import Clos, FloatArray
+from routing.clos.assignment import check_connected, live_spines
+from routing.clos.fabric import Clos, FloatArray, IntArray
 from routing.clos.flows import Flows
-from routing.clos.paths import Paths, SmallInts
+from routing.clos.paths import Paths, SmallInts, clos_paths
 
 
 def greedy_order(clos: Clos, flows: Flows) -> SmallInts:
@@ -139,8 +140,41 @@ def color(clos: Clos, flows: Flows, paths: Paths, given: SmallInts | None = None
         colour[~flows.crosses] = -1
     if spines.size < clos.spines:
         colour = np.append(spines, -1)[colour].astype(np.int32)
-    missing = np.flatnonzero((colour < 0) & flows.crosses)
+    return _place_missing(flows, paths, colour)
+
+
+def place_new(clos: Clos, flows: Flows, spine: IntArray) -> IntArray:
+    """Give a spine to flows that have none, or one that is no longer live; move no other.
+
+    Each takes the spine on which the larger of its two links' load over capacity stays least;
+    heavy flows first.
+
+    Parameters
+    ----------
+    clos : Clos
+    flows : Flows
+    spine : int64 array, shape (flows,)
+        What holds now; -1 for none.
+
+    Returns
+    -------
+    int64 array, shape (flows,)
+
+    Raises
+    ------
+    InfeasibleError
+        If no spine is live for a flow.
+    """
+    check_connected(clos, flows)
+    return _place_missing(flows, clos_paths(clos, flows), live_spines(clos, flows, spine)).astype(
+        np.int64
+    )
+
+
+def _place_missing(flows: Flows, paths: Paths, chosen: SmallInts) -> SmallInts:
+    """Place the flows that need a path and have none, heaviest first; move no other."""
+    missing = np.flatnonzero((chosen < 0) & flows.crosses)
     if missing.size == 0:
-        return colour
+        return chosen
     heaviest = missing[np.argsort(-flows.weight[missing], kind="stable")].astype(np.int32)
-    return place(paths, flows.weight, heaviest, colour)
+    return place(paths, flows.weight, heaviest, chosen)

@@ -1,75 +1,41 @@
 """One interface to all routers: flows on a fabric in, a spine for every flow out."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
-from codesign_base import InfeasibleError, InputError
-from routing.clos.fabric import Clos, IntArray
+from codesign_base import InputError
+from routing.clos.assignment import Assignment, check_connected
+from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
+from routing.clos.paths import clos_paths
+from routing.clos.placing import color, greedy, greedy_sorted
+from routing.clos.spreading import anneal_spines, draw_random, hash_ecmp
 
-
-@dataclass(frozen=True, eq=False)
-class Assignment:
-    """A spine for every flow.
-
-    Parameters
-    ----------
-    spine : int64 array, shape (flows,)
-        -1 for flows within a ToR.
-    method : str
-        The router that chose it.
-    optimal : bool
-        Whether the router proved it optimal in its own objective.
-    """
-
-    spine: IntArray
-    method: str
-    optimal: bool = False
-
-    def __post_init__(self) -> None:
-        spine = np.ascontiguousarray(self.spine, dtype=np.int64)
-        if spine is self.spine and spine.flags.writeable:
-            spine = spine.copy()  # the caller's array stays writeable
-        spine.setflags(write=False)
-        object.__setattr__(self, "spine", spine)
-
-
-Router = Callable[[Clos, Flows, int, "Assignment | None", "float | None"], Assignment]
+Router = Callable[[Clos, Flows, int, Assignment | None, float | None], Assignment]
 
 
 def _ecmp(
     clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
 ) -> Assignment:
-    from routing.clos.spreading import hash_ecmp
-
     return Assignment(hash_ecmp(clos, flows, seed), "ecmp")
 
 
 def _random(
     clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
 ) -> Assignment:
-    from routing.clos.spreading import draw_random
-
     return Assignment(draw_random(clos, flows, seed), "random")
 
 
 def _greedy(
     clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
 ) -> Assignment:
-    from routing.clos.paths import clos_paths
-    from routing.clos.placing import greedy
-
     return Assignment(greedy(clos, flows, clos_paths(clos, flows)).astype(np.int64), "greedy")
 
 
 def _greedy_sorted(
     clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
 ) -> Assignment:
-    from routing.clos.paths import clos_paths
-    from routing.clos.placing import greedy_sorted
-
     way = greedy_sorted(clos, flows, clos_paths(clos, flows))
     return Assignment(way.astype(np.int64), "greedy-sorted")
 
@@ -77,18 +43,12 @@ def _greedy_sorted(
 def _edge_coloring(
     clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
 ) -> Assignment:
-    from routing.clos.paths import clos_paths
-    from routing.clos.placing import color
-
     return Assignment(color(clos, flows, clos_paths(clos, flows)).astype(np.int64), "edge-coloring")
 
 
 def _annealing(
     clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
 ) -> Assignment:
-    from routing.clos.paths import clos_paths
-    from routing.clos.spreading import anneal_spines
-
     way = anneal_spines(clos, flows, clos_paths(clos, flows), seed)
     return Assignment(way.astype(np.int64), "annealing")
 
@@ -167,19 +127,3 @@ def route(
         )
     check_connected(clos, flows)
     return METHODS[method](clos, flows, seed, previous, time_limit)
-
-
-def check_connected(clos: Clos, flows: Flows) -> None:
-    """Raise InfeasibleError if a flow has no live path."""
-    if clos.core_failures_only and clos.live_spines.size:
-        return
-    up = np.packbits(clos.up > 0, axis=1)
-    down = np.packbits(clos.down.T > 0, axis=1)
-    shared = (up[flows.source_tor] & down[flows.target_tor]).any(axis=1)
-    cut = flows.crosses & ~shared
-    if cut.any():
-        flow = int(np.flatnonzero(cut)[0])
-        raise InfeasibleError(
-            f"flow {flow} from ToR {flows.source_tor[flow]} to ToR {flows.target_tor[flow]} has "
-            "no spine with live links to both; repair one or take the flow out"
-        )

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from routing.clos.chase_kernels import REFUSALS, SLACK, pursue, room_of_groups
+from routing.clos.chase_kernels import REFUSALS, SLACK, room_of_groups
+from routing.clos.exact_kernels import branch_and_bound
 from routing.clos.fabric import FloatArray, IntArray
 from routing.clos.paths import Paths, SmallInts
 from routing.clos.search_kernels import improve
@@ -88,43 +89,11 @@ class SearchState:
             self.log, self.random, self.spent,
         )  # fmt: skip
 
-    def pursue(self, wanted: FloatArray, effort: int, budget: int) -> bool:
-        """Try to give all jobs the wanted speeds; leave the assignment as it is if not found."""
-        paths = self.paths
-        self.spent[0] = 0
-        found = pursue(
-            wanted, effort, budget, self.bits, paths.base, paths.kind, paths.shift, paths.ways,
-            self.weight, self.job, paths.capacity, paths.group, self.room, self.thresholds,
-            self.asked, self.chosen, self.at, self.head, self.after, self.before, self.load,
-            self.real[0], self.limit, self.whole[1], self.whole[2], self.tabu, self.log,
-            self.random, self.spent,
-        )  # fmt: skip
-        if found:
-            self.fill()
-        return bool(found)
-
-    def settle(self, wanted: FloatArray, changed: SmallInts, effort: int, budget: int) -> None:
-        """Improve after a change: first towards the wanted speeds, then as far as the rest goes.
-
-        If the wanted speeds are not found, the jobs of the changed flows give way.
-        """
-        if np.any(self.speed < wanted * (1.0 - SLACK)):
-            self.pursue(wanted, effort, budget // 2)
-            budget -= int(self.spent[0])
-        if np.any(self.speed < wanted * (1.0 - SLACK)):
-            less = wanted.copy()
-            less[self.job[changed]] = min(float(wanted.min()), float(self.speed.min()))
-            self.pursue(less, effort, budget // 2)
-            budget -= int(self.spent[0])
-        self.improve(max(budget, 0), effort)
-
     def prove(self, way: SmallInts, most_nodes: int) -> tuple[SmallInts, bool]:
         """Return the lexicographically best assignment, and whether that was proved.
 
         ``way`` is a known assignment, returned if nothing better is found within the nodes.
         """
-        from routing.clos.exact_kernels import branch_and_bound
-
         self.set(way)
         best = np.sort(self.speed)
         found = way.copy()

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from routing.clos.assignment import Assignment, check_assignment
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
-from routing.clos.metric import check_assignment
-from routing.clos.routers import Assignment
 from routing.clos.spreading import live_spines_of
 
 ROCE_PORT = 4791
@@ -208,22 +207,6 @@ def route_table(
         )
         for f in np.lexsort((np.arange(flows.count), source, flows.source_tor)).tolist()
     )
-
-
-def hosts_of(routes: Sequence[Route]) -> dict[int, tuple[Route, ...]]:
-    """Return the routes of each host that sends: by source NIC, ascending.
-
-    Raises
-    ------
-    InputError
-        If a route has no NIC number.
-    """
-    found: dict[int, list[Route]] = {}
-    for route in sorted(routes, key=lambda r: (r.source_nic, r.flow)):
-        if route.source_nic < 0:
-            raise InputError(f"flow {route.flow} has no source NIC; give the flows NIC numbers")
-        found.setdefault(route.source_nic, []).append(route)
-    return {nic: tuple(rows) for nic, rows in found.items()}
 
 
 def table_rows(routes: Sequence[Route]) -> list[dict[str, int | float | None]]:

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 
 from codesign_base import InfeasibleError
+from routing.clos.assignment import check_connected
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
-from routing.clos.routers import check_connected
 
 
 def job_speeds(clos, flows, spine):

@@ -1,4 +1,4 @@
-"""The best router against enumeration and bounds; re-optimisation after changes."""
+"""The best router against enumeration and bounds."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,12 @@ from clos_oracle import enumerate_best, job_speeds, permutation_traffic, random_
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codesign_base import InputError
-from routing.clos.best import best
+from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
 from routing.clos.metric import compare, evaluate
 from routing.clos.paths import clos_paths
-from routing.clos.reoptimizer import Reoptimizer
-from routing.clos.routers import Assignment, route
+from routing.clos.routers import route
 from routing.clos.state import SearchState
 
 seeds = st.integers(0, 2**32 - 1)
@@ -120,89 +118,24 @@ def test_never_worse_than_where_it_starts(seed):
 
 def test_same_seed_same_spines():
     clos, flows = random_instance(11, 40)
-    assert np.array_equal(best(clos, flows, seed=3).spine, best(clos, flows, seed=3).spine)
+    assert np.array_equal(
+        route(clos, flows, "best", seed=3).spine, route(clos, flows, "best", seed=3).spine
+    )
 
 
 def test_previous_assignment_is_kept_where_it_is_as_good():
     clos = Clos.uniform(16, 8)
     flows = permutation_traffic(16, 8, 100, 3, 4)
-    shuffled = best(clos, flows).spine * 3 % 8  # another perfect colouring
-    found = best(clos, flows, previous=Assignment(shuffled, "before"))
+    shuffled = route(clos, flows, "best").spine * 3 % 8  # another perfect colouring
+    found = route(clos, flows, "best", previous=Assignment(shuffled, "before"))
     assert np.array_equal(found.spine, shuffled)
 
 
 def test_failures_move_flows_off_dead_links():
     clos = Clos.uniform(16, 8)
     flows = permutation_traffic(16, 4, 60, 3, 4)
-    before = best(clos, flows)
-    after = best(clos.with_failed_spines([0]), flows, previous=before, changed=[])
+    before = route(clos, flows, "best")
+    after = route(clos.with_failed_spines([0]), flows, "best", previous=before)
     assert not (after.spine == 0).any()
     lost = before.spine == 0
     assert (after.spine != before.spine)[~lost].sum() <= lost.sum()
-
-
-def test_only_changed_flows_need_to_move():
-    clos = Clos.uniform(32, 16)
-    flows = permutation_traffic(32, 12, 350, 4, 1)
-    before = best(clos, flows)
-    changed = np.flatnonzero(flows.job == 2)
-    after = best(clos, flows, previous=before, changed=changed)
-    assert evaluate(clos, flows, after).worst_slowdown == 1.0
-    others = np.ones(flows.count, dtype=bool)
-    others[changed] = False
-    assert (after.spine != before.spine)[others].sum() <= changed.size
-    with pytest.raises(InputError, match="without the previous"):
-        best(clos, flows, changed=changed)
-
-
-@settings(max_examples=60, deadline=None)
-@given(seeds)
-def test_reoptimizer_holds_what_it_says(seed):
-    rng = np.random.default_rng(seed)
-    clos, flows = random_instance(seed, 40)
-    live = Reoptimizer(clos, flows, seed=seed)
-    tors = clos.tors
-    reach = ((clos.up > 0).astype(float) @ (clos.down > 0)) > 0
-    for _ in range(6):
-        flow = rng.permutation(flows.count)[: int(rng.integers(1, flows.count + 1))]
-        source, target = rng.integers(tors, size=flow.size), rng.integers(tors, size=flow.size)
-        target = np.where(reach[source, target], target, source)  # vacant where cut off
-        before = live.assignment.spine
-        moved = live.change(flow, source, target)
-        after = live.assignment
-        assert np.array_equal(np.flatnonzero(before != after.spine), moved)
-        assert live.flows.source_tor[flow].tolist() == source.tolist()
-        again = evaluate(clos, live.flows, after)
-        np.testing.assert_allclose(live.efficiency.speed, again.speed, rtol=1e-9)
-        assert again.vector[0] > 0
-        assert live.efficiency.max_load == pytest.approx(again.max_load)
-
-
-def test_reoptimizer_keeps_a_full_fabric_perfect():
-    clos = Clos.uniform(16, 8)
-    flows = permutation_traffic(16, 8, 128, 4, 2)
-    live = Reoptimizer(clos, flows)
-    rng = np.random.default_rng(0)
-    for job in range(4):
-        flow = np.flatnonzero(flows.job == job)
-        source = live.flows.source_tor[flow]
-        live.change(flow, source, source)  # the job leaves
-        assert np.all(live.assignment.spine[flow] == -1)
-        live.change(flow, source, rng.permutation(live.flows.target_tor[flow]))
-        live.change(flow, source, rng.permutation(flows.target_tor[flow]))
-        assert live.efficiency.worst_slowdown == 1.0
-
-
-def test_reoptimizer_errors():
-    clos = Clos.uniform(4, 2).with_failed_cable(0, 0, "up").with_failed_cable(1, 1, "down")
-    live = Reoptimizer(clos, Flows.of([2, 3], [3, 2], [0, 0]))
-    for bad, message in (
-        (([0, 0], [1, 1], [2, 2]), "stands twice"),
-        (([2], [1], [2]), r"outside 0..1"),
-        (([0], [1], [4]), r"outside 0..3"),
-        (([0], [0], [1]), "no spine has live links"),
-        (([0, 1], [0], [1]), "one of each"),
-    ):
-        with pytest.raises(InputError, match=message):
-            live.change(*bad)
-    assert live.change([], [], []).size == 0

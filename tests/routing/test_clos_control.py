@@ -8,17 +8,17 @@ import pytest
 from clos_sim_oracle import play
 
 from codesign_base import InfeasibleError, InputError
+from routing.clos.assignment import Assignment
 from routing.clos.control import Controller
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
 from routing.clos.jobs import RingJob, flows_of
 from routing.clos.loop import run_loop
 from routing.clos.metric import evaluate
-from routing.clos.minimal import place_new
+from routing.clos.placing import place_new
 from routing.clos.rings import find_rings
 from routing.clos.rotation_kernels import rotate
-from routing.clos.routers import Assignment
-from routing.clos.simulate import Simulation
+from routing.clos.simulation import Simulation
 
 CLOS = Clos.uniform(4, 4)
 

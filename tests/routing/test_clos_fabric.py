@@ -5,12 +5,13 @@ import pytest
 from clos_oracle import random_instance
 
 from codesign_base import InfeasibleError, InputError
-from routing.clos.best import best, best_paths
+from routing.clos.assignment import Assignment
+from routing.clos.best import best_paths
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
 from routing.clos.metric import compare, evaluate, evaluate_paths
 from routing.clos.paths import ThreeLayer, clos_paths, listed_paths
-from routing.clos.routers import Assignment
+from routing.clos.routers import route
 
 
 def test_uniform():
@@ -105,7 +106,7 @@ def test_best_paths_are_as_good_as_best_spines():
     equal = 0
     for seed in range(40):
         clos, flows = random_instance(seed)
-        spines = evaluate(clos, flows, best(clos, flows)).vector
+        spines = evaluate(clos, flows, route(clos, flows, "best")).vector
         paths = clos_paths(clos, flows)
         candidates = [
             [paths.links(np.full(flows.count, s))[f].tolist() for s in range(clos.spines)]

@@ -13,7 +13,6 @@ from routing.clos.bounds import efficiency_bound
 from routing.clos.fabric import Clos
 from routing.clos.metric import evaluate
 from routing.clos.paths import clos_paths
-from routing.clos.reoptimizer import Reoptimizer
 from routing.clos.routers import route
 from routing.clos.spreading import anneal_spines
 
@@ -39,15 +38,6 @@ def everything() -> list[list[float]]:
     clos = Clos.uniform(8, 70).with_failed_spines([3]).with_failed_cable(1, 2, "up")
     flows = permutation_traffic(8, 70, 300, 3, 1)
     found.append(route(clos, flows, "edge-coloring").spine.tolist())
-    clos, flows = Clos.uniform(8, 6).with_failed_spines([5]), permutation_traffic(8, 6, 40, 3, 2)
-    live = Reoptimizer(clos, flows)
-    rng = np.random.default_rng(0)
-    for job in (0, 1, 2):
-        flow = np.flatnonzero(flows.job == job)
-        source = flows.source_tor[flow]
-        live.change(flow, source, rng.permutation(flows.target_tor[flow]))
-        found.append(live.assignment.spine.tolist())
-        found.append(live.efficiency.speed.tolist())
     return found
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from codesign_base import InputError
+from routing.clos.assignment import Assignment
 from routing.clos.bounds import Gap, bound_of_paths, efficiency_bound, gap
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
@@ -19,7 +20,7 @@ from routing.clos.metric import (
     layer_two,
 )
 from routing.clos.paths import ThreeLayer, clos_paths, listed_paths
-from routing.clos.routers import Assignment, route
+from routing.clos.routers import route
 
 seeds = st.integers(0, 2**32 - 1)
 

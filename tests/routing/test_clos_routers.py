@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InfeasibleError, InputError
+from routing.clos.assignment import Assignment, check_assignment
 from routing.clos.bounds import efficiency_bound
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
-from routing.clos.metric import check_assignment, compare, evaluate
+from routing.clos.metric import compare, evaluate
 from routing.clos.optimum import least_max_load
 from routing.clos.paths import clos_paths
 from routing.clos.placing import greedy_order
-from routing.clos.routers import METHODS, Assignment, route
+from routing.clos.routers import METHODS, route
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -5,12 +5,13 @@ import pytest
 from clos_sim_oracle import capacities, fair_rates, path, play, random_case, random_spines
 
 from codesign_base import InfeasibleError, InputError
+from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of, ring_flow_bytes
 from routing.clos.levels_kernels import fill_rates
 from routing.clos.metric import evaluate
-from routing.clos.routers import Assignment
-from routing.clos.simulate import Simulation, Stop, simulate
+from routing.clos.simulate import simulate
+from routing.clos.simulation import Simulation, Stop
 
 GBPS_100 = 100e9 / 8
 

@@ -10,13 +10,13 @@ import pytest
 from clos_oracle import permutation_traffic
 
 from codesign_base import InfeasibleError, InputError
+from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
-from routing.clos.routers import Assignment, route
+from routing.clos.routers import route
 from routing.clos.tables import (
     COLUMNS,
     hash_packet,
-    hosts_of,
     route_table,
     table_csv,
     table_rows,
@@ -68,9 +68,6 @@ def test_tables():
     text = list(csv.DictReader(table_csv(routes).splitlines()))
     assert [int(row["spine"]) for row in text] == [1, 0, 1, -1]
     assert text[-1]["udp_source_port"] == ""
-    by_host = hosts_of(routes)
-    assert list(by_host) == [0, 1, 3, 4]
-    assert by_host[3][0].flow == 0
 
 
 def test_tables_without_nics():
@@ -81,8 +78,6 @@ def test_tables_without_nics():
     assert routes[0].udp_source_port is None
     with pytest.raises(InputError, match="no NIC numbers"):
         route_table(clos, bare, assignment, ports=True)
-    with pytest.raises(InputError, match="no source NIC"):
-        hosts_of(routes)
 
 
 def test_errors():

@@ -7,11 +7,12 @@ from pathlib import Path
 from time import perf_counter
 
 from codesign_base import InputError
+from routing.clos.assignment import Assignment
 from routing.clos.bounds import efficiency_bound, gap
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of
 from routing.clos.metric import evaluate
-from routing.clos.routers import METHODS, Assignment, route
+from routing.clos.routers import METHODS, route
 from topoopt.base.atomic import write_text_atomically
 from topoopt.clos.study import warm_up
 

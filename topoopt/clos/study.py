@@ -12,7 +12,7 @@ from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob
 from routing.clos.loop import LoopResult, run_loop
 from routing.clos.routers import METHODS
-from routing.clos.simulate import NIC_RATE
+from routing.clos.simulation import NIC_RATE
 
 
 @dataclass(frozen=True)
