@@ -4,12 +4,11 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.jit import kernel
+from routing.clos.chase_kernels import SLACK
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-
-SLACK = 1e-9
 
 
 @kernel

@@ -21,6 +21,12 @@ FIXED = 0.05  # penalty of an overfull link, besides its overload (in NIC rates)
 REFUSALS = 4  # how many sizes of flows `refused` counts
 
 
+def seeded(seed: int) -> Words:
+    """Return a state for `draw`: never zero, and not alike for small seeds."""
+    mixed = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 or 1
+    return np.array([mixed], dtype=np.uint64)
+
+
 @kernel
 def draw(state: Words, below: int) -> int:
     """Return a number of ``0 .. below - 1`` (xorshift)."""

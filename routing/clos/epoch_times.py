@@ -19,17 +19,12 @@ class EpochTimes:
         When each AllReduce began and ended, in seconds.
     flow_times : tuple of float64 array, one a job, shape (epochs, steps, flows)
         Seconds of each flow of each step; empty if not recorded.
-    instants, completions, rate_changes : int
-        How much was simulated.
     """
 
     floor: FloatArray
     start: tuple[FloatArray, ...]
     end: tuple[FloatArray, ...]
     flow_times: tuple[FloatArray, ...] = ()
-    instants: int = 0
-    completions: int = 0
-    rate_changes: int = 0
 
     @property
     def allreduce_time(self) -> tuple[FloatArray, ...]:

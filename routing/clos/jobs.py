@@ -13,6 +13,9 @@ from routing.clos.flows import Flows
 
 Placement = Literal["packed", "random"]
 
+START_SPREAD = 10.0
+"""Seconds within which the jobs of a random set start."""
+
 
 @dataclass(frozen=True, eq=False)
 class RingJob:
@@ -226,20 +229,18 @@ def check_fits(job: RingJob, clos: Clos) -> None:
         )
 
 
-def flows_of(clos: Clos, jobs: Sequence[RingJob], numbers: Sequence[int] | None = None) -> Flows:
+def flows_of(clos: Clos, jobs: Sequence[RingJob]) -> Flows:
     """Return the flows of jobs: job by job, ring by ring, in the order of the ring.
 
     Parameters
     ----------
     clos : Clos
     jobs : sequence of RingJob
-    numbers : sequence of int, optional
-        Job numbers in `Flows`; by default the positions in ``jobs``.
 
     Returns
     -------
     Flows
-        One flow a NIC, with NICs.
+        One flow a NIC, with NICs; jobs are numbered by their positions in ``jobs``.
 
     Raises
     ------
@@ -248,7 +249,6 @@ def flows_of(clos: Clos, jobs: Sequence[RingJob], numbers: Sequence[int] | None 
     """
     for job in jobs:
         check_fits(job, clos)
-    named = list(range(len(jobs))) if numbers is None else list(numbers)
     nothing = np.zeros(0, dtype=np.int64)
     source = np.concatenate([nothing, *(job.nics.ravel() for job in jobs)])
     target = np.concatenate([nothing, *(job.next_nics.ravel() for job in jobs)])
@@ -257,7 +257,7 @@ def flows_of(clos: Clos, jobs: Sequence[RingJob], numbers: Sequence[int] | None 
     return Flows.of(
         source // size,
         target // size,
-        np.repeat(np.array(named, dtype=np.int64), counts),
+        np.repeat(np.arange(len(jobs)), counts),
         np.repeat(np.array([job.flow_bytes for job in jobs], dtype=np.float64), counts),
         source,
         target,
@@ -291,7 +291,6 @@ def random_job_set(
     count: int,
     replicas: int,
     rng: np.random.Generator,
-    start_spread: float = 10.0,
 ) -> tuple[RingJob, ...]:
     """Draw jobs, place them on random ToRs and start them at random times.
 
@@ -306,8 +305,6 @@ def random_job_set(
     replicas : int
         Ring size of every job.
     rng : numpy Generator
-    start_spread : float
-        Start times are uniform between 0 and this many seconds.
 
     Returns
     -------
@@ -339,7 +336,7 @@ def random_job_set(
                 place_rings(clos, kind.group, replicas, "random", jobs, rng),
                 ring_flow_bytes(kind.copy_bytes, kind.group, replicas),
                 kind.compute_time,
-                float(rng.uniform(0.0, start_spread)),
+                float(rng.uniform(0.0, START_SPREAD)),
             )
         )
     return tuple(jobs)

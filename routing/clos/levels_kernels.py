@@ -128,30 +128,3 @@ def relax(
                     queued[other] = True
                     count += 1
     return fresh
-
-
-@kernel
-def fill_rates(
-    caps: Floats, links: SmallInts, room: Floats, begin: Ints, members: SmallInts
-) -> Floats:
-    """Return the max-min rates of all flows at once, by the relaxation; for the tests."""
-    flows = caps.size
-    flow = np.zeros((7, flows))
-    mark = np.zeros((3, flows), dtype=np.int64)
-    flow[CAP] = caps
-    names = room.size
-    link = np.empty((2, names))
-    link[ROOM] = room
-    link[LEVEL] = np.inf
-    queue = np.empty(names + 1, dtype=np.int64)
-    queued = np.zeros(names, dtype=np.bool_)
-    for name in range(names):
-        queue[name] = name
-        queued[name] = True
-    news = np.empty(flows, dtype=np.int64)
-    limits = np.empty(flows + 1)
-    relax(queue, queued, names, news, 0, flow, mark, links, link, begin, members, limits)
-    rates = np.empty(flows)
-    for f in range(flows):
-        rates[f] = limit(f, -1, flow, links, link)
-    return rates

@@ -93,7 +93,7 @@ def _simulate_paced(
     start: list[list[float]] = [[] for _ in jobs]
     end: list[list[float]] = [[] for _ in jobs]
     speed: FloatArray = np.zeros(len(jobs))
-    now, instants = 0.0, 0
+    now = 0.0
     while sending.any() or np.isfinite(due).any():
         with np.errstate(divide="ignore", invalid="ignore"):
             ends = np.where(sending, now + rest / speed, np.inf)
@@ -103,7 +103,6 @@ def _simulate_paced(
                 f"job {jobs[int(np.argmax(sending))].name!r} never ends: one of its links has no "
                 "capacity; route it over live spines"
             )
-        instants += 1
         rest[sending] -= (instant - now) * speed[sending]
         now = instant
         horizon = now * (1 + 1e-12)
@@ -122,10 +121,7 @@ def _simulate_paced(
         speed[active] = max_min(
             bounds[:-1], bounds[1:], joined, parts, room, np.full(bounds.size - 1, np.inf)
         )
-    return EpochTimes(
-        floor, tuple(np.array(s) for s in start), tuple(np.array(e) for e in end),
-        instants=instants,
-    )  # fmt: skip
+    return EpochTimes(floor, tuple(np.array(s) for s in start), tuple(np.array(e) for e in end))
 
 
 def _loads(

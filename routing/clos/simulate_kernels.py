@@ -209,7 +209,6 @@ def advance(
     starts: Floats,
     ends: Floats,
     fct: Floats,
-    work: Ints,
 ) -> int:
     """Play events up to a time; return why it stopped there.
 
@@ -232,8 +231,6 @@ def advance(
         Written: when each AllReduce began and ended.
     fct : float64 array
         Written: seconds of each flow of each step, if not empty.
-    work : int64 array, shape (3,)
-        Counts added to: instants, flow completions, rate changes.
     """
     waiting = pending[0]
     fresh = pending[1]
@@ -265,7 +262,6 @@ def advance(
             flow[RATE, f] = rate
             flow[DUE, f] = now + max(flow[REST, f], 0.0) / rate if rate > 0.0 else np.inf
             _settle(heap, mark[PLACE, f], flow, mark, heaped[0])
-            work[2] += 1
         fresh = 0
         if reason != REACHED:
             break
@@ -286,7 +282,6 @@ def advance(
             reason = STUCK
             break
         now = max(now, instant)
-        work[0] += 1
         horizon = now * (1.0 + SAME)
         beginning = 0
         # 3. Flows that end; rings whose step is over go on, or are done.
@@ -298,7 +293,6 @@ def advance(
                 heap[0] = heap[heaped[0]]
                 mark[PLACE, heap[0]] = 0
                 _settle(heap, 0, flow, mark, heaped[0])
-            work[1] += 1
             for slot in range(SLOTS):
                 name = links[f, slot]
                 if name >= 0 and not queued[name]:

@@ -120,7 +120,6 @@ class Simulation:
         self._starts = np.full((len(jobs), max(count)), np.nan)
         self._ends = np.full((len(jobs), max(count)), np.nan)
         self._fct = np.full(sum(sizes) if record_flows else 0, np.nan)
-        self._work = np.zeros(3, dtype=np.int64)
         # What `advance` looks at first: links and flows that a change of routes concerns.
         self._queue = np.zeros(names + 1, dtype=np.int64)
         self._queued = np.zeros(names, dtype=np.bool_)
@@ -293,7 +292,7 @@ class Simulation:
             self._clock, until, pause, self._job, self._times, self._ring, self._flow,
             self._mark, self._links, self._link, self._begin, self._members, self._heap,
             self._heaped, self._queue, self._queued, self._news, self._pending,
-            self._starts, self._ends, self._fct, self._work,
+            self._starts, self._ends, self._fct,
         )  # fmt: skip
         if reason == k.STUCK:
             dead = int(self._heap[0])
@@ -324,7 +323,6 @@ class Simulation:
             tuple(row[:n].copy() for row, n in zip(self._starts, done, strict=True)),
             tuple(row[:n].copy() for row, n in zip(self._ends, done, strict=True)),
             flow_times,
-            *(int(value) for value in self._work),
         )
 
 

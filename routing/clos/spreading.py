@@ -71,13 +71,11 @@ def _nth_live(live: BoolArray, pick: IntArray, flows: Flows) -> IntArray:
     return np.where(flows.crosses, np.argmax(reached, axis=1), -1).astype(np.int64)
 
 
-def anneal_spines(
-    clos: Clos, flows: Flows, paths: Paths, seed: int, start: IntArray | None = None
-) -> SmallInts:
+def anneal_spines(clos: Clos, flows: Flows, paths: Paths, seed: int) -> SmallInts:
     """Anneal the map from destinations to spines for the least sum of (load / capacity)^4.
 
     Flows to one NIC whose candidates are all alike move together; without NIC numbers every
-    flow moves alone. Starts from the given spines or from a random draw.
+    flow moves alone. Starts from a random draw.
 
     Parameters
     ----------
@@ -85,8 +83,6 @@ def anneal_spines(
         The fabric, what is sent and the candidates of `clos_paths`.
     seed : int
         Of start and proposals.
-    start : int64 array, shape (flows,), optional
-        Spines to start from; all live.
 
     Returns
     -------
@@ -94,14 +90,15 @@ def anneal_spines(
         The best assignment seen.
     """
     from routing.clos.annealing_kernels import anneal
+    from routing.clos.chase_kernels import seeded
     from routing.clos.place_kernels import add_loads
     from routing.clos.state_kernels import group_jobs
 
-    way = (draw_random(clos, flows, seed) if start is None else start).astype(np.int32)
+    way = draw_random(clos, flows, seed).astype(np.int32)
     moving = np.flatnonzero(flows.crosses)
     if moving.size == 0:
         return way
-    if flows.target_nic is None or start is not None:
+    if flows.target_nic is None:
         unit: SmallInts = np.arange(moving.size, dtype=np.int32)
     else:
         _, number = np.unique(flows.target_nic[moving], return_inverse=True)
@@ -113,9 +110,9 @@ def anneal_spines(
     add_loads(paths.base, paths.kind, paths.shift, flows.weight, way, load)
     with np.errstate(divide="ignore"):
         inverse = 1.0 / paths.capacity
-    random = np.array([(seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 or 1], np.uint64)
     anneal(
         STEPS_PER_FLOW * moving.size, HOT, COLD, first, moving[member].astype(np.int32),
-        paths.base, paths.kind, paths.shift, paths.ways, flows.weight, inverse, load, way, random,
+        paths.base, paths.kind, paths.shift, paths.ways, flows.weight, inverse, load, way,
+        seeded(seed),
     )  # fmt: skip
     return way

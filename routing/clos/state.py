@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from routing.clos.chase_kernels import REFUSALS, SLACK, room_of_groups
+from routing.clos.chase_kernels import REFUSALS, SLACK, room_of_groups, seeded
 from routing.clos.exact_kernels import branch_and_bound
 from routing.clos.fabric import FloatArray, IntArray
 from routing.clos.paths import Paths, SmallInts
@@ -57,9 +57,7 @@ class SearchState:
         self.tabu = np.empty((2, flows), dtype=np.int32)
         self.log = np.empty((2, 4 * flows + 1000), dtype=np.int32)
         self.spent = np.zeros(1, dtype=np.int32)
-        # xorshift must not start at zero, and small seeds should not start alike.
-        mixed = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 or 1
-        self.random = np.array([mixed], dtype=np.uint64)
+        self.random = seeded(seed)
 
     def set(self, way: SmallInts) -> None:
         """Take over an assignment and compute the jobs' speeds."""
@@ -68,10 +66,6 @@ class SearchState:
             self.bits, way, paths.base, paths.kind, paths.shift, self.weight, self.chosen,
             self.at, self.head, self.after, self.before, self.load,
         )  # fmt: skip
-        self.fill()
-
-    def fill(self) -> None:
-        """Compute the jobs' speeds."""
         fill_jobs(
             self.bits, self.weight, self.job, self.job_first, self.job_flow, self.at, self.head,
             self.after, self.load, self.paths.capacity, self.speed, self.real, self.whole,

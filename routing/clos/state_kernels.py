@@ -10,7 +10,6 @@ import numpy.typing as npt
 from codesign_base.jit import kernel
 
 Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 SmallInts = npt.NDArray[np.int32]
 
 LEVEL = 1e-12  # relative width of a level of the filling: what rounding can tell apart

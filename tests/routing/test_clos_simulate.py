@@ -8,7 +8,7 @@ from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of, ring_flow_bytes
-from routing.clos.levels_kernels import fill_rates
+from routing.clos.levels_kernels import CAP, ROOM, limit, relax
 from routing.clos.metric import evaluate
 from routing.clos.simulate import simulate
 from routing.clos.simulation import Simulation, Stop
@@ -68,7 +68,15 @@ def test_rates_are_max_min_fair(seed):
     paths = [[int(x) for x in row if x >= 0] for row in names]
     members = [[f for f in range(flows) if link in paths[f]] for link in range(links)]
     begin = np.cumsum([0, *map(len, members)])
-    found = fill_rates(np.ones(flows), names, room, begin, np.concatenate(members).astype(np.int32))
+    flow, mark = np.zeros((7, flows)), np.zeros((3, flows), dtype=np.int64)
+    link = np.full((2, links), np.inf)
+    flow[CAP], link[ROOM] = 1.0, room
+    relax(
+        np.arange(links + 1), np.ones(links, dtype=np.bool_), links,
+        np.empty(flows, dtype=np.int64), 0, flow, mark, names, link, begin,
+        np.concatenate(members).astype(np.int32), np.empty(flows + 1),
+    )  # fmt: skip
+    found = [limit(f, -1, flow, names, link) for f in range(flows)]
     expected = fair_rates(paths, dict(enumerate(room.tolist())), 1.0)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
