@@ -9,7 +9,7 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import FloatArray, Network
-from routing.paths import forwarding_nodes, hops_toward_hosts
+from routing.paths import forwarding_nodes, hops_toward_hosts, single_path_routes
 from routing.routes import Routes
 
 # Passes of improvement after the first.
@@ -62,18 +62,4 @@ def balanced_routes(network: Network, demand: FloatArray) -> Routes:
         network.out_offsets, network.target, forwarding_nodes(network), toward,
         1.0 / network.capacity, amount, order, _SWEEPS,
     )  # fmt: skip
-    links = paths[paths >= 0]
-    row = np.repeat(np.arange(lengths.size), lengths)
-    latency = np.zeros(lengths.size)
-    np.add.at(latency, row, network.latency[links])
-    return Routes(
-        hosts=hosts,
-        offsets=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
-        links=links[np.argsort(row * np.int64(network.links + 1) + links, kind="stable")],
-        weights=np.ones(links.size),
-        latency=latency,
-        hops=lengths.astype(np.float64),
-    )
-
-
-__all__ = ["balanced_routes"]
+    return single_path_routes(network, lengths, paths[paths >= 0])

@@ -17,9 +17,11 @@ from routing.path_routing import (
     checked_demand,
     dual_bound,
     idle_routing,
+    normalised,
     require_served,
+    reversed_rows,
 )
-from routing.paths import forwarding_nodes
+from routing.paths import forwarding_nodes, links_into
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -152,17 +154,14 @@ def _decomposed(
 ) -> PathRouting:
     """Turn flows by source into paths; what rounding leaves unserved is scaled up."""
     from routing.flow_kernels import decompose
-    from routing.multicommodity import normalised, reversed_rows
 
-    by_target = np.argsort(network.target, kind="stable")
-    counts = np.bincount(network.target, minlength=network.nodes)
-    into = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    into_offsets, into = links_into(network)
     pairs, per_pair, lengths_of, links, amounts = [], [], [], [], []
     for index, source in enumerate(sources.tolist()):
         targets = np.flatnonzero(demand[source])
         wanted = demand[source, targets]
         path_offsets, link_offsets, back, parts = decompose(
-            network.out_offsets, network.source, network.target, into, by_target, source,
+            network.out_offsets, network.source, network.target, into_offsets, into, source,
             flows[index], targets, wanted, _DUST * float(wanted.max()),
         )  # fmt: skip
         pairs.append(source * network.hosts + targets)

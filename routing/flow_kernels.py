@@ -1,4 +1,4 @@
-"""Compiled helpers of flows on links: distances, route rows of paths, cycles, decomposition."""
+"""Compiled helpers of flows on links: distances, route rows of paths, loops, decomposition."""
 
 import numpy as np
 import numpy.typing as npt
@@ -159,6 +159,50 @@ def cancel_cycles(offsets: Ints, target: Ints, flow: Floats, dust: float) -> int
                 # Links before its pointer led nowhere or into finished nodes, and still do.
             depth = begin
     return cycles
+
+
+@kernel
+def loop_free_order(offsets: Ints, target: Ints, split: Floats, order: Ints) -> int:
+    """Fill ``order`` so that links in use lead to later nodes; return how many nodes fit."""
+    nodes = offsets.size - 1
+    waiting = np.zeros(nodes, np.int64)
+    for link in range(split.size):
+        if split[link] > 0.0:
+            waiting[target[link]] += 1
+    tail = 0
+    for v in range(nodes):
+        if waiting[v] == 0:
+            order[tail] = v
+            tail += 1
+    head = 0
+    while head < tail:
+        v = order[head]
+        head += 1
+        for link in range(offsets[v], offsets[v + 1]):
+            if split[link] > 0.0:
+                w = target[link]
+                waiting[w] -= 1
+                if waiting[w] == 0:
+                    order[tail] = w
+                    tail += 1
+    return tail
+
+
+@kernel
+def first_loop(offsets: Ints, target: Ints, split: Floats) -> int:
+    """Return a node on or behind a loop of links in use; -1 if there is no loop."""
+    nodes = offsets.size - 1
+    order = np.empty(nodes, np.int64)
+    found = loop_free_order(offsets, target, split, order)
+    if found == nodes:
+        return -1
+    seen = np.zeros(nodes, np.int64)
+    for place in range(found):
+        seen[order[place]] = 1
+    for v in range(nodes):
+        if seen[v] == 0:
+            return v
+    return -1
 
 
 @kernel

@@ -104,7 +104,7 @@ def check_tables(tables: ForwardingTables) -> None:
     InputError
         Naming the first node and destination that fail.
     """
-    from routing.forwarding_kernels import first_loop
+    from routing.flow_kernels import first_loop
 
     network, hosts = tables.network, tables.network.hosts
     entry = np.repeat(np.arange(network.nodes * hosts), np.diff(tables.offsets))
@@ -146,8 +146,8 @@ def forwarding_tables(network: Network, routes: Routes) -> ForwardingTables:
     ------
     InputError
         If two sources (or one source's paths and another's) want different ratios at a node
-        toward the same destination, or a route has a loop. `destination_tables` gives tables of
-        the same link loads for any routes and a given demand.
+        toward the same destination, or a route has a loop. `path_routing_tables` adds up what
+        all sources send, and never has to tell them apart.
     """
     hosts, nodes = network.hosts, network.nodes
     pair = np.repeat(np.arange(hosts * hosts), np.diff(routes.offsets))
@@ -174,44 +174,18 @@ def forwarding_tables(network: Network, routes: Routes) -> ForwardingTables:
         source, target = divmod(int(pair[worst]), hosts)
         raise InputError(
             f"route {source}->{target} leaves node {int(at[worst])} otherwise than another "
-            f"source's route to {target} does, so it cannot be told by destination; use "
-            "destination_tables, which keeps the link loads"
+            f"source's route to {target} does, so it cannot be told by destination; route by mcf, "
+            "lp, ecmp or shortest instead"
         )
     sums = np.where(total > 0, total, 1.0)
     return tables_of_splits(network, splits / sums[:, network.source])
 
 
-def destination_tables(network: Network, routes: Routes, demand: FloatArray) -> ForwardingTables:
-    """Return tables by destination that load no link more than the routes do.
+def path_routing_tables(routing: PathRouting) -> ForwardingTables:
+    """Return tables by destination that load no link more than a path routing does.
 
     What all sources send toward one destination is added up; loops in the sum are cancelled,
     which only takes load off; the ratios at a node are those of the sum.
-
-    Parameters
-    ----------
-    network : Network
-    routes : Routes
-    demand : float64 array, shape (hosts, hosts)
-        Bytes. Nodes that carry none toward a destination send to a neighbour nearer by hops.
-
-    Returns
-    -------
-    ForwardingTables
-        Checked loop-free. For another demand than this they are valid, but not the best.
-    """
-    hosts = network.hosts
-    entry = np.repeat(np.arange(hosts * hosts), np.diff(routes.offsets))
-    amount = demand.ravel()[entry] * routes.weights
-    flows = np.bincount(
-        (entry % hosts) * network.links + routes.links,
-        weights=amount,
-        minlength=hosts * network.links,
-    ).reshape(hosts, network.links)
-    return _tables_of_flows(network, flows.astype(np.float64))
-
-
-def path_routing_tables(routing: PathRouting) -> ForwardingTables:
-    """Return tables by destination of the least congestion that a path routing has.
 
     Parameters
     ----------
@@ -220,21 +194,17 @@ def path_routing_tables(routing: PathRouting) -> ForwardingTables:
     Returns
     -------
     ForwardingTables
-        As `destination_tables`, without the detour over routes of every pair.
+        Checked loop-free. Nodes that carry nothing toward a destination send to a neighbour
+        nearer by hops. For another demand than this they are valid, but not the best.
     """
-    network = routing.network
-    to = np.repeat(routing.pairs % network.hosts, np.diff(routing.path_offsets))
-    key = np.repeat(to, routing.path_hops) * network.links + routing.links
-    carried = np.repeat(routing.path_demand, routing.path_hops)
-    flows = np.bincount(key, weights=carried, minlength=network.hosts * network.links)
-    return _tables_of_flows(network, flows.reshape(network.hosts, network.links).astype(np.float64))
-
-
-def _tables_of_flows(network: Network, flows: FloatArray) -> ForwardingTables:
-    """Return the tables of flows by destination, shape (hosts, links), which are used up."""
     from routing.flow_kernels import cancel_cycles
 
-    hosts = network.hosts
+    network, hosts = routing.network, routing.network.hosts
+    to = np.repeat(routing.pairs % hosts, np.diff(routing.path_offsets))
+    key = np.repeat(to, routing.path_hops) * network.links + routing.links
+    carried = np.repeat(routing.path_demand, routing.path_hops)
+    flows = np.bincount(key, weights=carried, minlength=hosts * network.links)
+    flows = flows.reshape(hosts, network.links)
     may = forwarding_nodes(network)
     distance = hop_distances(network)[:, :hosts]
     splits = np.zeros((hosts, network.links))
@@ -267,29 +237,3 @@ def _tables_of_flows(network: Network, flows: FloatArray) -> ForwardingTables:
             )
         splits[destination] = row
     return tables_of_splits(network, splits)
-
-
-def routes_of_tables(tables: ForwardingTables) -> Routes:
-    """Return the routes that forwarding tables give every pair.
-
-    Parameters
-    ----------
-    tables : ForwardingTables
-
-    Raises
-    ------
-    InfeasibleError
-        If a host has no rule toward another.
-    """
-    from routing.forwarding_kernels import rows_of_splits
-
-    network, hosts = tables.network, tables.network.hosts
-    have = np.diff(tables.offsets)[: hosts * hosts].reshape(hosts, hosts) > 0
-    missing = ~(have | np.eye(hosts, dtype=np.bool_))
-    if missing.any():
-        node, destination = np.argwhere(missing)[0].tolist()
-        raise InfeasibleError(f"host {node} has no forwarding rule toward {destination}; add one")
-    offsets, links, weights, latency, hops = rows_of_splits(
-        network.out_offsets, network.target, network.latency, tables.splits()
-    )
-    return Routes(hosts, offsets, links, np.minimum(weights, 1.0), latency, hops)

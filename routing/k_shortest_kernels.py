@@ -4,7 +4,7 @@ import numpy as np
 
 from codesign_base.jit import kernel
 from routing.network import FloatArray, IntArray
-from routing.path_kernels import grown_floats, grown_ints, sort_prefix
+from routing.path_kernels import grown, sort_prefix
 
 _FAR = 1 << 60
 
@@ -192,8 +192,8 @@ def k_shortest_rows(
                         count += 1
                     uses[link] += 1
                 slowest = max(slowest, seconds)
-            links = grown_ints(links, used + count)
-            weights = grown_floats(weights, used + count)
+            links = grown(links, used + count)
+            weights = grown(weights, used + count)
             sort_prefix(row, count)
             for position in range(count):
                 link = row[position]

@@ -6,13 +6,16 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from routing.circulant_flow import is_circulant, min_congestion_circulant
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import (
     PathRouting,
     checked_demand,
     dual_bound,
     idle_routing,
+    normalised,
     require_served,
+    reversed_rows,
 )
 from routing.paths import forwarding_nodes
 
@@ -107,11 +110,8 @@ def min_congestion(
         )
     if not matrix.any():
         return idle_routing(network, matrix, "multiplicative weights")
-    if symmetry:
-        from routing.circulant_flow import is_circulant, min_congestion_circulant
-
-        if is_circulant(network, matrix):
-            return min_congestion_circulant(network, matrix)
+    if symmetry and is_circulant(network, matrix):
+        return min_congestion_circulant(network, matrix)
     return _iterate(network, matrix, accuracy, rounds, start)
 
 
@@ -178,23 +178,6 @@ def _iterate(
         lower_bound=dual_bound(network, demand, lengths),
         method="multiplicative weights",
         rounds=done,
-    )
-
-
-def reversed_rows(offsets: IntArray, values: SmallInts) -> IntArray:
-    """Return concatenated rows with each row turned round."""
-    place = np.arange(values.size)
-    row = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
-    return np.asarray(values[offsets[row] + offsets[row + 1] - 1 - place], dtype=np.int64)
-
-
-def normalised(offsets: IntArray, amounts: FloatArray) -> FloatArray:
-    """Return each row's amounts as fractions of their sum; rows are not empty."""
-    if amounts.size == 0:
-        return amounts
-    return np.asarray(
-        amounts / np.repeat(np.add.reduceat(amounts, offsets[:-1]), np.diff(offsets)),
-        dtype=np.float64,
     )
 
 

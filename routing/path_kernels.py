@@ -5,10 +5,14 @@ ascending by target), a mask ``transit`` of the nodes that may forward for other
 ``toward[t, v]``, the hops from node v to host t (-1: unreachable).
 """
 
+from typing import TypeVar
+
 import numpy as np
 
 from codesign_base.jit import kernel
 from routing.network import FloatArray, IntArray
+
+Numbers = TypeVar("Numbers", IntArray, FloatArray)
 
 
 @kernel
@@ -37,22 +41,11 @@ def all_distances(offsets: IntArray, target: IntArray, transit: IntArray) -> Int
 
 
 @kernel
-def grown_ints(array: IntArray, needed: int) -> IntArray:
+def grown(array: Numbers, needed: int) -> Numbers:
     """Return the array, or a copy at least twice as long if it is shorter than needed."""
     if needed <= array.size:
         return array
-    bigger = np.empty(max(needed, 2 * array.size), np.int64)
-    for position in range(array.size):  # a slice assignment compiles for seconds
-        bigger[position] = array[position]
-    return bigger
-
-
-@kernel
-def grown_floats(array: FloatArray, needed: int) -> FloatArray:
-    """Return the array, or a copy at least twice as long if it is shorter than needed."""
-    if needed <= array.size:
-        return array
-    bigger = np.empty(max(needed, 2 * array.size), np.float64)
+    bigger = np.empty(max(needed, 2 * array.size), array.dtype)
     for position in range(array.size):  # a slice assignment compiles for seconds
         bigger[position] = array[position]
     return bigger
@@ -198,8 +191,8 @@ def ecmp_rows(
                     share[target[row[position]]] += part
             for position in range(tail):
                 queued[queue[position]] = 0
-            links = grown_ints(links, used + count)
-            weights = grown_floats(weights, used + count)
+            links = grown(links, used + count)
+            weights = grown(weights, used + count)
             hops = 0.0
             sort_prefix(row, count)
             for position in range(count):

@@ -4,14 +4,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
 from routing.network import FloatArray, IntArray, Network
 from routing.paths import forwarding_nodes, hop_distances, shortest_routes
 from routing.routes import Routes
 
+SmallInts = npt.NDArray[np.int32]
+
 # Sums in another order differ in the last bits; a bound must stay sound.
-_ROUNDING = 1.0 - 1e-12
+ROUNDING = 1.0 - 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +226,7 @@ def dual_bound(network: Network, demand: FloatArray, lengths: FloatArray) -> flo
     total = demand_distance(
         network.out_offsets, network.target, forwarding_nodes(network), lengths, demand
     )
-    return float(total / float(network.capacity @ lengths)) * _ROUNDING
+    return float(total / float(network.capacity @ lengths)) * ROUNDING
 
 
 def require_served(network: Network, demand: FloatArray) -> None:
@@ -246,3 +249,20 @@ def idle_routing(network: Network, demand: FloatArray, method: str) -> PathRouti
         network, demand, none, np.zeros(1, np.int64), np.zeros(1, np.int64), none, np.zeros(0),
         lengths, 0.0, method, 0,
     )  # fmt: skip
+
+
+def reversed_rows(offsets: IntArray, values: SmallInts) -> IntArray:
+    """Return concatenated rows with each row turned round."""
+    place = np.arange(values.size)
+    row = np.repeat(np.arange(offsets.size - 1), np.diff(offsets))
+    return np.asarray(values[offsets[row] + offsets[row + 1] - 1 - place], dtype=np.int64)
+
+
+def normalised(offsets: IntArray, amounts: FloatArray) -> FloatArray:
+    """Return each row's amounts as fractions of their sum; rows are not empty."""
+    if amounts.size == 0:
+        return amounts
+    return np.asarray(
+        amounts / np.repeat(np.add.reduceat(amounts, offsets[:-1]), np.diff(offsets)),
+        dtype=np.float64,
+    )

@@ -6,7 +6,6 @@ one link and do not change the choice.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray, Network
@@ -105,9 +104,26 @@ def shortest_routes(network: Network, *, seed: int | np.random.Generator | None 
         counts = shortest_path_counts(*graph)
         draws = np.random.default_rng(seed).random(int(lengths.sum()))
     links = single_paths(*graph, counts, draws)
-    pairs = lengths.size
-    row = np.repeat(np.arange(pairs), lengths)
-    latency = np.zeros(pairs)
+    return single_path_routes(network, lengths, links)
+
+
+def single_path_routes(network: Network, lengths: IntArray, links: IntArray) -> Routes:
+    """Return the routes of one path a pair.
+
+    Parameters
+    ----------
+    network : Network
+    lengths : int64 array, shape (hosts * hosts,)
+        Links of each pair's path, zero on the diagonal.
+    links : int64 array, shape (sum of lengths,)
+        The paths' links, pair after pair.
+
+    Returns
+    -------
+    Routes
+    """
+    row = np.repeat(np.arange(lengths.size), lengths)
+    latency = np.zeros(lengths.size)
     np.add.at(latency, row, network.latency[links])
     return Routes(
         hosts=network.hosts,
@@ -155,20 +171,11 @@ def ecmp_routes(network: Network, *, relay: bool = False) -> Routes:
     return Routes(network.hosts, offsets, links, np.minimum(weights, 1.0), latency, hops)
 
 
-def _reversed_links(network: Network) -> tuple[IntArray, IntArray]:
-    """Return CSR offsets and sources of the links into each node."""
+def links_into(network: Network) -> tuple[IntArray, IntArray]:
+    """Return CSR offsets and indices of the links into each node, by their source."""
     counts = np.bincount(network.target, minlength=network.nodes)
     offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    return offsets, network.source[np.argsort(network.target, kind="stable")]
-
-
-def _checked_search(k: int, slack: int | None) -> int:
-    """Return the kernel's form of the slack (-1: none) after checking both numbers."""
-    if k < 1:
-        raise InputError(f"k = {k} paths a pair; give at least 1")
-    if slack is not None and slack < 0:
-        raise InputError(f"slack = {slack} hops; give zero or more, or None for no limit")
-    return -1 if slack is None else slack
+    return offsets, np.argsort(network.target, kind="stable")
 
 
 def k_shortest_routes(network: Network, k: int, *, slack: int | None = None) -> Routes:
@@ -200,77 +207,21 @@ def k_shortest_routes(network: Network, k: int, *, slack: int | None = None) -> 
     """
     from routing.k_shortest_kernels import k_shortest_rows
 
-    detour = _checked_search(k, slack)
+    if k < 1:
+        raise InputError(f"k = {k} paths a pair; give at least 1")
+    if slack is not None and slack < 0:
+        raise InputError(f"slack = {slack} hops; give zero or more, or None for no limit")
+    back_offsets, back = links_into(network)
     offsets, links, weights, latency, hops = k_shortest_rows(
         network.out_offsets,
         network.target,
         network.latency,
-        *_reversed_links(network),
+        back_offsets,
+        network.source[back],
         forwarding_nodes(network),
         hops_toward_hosts(network),
         k,
-        detour,
+        -1 if slack is None else slack,
         _SEARCH_BUDGET,
     )
     return Routes(network.hosts, offsets, links, weights, latency, hops)
-
-
-def k_shortest_paths(
-    network: Network, source: int, target: int, k: int, *, slack: int | None = None
-) -> list[tuple[int, ...]]:
-    """Return the k shortest loopless paths of one host pair as node sequences.
-
-    Parameters
-    ----------
-    network : Network
-    source, target : int
-        Two different hosts.
-    k, slack
-        As in `k_shortest_routes`.
-
-    Returns
-    -------
-    list of tuple of int
-        By length, then by node sequence.
-
-    Raises
-    ------
-    InputError
-        If the nodes are not two different hosts, or k or slack is out of range.
-    InfeasibleError
-        If the target cannot be reached.
-    """
-    from routing.k_shortest_kernels import loopless_paths
-
-    detour = _checked_search(k, slack)
-    hosts = range(network.hosts)
-    if source not in hosts or target not in hosts or source == target:
-        raise InputError(
-            f"paths {source}->{target}: give two different hosts of 0..{network.hosts - 1}"
-        )
-    rest = np.ascontiguousarray(hop_distances(network)[:, target])
-    if rest[source] < 0:
-        raise InfeasibleError(
-            f"network {network.name!r}: host {target} cannot be reached from host {source}; "
-            "add links between them"
-        )
-    path_links: npt.NDArray[np.int64] = np.zeros((k, network.nodes), dtype=np.int64)
-    lengths = np.zeros(k, dtype=np.int64)
-    found = loopless_paths(
-        network.out_offsets,
-        network.target,
-        *_reversed_links(network),
-        forwarding_nodes(network),
-        rest,
-        source,
-        target,
-        k,
-        detour,
-        _SEARCH_BUDGET,
-        path_links,
-        lengths,
-    )
-    return [
-        (source, *network.target[path_links[path, : lengths[path]]].tolist())
-        for path in range(found)
-    ]

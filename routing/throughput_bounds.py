@@ -10,9 +10,7 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
-from routing.path_routing import checked_demand, dual_bound, require_served
-
-_ROUNDING = 1.0 - 1e-12
+from routing.path_routing import ROUNDING, checked_demand, dual_bound, require_served
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def any_wiring_bound(
         "injection": float(busiest) / (degree * port_rate),
         "distance": float(max(from_source.sum(), to_target.sum())) / (hosts * degree * port_rate),
     }
-    return CongestionBound(max(terms.values()) * _ROUNDING, terms)
+    return CongestionBound(max(terms.values()) * ROUNDING, terms)
 
 
 def _least_hops(hosts: int, degree: int, bidirectional: bool) -> FloatArray:
@@ -165,7 +163,7 @@ def network_bound(
     terms["cut"] = max(_sweep_bound(network, matrix, order) for order in orders)
     if lengths is not None:
         terms["dual"] = dual_bound(network, matrix, lengths)
-    return CongestionBound(max(terms.values()) * _ROUNDING, terms)
+    return CongestionBound(max(terms.values()) * ROUNDING, terms)
 
 
 def _host_bound(network: Network, demand: FloatArray) -> float:

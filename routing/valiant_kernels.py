@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.jit import kernel
-from routing.flow_kernels import cancel_cycles
-from routing.path_kernels import grown_floats, grown_ints
+from routing.flow_kernels import cancel_cycles, loop_free_order
+from routing.path_kernels import grown
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -83,9 +83,8 @@ def two_leg_rows(
     row_weights = np.empty(4 * hosts * hosts)
     slowest = np.zeros(hosts * hosts)
     mean_hops = np.zeros(hosts * hosts)
-    waiting = np.zeros(nodes, np.int64)
     arrival = np.zeros(nodes)
-    queue = np.empty(nodes, np.int64)
+    order = np.empty(nodes, np.int64)
     used = 0
     for s in range(hosts):
         for t in range(hosts):
@@ -95,34 +94,21 @@ def two_leg_rows(
                     leg[link] = out[s, link] + back[t, link]
                     # What comes back to the source, or goes on from the target, is a loop.
                 cancel_cycles(offsets, target, leg, _DUST)
-                waiting[:] = 0
                 arrival[:] = 0.0
-                row_links = grown_ints(row_links, used + links)
-                row_weights = grown_floats(row_weights, used + links)
+                row_links = grown(row_links, used + links)
+                row_weights = grown(row_weights, used + links)
                 for link in range(links):
                     if leg[link] > 0.0:
                         row_links[used] = link
                         row_weights[used] = leg[link]
                         mean_hops[pair] += leg[link]
-                        waiting[target[link]] += 1
                         used += 1
-                tail = 0
-                for v in range(nodes):
-                    if waiting[v] == 0:
-                        queue[tail] = v
-                        tail += 1
-                head = 0
-                while head < tail:
-                    v = queue[head]
-                    head += 1
+                for place in range(loop_free_order(offsets, target, leg, order)):
+                    v = order[place]
                     for link in range(offsets[v], offsets[v + 1]):
                         if leg[link] > 0.0:
                             w = target[link]
                             arrival[w] = max(arrival[w], arrival[v] + latency[link])
-                            waiting[w] -= 1
-                            if waiting[w] == 0:
-                                queue[tail] = w
-                                tail += 1
                 slowest[pair] = arrival[t]
             row_offsets[pair + 1] = used
     return row_offsets, row_links[:used], row_weights[:used], slowest, mean_hops
