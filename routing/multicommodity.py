@@ -135,7 +135,7 @@ def _iterate(
         if proven > bound:
             bound, lengths = proven, known
         if work.used.any():
-            # Flows are spread already. Weights that fit another optimum would take long to mend.
+            # Flows are spread already. Weights that fit another optimum would take long to correct.
             sharp, scale = _LAST_SHARPNESS, float(work.used.max())
     fresh = bool((work.head < 0).any())
     done = 0

@@ -139,24 +139,24 @@ def settle(
             continue
         for position in range(begin[best], begin[best] + hops[best]):
             mark[pool[position]] = _BEST
-        dear, slope, cheap, steepest = 0.0, 0.0, 0.0, 0.0
+        costly, slope, cheap, steepest = 0.0, 0.0, 0.0, 0.0
         for position in range(begin[path], begin[path] + hops[path]):
             link = pool[position]
             if mark[link] == _BEST:
                 mark[link] = _BOTH
             else:
-                dear += price[link]
+                costly += price[link]
                 slope += price[link] * slowness[link]
         for position in range(begin[best], begin[best] + hops[best]):
             link = pool[position]
             if mark[link] == _BEST:
                 cheap += price[link]
                 steepest = max(steepest, slowness[link])
-        if dear - cheap > tolerance * cheapest:
+        if costly - cheap > tolerance * cheapest:
             step = flow[path]
             if cheap > 0.0:
-                rate = sharpness * (slope / dear + steepest)
-                step = min(step, np.log(dear / cheap) / rate)
+                rate = sharpness * (slope / costly + steepest)
+                step = min(step, np.log(costly / cheap) / rate)
             flow[path] -= step
             flow[best] += step
             last, growth = -1.0, 1.0

@@ -1,6 +1,7 @@
 """Routing of persistent training traffic on Clos (leaf-spine) fabrics. Knows no models.
 
-In the order data flows: `fabric` (what is wired and live), `flows` (what is sent), `routers`
-(which spine each flow takes), `metric` (how fast every job then is, and the bound), `tables`
-(what hosts are told).
+In the order data flows: `fabric` (what is wired and live), `flows` (what is sent), `assignment`
+(a spine for every flow), `metric` (how fast every job then is) and `bounds` (how fast it could
+be), `routers` (who chooses), `tables` (what hosts are told); `simulation`, on fixed routes
+(`simulate`) or under a controller (`loop`).
 """

@@ -1,4 +1,4 @@
-"""The control loop played against the simulator: jobs arrive and leave, links fail."""
+"""The control loop run against the simulator: jobs arrive and leave, links fail."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -210,7 +210,7 @@ def advance(
     ends: Floats,
     fct: Floats,
 ) -> int:
-    """Play events up to a time; return why it stopped there.
+    """Simulate events up to a time; return why it stopped there.
 
     Parameters
     ----------

@@ -267,12 +267,12 @@ class Simulation:
         self._job[k.WATCH] = np.bincount(self.flows.job, binds, len(self.jobs)) > 0
 
     def run(self, until: float = float("inf"), *, pause: bool = False) -> Stop:
-        """Play on until a time, or until a job leaves or all have ended.
+        """Simulate until a time, or until a job leaves or all have ended.
 
         Parameters
         ----------
         until : float
-            Seconds; events at this very time are played.
+            Seconds; events at this very time are included.
         pause : bool
             Stop also when a job has just begun an AllReduce, before it has sent anything, and
             when rings of jobs that share links have just ended a step.

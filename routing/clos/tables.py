@@ -7,6 +7,8 @@ source address (4 bytes, big endian), destination address (4), protocol 17 (1), 
 another `port_base` or rewrite the addresses where yours are others, and check on a real switch.
 """
 
+import csv
+import io
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -216,9 +218,6 @@ def table_rows(routes: Sequence[Route]) -> list[dict[str, int | float | None]]:
 
 def table_csv(routes: Sequence[Route]) -> str:
     """Return the routes as CSV text with a heading; an empty cell stands for no port."""
-    import csv
-    import io
-
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
+import numpy as np
+
 from codesign_base import InputError
 from routing.clos.assignment import Assignment
 from routing.clos.bounds import efficiency_bound, gap
@@ -13,6 +15,7 @@ from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of
 from routing.clos.metric import evaluate
 from routing.clos.routers import METHODS, route
+from routing.clos.tables import route_table, table_csv, table_rows
 from topoopt.base.atomic import write_text_atomically
 from topoopt.clos.study import warm_up
 
@@ -208,10 +211,6 @@ def write_tables(
     ports : bool
         Add UDP source ports by the hash model of `routing.clos.tables`.
     """
-    import numpy as np
-
-    from routing.clos.tables import route_table, table_csv, table_rows
-
     check_tables(path)
     spine = np.array(report.spine, dtype=np.int64)
     routes = route_table(clos, flows_of(clos, jobs), Assignment(spine, report.method), ports=ports)
