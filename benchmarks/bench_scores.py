@@ -12,7 +12,7 @@ from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import SEARCH_TOLERANCE, Scorer, busiest
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 
 CASES = {
     "dlrm-16": (16, "hybrid"),
@@ -36,7 +36,7 @@ def prepared(model):
     space = StrategySpace(builder.graph, servers, builder.batch)
     strategy = space.intern(named_strategies(space)[name])
     limit = job.server.accelerator.memory_bytes
-    pair = Rewirer(builder, cluster, limit, Settings(), 0).wire(strategy, name, formula_only=True)
+    pair = Rewirer(builder, cluster, limit, SearchOptions(), 0).wire(strategy, name, formula_only=True)
     return builder, strategy, pair.fabric, limit
 
 

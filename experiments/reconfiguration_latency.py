@@ -8,7 +8,7 @@ from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabric
-from topoopt.fabrics.reconfiguration import Reconfiguration
+from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.prices import default_prices
 from topoopt.problem.units import format_time
 

@@ -21,7 +21,7 @@ from topoopt.evaluate.scoring import SEARCH_TOLERANCE
 from topoopt.plan import plan as plan_module
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
@@ -304,7 +304,7 @@ def test_documented_defaults_are_those_of_the_code():
     assert f"{roofline.launch_overhead * 1e6:g} us a pass" in table
     assert (cluster.ports, cluster.hop_latency) == ("directed", 1e-6)
     steps = Budget.default(16).steps
-    assert f"seed 0, {Settings().chains} chains, up to {steps} proposals" in table
+    assert f"seed 0, {SearchOptions().chains} chains, up to {steps} proposals" in table
     assert f"end within {SEARCH_TOLERANCE:.0%} of".replace("%", " %") in README
 
 

@@ -13,6 +13,8 @@ from parallelism.transformers.layout import Layout
 IntArray = npt.NDArray[np.int64]
 AXES = ("context", "data", "pipeline")
 Group = tuple[int, ...]
+Order = tuple[str, str, str]
+"""Of the axes, from the innermost."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Placement:
 
     layout: Layout
     gpus_per_server: int
-    order: tuple[str, str, str] = AXES
+    order: Order = AXES
 
     def __post_init__(self) -> None:
         tensor = self.layout.tensor
@@ -106,7 +108,7 @@ class Placement:
         return flat.reshape(-1, layout.expert, layout.pipeline)
 
 
-def orders_of(layout: Layout) -> list[tuple[str, str, str]]:
+def axis_orders(layout: Layout) -> list[Order]:
     """Return the orders of axes that place ranks differently.
 
     Parameters
@@ -119,7 +121,7 @@ def orders_of(layout: Layout) -> list[tuple[str, str, str]]:
         Megatron's first; axes of degree 1 are not moved.
     """
     seen: set[tuple[str, ...]] = set()
-    found: list[tuple[str, str, str]] = []
+    found: list[Order] = []
     for first, second, third in permutations(AXES):
         order = (first, second, third)
         moved = tuple(axis for axis in order if getattr(layout, axis) > 1)
@@ -129,4 +131,4 @@ def orders_of(layout: Layout) -> list[tuple[str, str, str]]:
     return found
 
 
-__all__ = ["AXES", "Group", "Placement", "orders_of"]
+__all__ = ["AXES", "Group", "Order", "Placement", "axis_orders"]

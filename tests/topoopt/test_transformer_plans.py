@@ -16,7 +16,7 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.memory import memory_use
-from parallelism.transformers.placement import Placement, orders_of
+from parallelism.transformers.placement import Placement, axis_orders
 from topoopt.fabric import Fabric
 from topoopt.report.transformer_page import played_again
 from topoopt.topology.fabrics import ideal_switch, random_regular
@@ -58,7 +58,7 @@ LAYOUTS = [enumerate_layouts(job.model, 16, 4, 16, job.tokens, job.choices) for 
 def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -> None:
     job, layouts = JOBS[which], LAYOUTS[which]
     layout = layouts[number % len(layouts)]
-    orders = orders_of(layout)
+    orders = axis_orders(layout)
     placement = Placement(layout, 4, orders[turn % len(orders)])
     if switched:
         network, routes = ideal_switch(4, 3 * CLUSTER.port_rate, 1e-6)

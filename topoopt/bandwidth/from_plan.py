@@ -233,17 +233,23 @@ def plan_workload(plan: "Plan | str | Path") -> PlanWorkload:
     InputError
         If the file is no plan, or its parts do not fit.
     """
+    from parallelism.operator_family import OperatorFamily
     from topoopt.plan.plan import Plan, load_plan
     from topoopt.plan.rebuild import rebuild
 
     given = plan if isinstance(plan, Plan) else load_plan(plan)
     rebuilt = rebuild(given)
+    if not isinstance(rebuilt.family, OperatorFamily):
+        raise InputError(
+            f"plan of {given.job.model.name} is by layouts, which are workloads of their own here; "
+            "name the transformer instead"
+        )
     return PlanWorkload(
-        given.model.name,
-        rebuilt.builder.graph,
-        rebuilt.builder.build(rebuilt.strategy),
+        given.job.model.name,
+        rebuilt.family.builder.graph,
+        rebuilt.tasks(),
         (
-            f"{given.model.name}: strategy of a plan ({given.strategy_origin}) for "
+            f"{given.job.model.name}: strategy of a plan ({given.origin}) for "
             f"{given.cluster.servers} servers, one an NPU; layers are the depths of its graph, "
             "and no layer's communication is hidden behind another's",
         ),

@@ -7,17 +7,14 @@ Each is at least the one before, and the differences add up to the gap.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
 from topoopt.bounds.bounds import (
     ROUNDING,
     Bound,
-    Wirings,
-    resource_bound,
-    space_bound,
     strategy_bound,
 )
 from topoopt.bounds.critical import (
@@ -31,6 +28,7 @@ from topoopt.bounds.critical import (
     steady_span,
     transfer_ports,
 )
+from topoopt.bounds.everything import AnyFamily, everything_bound, own_bound
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import alone_seconds, orders_of
 from topoopt.problem.job import Cluster
@@ -40,12 +38,22 @@ from topoopt.problem.schedule import Schedule
 MOST_USES = 4_000_000
 
 
-HOW = {
-    "strategy": "bound of this strategy, any wiring and routing, less the bound over everything",
-    "topology": "bound of this strategy and wiring, any routing, less that of any wiring",
-    "routing": "bound of these routes and rings, any order of events, less that of any routing",
-    "scheduling": "simulated time, less the bound of these routes",
-}
+def how(part: str, noun: str) -> str:
+    """Return what is subtracted from what in a part of the gap.
+
+    Parameters
+    ----------
+    part : str
+        Name of the part; the first is called like the parallelizations.
+    noun : str
+        What the family calls its parallelizations.
+    """
+    return {
+        noun: f"bound of this {noun}, any wiring and routing, less the bound over everything",
+        "topology": f"bound of this {noun} and wiring, any routing, less that of any wiring",
+        "routing": "bound of these routes and rings, any order of events, less that of any routing",
+        "scheduling": "simulated time, less the bound of these routes",
+    }[part]
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class GapPart:
     Parameters
     ----------
     name : str
-        A key of `HOW`, which says what is subtracted from what.
+        See `how`, which says what is subtracted from what.
     seconds : float
         How much higher the bound (or the plan) is than with that choice free.
     binding : str
@@ -72,34 +80,36 @@ class PlanBounds:
     """All bounds of one plan, and the gap taken apart."""
 
     everything: Bound
-    strategy: Bound
+    parallelization: Bound
     topology: Bound
     routes: Bound
     parts: tuple[GapPart, ...]
 
 
 def plan_bounds(
-    builder: TaskGraphBuilder,
+    family: AnyFamily,
     cluster: Cluster,
-    memory: float,
+    parallelization: Any,
     fabric: Fabric,
     tasks: TaskGraph,
     time: float,
+    *,
     weights: Mapping[str, float] | None = None,
     schedule: Schedule | None = None,
+    everything: Bound | None = None,
 ) -> PlanBounds:
     """Bound a plan at every level.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    family : OperatorFamily or LayoutFamily
     cluster : Cluster
-    memory : float
-        Bytes of each GPU.
+    parallelization : Strategy or Placement
+        The plan's.
     fabric : Fabric
         The plan's.
     tasks : TaskGraph
-        One iteration of the plan's strategy, as scheduled.
+        One iteration of the plan, as scheduled.
     time : float
         Its simulated time.
     weights : mapping of str to float, optional
@@ -108,25 +118,30 @@ def plan_bounds(
         The plan's; plain by default. All bounds hold for any order of tasks and any buckets.
         Where iterations overlap, only what resources must do bounds their period; and over all
         strategies, only that where there are microbatches, which shorten chains.
+    everything : Bound, optional
+        `everything_bound`, where it is at hand.
 
     Returns
     -------
     PlanBounds
     """
     # A message is announced over at least one hop, and sent over it.
-    lag = (2.0 if fabric.transport.handshake else 1.0) * cluster.hop_latency
-    wirings = Wirings(cluster.servers, cluster.degree, cluster.port_rate, lag, memory)
+    hops = 2.0 if fabric.transport.handshake else 1.0
     schedule = schedule or Schedule.plain()
     steady = schedule.streaming
-    if steady or schedule.microbatches > 1:
-        everything = resource_bound(builder, wirings, schedule.microbatches)
-    else:
-        everything = space_bound(builder, wirings, weights)
-    strategy = strategy_bound(tasks, cluster.degree, cluster.port_rate, lag, steady=steady)
+    if everything is None:
+        everything = everything_bound(
+            family, cluster, hops=hops, weights=weights, schedule=schedule
+        )
+    lag = hops * cluster.hop_latency
+    bound = strategy_bound(tasks, cluster.degree, cluster.port_rate, lag, steady=steady)
+    own = own_bound(family, cluster, parallelization)
+    if own is not None and bound.seconds <= own.seconds:
+        bound = own
     topology = topology_bound(fabric, tasks, steady=steady)
     routes = routes_bound(fabric, tasks, steady=steady)
-    parts = gap_parts(everything, strategy, topology, routes, time)
-    return PlanBounds(everything, strategy, topology, routes, parts)
+    parts = gap_parts(everything, bound, topology, routes, time, family.noun)
+    return PlanBounds(everything, bound, topology, routes, parts)
 
 
 def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> Bound:
@@ -257,27 +272,34 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
 
 
 def gap_parts(
-    everything: Bound, strategy: Bound, topology: Bound, routes: Bound, time: float
+    everything: Bound,
+    parallelization: Bound,
+    topology: Bound,
+    routes: Bound,
+    time: float,
+    noun: str = "strategy",
 ) -> tuple[GapPart, ...]:
     """Take the gap between a time and the bound over everything apart.
 
     Parameters
     ----------
-    everything, strategy, topology, routes : Bound
-        `space_bound`, `strategy_bound`, `topology_bound` and `routes_bound` of one plan.
+    everything, parallelization, topology, routes : Bound
+        `everything_bound`, `strategy_bound`, `topology_bound` and `routes_bound` of one plan.
     time : float
         Its simulated iteration time.
+    noun : str
+        What the family calls its parallelizations.
 
     Returns
     -------
     tuple of GapPart
-        ``strategy``, ``topology``, ``routing`` and ``scheduling``, none negative; with
+        The noun's, ``topology``, ``routing`` and ``scheduling``, none negative; with
         ``everything.seconds`` they add up to the time. A bound over fewer things may happen to
         be the weaker; then the one before it, which holds all the same, stands for it.
     """
     reached, binding = everything.seconds, everything.binding
     parts = []
-    for name, bound in (("strategy", strategy), ("topology", topology), ("routing", routes)):
+    for name, bound in ((noun, parallelization), ("topology", topology), ("routing", routes)):
         if bound.seconds * ROUNDING > reached:  # rounding alone is no gap
             parts.append(GapPart(name, bound.seconds - reached, bound.binding))
             reached, binding = bound.seconds, bound.binding
@@ -292,5 +314,5 @@ def _least_latency(fabric: Fabric) -> float:
 
 
 __all__ = [
-    "HOW", "GapPart", "PlanBounds", "gap_parts", "plan_bounds", "routes_bound", "topology_bound",
+    "GapPart", "PlanBounds", "gap_parts", "how", "plan_bounds", "routes_bound", "topology_bound",
 ]  # fmt: skip

@@ -62,7 +62,7 @@ def compare_command(
     """
     from topoopt.codesign.comparison import compare
     from topoopt.fabrics.baselines import BASELINES
-    from topoopt.fabrics.reconfiguration import Reconfiguration
+    from topoopt.problem.reconfiguration import Reconfiguration
 
     names = BASELINES if fabrics == "paper" else tuple(n.strip() for n in fabrics.split(","))
     for parameter, rewired_fabrics in _REWIRED.items():

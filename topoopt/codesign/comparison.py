@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from codesign_base import InputError
 from parallelism.reading import parse_json
+from parallelism.record_fields import Amount, Count, Whole
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.codesign.solve import co_optimize
@@ -16,9 +17,10 @@ from topoopt.fabrics.baselines import (
     file_fabric,
     is_network_file,
 )
-from topoopt.fabrics.reconfiguration import Reconfiguration
-from topoopt.plan.plan import Amount, Count, Whole, schema_fault
+from topoopt.plan.plan import schema_fault
+from topoopt.plan.summary import parallelization_text
 from topoopt.problem.job import Cluster, Job
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.problem.units import format_bandwidth, format_time
 
@@ -40,7 +42,7 @@ class FabricResult:
     bandwidth_bytes_per_s : float
         Of a port (direct) or of a server's link (switched).
     strategy_origin : str
-        A named strategy, "plan", or "search".
+        A named strategy, "plan", or "search"; a layout in the field's abbreviations.
     """
 
     fabric: str
@@ -152,31 +154,28 @@ def parse_comparison(text: str, name: str = "comparison") -> Comparison:
 def compare(
     job: Job,
     cluster: Cluster,
+    options: SearchOptions | None = None,
     *,
     fabrics: Iterable[str] = BASELINES,
     seed: int = 0,
-    steps: int | None = None,
     prices: PriceTable | None = None,
-    reconfiguration: Reconfiguration | None = None,
     progress: ProgressCallback | None = None,
 ) -> Comparison:
-    """Compare the co-designed fabric with others, each with a strategy searched for it.
+    """Compare the co-designed fabric with others, each with a parallelization of its own.
 
     Parameters
     ----------
     job : Job
     cluster : Cluster
+    options : SearchOptions, optional
+        How to search.
     fabrics : iterable of str, or "all"
         Names that `topoopt.fabrics.baselines.baseline_fabric` knows, and network files (node-link
         JSON or GraphML) of as many servers, whose cost is not known. "all": every fabric of
         `topoopt.fabrics.baselines.ALL_BASELINES` that these servers and ports can build; the
         result says why the others are left out.
     seed : int
-    steps : int, optional
-        As in `co_optimize`.
     prices : PriceTable, optional
-    reconfiguration : Reconfiguration, optional
-        Of ``sip-ml`` and ``ocs-reconfig``.
     progress : callable, optional
 
     Returns
@@ -188,24 +187,31 @@ def compare(
     InputError
         As `co_optimize`; also if a fabric that is named cannot be built.
     """
+    options = SearchOptions() if options is None else options
     # Files are read before the search, so that a wrong one does not cost its time.
     chosen: list[str | BaselineFabric] = []
     refused: dict[str, str] = {}
     if fabrics == "all":
         table = default_prices() if prices is None else prices
-        built, refused = every_fabric(cluster, table, seed, reconfiguration)
+        built, refused = every_fabric(cluster, table, seed, options.reconfiguration)
         chosen += built
     else:
         chosen += [
             file_fabric(name, cluster) if is_network_file(name) else name for name in fabrics
         ]
     plan = co_optimize(
-        job, cluster, seed=seed, steps=steps, baselines=chosen, prices=prices,
-        reconfiguration=reconfiguration, progress=progress,
+        job, cluster, options, seed=seed, baselines=chosen, prices=prices, progress=progress
     )  # fmt: skip
     best = plan.iteration_time_s
     rows = [
-        FabricResult("topoopt", best, 1.0, plan.cost_usd, cluster.port_rate, plan.strategy_origin)
+        FabricResult(
+            "topoopt",
+            best,
+            1.0,
+            plan.cost_usd,
+            cluster.port_rate,
+            parallelization_text(plan.parallelization, plan.origin),
+        )
     ]
     rows += [
         FabricResult(
@@ -214,12 +220,12 @@ def compare(
             base.iteration_time_s / best,
             base.cost_usd,
             base.bandwidth_bytes_per_s,
-            base.strategy_origin,
+            parallelization_text(base.parallelization, base.origin),
         )
         for name, base in plan.baselines.items()
     ]
     return Comparison(
-        model=plan.model.name,
+        model=plan.job.model.name,
         servers=cluster.servers,
         degree=cluster.degree,
         lower_bound_s=plan.lower_bound_s,

@@ -1,8 +1,8 @@
 """Which cluster to buy: plans for a grid of clusters, and those that are worth their money."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version as installed_version
 from math import isfinite
 from pathlib import Path
@@ -12,13 +12,14 @@ from codesign_base import InfeasibleError, InputError
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
-from topoopt.bounds.bounds import Wirings, space_bound
+from topoopt.bounds.everything import everything_bound
 from topoopt.codesign.designs import Design, Limits, Objective, Point, best_design, frontier
 from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
-from topoopt.plan.records import model_record
+from topoopt.plan.summary import parallelization_text
 from topoopt.problem.job import Cluster, Job
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.units import format_bandwidth, format_time, parse_bandwidth
 
@@ -162,17 +163,16 @@ class Exploration:
 def explore(
     job: Job,
     grid: Grid,
+    options: SearchOptions | None = None,
     *,
     objective: str = "time",
     limits: Limits | None = None,
     global_batch: int | None = None,
     server_usd: float = 0.0,
     seed: int = 0,
-    steps: int | None = None,
     prune: bool = True,
     least_gain: float = 0.0,
     prices: PriceTable | None = None,
-    options: Mapping[str, Any] | None = None,
     store: str | Path | None = None,
     save_plan: Callable[[Point, Plan], None] | None = None,
     progress: ProgressCallback | None = None,
@@ -186,24 +186,25 @@ def explore(
     ----------
     job : Job
     grid : Grid
+    options : SearchOptions, optional
+        How each cluster's plan is sought.
     objective : {"time", "cost-time"}
         What the best design has least of. Time counts a sample, because larger clusters take
         larger batches.
     limits : Limits, optional
         Clusters beyond them are left out.
     global_batch : int, optional
-        The same samples an iteration on every cluster; by default the job's batch a GPU.
+        The same samples an iteration on every cluster; by default the job's own: a batch a GPU
+        for models by operators, a global batch for transformers.
     server_usd : float
         US dollars of a server, without its network ports.
-    seed, steps : int
+    seed : int
         As in `co_optimize`.
     prune : bool
         False: plan dominated clusters as well.
     least_gain : float
         Share by which a dearer design must be faster to be worth its money.
     prices : PriceTable, optional
-    options : mapping, optional
-        Further arguments of `co_optimize`.
     store : path, optional
         A file of finished designs; what it holds of this question is not planned again.
     save_plan : callable, optional
@@ -230,8 +231,8 @@ def explore(
         raise InputError(f"global_batch is {global_batch}; give at least 1")
     table = default_prices() if prices is None else prices
     points = grid.points(table, server_usd)
-    chosen = {"seed": seed, "steps": steps, **(options or {})}
-    question = _question(job, grid, global_batch, chosen, table)
+    options = SearchOptions() if options is None else options
+    question = _question(job, grid, global_batch, seed, options, table)
     known = {} if store is None else _read_store(Path(store), question)
     limits = limits or Limits()
     designs: list[Design] = []
@@ -246,7 +247,7 @@ def explore(
                 design = replace(known[_key(point)], point=point)
             if design is None:
                 design, plan = _planned(
-                    job, grid, point, global_batch, chosen, table,
+                    job, grid, point, global_batch, seed, options, table,
                     best * (1.0 - least_gain) if prune else float("inf"), report,
                 )  # fmt: skip
                 if plan is not None and plan.search.interrupted:
@@ -283,50 +284,36 @@ def _planned(
     grid: Grid,
     point: Point,
     global_batch: int | None,
-    options: Mapping[str, Any],
+    seed: int,
+    options: SearchOptions,
     prices: PriceTable,
     best: float,
     progress: ProgressCallback | None,
 ) -> tuple[Design, Plan | None]:
     """Plan one cluster, unless its bound shows that it cannot be on the frontier."""
     try:
-        asked = _of_batch(job, point, global_batch)
+        asked = job if global_batch is None else job.of_batch(global_batch, point.servers)
         cluster = grid.cluster(point)
-        builder = asked.builder(cluster.servers)
-        memory = asked.server.accelerator.memory_bytes
-        wirings = Wirings(
-            cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency, memory
-        )
-        bound = space_bound(builder, wirings).seconds / builder.batch
+        family = asked.family(cluster.servers)
+        bound = everything_bound(family, cluster).seconds / family.batch
         if bound >= best:
             why = f"no plan is faster than {format_time(bound)} a sample; a cheaper design is"
             return Design(point, "dominated", why, bound), None
         plan = co_optimize(
-            asked, cluster, baselines=(), prices=prices, progress=progress, **options
+            asked, cluster, options, seed=seed, baselines=(), prices=prices, progress=progress
         )
     except InfeasibleError as error:
         return Design(point, "infeasible", str(error)), None
     design = Design(
         point,
         "planned",
-        lower_bound_s_per_sample=plan.lower_bound_s / builder.batch,
+        lower_bound_s_per_sample=plan.lower_bound_s / family.batch,
         iteration_time_s=plan.iteration_time_s,
-        time_per_sample_s=plan.iteration_time_s / builder.batch,
-        samples=builder.batch,
-        strategy_origin=plan.strategy_origin,
+        time_per_sample_s=plan.iteration_time_s / family.batch,
+        samples=family.batch,
+        strategy_origin=parallelization_text(plan.parallelization, plan.origin),
     )
     return design, plan
-
-
-def _of_batch(job: Job, point: Point, global_batch: int | None) -> Job:
-    if global_batch is None:
-        return job
-    gpus = point.servers * job.server.gpus
-    if global_batch % gpus:
-        raise InfeasibleError(
-            f"global batch {global_batch} does not divide over {gpus} GPUs; give a multiple"
-        )
-    return replace(job, batch_per_gpu=global_batch // gpus)
 
 
 def _numbered(
@@ -352,20 +339,18 @@ def _question(
     job: Job,
     grid: Grid,
     global_batch: int | None,
-    options: Mapping[str, Any],
+    seed: int,
+    options: SearchOptions,
     prices: PriceTable,
 ) -> dict[str, Any]:
     """Return all that a design depends on beside its point, as plain data."""
     return {
-        "model": _plain(model_record(job.model)),
-        "server": _plain(job.server),
-        "compute": job.compute_model().describe(),
-        "optimizer": job.optimizer,
-        "batch_per_gpu": job.batch_per_gpu or job.model.batch_per_gpu,
-        "global_batch": global_batch,
+        "job": _plain(job.family(1).question()),
+        "global_batch": job.global_batch if global_batch is None else global_batch,
+        "seed": seed,
         "ports": grid.ports,
         "latency": str(grid.latency),
-        "options": dict(options),
+        "options": asdict(options),
         "prices": prices.to_dict(),
         "fabric_model": FABRIC_MODEL,
         "version": installed_version("topoopt"),

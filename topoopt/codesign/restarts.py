@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +23,10 @@ from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.plan.plan import Baseline, Plan, parse_plan
-from topoopt.plan.records import model_record
 from topoopt.problem.job import Cluster, Job
+from topoopt.problem.options import SearchOptions
+from topoopt.problem.prices import PriceTable
 from topoopt.search.search_state import StateFile
-
-if TYPE_CHECKING:
-    from topoopt.problem.prices import PriceTable
-from topoopt.fabrics.reconfiguration import Reconfiguration
 
 CHECKPOINT_SCHEMA = "topoopt-checkpoint/1"
 # Baselines whose fabric is the same for every seed, so that all searches' finds compare.
@@ -59,14 +56,13 @@ def restart_seed(seed: int, restart: int) -> int:
 def co_optimize_with_restarts(
     job: Job,
     cluster: Cluster,
+    options: SearchOptions,
     *,
     seed: int,
-    restarts: int = 1,
-    workers: int = 1,
-    engine: str = "local",
+    baselines: tuple[str | BaselineFabric, ...] = (),
+    prices: PriceTable | None = None,
     checkpoint: str | Path | None = None,
     progress: ProgressCallback | None = None,
-    **search: Any,
 ) -> Plan:
     """Run independent searches and return the plan of the best.
 
@@ -74,21 +70,18 @@ def co_optimize_with_restarts(
     ----------
     job : Job
     cluster : Cluster
+    options : SearchOptions
+        ``restarts`` searches, each with the whole budget, ``workers`` at a time (results do not
+        depend on it) on ``engine`` (see `topoopt.base.engine`).
     seed : int
-    restarts : int
-        Number of searches; each has the whole budget.
-    workers : int
-        Searches at a time; results do not depend on it.
-    engine : str
-        ``local``, ``ray`` or ``ray://HOST:PORT``; see `topoopt.base.engine`.
+    baselines, prices
+        As in `topoopt.co_optimize`.
     checkpoint : path, optional
         File that keeps finished searches; those in it are not made again. It serves more
         restarts of the same question, too. Searches under way keep their states in files beside
         it (``CHECKPOINT.search-0`` and so on) between rounds, and go on from there to the same
         plan, whatever stopped them; not where Ray runs them.
     progress : callable, optional
-    **search
-        The other arguments of `topoopt.co_optimize`.
 
     Returns
     -------
@@ -101,14 +94,16 @@ def co_optimize_with_restarts(
     Raises
     ------
     InputError
-        If a number is out of range, or the checkpoint is unreadable or of another question.
+        If the engine is unknown, or the checkpoint is unreadable or of another question.
     KeyboardInterrupt
         On Ctrl-C before any search had a result.
     """
-    if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 1:
-        raise InputError(f"restarts is {restarts!r}; give a whole number of at least 1")
+    restarts, workers, engine = options.restarts, options.workers, options.engine
     check_engine(engine, workers)
-    kept = _Checkpoint(checkpoint, job, cluster, seed, search)
+    # How many run at a time, and where, changes no plan.
+    options = replace(options, workers=1, engine=LOCAL)
+    search = {"baselines": baselines, "prices": prices}
+    kept = _Checkpoint(checkpoint, job, cluster, seed, options, search)
     plans = {place: plan for place, plan in kept.plans.items() if place < restarts}
     todo = [place for place in range(restarts) if place not in plans]
     alone = workers == 1 and engine == LOCAL
@@ -129,7 +124,8 @@ def co_optimize_with_restarts(
             Call(
                 _search,
                 {
-                    "job": job, "cluster": cluster, "seed": restart_seed(seed, place),
+                    "job": job, "cluster": cluster, "options": options,
+                    "seed": restart_seed(seed, place),
                     "search": search, "progress": report if alone else None,
                     "state": kept.state(place) if engine == LOCAL else None,
                 },
@@ -142,7 +138,6 @@ def co_optimize_with_restarts(
     best = min(plans, key=lambda place: (_rank(plans[place]), place))
     record = replace(
         plans[best].search,
-        restarts=restarts,
         restart=best,
         first_seed=seed if restarts > 1 else None,
         interrupted=interrupted or plans[best].search.interrupted,
@@ -153,6 +148,7 @@ def co_optimize_with_restarts(
 def _search(
     job: Job,
     cluster: Cluster,
+    options: SearchOptions,
     seed: int,
     search: Mapping[str, Any],
     progress: ProgressCallback | None,
@@ -161,7 +157,9 @@ def _search(
     """Make one search; at the top level, so that worker processes can be sent it."""
     from topoopt.codesign.solve import optimize_once
 
-    return optimize_once(job, cluster, seed=seed, progress=progress, keeper=state, **search)
+    return optimize_once(
+        job, cluster, options, seed=seed, progress=progress, keeper=state, **search
+    )
 
 
 def _rank(plan: Plan) -> float:
@@ -178,8 +176,8 @@ def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:
         fastest = min(others, key=lambda baseline: baseline.iteration_time_s)
         if name not in _SEEDED and fastest.iteration_time_s < own.iteration_time_s:
             # Another search's plan is not this one's.
-            origin = "search" if fastest.strategy_origin == "plan" else fastest.strategy_origin
-            chosen[name] = replace(fastest, strategy_origin=origin)
+            origin = "search" if fastest.origin == "plan" else fastest.origin
+            chosen[name] = replace(fastest, origin=origin)
     return chosen
 
 
@@ -192,13 +190,14 @@ class _Checkpoint:
         job: Job,
         cluster: Cluster,
         seed: int,
+        options: SearchOptions,
         search: Mapping[str, Any],
     ) -> None:
         self.plans: dict[int, Plan] = {}
         self._path = None if path is None else Path(path)
         if self._path is None:
             return
-        self._question = _question(job, cluster, seed, search)
+        self._question = _question(job, cluster, seed, options, search)
         if self._path.exists():
             self._read(self._path)
 
@@ -241,36 +240,29 @@ class _Checkpoint:
             under_way.remove()
 
 
-def _question(job: Job, cluster: Cluster, seed: int, search: Mapping[str, Any]) -> str:
+def _question(
+    job: Job, cluster: Cluster, seed: int, options: SearchOptions, search: Mapping[str, Any]
+) -> str:
     """Return a hash of everything that an answer depends on, but for the number of restarts."""
-    settings = dict(search)
-    prices: PriceTable | None = settings.pop("prices", None)
-    rewiring: Reconfiguration | None = settings.pop("reconfiguration", None)
-    named = []
-    for fabric in settings.pop("baselines", ()):
+    prices: PriceTable | None = search["prices"]
+    for fabric in search["baselines"]:
         if isinstance(fabric, BaselineFabric):
             raise InputError(
                 f"checkpoint with the fabric {fabric.fabric.name!r} of your own: it cannot be "
                 "kept; leave out the checkpoint, or compare with named fabrics"
             )
-        named.append(fabric)
     root = installation_root()
     sources = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
     content = {
-        "model": asdict(model_record(job.model)),
-        "server": asdict(job.server),
-        "batch_per_gpu": job.batch_per_gpu,
-        "compute": job.compute_model().describe(),
-        "optimizer": job.optimizer,
+        "job": asdict(job.family(cluster.servers).question()),
         "cluster": [
             cluster.servers, cluster.degree, cluster.port_rate, cluster.ports,
             cluster.hop_latency,
         ],
         "seed": seed,
         "prices": None if prices is None else prices.to_dict(),
-        "baselines": named,
-        "reconfiguration": None if rewiring is None else asdict(rewiring),
-        "settings": settings,
+        "baselines": list(search["baselines"]),
+        "options": asdict(replace(options, restarts=1)),
         "code": sources_hash(sources, root),
     }  # fmt: skip
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -1,22 +1,24 @@
 """A parallelization on a wired and routed cluster, scored."""
 
 from dataclasses import dataclass
+from typing import Any, Generic
 
 import numpy as np
 
-from parallelism.strategy import Strategy
+from parallelism.family import P
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A strategy on a wired and routed cluster, scored.
+class Pair(Generic[P]):
+    """A parallelization on a wired and routed cluster, scored.
 
     Parameters
     ----------
-    strategy : Strategy
+    strategy : P
+        The parallelization: an operator strategy, or a placed layout.
     topology : Topology or None
         None for a single server, which needs no network.
     routing : Routing
@@ -27,14 +29,14 @@ class Pair:
         Where the strategy came from (a named strategy, or "search").
     """
 
-    strategy: Strategy
+    strategy: P
     topology: Topology | None
     routing: Routing
     fabric: Fabric
     time: float
     origin: str
 
-    def wired_like(self, other: "Pair") -> bool:
+    def wired_like(self, other: "Pair[Any]") -> bool:
         """Whether both have the same links, rings and routing."""
         mine, theirs = self.fabric.network, other.fabric.network
         return (

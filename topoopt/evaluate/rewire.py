@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Generic
 
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.builder import TaskGraphBuilder
-from parallelism.strategy import Strategy
+from parallelism.family import Buildable, P
 from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes
@@ -22,7 +22,7 @@ from topoopt.evaluate.scoring import (
 )
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
@@ -53,16 +53,17 @@ class _Best:
     promising: Topology | None = None
 
 
-class Rewirer:
-    """Builds topologies and routes for strategies of one job on one cluster.
+class Rewirer(Generic[P]):
+    """Builds topologies and routes for parallelizations of one job on one cluster.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    builder : Buildable
+        A family, or the builder of one.
     cluster : Cluster
     memory_limit : float
         Bytes of each GPU.
-    settings : Settings
+    options : SearchOptions
     seed : int
         Of random shortest paths.
     wary : bool
@@ -76,48 +77,48 @@ class Rewirer:
 
     def __init__(
         self,
-        builder: TaskGraphBuilder,
+        builder: Buildable[P],
         cluster: Cluster,
         memory_limit: float,
-        settings: Settings,
+        options: SearchOptions,
         seed: int,
         wary: bool = False,
     ) -> None:
         self.builder = builder
         self.cluster = cluster
         self.memory_limit = memory_limit
-        self.settings = settings
+        self.options = options
         self.seed = seed
         self.wary = wary
         self.tolerance = search_tolerance(cluster.servers)
         self.work = 0.0
         self._alone = no_network(1) if cluster.servers == 1 else None
 
-    def fresh(self) -> "Rewirer":
+    def fresh(self) -> "Rewirer[P]":
         """Return one like it that has done no work yet."""
         return Rewirer(
-            self.builder, self.cluster, self.memory_limit, self.settings, self.seed, self.wary
+            self.builder, self.cluster, self.memory_limit, self.options, self.seed, self.wary
         )
 
-    def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer:
-        order = self.settings.compute_order
+    def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer[P]:
+        order = self.options.compute_order
         return Scorer(self.builder, fabric, self.memory_limit, tolerance, order, self.wary)
 
     def wire(
         self,
-        strategy: Strategy,
+        strategy: P,
         origin: str,
         *,
         formula_only: bool = False,
         limit: float = float("inf"),
         exact: bool = True,
         weighted: bool = False,
-    ) -> Pair | None:
-        """Return the best pair of a strategy with a topology built for its traffic.
+    ) -> Pair[P] | None:
+        """Return the best pair of a parallelization with a topology built for its traffic.
 
         Parameters
         ----------
-        strategy : Strategy
+        strategy : P
             One that fits in memory.
         origin : str
         formula_only : bool
@@ -149,7 +150,7 @@ class Rewirer:
             self._try(tasks, improved, seen, best)
         if best.found is None:
             return None
-        if weighted and Routing.MCF in self.settings.routings:
+        if weighted and Routing.MCF in self.options.routings:
             self._route_weighted(tasks, best)
         topology, routing, fabric = best.found
         pair = Pair(strategy, topology, routing, fabric, best.time, origin)
@@ -173,7 +174,7 @@ class Rewirer:
             if key in seen:
                 continue
             seen.add(key)
-            for routing in self.settings.routings:
+            for routing in self.options.routings:
                 if routing is Routing.MCF:
                     continue  # dear, and worth it for the best topology only
                 fabric = direct_fabric(topology, routing, self.seed, tasks=tasks)
@@ -206,7 +207,7 @@ class Rewirer:
         if time < best.time:
             best.time, best.found = time, (topology, Routing.MCF, fabric)
 
-    def settled(self, pair: Pair) -> Pair:
+    def settled(self, pair: Pair[P]) -> Pair[P]:
         """Return a pair whose routes of least congestion are those of its own strategy.
 
         A chain changes strategies without routing anew, and is often as fast so; but then a
@@ -225,7 +226,7 @@ class Rewirer:
             return replace(pair, fabric=fabric, time=time)
         return pair
 
-    def exactly(self, pair: Pair) -> Pair:
+    def exactly(self, pair: Pair[P]) -> Pair[P]:
         """Return the pair with its exact time."""
         if not self.tolerance:
             return pair
@@ -260,7 +261,7 @@ class Rewirer:
 
     def _variants(self, traffic: Traffic, formula_only: bool) -> Iterator[Topology]:
         """Build topologies with geometric rings, the paper's formula first."""
-        cluster, faithful = self.cluster, self.settings.faithful
+        cluster, faithful = self.cluster, self.options.faithful
         first = self._build(traffic, None, like=faithful)
         yield first
         if formula_only or faithful is not None:
@@ -271,7 +272,7 @@ class Rewirer:
             # matching rounds of each both grow with the degree.
             step = -(-cluster.degree // _MOST_SPLITS)
             for split in range(cluster.degree, 0, -step):
-                if split != first.degree_allreduce and self.settings.improvements.splits:
+                if split != first.degree_allreduce and self.options.improvements.splits:
                     yield self._build(traffic, split, "rings")
         # Wirings of bidirectional ports are directed ones, too.
         both_ways = PortModel.BIDIRECTIONAL
@@ -309,8 +310,8 @@ class Rewirer:
 
     def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
         """Build topologies with other rings that can matter for this traffic."""
-        tried = self.settings.improvements
-        if self.settings.faithful is not None:
+        tried = self.options.improvements
+        if self.options.faithful is not None:
             return
         moves = traffic.transfer_sent() > 0
         # A single group without transfers is as fast on any of its rings.

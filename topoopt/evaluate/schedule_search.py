@@ -1,16 +1,15 @@
 """The last stage of a search: a schedule for its best pairs."""
 
 from dataclasses import dataclass, replace
+from typing import Generic
 
-from codesign_base import InputError
-from parallelism.builder import TaskGraphBuilder
+from parallelism.family import Family, P
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
-from topoopt.evaluate.scheduling import ITERATIONS, Played, batch_tasks, play_schedule
+from topoopt.evaluate.scheduling import ITERATIONS, Played, play_schedule
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, OVERLAPS, Schedule
 
-SCHEDULING = ("plain", "compute", "barrier", "auto")
 MICROBATCHES = (1, 2, 4, 8)
 BUCKETS_BYTES = (1e6, 5e6, 25e6, 100e6)
 TRIED_PAIRS = 3
@@ -28,7 +27,7 @@ _STEPS = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Scheduled:
+class Scheduled(Generic[P]):
     """A pair with the schedule that suits it best.
 
     Parameters
@@ -43,43 +42,19 @@ class Scheduled:
         Schedules simulated, for all pairs together.
     """
 
-    pair: Pair
+    pair: Pair[P]
     schedule: Schedule
     played: Played
     plain_time: float
     tried: int
 
 
-def check_scheduling(scheduling: str, confirm: str | None = None) -> None:
-    """Refuse what cannot be scheduled.
-
-    Parameters
-    ----------
-    scheduling : {"plain", "compute", "barrier", "auto"}
-    confirm : str, optional
-        Model that confirms the best pairs.
-
-    Raises
-    ------
-    InputError
-        If the value is unknown, or schedules are asked for with a confirmation.
-    """
-    if scheduling not in SCHEDULING:
-        raise InputError(f"schedule is {scheduling!r}; choose {', '.join(SCHEDULING)}")
-    if scheduling not in ("plain", "compute") and confirm is not None:
-        raise InputError(
-            f"both schedule={scheduling!r} and confirm={confirm!r} are given, but packet trains "
-            "know neither priorities of messages nor overlapping iterations; give one of them, or "
-            "schedule='compute'"
-        )
-
-
 def schedule_pairs(
-    builder: TaskGraphBuilder,
-    pairs: list[Pair],
+    family: Family[P],
+    pairs: list[Pair[P]],
     scheduling: str,
     progress: ProgressCallback | None = None,
-) -> Scheduled:
+) -> Scheduled[P]:
     """Choose a schedule for each of the best pairs, and the pair that is then fastest.
 
     From the plain schedule on, one choice after another is set to what is fastest with all
@@ -88,7 +63,7 @@ def schedule_pairs(
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    family : Family
     pairs : list of Pair
         At least one, fastest first; ties go to the earlier.
     scheduling : {"barrier", "auto"}
@@ -99,12 +74,12 @@ def schedule_pairs(
     -------
     Scheduled
     """
-    found: list[Scheduled] = []
+    found: list[Scheduled[P]] = []
     tried = 0
     left = MOST_WORK
     kept = pairs[:TRIED_PAIRS]
     for pair in kept:
-        plain, best, schedule, count, used = _descend(builder, pair, scheduling == "auto", left)
+        plain, best, schedule, count, used = _descend(family, pair, scheduling == "auto", left)
         tried += count
         left -= used
         found.append(Scheduled(pair, schedule, best, plain.time, tried))
@@ -114,12 +89,12 @@ def schedule_pairs(
     return replace(min(found, key=lambda each: each.played.time), tried=tried)
 
 
-def plainly(builder: TaskGraphBuilder, pair: Pair) -> Scheduled:
+def plainly(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
     """Return a pair under the plain schedule.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    family : Family
     pair : Pair
 
     Returns
@@ -127,16 +102,16 @@ def plainly(builder: TaskGraphBuilder, pair: Pair) -> Scheduled:
     Scheduled
     """
     plain = Schedule.plain()
-    played = play_schedule(pair.fabric, builder.build(pair.strategy), plain)
+    played = play_schedule(pair.fabric, family.build(pair.strategy), plain)
     return Scheduled(pair, plain, played, played.time, 1)
 
 
-def ordered(builder: TaskGraphBuilder, pair: Pair, compute_order: str) -> Scheduled:
+def ordered(family: Family[P], pair: Pair[P], compute_order: str) -> Scheduled[P]:
     """Return a pair whose devices work in an order, all else plain.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    family : Family
     pair : Pair
     compute_order : {"ready", "critical-path"}
 
@@ -144,14 +119,14 @@ def ordered(builder: TaskGraphBuilder, pair: Pair, compute_order: str) -> Schedu
     -------
     Scheduled
     """
-    plain = plainly(builder, pair)
+    plain = plainly(family, pair)
     schedule = Schedule(compute=compute_order)
-    played = play_schedule(pair.fabric, builder.build(pair.strategy), schedule)
+    played = play_schedule(pair.fabric, family.build(pair.strategy), schedule)
     return replace(plain, schedule=schedule, played=played)
 
 
 def _descend(
-    builder: TaskGraphBuilder, pair: Pair, overlapping: bool, most: float
+    family: Family[P], pair: Pair[P], overlapping: bool, most: float
 ) -> tuple[Played, Played, Schedule, int, float]:
     """Improve a pair's schedule step by step.
 
@@ -169,7 +144,7 @@ def _descend(
     graphs: dict[int, TaskGraph | None] = {}
     runs: dict[Schedule, Played] = {}
     schedule = Schedule.plain()
-    plain = play_schedule(pair.fabric, builder.build(pair.strategy), schedule)
+    plain = play_schedule(pair.fabric, family.build(pair.strategy), schedule)
     runs[schedule] = best = plain
     used = _TASK_WORK * plain.tasks.tasks + plain.resolved
     # What a task costs under the plain schedule it will cost about under others.
@@ -180,7 +155,7 @@ def _descend(
         if schedule not in runs:
             count = schedule.microbatches
             if count not in graphs:
-                graphs[count] = _divided(builder, pair, count)
+                graphs[count] = family.microbatched(pair.strategy, count)
             tasks = graphs[count]
             if tasks is None:
                 return None
@@ -221,12 +196,4 @@ def _variants(schedule: Schedule, overlapping: bool, reduced: float, step: int) 
     return [replace(schedule, overlap=way) for way in (OVERLAPS if overlapping else ())]
 
 
-def _divided(builder: TaskGraphBuilder, pair: Pair, microbatches: int) -> TaskGraph | None:
-    """Return the pair's iteration in microbatches; None where the batch cannot be divided so."""
-    degrees = {config.sample for config in pair.strategy.configs}
-    if any(builder.batch % (microbatches * degree) for degree in degrees):
-        return None
-    return batch_tasks(builder, pair.strategy, microbatches)
-
-
-__all__ = ["SCHEDULING", "Scheduled", "check_scheduling", "ordered", "plainly", "schedule_pairs"]
+__all__ = ["Scheduled", "ordered", "plainly", "schedule_pairs"]

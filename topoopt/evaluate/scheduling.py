@@ -5,16 +5,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.builder import TaskGraphBuilder
 from parallelism.iterations import (
-    accumulate,
     bucket_allreduces,
     carried_edges,
     edges_of,
     unroll,
     with_edges,
 )
-from parallelism.strategy import Strategy, check_legal
 from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
@@ -57,31 +54,6 @@ class Played:
     resolved: int
 
 
-def batch_tasks(builder: TaskGraphBuilder, strategy: Strategy, microbatches: int = 1) -> TaskGraph:
-    """Return the task graph of one iteration, in so many microbatches.
-
-    Parameters
-    ----------
-    builder : TaskGraphBuilder
-    strategy : Strategy
-    microbatches : int
-
-    Returns
-    -------
-    TaskGraph
-
-    Raises
-    ------
-    InputError
-        If the batch, or the samples of a microbatch, cannot be divided so.
-    """
-    if microbatches == 1:
-        return builder.build(strategy)
-    small = builder.of_microbatch(microbatches)
-    check_legal(small.graph, strategy, small.servers, small.batch)
-    return accumulate(small.build(strategy), microbatches)
-
-
 def play_schedule(
     fabric: Fabric, tasks: TaskGraph, schedule: Schedule, limit: float = float("inf")
 ) -> Played:
@@ -91,7 +63,7 @@ def play_schedule(
     ----------
     fabric : Fabric
     tasks : TaskGraph
-        One iteration, from `batch_tasks` with the schedule's microbatches.
+        One iteration, in the schedule's microbatches.
     schedule : Schedule
     limit : float
         An iteration that is known to take longer than this many seconds takes infinitely long.
@@ -301,6 +273,6 @@ def _levels(rank: IntArray) -> IntArray:
 
 
 __all__ = [
-    "ITERATIONS", "Played", "batch_tasks", "busiest_link", "chained_tasks", "ordered_tasks",
+    "ITERATIONS", "Played", "busiest_link", "chained_tasks", "ordered_tasks",
     "play_schedule",
 ]  # fmt: skip

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Generic
 
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.builder import TaskGraphBuilder
-from parallelism.strategy import Strategy
+from parallelism.family import Buildable, P
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
@@ -132,12 +132,13 @@ def search_tolerance(servers: int) -> float:
 
 
 @dataclass
-class Scorer:
-    """Scores strategies of one job on one fabric; counts what does not fit as infinite.
+class Scorer(Generic[P]):
+    """Scores parallelizations of one job on one fabric; counts what does not fit as infinite.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    builder : Buildable
+        A family, or the builder of one.
     fabric : Fabric, DirectCircuits or WindowedCircuits
     memory_limit : float
         Bytes of each GPU.
@@ -158,7 +159,7 @@ class Scorer:
         from the work done and not from a clock, so that budgets in it are reproducible.
     """
 
-    builder: TaskGraphBuilder
+    builder: Buildable[P]
     fabric: Playable
     memory_limit: float
     tolerance: float = 0.0
@@ -166,16 +167,16 @@ class Scorer:
     wary: bool = False
     work: float = 0.0
 
-    def fits(self, strategy: Strategy) -> bool:
+    def fits(self, strategy: P) -> bool:
         """Whether every server can hold its part of the strategy."""
         return bool(self.builder.memory(strategy).max() <= self.memory_limit)
 
-    def __call__(self, strategy: Strategy, limit: float = float("inf")) -> float:
-        """Return the iteration time of a strategy.
+    def __call__(self, strategy: P, limit: float = float("inf")) -> float:
+        """Return the iteration time of a parallelization.
 
         Parameters
         ----------
-        strategy : Strategy
+        strategy : P
         limit : float
             If the time provably exceeds this many seconds, a larger number is returned
             instead: a bound, which costs far less than a simulation, or infinity if only the

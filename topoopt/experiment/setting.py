@@ -15,7 +15,7 @@ from routing.network import FloatArray
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.problem.job import Cluster, Job
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +69,11 @@ class Setting:
         return strategy
 
     def wired(
-        self, strategy: Strategy, name: str, settings: Settings | None = None, seed: int = 0
+        self, strategy: Strategy, name: str, settings: SearchOptions | None = None, seed: int = 0
     ) -> Pair:
         """Return a strategy that fits on the best topology built for it."""
         limit = self.job.server.accelerator.memory_bytes
-        rewirer = Rewirer(self.builder, self.cluster, limit, settings or Settings(), seed)
+        rewirer = Rewirer(self.builder, self.cluster, limit, settings or SearchOptions(), seed)
         pair = rewirer.wire(strategy, name)
         assert pair is not None  # without a limit every pair is simulated
         return pair

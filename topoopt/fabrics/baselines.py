@@ -16,7 +16,7 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
-from topoopt.fabrics.reconfiguration import RECONFIGURABLE, Reconfiguration, reconfigurable_fabric
+from topoopt.fabrics.reconfiguration import reconfigurable_fabric
 from topoopt.fabrics.zoo_baselines import ZOO, is_zoo_name, zoo_fabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
@@ -27,6 +27,7 @@ from topoopt.problem.prices import (
     fat_tree_cost,
     ideal_switch_cost,
 )
+from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
 from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
 
 # Those of TopoOpt (NSDI 2023), section 5, which `compare` prints by default.

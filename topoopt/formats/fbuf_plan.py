@@ -3,6 +3,8 @@
 from enum import StrEnum
 
 from codesign_base import InputError
+from parallelism.operator_records import OperatorQuestion
+from parallelism.transformers.records import LayoutRecord
 from routing.network import Network
 from topoopt.formats.fbuf_export import DRAM_BANDWIDTH, Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufFile
@@ -61,7 +63,7 @@ def plan_fbuf(
     from topoopt.problem.schedule import ORDERED
 
     built = rebuild(plan)
-    tasks = built.builder.build(built.strategy)
+    tasks = built.tasks()
     if built.schedule == ORDERED:
         tasks = chained_tasks(built.fabric, tasks, built.schedule)
     used = {tasks.groups[g] for g in tasks.first[tasks.collective].tolist()}
@@ -73,11 +75,11 @@ def plan_fbuf(
             built.fabric.network,
             built.fabric.routes,
             {group: built.fabric.rings_of(group) for group in sorted(used)},
-            gpus_per_node=built.server.gpus,
-            intergpu_bandwidth=built.server.intra_bandwidth,
+            gpus_per_node=plan.job.server.gpus,
+            intergpu_bandwidth=plan.job.server.intra_bandwidth,
             net_bandwidth=plan.cluster.bandwidth_bytes_per_s,
             dram_bandwidth=dram_bandwidth,
-            operators=[op.name for op in plan.model.operators],
+            operators=_operators(plan),
             updates=updates,
             rounds=rounds,
         )
@@ -90,6 +92,15 @@ def plan_fbuf(
         return written(rounds=False)
     except InputError:
         return written(rounds=True)
+
+
+def _operators(plan: Plan) -> list[str]:
+    """Return the names of what tasks belong to: operators, or parts of a transformer."""
+    if isinstance(plan.job, OperatorQuestion):
+        return [op.name for op in plan.job.model.operators]
+    assert isinstance(plan.parallelization, LayoutRecord)
+    layout = plan.parallelization.layout
+    return [f"part_{part}" for part in range(layout.pipeline * layout.virtual_stages)]
 
 
 def plan_network(plan: Plan) -> Network:

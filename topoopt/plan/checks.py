@@ -6,14 +6,18 @@ Every check raises `InputError` with one sentence on the first thing that is wro
 import json
 import math
 from collections import Counter
-
-import numpy as np
+from typing import Any
 
 from codesign_base import InputError
+from parallelism.operator_family import OperatorFamily
+from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from parallelism.search.space import StrategySpace
-from parallelism.strategy import Strategy, check_legal
+from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
-from topoopt.bounds.gap import HOW, plan_bounds
+from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.records import LayoutRecord
+from topoopt.bounds.everything import AnyFamily
+from topoopt.bounds.gap import how, plan_bounds
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.evaluate.scoring import Scorer
@@ -21,13 +25,12 @@ from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabrics.baselines import baseline_fabric
-from topoopt.fabrics.reconfiguration import WINDOW, Reconfiguration
 from topoopt.plan.arithmetic import SIMULATED, require_same
-from topoopt.plan.plan import Baseline, OperatorPlan, Plan, RingRecord
-from topoopt.plan.rebuild import Rebuilt, rebuild_strategy
+from topoopt.plan.plan import Baseline, Parallelization, Plan, RingRecord
+from topoopt.plan.rebuild import Rebuilt
 from topoopt.plan.records import reconfiguration_record
-from topoopt.problem.options import Settings
 from topoopt.problem.prices import PriceTable, direct_connect_cost
+from topoopt.problem.reconfiguration import WINDOW, Reconfiguration
 from topoopt.problem.schedule import ORDERED, Schedule
 from topoopt.search.confirm import COPIES, TRAIN_MODEL, confirmed_times
 from topoopt.search.starts import USUAL, start_pair, starting_strategies
@@ -35,67 +38,76 @@ from topoopt.topology.totient import ring_places
 from topoopt.topology.wiring import Ring, labelled
 
 
-def check_strategy(plan: Plan, rebuilt: Rebuilt) -> None:
-    """The strategy is legal, fits in memory, and its parts take the stated times."""
-    builder = rebuilt.builder
+def check_parallelization(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The parallelization needs the stated memory, and is what it is said to be.
+
+    That it is legal and fits was found when it was read; its parts take the stated times.
+    """
+    family = rebuilt.family
     if plan.fabric_model != FABRIC_MODEL:
         raise InputError(
             f"fabric_model is {plan.fabric_model!r}; this version has {FABRIC_MODEL!r}"
         )
-    batch = plan.cluster.servers * rebuilt.server.gpus * plan.batch_per_gpu
-    if plan.global_batch != batch:
-        raise InputError(f"global_batch is {plan.global_batch}, servers x GPUs x batch is {batch}")
-    check_legal(builder.graph, rebuilt.strategy, plan.cluster.servers, plan.global_batch)
-    needed = float(builder.memory(rebuilt.strategy).max())
-    limit = rebuilt.server.accelerator.memory_bytes
-    if needed > limit:
-        raise InputError(f"needs {needed:.4g} bytes on a GPU that has {limit:.4g}")
+    needed = float(family.memory(rebuilt.strategy).max())
     require_same("memory_per_gpu_bytes", plan.memory_per_gpu_bytes, needed)
-    if not plan.search.parameter_splits:
-        for record in plan.strategy:
-            if record.parameter > 1:
-                raise InputError(
-                    f"operator {record.operator} has {record.parameter} parameter shards, but "
-                    "search.parameter_splits is false"
-                )
-    _check_part_times(plan.strategy, rebuilt.strategy, rebuilt)
-    _check_origin(plan.strategy_origin, rebuilt.strategy, plan, rebuilt)
+    if isinstance(family, OperatorFamily):
+        _check_parameter_splits(plan)
+    _check_record(plan.parallelization, rebuilt.strategy, family)
+    _check_origin(plan.origin, rebuilt.strategy, plan, rebuilt)
 
 
-def _check_part_times(records: list[OperatorPlan], strategy: Strategy, rebuilt: Rebuilt) -> None:
-    for index, (record, config) in enumerate(zip(records, strategy.configs, strict=True)):
-        time = rebuilt.builder.part_time(index, config.sample, config.parameter, config.mode)
-        require_same(f"forward_s of {record.operator}", record.forward_s, time.forward)
-        require_same(f"backward_s of {record.operator}", record.backward_s, time.backward)
-        require_same(f"update_s of {record.operator}", record.update_s, time.update)
+def _check_parameter_splits(plan: Plan) -> None:
+    assert isinstance(plan.parallelization, StrategyRecord)
+    if plan.search.options.parameter_splits:
+        return
+    for record in plan.parallelization.operators:
+        if record.parameter > 1:
+            raise InputError(
+                f"operator {record.operator} has {record.parameter} parameter shards, but "
+                "search.options.parameter_splits is false"
+            )
+
+
+def _check_record(record: Parallelization, strategy: Any, family: AnyFamily) -> None:
+    """What a record says beside the parallelization itself is what follows from it."""
+    again = family.record(strategy)
+    if isinstance(record, LayoutRecord) or isinstance(again, LayoutRecord):
+        return  # its stages were compared when it was read
+    for given, own in zip(record.operators, again.operators, strict=True):
+        for name in ("forward_s", "backward_s", "update_s"):
+            require_same(f"{name} of {own.operator}", getattr(given, name), getattr(own, name))
 
 
 def _named(plan: Plan, rebuilt: Rebuilt) -> dict[str, Strategy]:
-    builder = rebuilt.builder
+    """Return the starting strategies of a job by operators."""
+    family = rebuilt.family
+    if not isinstance(family, OperatorFamily):
+        return {}
     space = StrategySpace(
-        builder.graph,
+        family.builder.graph,
         plan.cluster.servers,
         plan.global_batch,
-        sample_only=plan.search.faithful == "artifact",
-        parameter_splits=plan.search.parameter_splits,
+        sample_only=plan.search.options.faithful == "artifact",
+        parameter_splits=plan.search.options.parameter_splits,
     )
-    limit = rebuilt.server.accelerator.memory_bytes
     # A baseline may start from what a faithful search does not.
-    return starting_strategies(space, builder, limit, faithful=False)
+    return starting_strategies(space, family.builder, family.memory_limit, faithful=False)
 
 
-def _check_origin(origin: str, strategy: Strategy, plan: Plan, rebuilt: Rebuilt) -> None:
-    """A strategy that is said to be a named one, or the plan's, is that one."""
+def _check_origin(origin: str, strategy: Any, plan: Plan, rebuilt: Rebuilt) -> None:
+    """A parallelization that is said to be a named one, or the plan's, is that one."""
     if origin == "search":
         return
     known = _named(plan, rebuilt) | {"plan": rebuilt.strategy}
     if origin not in known:
-        raise InputError(f"strategy_origin is {origin!r}; expected search, {', '.join(known)}")
+        raise InputError(f"origin is {origin!r}; expected search, {', '.join(known)}")
     if _placed(strategy) != _placed(known[origin]):
-        raise InputError(f"strategy_origin is {origin!r}, but the strategy is another one")
+        raise InputError(f"origin is {origin!r}, but the {rebuilt.family.noun} is another one")
 
 
-def _placed(strategy: Strategy) -> list[tuple[int, int, int, tuple[int, ...]]]:
+def _placed(strategy: Any) -> object:
+    if not isinstance(strategy, Strategy):
+        return strategy
     # The mode says nothing where the parameter dimension is whole.
     return [
         (c.sample, c.parameter, c.mode if c.parameter > 1 else 0, c.servers)
@@ -103,13 +115,16 @@ def _placed(strategy: Strategy) -> list[tuple[int, int, int, tuple[int, ...]]]:
     ]
 
 
-def check_compute(plan: Plan, rebuilt: Rebuilt) -> None:
-    """The record of the compute model says what the rebuilt one says of itself."""
-    described = json.loads(json.dumps(rebuilt.compute.describe()))
-    for key in sorted(set(described) | set(plan.compute)):
-        if described.get(key) != plan.compute.get(key):
-            shown = repr(plan.compute.get(key))[:60]
-            raise InputError(f"compute.{key} is {shown}, which does not fit the other fields")
+def check_question(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The record of the job says what the rebuilt family says of itself."""
+    if not isinstance(plan.job, OperatorQuestion):
+        return
+    assert isinstance(rebuilt.family, OperatorFamily)
+    described = json.loads(json.dumps(rebuilt.family.compute.describe()))
+    for key in sorted(set(described) | set(plan.job.compute)):
+        if described.get(key) != plan.job.compute.get(key):
+            shown = repr(plan.job.compute.get(key))[:60]
+            raise InputError(f"job.compute.{key} is {shown}, which does not fit the other fields")
 
 
 def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -209,13 +224,32 @@ def check_times(plan: Plan, rebuilt: Rebuilt) -> None:
             f"exposed_communication_s is {plan.exposed_communication_s!r} in the plan, "
             f"recomputed {exposed!r}"
         )
-    tasks = rebuilt.builder.build(rebuilt.strategy)
+    _check_rates(plan, rebuilt, played.time)
+    tasks = rebuilt.tasks()
     plain = score(rebuilt.fabric, tasks)
     require_same("schedule.plain_time_s", plan.schedule.plain_time_s, plain, SIMULATED)
     traffic = traffic_of(tasks)
     useful = traffic.allreduce_sent() + traffic.transfer_sent()
     tax = float(link_bytes(rebuilt.fabric, tasks).sum() / useful) if useful else 1.0
     require_same("bandwidth_tax", plan.bandwidth_tax, tax)
+
+
+def _check_rates(plan: Plan, rebuilt: Rebuilt, time: float) -> None:
+    """Tokens a second and utilisation follow from the time of a transformer; others have none."""
+    family = rebuilt.family
+    expected: dict[str, float | None] = {"tokens_per_s": None, "model_flops_utilisation": None}
+    if isinstance(family, LayoutFamily):
+        expected = {
+            "tokens_per_s": family.tokens_per_s(time),
+            "model_flops_utilisation": family.utilisation(time),
+        }
+    for name, value in expected.items():
+        stated = getattr(plan, name)
+        if value is None or stated is None:
+            if value is not stated:
+                raise InputError(f"{name} is {stated!r} in the plan, expected {value!r}")
+        else:
+            require_same(name, stated, value, SIMULATED)
 
 
 def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -233,9 +267,7 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
     ):
         if stored != expected:
             raise InputError(f"confirmation.{name} is {stored!r}; this version has {expected!r}")
-    tasks, _ = ordered_tasks(
-        rebuilt.fabric, rebuilt.builder.build(rebuilt.strategy), rebuilt.schedule
-    )
+    tasks, _ = ordered_tasks(rebuilt.fabric, rebuilt.tasks(), rebuilt.schedule)
     again = confirmed_times(rebuilt.fabric, tasks, plan.seed)
     require_same("confirmation.iteration_time_s", record.iteration_time_s, again.mean, SIMULATED)
     spread = record.iteration_time_spread_s
@@ -248,7 +280,7 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
     means = [candidate.mean_time_s for candidate in record.candidates]
     if not means or min(means) < record.iteration_time_s * (1.0 - SIMULATED):
         raise InputError("confirmation: a candidate is faster than the plan, or none is listed")
-    own = (plan.strategy_origin, plan.iteration_time_s, record.iteration_time_s)
+    own = (plan.origin, plan.iteration_time_s, record.iteration_time_s)
     listed = [(c.origin, c.fluid_time_s, c.mean_time_s) for c in record.candidates]
     if own not in listed:
         raise InputError("confirmation: the plan itself is not among the candidates")
@@ -257,17 +289,16 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
 def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
     """The lower bounds are those of the job and the strategy, and lie below the time."""
     tasks = rebuilt.play().tasks
-    memory = rebuilt.server.accelerator.memory_bytes
     # The weights were found by a search whose end another machine's arithmetic may move; with
     # any weights the bound holds, and theirs is recomputed.
     again = plan_bounds(
-        rebuilt.builder, rebuilt.cluster, memory, rebuilt.fabric, tasks, plan.iteration_time_s,
-        plan.bound.weights, rebuilt.schedule,
+        rebuilt.family, rebuilt.cluster, rebuilt.strategy, rebuilt.fabric, tasks,
+        plan.iteration_time_s, weights=plan.bound.weights, schedule=rebuilt.schedule,
     )  # fmt: skip
-    everything, strategy = again.everything, again.strategy
+    everything, own = again.everything, again.parallelization
     for name, stored, bound in (
         ("bound", plan.bound, everything),
-        ("strategy_bound", plan.strategy_bound, strategy),
+        ("parallelization_bound", plan.parallelization_bound, own),
         ("topology_bound", plan.topology_bound, again.topology),
         ("routes_bound", plan.routes_bound, again.routes),
     ):
@@ -283,10 +314,10 @@ def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
         if stored.binding != bound.binding:
             raise InputError(f"{name}.binding is {stored.binding!r}, not {bound.binding!r}")
     require_same("lower_bound_s", plan.lower_bound_s, everything.seconds)
-    tightest = max(strategy.seconds, everything.seconds)
-    require_same("strategy_lower_bound_s", plan.strategy_lower_bound_s, tightest)
+    tightest = max(own.seconds, everything.seconds)
+    require_same("parallelization_lower_bound_s", plan.parallelization_lower_bound_s, tightest)
     require_same("gap", plan.gap, plan.iteration_time_s / plan.lower_bound_s - 1.0, SIMULATED)
-    if plan.strategy_lower_bound_s > plan.iteration_time_s:
+    if plan.parallelization_lower_bound_s > plan.iteration_time_s:
         raise InputError("a lower bound exceeds the iteration time")
     names = [part.name for part in again.parts]
     if [part.name for part in plan.gap_parts] != names:
@@ -298,7 +329,7 @@ def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
                 f"gap_parts: {part.name} is {part.seconds!r} in the plan, recomputed "
                 f"{computed.seconds!r}"
             )
-        if (part.binding, part.how) != (computed.binding, HOW[part.name]):
+        if (part.binding, part.how) != (computed.binding, how(part.name, rebuilt.family.noun)):
             raise InputError(f"gap_parts: {part.name} has another binding or method")
 
 
@@ -315,17 +346,17 @@ def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
 def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
     """The starting strategies take the stated times on topologies of their own."""
     named = _named(plan, rebuilt)
-    limit = rebuilt.server.accelerator.memory_bytes
-    settings = Settings(
-        plan.search.faithful, plan.search.chains, one_path=plan.search.one_path,
-        compute_order=plan.search.compute_order,
-    )  # fmt: skip
-    rewirer = Rewirer(rebuilt.builder, rebuilt.cluster, limit, settings, plan.seed)
+    family, limit = rebuilt.family, rebuilt.family.memory_limit
+    if not isinstance(family, OperatorFamily):
+        if plan.named_strategies_s:
+            raise InputError("named_strategies_s is given, but layouts have no named starts")
+        return
+    rewirer = Rewirer(family, rebuilt.cluster, limit, plan.search.options, plan.seed)
     for name, stored in plan.named_strategies_s.items():
         if name not in named:
             raise InputError(f"named_strategies_s has {name!r}, which this job does not have")
         strategy = named[name]
-        fits = bool(rebuilt.builder.memory(strategy).max() <= limit)
+        fits = bool(family.memory(strategy).max() <= limit)
         if fits != (stored is not None):
             raise InputError(f"named_strategies_s: {name} {'fits' if fits else 'does not fit'}")
         if not fits:
@@ -337,7 +368,7 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"named_strategies_s: {name} cannot be wired")
         require_same(f"named_strategies_s of {name}", stored, pair.time, SIMULATED)
         # The methods that exist for comparison do not go back to where they started.
-        returns = plan.search.method in ("joint", "alternating")
+        returns = plan.search.options.searched in ("joint", "alternating")
         if returns and plan.iteration_time_s > pair.time * (1 + SIMULATED):
             raise InputError(f"the plan is slower than the starting strategy {name}")
 
@@ -352,22 +383,26 @@ def _reconfiguration(record: Baseline) -> Reconfiguration | None:
 
 
 def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
-    """The fabrics compared with cost and take what is stated, with legal strategies."""
+    """The fabrics compared with cost and take what is stated, with legal parallelizations."""
     prices = PriceTable.from_dict(plan.prices)
-    builder = rebuilt.builder
-    limit = rebuilt.server.accelerator.memory_bytes
+    family = rebuilt.family
     for name, record in plan.baselines.items():
         base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, _reconfiguration(record))
         if record.reconfiguration != reconfiguration_record(base.fabric):
             raise InputError(f"reconfiguration of {name} is not that of such a fabric")
-        strategy = rebuild_strategy(builder.graph, record.strategy)
-        check_legal(builder.graph, strategy, plan.cluster.servers, plan.global_batch)
-        _check_part_times(record.strategy, strategy, rebuilt)
-        _check_origin(record.strategy_origin, strategy, plan, rebuilt)
-        time = Scorer(builder, base.fabric, limit)(strategy)
-        if not np.isfinite(time):
-            raise InputError(f"the strategy of {name} does not fit in memory")
+        if record.parallelization.kind != family.kind:
+            raise InputError(f"parallelization of {name} is of {record.parallelization.kind}")
+        try:
+            strategy = family.read(record.parallelization)  # type: ignore[arg-type]  # its kind
+        except InputError as error:
+            raise InputError(f"the {family.noun} of {name}: {error}") from None
+        _check_record(record.parallelization, strategy, family)
+        _check_origin(record.origin, strategy, plan, rebuilt)
+        scorer: Scorer[Any] = Scorer(family, base.fabric, family.memory_limit)
+        time = scorer(strategy)
         require_same(f"iteration_time_s of {name}", record.iteration_time_s, time, SIMULATED)
+        if base.cost != record.cost_usd and (base.cost is None or record.cost_usd is None):
+            raise InputError(f"cost_usd of {name} is {record.cost_usd!r}, expected {base.cost!r}")
         if base.cost is not None:
             require_same(f"cost_usd of {name}", record.cost_usd, base.cost)
         require_same(f"bandwidth of {name}", record.bandwidth_bytes_per_s, base.bandwidth)

@@ -6,54 +6,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from codesign_base import InputError
+from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from parallelism.reading import parse_json, read_text
+from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
+from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from topoopt.base.atomic import write_text_atomically
+from topoopt.problem.options import SearchOptions
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
-Method = Literal["joint", "alternating", "sequential", "strategy-only", "topology-only"]
-
-_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-# Upper limits keep every whole number within 64 bits.
-Count = Annotated[int, Field(ge=0, lt=2**63)]
-Whole = Annotated[int, Field(ge=1, lt=2**63)]
-Amount = Annotated[float, Field(ge=0)]
-Seconds = Amount
+Parallelization = Annotated[StrategyRecord | LayoutRecord, Field(discriminator="kind")]
+Question = Annotated[OperatorQuestion | LayoutQuestion, Field(discriminator="kind")]
 
 
-@checked(frozen=True, config=_STRICT)
-class ModelOperator:
-    """One operator of the model; quantities are per sample (see `parallelism.graph.Operator`)."""
-
-    name: str
-    kind: str
-    inputs: list[Count]
-    output_shape: list[Whole]
-    forward_flops: Amount
-    backward_flops: Amount
-    parameters: Count
-    forward_bytes: Amount
-    backward_bytes: Amount
-    splits: dict[str, Annotated[int, Field(ge=1)]]
-    sparse: bool
-    profile_key: str
-
-
-@checked(frozen=True, config=_STRICT)
-class ModelRecord:
-    """The whole model graph, so that a plan can be verified without anything else."""
-
-    name: str
-    batch_per_gpu: Whole
-    element_bytes: Whole
-    operators: list[ModelOperator]
-
-
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class ClusterRecord:
     """The cluster that the plan is for."""
 
@@ -64,39 +34,24 @@ class ClusterRecord:
     latency_s: Seconds
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class SearchRecord:
-    """How the plan was searched."""
+    """How the plan was searched.
 
+    ``options`` is what was asked; ``steps`` and ``counts`` are what was looked at, ``restart``
+    the place of this search among several, and ``first_seed`` the seed of the first of them.
+    """
+
+    options: SearchOptions
     steps: Count
-    chains: Whole
-    faithful: Literal["paper", "artifact"] | None
-    method: Method
-    parameter_splits: bool
+    counts: dict[str, Count]
     interrupted: bool
     converged: bool
-    restarts: Whole = 1
     restart: Count = 0
     first_seed: Count | None = None
-    one_path: bool = False
-    compute_order: Literal["ready", "critical-path"] = "ready"
 
 
-@checked(frozen=True, config=_STRICT)
-class OperatorPlan:
-    """How one operator is split and placed, and how long one of its parts takes."""
-
-    operator: str
-    sample: Whole
-    parameter: Whole
-    mode: str
-    servers: list[Count]
-    forward_s: Seconds
-    backward_s: Seconds
-    update_s: Seconds
-
-
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class Link:
     """Parallel cables from one server to another."""
 
@@ -107,7 +62,7 @@ class Link:
     latency_s: Seconds
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class RingRecord:
     """One AllReduce ring: the servers in ring order, and the generator that made it, or 0."""
 
@@ -115,7 +70,7 @@ class RingRecord:
     order: list[Count]
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class RouteTable:
     """Routes of all ordered server pairs as one sparse table.
 
@@ -131,7 +86,7 @@ class RouteTable:
     latency_s: list[Seconds]
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class BoundRecord:
     """A lower bound with all its terms, in seconds, and the weights of its trade-off."""
 
@@ -141,7 +96,7 @@ class BoundRecord:
     weights: dict[str, Amount]
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class GapRecord:
     """One part of the gap between the plan and the bound over everything."""
 
@@ -151,7 +106,7 @@ class GapRecord:
     how: str
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class ReconfigurationRecord:
     """How a fabric that is rewired during the iteration works."""
 
@@ -160,20 +115,20 @@ class ReconfigurationRecord:
     forwarding: bool
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class Baseline:
-    """The same job on another fabric, with the best strategy found for that fabric."""
+    """The same job on another fabric, with the best parallelization found for that fabric."""
 
     iteration_time_s: Seconds
     cost_usd: Amount | None
     bandwidth_bytes_per_s: Amount
-    strategy_origin: str
-    strategy: list[OperatorPlan]
+    origin: str
+    parallelization: Parallelization
     note: str
     reconfiguration: ReconfigurationRecord | None = None
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class ScheduleRecord:
     """The schedule inside the iteration that the plan's time holds for.
 
@@ -188,7 +143,7 @@ class ScheduleRecord:
     plain_time_s: Seconds
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class CandidateRecord:
     """One of the pairs that were compared in the truer model."""
 
@@ -197,7 +152,7 @@ class CandidateRecord:
     mean_time_s: Seconds
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class ConfirmationRecord:
     """What the packet-train model says of the best pairs found; the plan is its choice.
 
@@ -211,26 +166,35 @@ class ConfirmationRecord:
     candidates: list[CandidateRecord]
 
 
-@checked(frozen=True, config=_STRICT)
+@checked(frozen=True, config=STRICT)
 class Plan:
-    """A co-designed plan: strategy, topology and routes, how good it is, and how it was found.
+    """A co-designed plan: parallelization, topology, routes, how good it is, how it was found.
 
     Parameters
     ----------
     iteration_time_s : float
         Of the plan, in the fabric model, under its schedule.
-    lower_bound_s, strategy_lower_bound_s : float
-        Over everything, and over all topologies and routings for the plan's strategy.
+    lower_bound_s, parallelization_lower_bound_s : float
+        Over everything, and over all topologies and routings for the plan's parallelization.
     gap : float
         ``iteration_time_s / lower_bound_s - 1``.
     compute_time_s, exposed_communication_s : float
         Computing, and communicating or waiting, on the critical path; they sum to the
         iteration. Where iterations overlap, the busiest device's, and the rest.
+    tokens_per_s, model_flops_utilisation : float or None
+        Of a transformer planned by layouts: tokens that the whole cluster trains with, and the
+        share of the GPUs' peak that the model's own operations take, without recomputation.
+    parallelization : StrategyRecord or LayoutRecord
+        Its ``kind`` names the family.
+    origin : str
+        Where the parallelization came from: a starting point's name, or "search".
+    job : OperatorQuestion or LayoutQuestion
+        What is trained, on what servers, of the same kind.
     """
 
     iteration_time_s: Seconds
     lower_bound_s: Seconds
-    strategy_lower_bound_s: Seconds
+    parallelization_lower_bound_s: Seconds
     gap: float
     compute_time_s: Seconds
     exposed_communication_s: Seconds
@@ -242,24 +206,22 @@ class Plan:
     allreduce_bytes: Amount
     transfer_bytes: Amount
     memory_per_gpu_bytes: Amount
+    tokens_per_s: Amount | None
+    model_flops_utilisation: Amount | None
     baselines: dict[str, Baseline]
     named_strategies_s: dict[str, Seconds | None]
-    strategy_origin: str
-    strategy: list[OperatorPlan]
+    origin: str
+    parallelization: Parallelization
     links: list[Link]
     rings: list[RingRecord]
     routes: RouteTable
     bound: BoundRecord
-    strategy_bound: BoundRecord
+    parallelization_bound: BoundRecord
     topology_bound: BoundRecord
     routes_bound: BoundRecord
     gap_parts: list[GapRecord]
     notes: list[str]
-    model: ModelRecord
-    server: dict[str, Any]
-    compute: dict[str, Any]
-    optimizer: str
-    batch_per_gpu: Whole
+    job: Question
     global_batch: Whole
     cluster: ClusterRecord
     prices: dict[str, Any]
@@ -347,23 +309,20 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
     document = parse_json(text, name)
     if not isinstance(document, dict):
         raise InputError(f"{name} holds no object of fields; give a plan file")
-    if document.get("kind") is not None:
-        raise InputError(
-            f"{name} is a {document.get('kind')}, planned by layouts; this takes plans by "
-            "operators, so plan with --per-operator"
-        )
     if document.get("schema_version") != SCHEMA_VERSION:
         raise InputError(
             f"{name} has schema_version {document.get('schema_version')!r}; this version reads "
             f"{SCHEMA_VERSION}, so plan again"
         )
-    for field in ("server", "compute", "prices"):
-        _check_finite(document.get(field), f"{name}: field {field!r}")
+    _check_finite(document.get("prices"), f"{name}: field 'prices'")
+    _check_finite(document.get("job"), f"{name}: field 'job'")
     try:
         # From text, because strict checking turns JSON objects into records only there.
         return TypeAdapter(Plan).validate_json(text)
     except ValidationError as error:
         raise InputError(f"{name}: {schema_fault(error)}") from None
+    except InputError as error:
+        raise type(error)(f"{name}: {error}") from None
 
 
 def _check_finite(value: Any, name: str) -> None:
@@ -386,10 +345,12 @@ def schema_fault(error: ValidationError, mend: str = "plan again") -> str:
         return f"field {where!r} is missing; {mend}"
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
         return f"unknown field {where!r}; remove it or {mend}"
+    if first["type"] == "value_error":  # of one of our own classes, whose sentence says all
+        return f"field {where!r}: {first['ctx']['error']}"
     given = " ".join(repr(first["input"]).split())
     shown = given if len(given) <= 60 else given[:57] + "..."
     message = first["msg"][0].lower() + first["msg"][1:]
-    return f"field {where!r} is {shown}: {message}; mend it or {mend}"
+    return f"field {where!r} is {shown}: {message}; correct it or {mend}"
 
 
 __all__ = [
@@ -401,11 +362,9 @@ __all__ = [
     "ConfirmationRecord",
     "GapRecord",
     "Link",
-    "Method",
-    "ModelOperator",
-    "ModelRecord",
-    "OperatorPlan",
+    "Parallelization",
     "Plan",
+    "Question",
     "ReconfigurationRecord",
     "RingRecord",
     "RouteTable",

@@ -6,20 +6,18 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.accelerators import Accelerator
-from parallelism.builder import TaskGraphBuilder
-from parallelism.device import ComputeModel, RooflineModel, Server
-from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
-from parallelism.profile import ProfileModel
-from parallelism.profile_file import Profile
-from parallelism.strategy import OperatorConfig, Strategy
+from parallelism.operator_family import OperatorFamily
+from parallelism.operator_records import OperatorQuestion
+from parallelism.taskgraph import TaskGraph
+from parallelism.transformers.family import LayoutFamily
 from routing.network import Network
 from routing.routes import Routes
-from topoopt.evaluate.scheduling import Played, batch_tasks, play_schedule
+from topoopt.bounds.everything import AnyFamily
+from topoopt.evaluate.scheduling import Played, play_schedule
 from topoopt.evaluate.scoring import allreduce_routes
 from topoopt.fabric.fabric import Fabric
-from topoopt.plan.plan import ModelRecord, OperatorPlan, Plan, ScheduleRecord
-from topoopt.problem.job import Cluster, Optimizer
+from topoopt.plan.plan import Plan, Question, ScheduleRecord
+from topoopt.problem.job import Cluster
 from topoopt.problem.routing import Routing
 from topoopt.problem.schedule import Schedule
 
@@ -30,94 +28,40 @@ class Rebuilt:
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
-    compute : ComputeModel
-        The times that the builder uses.
-    server : Server
+    family : OperatorFamily or LayoutFamily
+        The job on the plan's servers.
     cluster : Cluster
-    strategy : Strategy
+    strategy : Strategy or Placement
+        The parallelization.
     fabric : Fabric
     schedule : Schedule
     """
 
-    builder: TaskGraphBuilder
-    compute: ComputeModel
-    server: Server
+    family: AnyFamily
     cluster: Cluster
-    strategy: Strategy
+    strategy: Any
     fabric: Fabric
     schedule: Schedule
 
+    def tasks(self) -> TaskGraph:
+        """Return the task graph of the plain iteration."""
+        return self.family.build(self.strategy)
+
     def play(self) -> Played:
-        """Simulate the plan's iteration under its schedule."""
-        tasks = batch_tasks(self.builder, self.strategy, self.schedule.microbatches)
-        return play_schedule(self.fabric, tasks, self.schedule)
+        """Simulate the plan's iteration under its schedule.
 
-
-def rebuild_model(record: ModelRecord) -> ModelGraph:
-    """Return the model graph of a plan."""
-    operators = []
-    for op in record.operators:
-        if op.kind not in set(OperatorKind):
-            raise InputError(f"model: operator {op.name!r} has unknown kind {op.kind!r}")
-        operators.append(
-            Operator(
-                name=op.name,
-                kind=OperatorKind(op.kind),
-                inputs=tuple(op.inputs),
-                output_shape=tuple(op.output_shape),
-                forward_flops=op.forward_flops,
-                backward_flops=op.backward_flops,
-                parameters=op.parameters,
-                forward_bytes=op.forward_bytes,
-                backward_bytes=op.backward_bytes,
-                splits=tuple(Split(mode_named(m), extent) for m, extent in op.splits.items()),
-                sparse=op.sparse,
-                profile_key=op.profile_key,
+        Raises
+        ------
+        InputError
+            If the batch cannot be divided as the schedule says.
+        """
+        tasks = self.family.microbatched(self.strategy, self.schedule.microbatches)
+        if tasks is None:
+            raise InputError(
+                f"microbatches is {self.schedule.microbatches}, into which the batch cannot be "
+                "divided"
             )
-        )
-    return ModelGraph(record.name, tuple(operators), record.batch_per_gpu, record.element_bytes)
-
-
-def mode_named(name: str) -> Mode:
-    """Return the split mode of this (lower-case) name."""
-    try:
-        return Mode[name.upper()]
-    except KeyError:
-        names = ", ".join(mode.name.lower() for mode in Mode)
-        raise InputError(f"split mode is {name!r}; choose {names}") from None
-
-
-def rebuild_strategy(graph: ModelGraph, records: list[OperatorPlan]) -> Strategy:
-    """Return the strategy of a plan or of one of its baselines."""
-    names = [op.name for op in graph.operators]
-    if [record.operator for record in records] != names:
-        raise InputError("strategy does not list the model's operators in their order")
-    return Strategy(
-        tuple(
-            OperatorConfig(r.sample, r.parameter, mode_named(r.mode), tuple(r.servers))
-            for r in records
-        )
-    )
-
-
-def rebuild_compute(plan: Plan, server: Server) -> ComputeModel:
-    """Return the model of operator times that a plan was made with."""
-    recorded: dict[str, Any] = dict(plan.compute)
-    kind = recorded.get("kind")
-    if kind == "roofline":
-        return RooflineModel(
-            server,
-            efficiency=recorded["efficiency"],
-            memory_efficiency=recorded["memory_efficiency"],
-            launch_overhead=recorded["launch_overhead_s"],
-            precision=recorded["precision"],
-        )
-    if kind == "profile":
-        return ProfileModel(
-            Profile.from_dict(recorded["profile"]), server, missing=recorded["missing"]
-        )
-    raise InputError(f"plan: compute model kind is {kind!r}; expected 'roofline' or 'profile'")
+        return play_schedule(self.fabric, tasks, self.schedule)
 
 
 def rebuild_network(plan: Plan) -> Network:
@@ -178,6 +122,37 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     )
 
 
+def rebuild_cluster(plan: Plan) -> Cluster:
+    """Return the cluster of a plan."""
+    return Cluster(
+        servers=plan.cluster.servers,
+        degree=plan.cluster.degree,
+        bandwidth=plan.cluster.bandwidth_bytes_per_s,
+        ports=plan.cluster.ports,
+        latency=plan.cluster.latency_s,
+    )
+
+
+def family_of(question: Question, servers: int, batch: int) -> AnyFamily:
+    """Return the family that a plan's question describes.
+
+    Parameters
+    ----------
+    question : OperatorQuestion or LayoutQuestion
+    servers : int
+    batch : int
+        Samples of an iteration.
+
+    Raises
+    ------
+    InputError
+        If the question is not well formed.
+    """
+    if isinstance(question, OperatorQuestion):
+        return OperatorFamily.asked(question, servers, batch)
+    return LayoutFamily.asked(question, servers, batch)
+
+
 def rebuild(plan: Plan) -> Rebuilt:
     """Return the objects that a plan describes.
 
@@ -192,40 +167,16 @@ def rebuild(plan: Plan) -> Rebuilt:
     Raises
     ------
     InputError
-        If a part of the plan is not well formed.
+        If a part of the plan is not well formed, or its parallelization does not go with its job.
     """
-    recorded = dict(plan.server)
-    try:
-        accelerator = Accelerator(**recorded.pop("accelerator"))
-        server = Server(accelerator=accelerator, **recorded)
-        compute = rebuild_compute(plan, server)
-    except InputError:
-        raise
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise InputError(f"plan: server or compute record is malformed ({error})") from None
-    graph = rebuild_model(plan.model)
-    cluster = Cluster(
-        servers=plan.cluster.servers,
-        degree=plan.cluster.degree,
-        bandwidth=plan.cluster.bandwidth_bytes_per_s,
-        ports=plan.cluster.ports,
-        latency=plan.cluster.latency_s,
-    )
-    if plan.optimizer not in set(Optimizer):
-        raise InputError(f"optimizer is {plan.optimizer!r}; expected {', '.join(Optimizer)}")
-    builder = TaskGraphBuilder(
-        graph,
-        compute,
-        server,
-        cluster.servers,
-        plan.global_batch,
-        Optimizer(plan.optimizer).states,
-    )
-    strategy = rebuild_strategy(graph, plan.strategy)
-    fabric = rebuild_fabric(plan)
-    return Rebuilt(
-        builder, compute, server, cluster, strategy, fabric, rebuild_schedule(plan.schedule)
-    )
+    cluster = rebuild_cluster(plan)
+    family = family_of(plan.job, cluster.servers, plan.global_batch)
+    if plan.parallelization.kind != family.kind:
+        raise InputError(
+            f"parallelization is of {plan.parallelization.kind}, but the job of {family.kind}"
+        )
+    strategy = family.read(plan.parallelization)  # type: ignore[arg-type]  # of its kind
+    return Rebuilt(family, cluster, strategy, rebuild_fabric(plan), rebuild_schedule(plan.schedule))
 
 
 def rebuild_schedule(record: ScheduleRecord) -> Schedule:

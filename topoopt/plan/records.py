@@ -3,11 +3,6 @@
 from collections.abc import Iterable
 from typing import Literal, cast
 
-from parallelism.builder import TaskGraphBuilder
-from parallelism.device import ComputeModel
-from parallelism.graph import ModelGraph
-from parallelism.profile import ProfileModel
-from parallelism.strategy import Strategy
 from routing.network import Network
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.schedule_search import Scheduled
@@ -20,9 +15,6 @@ from topoopt.plan.plan import (
     CandidateRecord,
     ConfirmationRecord,
     Link,
-    ModelOperator,
-    ModelRecord,
-    OperatorPlan,
     ReconfigurationRecord,
     RingRecord,
     ScheduleRecord,
@@ -33,73 +25,6 @@ from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_time
 from topoopt.search.confirm import COPIES, TRAIN_MODEL, Confirmed
 from topoopt.topology.finder import Ring
-
-
-def strategy_record(builder: TaskGraphBuilder, strategy: Strategy) -> list[OperatorPlan]:
-    """Return a strategy as a plan file holds it, with the times of its parts."""
-    records = []
-    for index, config in enumerate(strategy.configs):
-        times = builder.part_time(index, config.sample, config.parameter, config.mode)
-        records.append(
-            OperatorPlan(
-                operator=builder.graph.operators[index].name,
-                sample=config.sample,
-                parameter=config.parameter,
-                mode=config.mode.name.lower(),
-                servers=[int(v) for v in config.servers],
-                forward_s=float(times.forward),
-                backward_s=float(times.backward),
-                update_s=float(times.update),
-            )
-        )
-    return records
-
-
-def model_record(graph: ModelGraph) -> ModelRecord:
-    """Return a model graph as a plan file holds it."""
-    return ModelRecord(
-        name=graph.name,
-        batch_per_gpu=graph.batch_per_gpu,
-        element_bytes=graph.element_bytes,
-        operators=[
-            ModelOperator(
-                name=op.name,
-                kind=str(op.kind),
-                inputs=list(op.inputs),
-                output_shape=list(op.output_shape),
-                forward_flops=float(op.forward_flops),
-                backward_flops=float(op.backward_flops),
-                parameters=op.parameters,
-                forward_bytes=float(op.forward_bytes),
-                backward_bytes=float(op.backward_bytes),
-                splits={split.mode.name.lower(): split.extent for split in op.splits},
-                sparse=op.sparse,
-                profile_key=op.profile_key,
-            )
-            for op in graph.operators
-        ],
-    )
-
-
-def compute_notes(
-    builder: TaskGraphBuilder, compute: ComputeModel, strategy: Strategy, microbatches: int = 1
-) -> tuple[str, ...]:
-    """Return the assumptions behind the plan's own times, not those of all that was tried."""
-    if not isinstance(compute, ProfileModel):
-        return compute.notes
-    own = ProfileModel(
-        compute.profile, compute.server, missing=compute.missing, roofline=compute.roofline
-    )
-    for index, config in enumerate(strategy.configs):
-        own.operator_time(
-            builder.graph,
-            index,
-            builder.batch // microbatches,
-            config.sample,
-            config.parameter,
-            config.mode,
-        )
-    return own.notes
 
 
 def price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTable) -> list[str]:

@@ -32,12 +32,12 @@ def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
     """
     _check_flows(rebuilt)
     if plan.routing == Routing.MCF:
-        check_least_congestion(rebuilt.fabric, rebuilt.builder.build(rebuilt.strategy))
+        check_least_congestion(rebuilt.fabric, rebuilt.tasks())
     elif plan.routing == Routing.BALANCED:
         _check_single_shortest(rebuilt)
     elif plan.cluster.servers > 1:
         _check_routing(plan, rebuilt)
-    traffic = traffic_of(rebuilt.builder.build(rebuilt.strategy))
+    traffic = traffic_of(rebuilt.tasks())
     require_same("allreduce_bytes", plan.allreduce_bytes, traffic.allreduce_sent())
     require_same("transfer_bytes", plan.transfer_bytes, traffic.transfer_sent())
 

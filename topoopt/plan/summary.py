@@ -1,12 +1,14 @@
 """A plan as a page of text: the answer first, then where the time goes, then the plan."""
 
-import re
-from itertools import pairwise
-
+from parallelism.operator_records import StrategyRecord
+from parallelism.operator_text import server_names, strategy_lines
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.records import LayoutQuestion, LayoutRecord
+from parallelism.transformers.text import layout_text, order_text
 from topoopt.base.text import dollars, table_lines
-from topoopt.plan.plan import OperatorPlan, Plan, RingRecord
+from topoopt.plan.plan import Parallelization, Plan, RingRecord
 from topoopt.problem.schedule import Schedule
-from topoopt.problem.units import format_bandwidth, format_bytes, format_time
+from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
 from topoopt.topology.totient import ring_places
 
 
@@ -22,40 +24,104 @@ def plan_summary(plan: Plan) -> str:
     str
         Several paragraphs of plain text, without a trailing newline.
     """
-    cluster = plan.cluster
+    cluster, server = plan.cluster, plan.job.server
     size = "1 server" if cluster.servers == 1 else f"{cluster.servers} servers"
     lines = [
-        f"{plan.model.name} on {size} x {plan.server['gpus']} {plan.server['accelerator']['name']}"
+        f"{_model(plan)} on {size} x {server.gpus} {server.accelerator.name}"
         f", {cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)} {cluster.ports} "
-        f"ports, global batch {plan.global_batch}",
+        f"ports, global batch {plan.global_batch}{_tokens(plan)}",
         "",
         *_times(plan),
         "",
         *_comparison(plan),
         "",
-        *strategy_lines(plan.strategy, cluster.servers),
+        *parallelization_lines(plan.parallelization, cluster.servers),
         "",
         *_wiring(plan),
         "",
         f"memory {format_bytes(plan.memory_per_gpu_bytes)} of "
-        f"{format_bytes(plan.server['accelerator']['memory_bytes'])} a GPU; "
+        f"{format_bytes(server.accelerator.memory_bytes)} a GPU{_fullest(plan)}; "
         f"AllReduce {format_bytes(plan.allreduce_bytes)} and transfers "
         f"{format_bytes(plan.transfer_bytes)} an iteration; "
         f"bandwidth tax {plan.bandwidth_tax:.2f}",
-        f"seed {plan.seed}, {plan.search.steps} steps, {plan.search.chains} "
-        + ("chain" if plan.search.chains == 1 else "chains")
-        + (", converged" if plan.search.converged else "")
-        + (
-            f", best of {plan.search.restarts} searches from seed {plan.search.first_seed}"
-            if plan.search.restarts > 1
-            else ""
-        )
-        + (", interrupted" if plan.search.interrupted else "")
-        + (f", faithful to the {plan.search.faithful}" if plan.search.faithful else "")
-        + f", fabric model {plan.fabric_model}, topoopt {plan.version}",
+        f"{search_text(plan)}, fabric model {plan.fabric_model}, topoopt {plan.version}",
     ]
     lines += [f"note: {note}" for note in plan.notes]
     return "\n".join(lines)
+
+
+def parallelization_lines(record: Parallelization, servers: int) -> list[str]:
+    """Describe a parallelization.
+
+    Parameters
+    ----------
+    record : StrategyRecord or LayoutRecord
+    servers : int
+
+    Returns
+    -------
+    list of str
+    """
+    if isinstance(record, StrategyRecord):
+        return strategy_lines(record.operators, servers)
+    return [
+        f"layout: {layout_text(record.layout)}",
+        f"placement: {order_text(record.order, record.layout)}",
+    ]
+
+
+def parallelization_text(record: Parallelization, origin: str) -> str:
+    """Return a few words for a row: a layout's degrees, or where a strategy came from."""
+    return layout_text(record.layout) if isinstance(record, LayoutRecord) else origin
+
+
+def search_text(plan: Plan) -> str:
+    """Return how long the search was, and how it ended."""
+    search, options = plan.search, plan.search.options
+    words = [f"seed {plan.seed}"]
+    if plan.job.kind == "operators":
+        chains = 1 if options.faithful else options.chains
+        words += [f"{search.steps} steps", f"{chains} chain{'' if chains == 1 else 's'}"]
+    else:
+        counts = search.counts
+        words += [
+            f"{counts.get('layouts', 0)} legal layouts", f"{counts.get('fitting', 0)} fit",
+            f"{search.steps} placed ones simulated", f"{counts.get('wired', 0)} wired",
+        ]  # fmt: skip
+    if search.converged and plan.job.kind == "operators":
+        words.append("converged")
+    if options.restarts > 1:
+        words.append(f"best of {options.restarts} searches from seed {search.first_seed}")
+    if search.interrupted:
+        words.append("interrupted")
+    if options.faithful:
+        words.append(f"faithful to the {options.faithful}")
+    return ", ".join(words)
+
+
+def _model(plan: Plan) -> str:
+    model = plan.job.model
+    if isinstance(model, Transformer):
+        return f"{model.name} ({format_count(model.parameters)} parameters)"
+    return model.name
+
+
+def _tokens(plan: Plan) -> str:
+    return f" x {plan.job.sequence} tokens" if isinstance(plan.job, LayoutQuestion) else ""
+
+
+def _fullest(plan: Plan) -> str:
+    """Say what fills the fullest GPU of a layout."""
+    if not isinstance(plan.parallelization, LayoutRecord):
+        return ""
+    stages = plan.parallelization.stages
+    fullest = max(range(len(stages)), key=lambda stage: stages[stage].total)
+    use = stages[fullest]
+    return (
+        f" (stage {fullest}: weights {format_bytes(use.weights)}, gradients "
+        f"{format_bytes(use.gradients)}, optimizer {format_bytes(use.optimizer)}, activations "
+        f"{format_bytes(use.activations)}, buffers {format_bytes(use.buffers)})"
+    )
 
 
 def _times(plan: Plan) -> list[str]:
@@ -66,7 +132,7 @@ def _times(plan: Plan) -> list[str]:
         (
             "iteration time",
             format_time(total),
-            "search interrupted: the best so far" if plan.search.interrupted else "",
+            ", ".join(filter(None, (_rates(plan), _interrupted(plan)))),
         ),
         ("  compute", format_time(plan.compute_time_s), _share(plan.compute_time_s, total)),
         (
@@ -77,7 +143,8 @@ def _times(plan: Plan) -> list[str]:
         ("lower bound", format_time(plan.lower_bound_s), _gap(plan.gap, _binding(plan))),
     ]
     reached = plan.lower_bound_s
-    for label, part in zip(_LEVELS, plan.gap_parts, strict=False):
+    levels = (f"  for this {plan.gap_parts[0].name}", "  on this wiring", "  over these routes")
+    for label, part in zip(levels, plan.gap_parts, strict=False):
         reached += part.seconds
         # A bound of everything also holds for one strategy, and may be the larger.
         rows.append((label, format_time(reached), _gap(total / reached - 1.0, part.binding)))
@@ -107,7 +174,17 @@ def _schedule(plan: Plan) -> list[str]:
     return [f"schedule: {schedule.describe()}; plain {before}"]
 
 
-_LEVELS = ("  for this strategy", "  on this wiring", "  over these routes")
+def _rates(plan: Plan) -> str:
+    if plan.tokens_per_s is None or plan.model_flops_utilisation is None:
+        return ""
+    return (
+        f"{format_count(plan.tokens_per_s)} tokens/s, model FLOP utilisation "
+        f"{plan.model_flops_utilisation:.1%}"
+    )
+
+
+def _interrupted(plan: Plan) -> str:
+    return "search interrupted: the best so far" if plan.search.interrupted else ""
 
 
 def _binding(plan: Plan) -> str:
@@ -125,132 +202,31 @@ def _gap(gap: float, binding: str) -> str:
 
 
 def _comparison(plan: Plan) -> list[str]:
-    rows = [("fabric", "iteration", "vs plan", "network cost")]
-    rows.append(("topoopt", format_time(plan.iteration_time_s), "1.00x", dollars(plan.cost_usd)))
+    layouts = isinstance(plan.parallelization, LayoutRecord)
+    rows: list[tuple[str, ...]] = [
+        ("fabric", "iteration", "vs plan", "network cost", *(("layout",) if layouts else ())),
+        (
+            "topoopt", format_time(plan.iteration_time_s), "1.00x", dollars(plan.cost_usd),
+            *(("",) if layouts else ()),
+        ),
+    ]  # fmt: skip
     for name, base in plan.baselines.items():
         ratio = base.iteration_time_s / plan.iteration_time_s
+        same = base.parallelization == plan.parallelization
+        words = "the same" if same else parallelization_text(base.parallelization, base.origin)
         rows.append(
-            (name, format_time(base.iteration_time_s), f"{ratio:.2f}x", dollars(base.cost_usd))
-        )
+            (
+                name, format_time(base.iteration_time_s), f"{ratio:.2f}x", dollars(base.cost_usd),
+                *((words,) if layouts else ()),
+            )
+        )  # fmt: skip
+    lines = table_lines(rows, left=(0, 4))
     named = [
         f"{name} {format_time(time) if time is not None else 'does not fit'}"
         for name, time in plan.named_strategies_s.items()
         if name in ("data-parallel", "hybrid")
     ]
-    return [*table_lines(rows), "starting strategies: " + ", ".join(named)]
-
-
-def strategy_lines(strategy: list[OperatorPlan], servers: int) -> list[str]:
-    """Describe a strategy, operators of the same kind of split together.
-
-    Parameters
-    ----------
-    strategy : list of OperatorPlan
-    servers : int
-
-    Returns
-    -------
-    list of str
-    """
-    if servers == 1:
-        return [f"strategy: all {len(strategy)} operators on the one server"]
-    data: list[str] = []
-    whole: list[OperatorPlan] = []
-    rest: dict[tuple[int, int, str], list[OperatorPlan]] = {}
-    for op in strategy:
-        if op.parameter == 1 and op.sample == servers:
-            data.append(op.operator)
-        elif op.sample == op.parameter == 1:
-            whole.append(op)
-        else:
-            rest.setdefault((op.sample, op.parameter, op.mode), []).append(op)
-    lines = ["strategy:"]
-    if data:
-        lines.append(f"  data-parallel on all servers ({len(data)}): {operator_names(data)}")
-    if whole:
-        lines.append(f"  whole on one server ({len(whole)}): {_placements(whole)}")
-    for (sample, parameter, mode), ops in sorted(rest.items()):
-        splits = [f"{sample} sample shards"] if sample > 1 else []
-        if parameter > 1:
-            splits.append(f"{parameter} {mode} shards")
-        places = {tuple(op.servers) for op in ops}
-        one = server_names(next(iter(places)))
-        where = one if len(places) == 1 else f"{len(places)} placements"
-        names = operator_names([op.operator for op in ops])
-        lines.append(f"  {' x '.join(splits)} on {where} ({len(ops)}): {names}")
-    return lines
-
-
-def server_names(servers: tuple[int, ...]) -> str:
-    """Return servers in few words: ``"servers 0..15"``, ``"servers 0..14 by 2"``."""
-    ordered = sorted(servers)
-    if len(ordered) == 1:
-        return f"server {ordered[0]}"
-    steps = {b - a for a, b in pairwise(ordered)}
-    if len(steps) == 1:
-        step = steps.pop()
-        every = "" if step == 1 else f" by {step}"
-        return f"servers {ordered[0]}..{ordered[-1]}{every}"
-    return f"servers {_shortened([str(server) for server in ordered])}"
-
-
-def _placements(ops: list[OperatorPlan]) -> str:
-    """Write where single operators run; layers of one name on evenly spaced servers in one."""
-    shown = []
-    for run in _runs([op.operator for op in ops]):
-        places = [ops[at].servers[0] for at in run]
-        steps = {b - a for a, b in pairwise(places)}
-        if len(run) > 2 and len(steps) == 1:
-            name = _name_run([ops[at].operator for at in run])
-            step = steps.pop()
-            if step == 0:
-                shown.append(f"{name}@{places[0]}")
-            else:
-                by = "" if step == 1 else f" by {step}"
-                shown.append(f"{name}@{places[0]}..{places[-1]}{by}")
-        else:
-            shown += [f"{ops[at].operator}@{ops[at].servers[0]}" for at in run]
-    return _shortened(shown)
-
-
-_NUMBERED = re.compile(r"(.*?)([0-9]+)")
-
-
-def _runs(names: list[str]) -> list[list[int]]:
-    """Divide names into runs that differ in a last number which counts up by one."""
-    runs: list[list[int]] = []
-    before: tuple[str, int] | None = None
-    for at, name in enumerate(names):
-        match = _NUMBERED.fullmatch(name)
-        key = (match[1], int(match[2])) if match else None
-        if key is not None and before is not None and key == (before[0], before[1] + 1):
-            runs[-1].append(at)
-        else:
-            runs.append([at])
-        before = key
-    return runs
-
-
-def _name_run(names: list[str]) -> str:
-    match = _NUMBERED.fullmatch(names[-1])
-    return names[0] if len(names) == 1 or not match else f"{names[0]}..{match[2]}"
-
-
-def operator_names(names: list[str]) -> str:
-    """Return names in few words, those that count up as one: ``"top_0..15"``."""
-    shown = []
-    for run in _runs(names):
-        if len(run) > 2:
-            shown.append(_name_run([names[at] for at in run]))
-        else:
-            shown += [names[at] for at in run]
-    return _shortened(shown)
-
-
-def _shortened(names: list[str], keep: int = 8) -> str:
-    if len(names) <= keep:
-        return ", ".join(names)
-    return ", ".join(names[: keep - 1]) + f", ... {names[-1]}"
+    return [*lines, "starting strategies: " + ", ".join(named)] if named else lines
 
 
 def _rings(members: tuple[int, ...], rings: list[RingRecord]) -> str:

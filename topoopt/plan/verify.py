@@ -8,13 +8,13 @@ from codesign_base import InputError
 from topoopt.plan.checks import (
     check_baselines,
     check_bounds,
-    check_compute,
     check_confirmation,
     check_costs,
+    check_parallelization,
     check_ports,
+    check_question,
     check_rings,
     check_starts,
-    check_strategy,
     check_times,
 )
 from topoopt.plan.plan import Plan, load_plan
@@ -23,7 +23,7 @@ from topoopt.plan.route_checks import check_routes
 
 # In stages: what a stage recomputes rests on what the stages before it found in order.
 _STAGES: tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...] = (
-    (("strategy", check_strategy), ("compute", check_compute)),
+    (("parallelization", check_parallelization), ("question", check_question)),
     (("ports", check_ports), ("rings", check_rings), ("routes", check_routes)),
     (
         ("times", check_times),
@@ -60,10 +60,10 @@ class Verification:
 def verify_plan(plan: Plan | str | Path) -> Verification:
     """Recompute every invariant of a plan and simulate it again.
 
-    Free text (names, notes, sources, the version) and the record of the search (steps, chains,
-    converged, interrupted, restarts) describe, and cannot be recomputed. Everything else is: the
-    strategy is legal, fits in memory and takes the stated times; links keep to the ports; rings
-    are single cycles over links; routes are unit flows, and those of the stated routing;
+    Free text (names, notes, sources, the version) and the record of the search (options, steps,
+    counts, converged, interrupted) describe, and cannot be recomputed. Everything else is: the
+    parallelization is legal, fits in memory and takes the stated times; links keep to the ports;
+    rings are single cycles over links; routes are unit flows, and those of the stated routing;
     simulation gives the stated time; bounds, costs, starting strategies and baselines follow.
     Numbers of the question (model, server, prices, cluster) are taken as asked: a plan whose
     question was changed passes only if the answer still holds.

@@ -1,15 +1,25 @@
 """The question: a job to train, and the cluster parts to train it on."""
 
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from pathlib import Path
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
+from parallelism.accelerators import get_accelerator
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, RooflineModel, Server
 from parallelism.graph import ModelGraph
+from parallelism.operator_family import OperatorFamily
+from parallelism.optimizer import Optimizer
 from parallelism.profile import ProfileModel
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.costs import DEFAULT, sequence_of
+from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.gpu import GpuRates, rates_of
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.links import nvlink_bandwidth
 from topoopt.problem.ports import PortModel
 from topoopt.problem.units import parse_bandwidth, parse_time
 
@@ -24,17 +34,32 @@ def _check_count(name: str, value: object, mend: str = "give a whole number of a
         raise InputError(f"{name} is {value!r}; {mend}")
 
 
-class Optimizer(StrEnum):
-    """Which optimizer trains the model; it decides how many copies of a parameter are kept."""
+# Stands for a server that was not given: transformers have another usual one.
+_USUAL_SERVER = Server()
+_MEMORY_RESERVE = 0.05
 
-    SGD = "sgd"
-    MOMENTUM = "momentum"
-    ADAM = "adam"
 
-    @property
-    def states(self) -> int:
-        """Extra copies of every parameter."""
-        return {"sgd": 0, "momentum": 1, "adam": 2}[self.value]
+def nvlink_server(accelerator: str, gpus: int) -> Server:
+    """Return a server whose GPUs are joined by their NVLink switch.
+
+    Parameters
+    ----------
+    accelerator : str
+    gpus : int
+
+    Returns
+    -------
+    Server
+        Its full mesh of links adds up to the GPU's NVLink bandwidth.
+
+    Raises
+    ------
+    InputError
+        If the accelerator, or its NVLink bandwidth, is not known.
+    """
+    return Server(
+        get_accelerator(accelerator), gpus, nvlink_bandwidth(accelerator) / max(1, gpus - 1)
+    )
 
 
 @dataclass(frozen=True)
@@ -43,27 +68,64 @@ class Job:
 
     Parameters
     ----------
-    model : ModelGraph
+    model : ModelGraph or Transformer
+        A graph of operators, planned operator by operator; or a transformer, planned by layouts.
     batch_per_gpu : int, optional
-        Samples a GPU and iteration; the model's own setting by default.
+        Operators: samples a GPU and iteration; the model's own setting by default.
     server : Server
-        What one server holds; four A100 80 GB by default.
+        What one server holds. By default four A100 80 GB for operators, eight H100 on an NVLink
+        switch for transformers.
     profile : path, optional
-        A file of measured operator times; without it, a roofline of the server's accelerator.
+        Operators: a file of measured operator times; without it, a roofline of the server's
+        accelerator.
     optimizer : {"sgd", "momentum", "adam"}
-        Plain SGD by default, which keeps no state.
+        Operators: plain SGD by default, which keeps no state. (That of a transformer is part of
+        its ``implementation``.)
     compute : RooflineModel or ProfileModel, optional
-        A model of operator times with settings of its own, instead of a profile's name.
+        Operators: a model of operator times with settings of its own, instead of a profile's
+        name.
+    global_batch : int
+        Transformers: samples of an iteration.
+    sequence : int, optional
+        Transformers: tokens of a sample; the model's own by default.
+    choices : Choices, optional
+        Transformers: which layouts are considered.
+    implementation : Implementation, optional
+        Transformers: kernels, precisions and overlaps of the training software.
+    rates : GpuRates, optional
+        Transformers: what a GPU reaches; by default what was fitted for its kind.
+    memory_reserve : float, optional
+        Transformers: share of each GPU's memory that is left free (fragments, the runtime's
+        own); 0.05 by default.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range, or says nothing for such a model.
     """
 
-    model: ModelGraph
+    model: ModelGraph | Transformer
     batch_per_gpu: int | None = None
-    server: Server = field(default_factory=Server)
+    server: Server = _USUAL_SERVER
     profile: str | Path | None = None
     optimizer: str = "sgd"
     compute: RooflineModel | ProfileModel | None = None
+    global_batch: int | None = None
+    sequence: int | None = None
+    choices: Choices | None = None
+    implementation: Implementation | None = None
+    rates: GpuRates | None = None
+    memory_reserve: float | None = None
 
     def __post_init__(self) -> None:
+        refused: Mapping[str, str] = _family(self.model).refused
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in refused and value != each.default:
+                raise InputError(f"{each.name} is {_shown(value)}, but {refused[each.name]}")
+        if isinstance(self.model, Transformer):
+            self._check_transformer(self.model)
+            return
         if self.batch_per_gpu is not None:
             _check_count("batch_per_gpu", self.batch_per_gpu)
         if self.compute is not None:
@@ -80,9 +142,70 @@ class Job:
                 f"optimizer is {self.optimizer!r}; choose {', '.join(o.value for o in Optimizer)}"
             )
 
-    def global_batch(self, servers: int) -> int:
+    def _check_transformer(self, model: Transformer) -> None:
+        if self.server is _USUAL_SERVER:
+            object.__setattr__(self, "server", nvlink_server("h100", 8))
+        if self.global_batch is None:
+            raise InputError(
+                f"model {model.name!r} is a transformer, but global_batch is not given; give the "
+                "samples of an iteration"
+            )
+        _check_count("global_batch", self.global_batch)
+        self.family(1)  # refuses what is out of range
+
+    @property
+    def kind(self) -> str:
+        """The job's family: "operators" or "layouts"."""
+        return _family(self.model).kind
+
+    def family(self, servers: int) -> OperatorFamily | LayoutFamily:
+        """Return all parallelizations of the job on so many servers.
+
+        Parameters
+        ----------
+        servers : int
+
+        Returns
+        -------
+        OperatorFamily or LayoutFamily
+        """
+        if isinstance(self.model, Transformer):
+            assert self.global_batch is not None  # checked when the job was made
+            return LayoutFamily(
+                self.model, self.global_batch, servers, self.server,
+                sequence_of(self.model, self.sequence), self.implementation or DEFAULT,
+                self.choices or Choices(), self.rates or rates_of(self.server.accelerator),
+                _MEMORY_RESERVE if self.memory_reserve is None else self.memory_reserve,
+            )  # fmt: skip
+        compute = self.compute_model()
+        batch = self.batch_per_gpu or self.model.batch_per_gpu
+        return OperatorFamily(
+            self.builder(servers, compute), self.server, compute, batch, self.optimizer
+        )
+
+    def batch(self, servers: int) -> int:
         """Return the samples of one iteration on so many servers."""
+        if isinstance(self.model, Transformer):
+            assert self.global_batch is not None
+            return self.global_batch
         return servers * self.server.gpus * (self.batch_per_gpu or self.model.batch_per_gpu)
+
+    def of_batch(self, batch: int, servers: int) -> "Job":
+        """Return the job with so many samples an iteration.
+
+        Raises
+        ------
+        InfeasibleError
+            If they do not divide over the GPUs of a job by operators.
+        """
+        if isinstance(self.model, Transformer):
+            return replace(self, global_batch=batch)
+        gpus = servers * self.server.gpus
+        if batch % gpus:
+            raise InfeasibleError(
+                f"global batch {batch} does not divide over {gpus} GPUs; give a multiple"
+            )
+        return replace(self, batch_per_gpu=batch // gpus)
 
     def compute_model(self) -> ComputeModel:
         """Return the model of operator times: measured if a profile is given, else roofline."""
@@ -93,7 +216,7 @@ class Job:
         return RooflineModel(self.server)
 
     def builder(self, servers: int, compute: ComputeModel | None = None) -> TaskGraphBuilder:
-        """Return a task-graph builder of this job on so many servers.
+        """Return a task-graph builder of a job by operators on so many servers.
 
         Parameters
         ----------
@@ -104,15 +227,42 @@ class Job:
         Returns
         -------
         TaskGraphBuilder
+
+        Raises
+        ------
+        InputError
+            If the model is a transformer.
         """
+        if isinstance(self.model, Transformer):
+            raise InputError(
+                f"model {self.model.name!r} is a transformer, which is planned by layouts; give "
+                "its operator graph"
+            )
         return TaskGraphBuilder(
             self.model,
             self.compute_model() if compute is None else compute,
             self.server,
             servers,
-            self.global_batch(servers),
+            self.batch(servers),
             Optimizer(self.optimizer).states,
         )
+
+
+def _family(model: object) -> type[OperatorFamily] | type[LayoutFamily]:
+    """Return the family that plans a model."""
+    if isinstance(model, Transformer):
+        return LayoutFamily
+    if isinstance(model, ModelGraph):
+        return OperatorFamily
+    raise InputError(
+        f"model is {_shown(model)}; give a graph of operators or a transformer, such as "
+        "topoopt.models.dlrm() or topoopt.transformer('llama3-8b')"
+    )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,17 @@
-"""How a search works: its method, and what of the paper is kept or improved."""
+"""How a search works: its budget, its method, and what of the paper is kept or improved."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 from codesign_base import InputError
 from parallelism.search.mcmc import Acceptance
+from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.routing import Routing
 
 FAITHFUL = ("paper", "artifact")
 METHODS = ("joint", "alternating", "sequential", "strategy-only", "topology-only")
+SCHEDULING = ("plain", "compute", "barrier", "auto")
+CONFIRMING = ("packet",)
 
 # FlexFlow's acceptance constant, per millisecond; used by the faithful settings only.
 _FLEXFLOW_ALPHA = 0.05
@@ -39,60 +43,152 @@ class Improvements:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a search works; everything that departs from the paper can be switched back.
+class SearchOptions:
+    """How a plan is sought; everything that departs from the paper can be switched back.
 
     Parameters
     ----------
+    steps : int, optional
+        Strategy proposals; by default up to 20000, fewer where scores are expensive (see
+        `topoopt.problem.budget.Budget`).
+    seconds : float, optional
+        A wall-clock budget instead; the plan records the steps that were made, and
+        ``steps=plan.search.steps`` reproduces it.
+    chains : int
+        Search chains, each with a strategy and a topology of its own.
     faithful : {None, "paper", "artifact"}
         "paper": one chain, FlexFlow's moves and absolute acceptance, the formula's degree
         split, k-shortest-path routing. "artifact": besides, sample splits and whole placements
         only, d_A = d, the artifact's generators, single random shortest paths; needs
         bidirectional ports.
-    chains : int
-        Markov chains; each carries a pair of strategy and topology of its own.
-    improvements : Improvements
-        Of the topology finder; none where ``faithful`` is given.
     method : {"joint", "alternating", "sequential", "strategy-only", "topology-only"}
         "joint": a population of strategies and topologies, scored crosswise. "alternating":
         each chain alternates between strategies on its topology and topologies for its strategy
         (the paper's). "sequential": strategies for an ideal switch, then a topology for the best.
         "strategy-only": strategies on the topology built for the usual strategy.
-        "topology-only": topologies for the usual strategy. ``faithful`` alternates.
+        "topology-only": topologies for the usual strategy. The last three are there to be
+        compared with. ``faithful`` alternates.
     parameter_splits : bool
-        Whether parameter splits are proposed at all.
-    one_path : bool
-        Routes of one path a pair only: where packet trains have the last word, whose messages
-        take one path each.
-    compute_order : {"ready", "critical-path"}
-        Order of tasks that wait for a device, see `topoopt.evaluate.scheduling.Schedule`.
+        Whether operators may be split along their parameters; measured profiles hold only sample
+        splits, so that times of parameter splits are assumed.
+    improvements : Improvements
+        Of the topology finder; none where ``faithful`` is given.
+    confirm : {None, "packet"}
+        Simulate the best few pairs found with packet trains as well, and plan the one with the
+        lowest mean there. Times, bounds and baselines of the plan stay those of the fluid model;
+        what the packets say is recorded beside them. Routes then take one path a pair, as
+        messages do there. On up to 32 servers strategies are sought by the mean of the times
+        with max-min fair shares and with transfers that yield to AllReduces, and the plan may be
+        slower in the fluid model than one without confirmation.
+    schedule : {"plain", "compute", "barrier", "auto"}
+        plain: as published. compute: devices work on what has the longest remaining path first,
+        while strategies are sought, too. Otherwise choose a schedule inside the iteration for the
+        best few pairs found, and plan the one that is then fastest: barrier keeps the barrier
+        between iterations, with auto they may overlap (see `topoopt.problem.schedule.Schedule`).
+        Baselines keep the plain one, and but for compute starting strategies, too.
+    restarts : int
+        Independent searches with seeds derived from the given one, each with the whole budget,
+        of which the best plan is returned; see `topoopt.codesign.restarts`.
+    workers : int
+        How many of them run at a time; results do not depend on it.
+    engine : str
+        Where: ``local`` processes, ``ray``, or ``ray://HOST:PORT``.
+    simulated : int
+        Layouts of a transformer that are simulated, best estimates and bounds first.
+    reconfiguration : Reconfiguration, optional
+        Of the baselines ``sip-ml`` and ``ocs-reconfig``.
+
+    Raises
+    ------
+    InputError
+        If a value is out of range, or two contradict each other.
     """
 
-    faithful: str | None = None
+    steps: int | None = None
+    seconds: float | None = None
     chains: int = 3
-    improvements: Improvements = Improvements()
+    faithful: str | None = None
     method: str = "joint"
     parameter_splits: bool = True
-    one_path: bool = False
-    compute_order: str = "ready"
+    improvements: Improvements = Improvements()
+    confirm: str | None = None
+    schedule: str = "plain"
+    restarts: int = 1
+    workers: int = 1
+    engine: str = "local"
+    simulated: int = 24
+    reconfiguration: Reconfiguration | None = None
 
     def __post_init__(self) -> None:
-        if self.faithful is not None and self.faithful not in FAITHFUL:
-            raise InputError(f"faithful is {self.faithful!r}; choose {' or '.join(FAITHFUL)}")
-        if self.chains < 1:
-            raise InputError(f"chains is {self.chains}; give at least 1")
-        if self.method not in METHODS:
-            raise InputError(f"method is {self.method!r}; choose {', '.join(METHODS)}")
+        if self.steps is not None and self.seconds is not None:
+            raise InputError(
+                f"both steps={self.steps} and seconds={self.seconds} are given; give one of them"
+            )
+        for name, least in (
+            ("steps", 0), ("chains", 1), ("restarts", 1), ("workers", 1), ("simulated", 1),
+        ):  # fmt: skip
+            count = getattr(self, name)
+            if count is None:
+                continue
+            if isinstance(count, bool) or not isinstance(count, int):
+                raise InputError(f"{name} is {count!r}; give a whole number")
+            if not least <= count <= _MOST[name]:
+                raise InputError(f"{name} is {count}; give {least} to {_MOST[name]}")
+        if self.seconds is not None and not self.seconds > 0:
+            raise InputError(f"seconds is {self.seconds}; give a positive number")
+        for name, choices in (
+            ("faithful", FAITHFUL), ("method", METHODS), ("schedule", SCHEDULING),
+            ("confirm", CONFIRMING),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if name == "confirm" and value == "train":
+                raise InputError("confirm is 'train', which is now called 'packet'; give 'packet'")
+            if value not in (*choices, None) or (name in ("method", "schedule") and value is None):
+                raise InputError(f"{name} is {value!r}; choose {', '.join(choices)}")
         if self.faithful is not None and self.method not in ("joint", "alternating"):
             raise InputError(
                 f"method is {self.method!r} but faithful is {self.faithful!r}, which alternates; "
                 "leave one of them out"
             )
+        if self.schedule not in ("plain", "compute") and self.confirm is not None:
+            raise InputError(
+                f"both schedule={self.schedule!r} and confirm={self.confirm!r} are given, but "
+                "packet trains know neither priorities of messages nor overlapping iterations; "
+                "give one of them, or schedule='compute'"
+            )
+
+    def check(self, refused: Mapping[str, str]) -> None:
+        """Refuse options that say nothing for the job's family.
+
+        Parameters
+        ----------
+        refused : mapping of str to str
+            Names of such options, and why.
+
+        Raises
+        ------
+        InputError
+            Naming the first that has another value than its default.
+        """
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in refused and value != each.default:
+                raise InputError(f"{each.name} is {value!r}, but {refused[each.name]}")
 
     @property
     def searched(self) -> str:
         """The method that is used: a faithful search alternates."""
         return "alternating" if self.faithful is not None else self.method
+
+    @property
+    def one_path(self) -> bool:
+        """Whether routes have one path a pair: packet trains have the last word."""
+        return self.confirm is not None
+
+    @property
+    def compute_order(self) -> str:
+        """Order of tasks that wait for a device, see `topoopt.problem.schedule.Schedule`."""
+        return "critical-path" if self.schedule == "compute" else "ready"
 
     @property
     def acceptance(self) -> Acceptance:
@@ -109,3 +205,11 @@ class Settings:
         if self.one_path:
             return (Routing.BALANCED,)
         return (Routing.ECMP, Routing.K_SHORTEST, Routing.MCF)
+
+
+# What is more than these is a slip of the hand: no machine would end it.
+_MOST = {
+    "steps": 10**9, "chains": 1000, "restarts": 10_000, "workers": 1024, "simulated": 10**6,
+}  # fmt: skip
+
+__all__ = ["CONFIRMING", "FAITHFUL", "METHODS", "SCHEDULING", "Improvements", "SearchOptions"]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import product
 
-from topoopt.plan.summary import operator_names
+from parallelism.operator_text import operator_names
 
 _NUMBER = re.compile(r"(\d+)")
 

@@ -1,7 +1,7 @@
 """The strategy as a table, operators that are split alike in one row."""
 
+from parallelism.operator_text import server_names
 from topoopt.plan.plan import OperatorPlan
-from topoopt.plan.summary import server_names
 from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.layers import layer_names

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from parallelism.operator_text import server_names
 from parallelism.taskgraph import FloatArray
-from topoopt.plan.summary import server_names
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.evaluate import AnyPlan, Played
 from topoopt.report.markup import Html, data_script, element, joined, number, table

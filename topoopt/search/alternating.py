@@ -28,10 +28,11 @@ from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import FINALISTS, TRAINED, finalists
+from topoopt.search.confirm import TRAINED
+from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
@@ -108,7 +109,7 @@ class AlternatingSearch:
     cluster : Cluster
     memory_limit : float
         Bytes of each GPU.
-    settings : Settings
+    options : SearchOptions
     seed : int
         Of the random proposals; the same seed and steps give the same result.
     """
@@ -118,10 +119,10 @@ class AlternatingSearch:
         builder: TaskGraphBuilder,
         cluster: Cluster,
         memory_limit: float,
-        settings: Settings,
+        options: SearchOptions,
         seed: int,
     ) -> None:
-        if settings.faithful == "artifact" and cluster.port_model is not PortModel.BIDIRECTIONAL:
+        if options.faithful == "artifact" and cluster.port_model is not PortModel.BIDIRECTIONAL:
             raise InputError(
                 "faithful is 'artifact' but ports is 'directed'; the artifact's rings are "
                 "bidirectional, so give ports='bidirectional'"
@@ -129,26 +130,26 @@ class AlternatingSearch:
         self.builder = builder
         self.cluster = cluster
         self.memory_limit = memory_limit
-        self.settings = settings
+        self.options = options
         self.seed = seed
         self.space = StrategySpace(
             builder.graph,
             cluster.servers,
             builder.batch,
-            sample_only=settings.faithful == "artifact",
-            any_parts=settings.faithful is None,
-            parameter_splits=settings.parameter_splits,
+            sample_only=options.faithful == "artifact",
+            any_parts=options.faithful is None,
+            parameter_splits=options.parameter_splits,
         )
         self.regions = Regions(builder.graph, self.space.alike)
 
     def rewirer(self, wary: bool | None = None) -> Rewirer:
         """Return what builds topologies for strategies of this job, wary as the search is."""
         limit, wary = self.memory_limit, self.moves_by_trains if wary is None else wary
-        return Rewirer(self.builder, self.cluster, limit, self.settings, self.seed, wary)
+        return Rewirer(self.builder, self.cluster, limit, self.options, self.seed, wary)
 
     def scorer(self, fabric: Fabric, tolerance: float = 0.0, wary: bool | None = None) -> Scorer:
         """Return what scores strategies of this job on a fabric, wary where trains follow."""
-        limit, order = self.memory_limit, self.settings.compute_order
+        limit, order = self.memory_limit, self.options.compute_order
         wary = self.moves_by_trains if wary is None else wary
         return Scorer(self.builder, fabric, limit, tolerance, order, wary)
 
@@ -174,7 +175,7 @@ class AlternatingSearch:
         """
         scorer = Scorer(self.builder, no_network(self.cluster.servers), self.memory_limit)
         named = starting_strategies(
-            self.space, self.builder, self.memory_limit, self.settings.faithful is not None
+            self.space, self.builder, self.memory_limit, self.options.faithful is not None
         )
         times = {name: float("inf") for name, s in named.items() if not scorer.fits(s)}
         fitting = [(name, strategy) for name, strategy in named.items() if name not in times]
@@ -203,7 +204,7 @@ class AlternatingSearch:
         pairs.sort(key=lambda pair: pair.time)
         # Only those that chains may start from, and the usual two, need exact times.
         kept = [pair for pair in pairs if pair.origin in USUAL]
-        others = [pair for pair in pairs[: self.settings.chains] if pair.origin not in USUAL]
+        others = [pair for pair in pairs[: self.options.chains] if pair.origin not in USUAL]
         exactly = in_twos(
             others, lambda pair, _: self.rewirer(wary=False).exactly(pair), lambda: 0.0,
             self.cluster.servers,
@@ -288,7 +289,7 @@ class AlternatingSearch:
             self.keep(result, current)
             if result.interrupted:
                 break
-            if self.settings.faithful is None:
+            if self.options.faithful is None:
                 try:
                     state.current = current = self.mixed(current, result)
                 except KeyboardInterrupt:
@@ -371,12 +372,12 @@ class AlternatingSearch:
     @property
     def spacing(self) -> float:
         """By how much the pairs differ that a truer model may choose among."""
-        return 0.0 if self.settings.faithful is not None else _SPACING
+        return 0.0 if self.options.faithful is not None else _SPACING
 
     @property
     def moves_by_trains(self) -> bool:
         """Whether the search goes on by simulations with packet trains."""
-        balanced = self.settings.routings == (Routing.BALANCED,)
+        balanced = self.options.routings == (Routing.BALANCED,)
         # Searches that hold the strategy or the topology fast are there to be compared with.
         return balanced and self.rewires and self.cluster.servers <= _TRAINED_SERVERS
 
@@ -423,11 +424,11 @@ class AlternatingSearch:
         list of Pair
             Empty where there is nothing to search.
         """
-        if self.settings.faithful is not None:
+        if self.options.faithful is not None:
             # The published search starts from tables placed whole and all else data-parallel.
             return [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]
         # Where fewer strategies fit than there are chains, several start at the same one.
-        return [pairs[c % len(pairs)] for c in range(self.settings.chains)]
+        return [pairs[c % len(pairs)] for c in range(self.options.chains)]
 
     def mixed(self, current: list[Pair], result: SearchResult) -> list[Pair]:
         """Return the pairs that the chains go on with: the worst from the best of all."""
@@ -441,7 +442,7 @@ class AlternatingSearch:
         """Return the proposals of a chain's round, from the cost of one score."""
         scorer = self.scorer(pair.fabric, search_tolerance(self.cluster.servers))
         scorer.timed(self.builder.build(pair.strategy))
-        plain = self.settings.faithful is not None
+        plain = self.options.faithful is not None
         affordable = Budget.default(self.cluster.servers, plain).work / (scorer.work + 1.0)
         most = _PLAIN_STEPS if plain else _ROUND_STEPS
         return int(np.clip(affordable / (_ROUNDS * chains), _LEAST_ROUND_STEPS, most))
@@ -520,16 +521,16 @@ class AlternatingSearch:
                 if time < pair.time:
                     r.pair = replace(pair, strategy=searcher.best, time=time, origin="search")
             r.work += score.work
-        unchanged = r.pair is pair and self.settings.faithful is None
+        unchanged = r.pair is pair and self.options.faithful is None
         if r.rewire and unchanged and not stop.is_set():
             self.escape(r)
-        if not r.rewire or unchanged or self.settings.faithful == "artifact" or stop.is_set():
+        if not r.rewire or unchanged or self.options.faithful == "artifact" or stop.is_set():
             # The published code keeps its fixed rings; everything else rewires.
             return
         rewirer = self.rewirer()
         rewired = rewirer.wire(
             r.pair.strategy, r.pair.origin, limit=r.pair.time,
-            weighted=self.settings.faithful is None,
+            weighted=self.options.faithful is None,
         )  # fmt: skip
         r.work += rewirer.work
         if rewired is not None and rewired.time < r.pair.time:
@@ -542,8 +543,8 @@ class AlternatingSearch:
 
     def searcher(self, pair: Pair) -> Searcher:
         """Return what searches strategies from a pair on its fabric."""
-        if self.settings.faithful is not None:
-            return PlainChain(self.space, self.settings.acceptance, pair)
+        if self.options.faithful is not None:
+            return PlainChain(self.space, self.options.acceptance, pair)
         space, regions, start, time = self.space, self.regions, pair.strategy, pair.time
         return Portfolio(
             [

@@ -5,13 +5,12 @@ published times come from: whole first windows at once hold up the transfers tha
 plans must bear.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Generic
 
 import numpy as np
 
-from codesign_base import InputError
-from parallelism.builder import TaskGraphBuilder
+from parallelism.family import Buildable, P
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
@@ -21,10 +20,7 @@ from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.transport import Transport
 from topoopt.problem.schedule import Schedule
 
-CONFIRMING = ("train",)
 TRAIN_MODEL = "train-2"
-FINALISTS = 8
-"""Best pairs that a search keeps for confirmation."""
 TRAINED = 120
 """The same where simulations with packet trains go on from them."""
 PLAYED = 5
@@ -38,7 +34,7 @@ COPIES = len(_SHORT_TRAINS)
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class Confirmed(Generic[P]):
     """The pair that the truer model likes best.
 
     Parameters
@@ -51,57 +47,14 @@ class Confirmed:
         that was compared, fastest in the fluid model first.
     """
 
-    pair: Pair
+    pair: Pair[P]
     jitter: Jitter
     candidates: tuple[tuple[str, float, float], ...]
 
 
-def check_confirm(confirm: str | None) -> None:
-    """Refuse a model that cannot confirm.
-
-    Raises
-    ------
-    InputError
-        If it is not known.
-    """
-    if confirm is not None and confirm not in CONFIRMING:
-        raise InputError(f"confirm is {confirm!r}; choose {', '.join(CONFIRMING)}")
-
-
-def finalists(pairs: Iterable[Pair], spacing: float = 0.0, count: int = FINALISTS) -> list[Pair]:
-    """Return the fastest distinct pairs.
-
-    Parameters
-    ----------
-    pairs : iterable of Pair
-        Pairs of equal strategy and equal time are taken for one.
-    spacing : float
-        Pairs that differ in time by this share go first, so that not all are variants of one.
-    count : int
-        So many at most.
-
-    Returns
-    -------
-    list of Pair
-        Fastest first.
-    """
-    distinct: list[Pair] = []
-    apart: list[Pair] = []
-    for pair in sorted(pairs, key=lambda p: p.time):
-        if any(p.time == pair.time and p.strategy == pair.strategy for p in distinct):
-            continue
-        distinct.append(pair)
-        if not apart or pair.time > apart[-1].time * (1.0 + spacing):
-            apart.append(pair)
-    kept = (apart if spacing else distinct)[:count]
-    chosen = {id(pair) for pair in kept}
-    kept += [pair for pair in distinct if id(pair) not in chosen][: count - len(kept)]
-    return sorted(kept, key=lambda p: p.time)
-
-
 def train_time(
-    builder: TaskGraphBuilder,
-    pair: Pair,
+    builder: Buildable[P],
+    pair: Pair[P],
     seed: int,
     schedule: Schedule | None = None,
     limit: float = float("inf"),
@@ -110,7 +63,7 @@ def train_time(
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    builder : Buildable
     pair : Pair
     seed : int
     schedule : Schedule, optional
@@ -150,24 +103,24 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
     return Jitter(np.array(times))
 
 
-def _scheduled(builder: TaskGraphBuilder, pair: Pair, schedule: Schedule | None) -> TaskGraph:
+def _scheduled(builder: Buildable[P], pair: Pair[P], schedule: Schedule | None) -> TaskGraph:
     tasks = builder.build(pair.strategy)
     return tasks if schedule is None else ordered_tasks(pair.fabric, tasks, schedule)[0]
 
 
 def screened(
-    builder: TaskGraphBuilder,
-    pairs: list[Pair],
+    builder: Buildable[P],
+    pairs: list[Pair[P]],
     seed: int,
     count: int,
     progress: ProgressCallback | None = None,
     schedule: Schedule | None = None,
-) -> list[Pair]:
+) -> list[Pair[P]]:
     """Return the pairs of which one copy each is fastest in the packet-train model.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    builder : Buildable
     pairs : list of Pair
         Fastest first.
     seed : int
@@ -195,17 +148,17 @@ def screened(
 
 
 def confirm_pairs(
-    builder: TaskGraphBuilder,
-    pairs: list[Pair],
+    builder: Buildable[P],
+    pairs: list[Pair[P]],
     seed: int,
     progress: ProgressCallback | None = None,
     schedule: Schedule | None = None,
-) -> Confirmed:
+) -> Confirmed[P]:
     """Simulate each pair with packet trains and return the one with the lowest mean.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    builder : Buildable
     pairs : list of Pair
         At least one, fastest first; ties go to the earlier.
     seed : int

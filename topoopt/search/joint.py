@@ -29,7 +29,7 @@ from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search.alternating import IDEAL, AlternatingSearch, Round
 from topoopt.search.joint_moves import JointMoves, best_wired, promising
@@ -73,14 +73,14 @@ class JointSearch(AlternatingSearch):
         builder: TaskGraphBuilder,
         cluster: Cluster,
         memory_limit: float,
-        settings: Settings,
+        options: SearchOptions,
         seed: int,
     ) -> None:
-        super().__init__(builder, cluster, memory_limit, settings, seed)
+        super().__init__(builder, cluster, memory_limit, options, seed)
         self._reserve: list[Pair] = []
-        self._idle = [0] * settings.chains
+        self._idle = [0] * options.chains
         self._crossed: set[tuple[Strategy, Strategy]] = set()
-        self._times = [np.inf] * settings.chains
+        self._times = [np.inf] * options.chains
         self._going: list[JointMoves] = []
 
     def own(self) -> object:
@@ -182,7 +182,7 @@ class JointSearch(AlternatingSearch):
         progress: ProgressCallback | None,
     ) -> list[Pair]:
         """Seek strategies on an ideal switch, wire the best, and return the best pairs."""
-        chains = self.settings.chains
+        chains = self.options.chains
         if self.cluster.servers == 1 or budget.steps == 0:
             return super().population(pairs, result, budget, deadline, progress)
         fabric, score = self.ideal, self._ideal_scorer()
@@ -226,7 +226,7 @@ class JointSearch(AlternatingSearch):
         result: SearchResult,
     ) -> list[Pair]:
         """Wire candidates, fastest on the ideal switch first; return the best pairs of all."""
-        chains = self.settings.chains
+        chains = self.options.chains
         order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
         near = _NEAR * candidates[order[0]][0]
         found, seen = list(pairs), {pair.strategy for pair in pairs}
@@ -280,7 +280,7 @@ class JointSearch(AlternatingSearch):
             if moves.pair.time == pair.time and moves.pair.strategy == pair.strategy:
                 return moves
         found = JointMoves(self.space, self.regions, pair)
-        self._going = [found, *self._going][: self.settings.chains]
+        self._going = [found, *self._going][: self.options.chains]
         return found
 
     def over(self, stale: int) -> bool:
@@ -356,7 +356,7 @@ class SequentialSearch(JointSearch):
         known = [pair.strategy for pair in pairs]
         time, strategy = self.seeds(score, known, self.relayed(score))[0]
         best = Pair(strategy, None, Routing.ECMP, fabric, time, "search")
-        return [best] * self.settings.chains
+        return [best] * self.options.chains
 
     rewires = False
 
@@ -385,7 +385,7 @@ class StrategySearch(AlternatingSearch):
         """Start every chain from the usual pair."""
         result.best = usual_pair(pairs)
         result.others = [result.best]
-        return [result.best] * self.settings.chains
+        return [result.best] * self.options.chains
 
 
 class TopologySearch(StrategySearch):

@@ -1,12 +1,15 @@
 """What a search found, and what it tried."""
 
 from dataclasses import dataclass, field
+from typing import Generic
 
+from parallelism.family import P
+from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
 
 
 @dataclass
-class SearchResult:
+class SearchResult(Generic[P]):
     """What a search found, and what it tried.
 
     Attributes
@@ -25,12 +28,18 @@ class SearchResult:
         Whether it was stopped from the keyboard.
     converged : bool
         Whether it stopped because no chain improved any more.
+    counts : dict of str to int
+        How many of what else it looked at.
+    everything : Bound or None
+        Over all parallelizations, where the search has worked it out.
     """
 
-    best: Pair
+    best: Pair[P]
     named: dict[str, float] = field(default_factory=dict)
-    others: list[Pair] = field(default_factory=list)
+    others: list[Pair[P]] = field(default_factory=list)
     steps: int = 0
     work: float = 0.0
     interrupted: bool = False
     converged: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    everything: Bound | None = None

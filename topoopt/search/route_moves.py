@@ -11,7 +11,7 @@ from itertools import islice
 
 import numpy as np
 
-from parallelism.builder import TaskGraphBuilder
+from parallelism.family import Buildable, P
 from routing.network import IntArray, Network
 from routing.paths import ecmp_routes, hops_toward_hosts
 from routing.routes import Routes
@@ -30,16 +30,16 @@ _LEAST_GAIN = 1e-6
 
 
 def other_routes(
-    builder: TaskGraphBuilder,
-    pairs: Iterable[Pair],
+    builder: Buildable[P],
+    pairs: Iterable[Pair[P]],
     memory_limit: float,
     compute_order: str = "ready",
-) -> list[Pair]:
+) -> list[Pair[P]]:
     """Return pairs of one path a server pair with their best fellows of other routes.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    builder : Buildable
     pairs : iterable of Pair
         Fastest first.
     memory_limit : float
@@ -53,7 +53,7 @@ def other_routes(
         All of them, and of the first few also those with improved paths and with ECMP; fastest
         first.
     """
-    found: list[Pair] = []
+    found: list[Pair[P]] = []
     for place, pair in enumerate(pairs):
         found.append(pair)
         if place >= IMPROVED or pair.routing is not Routing.BALANCED:
@@ -68,13 +68,13 @@ def other_routes(
 
 
 def improved_paths(
-    builder: TaskGraphBuilder, pair: Pair, memory_limit: float, compute_order: str = "ready"
-) -> Pair:
+    builder: Buildable[P], pair: Pair[P], memory_limit: float, compute_order: str = "ready"
+) -> Pair[P]:
     """Move server pairs to other shortest paths, one at a time, while that saves time.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    builder : Buildable
     pair : Pair
         Routed over one path a server pair.
     memory_limit : float
@@ -145,7 +145,7 @@ def _moved(routes: Routes, network: Network, place: int, path: list[int]) -> Rou
     return replace(routes, links=links, latency=latency)
 
 
-def _with_routes(pair: Pair, routes: Routes) -> Fabric:
+def _with_routes(pair: Pair[P], routes: Routes) -> Fabric:
     return replace(pair.fabric, routes=routes, ring_routes=None)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.builder import TaskGraphBuilder
+from parallelism.operator_family import OperatorFamily
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import FloatArray
@@ -19,7 +20,7 @@ from topoopt.fabrics.baselines import best_on
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.search.starts import starting_strategies
 
 WAYS = ("skip", "new-rings", "rewired")
@@ -202,13 +203,16 @@ def after_servers(
     The batch of each GPU stays, so the global batch shrinks with the servers. Searched are
     strategies from the plan's, moved off the dead (`surviving_strategy`), and from the named ones.
     """
-    whole = job.builder
+    family = job.family
+    if not isinstance(family, OperatorFamily):
+        raise InputError("servers fail of plans by operators only; fail cables or ports")
+    whole = family.builder
     alive = _survivors(whole.servers, dead).size
     batch = whole.batch // whole.servers * alive
     builder = TaskGraphBuilder(
         whole.graph, whole.compute, whole.server, alive, batch, whole.optimizer_states
     )
-    limit = job.server.accelerator.memory_bytes
+    limit = family.memory_limit
     space = StrategySpace(whole.graph, alive, batch)
     moved = surviving_strategy(job.strategy, whole.servers, dead, batch)
     starts = {"plan": space.intern(moved)}
@@ -238,7 +242,7 @@ def after_servers(
         alive, job.cluster.degree, job.cluster.bandwidth, job.cluster.ports, job.cluster.latency
     )
     try:
-        pair = Rewirer(builder, cluster, limit, Settings(), seed).wire(best, origin)
+        pair = Rewirer(builder, cluster, limit, SearchOptions(), seed).wire(best, origin)
     except InfeasibleError:
         pair = None
     if pair is not None:
@@ -308,7 +312,7 @@ def fail_servers(
     InputError
         If a number is out of range.
     """
-    servers = job.builder.servers
+    servers = job.family.servers
     if trials < 1:
         raise InputError(f"trials is {trials}; give at least 1")
     if steps < 0:
@@ -320,7 +324,7 @@ def fail_servers(
     rng = np.random.default_rng(seed)
     known: dict[tuple[int, ...], Continued] = {}
     drawn: list[Continued] = []
-    undamaged = score(job.fabric, job.builder.build(job.strategy))
+    undamaged = score(job.fabric, job.tasks())
     try:
         for trial in range(trials):
             dead = tuple(sorted(rng.choice(servers, count, replace=False).tolist()))

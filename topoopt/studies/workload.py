@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 
 if TYPE_CHECKING:
@@ -224,18 +224,11 @@ def plan_workload(plan: "Plan", name: str) -> Workload:
     from topoopt.plan.rebuild import rebuild
 
     built = rebuild(plan)
-    tasks = built.builder.build(built.strategy)
-    names = [op.name for op in plan.model.operators]
+    tasks = built.tasks()
+    family = built.family
 
     def label(task: int) -> str:
-        kind, phase = TaskKind(tasks.kind[task]), Phase(tasks.phase[task]).name.lower()
-        operator = int(tasks.operator[task])
-        of = f" of {names[operator]}" if 0 <= operator < len(names) else ""
-        if kind is TaskKind.COMPUTE:
-            return f"{phase}{of}"
-        if kind is TaskKind.TRANSFER:
-            return f"{phase}{of} {tasks.first[task]}->{tasks.second[task]}"
-        return f"AllReduce{of} over {len(tasks.groups[tasks.first[task]])} servers"
+        return family.task_label(tasks, task)
 
     return Workload(
         name=name,

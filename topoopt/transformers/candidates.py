@@ -14,7 +14,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links
 from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import memory_use
-from parallelism.transformers.placement import Placement, orders_of
+from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
@@ -166,7 +166,7 @@ def least_bound(
             return tight.get(number, bounded[number][1])
         layout, bound = bounded[number]
         tight[number], tasks = tightened_bound(job, cluster, layout, bound)
-        work += tasks + _EACH * len(orders_of(layout))
+        work += tasks + _EACH * len(axis_orders(layout))
         heapq.heapreplace(heap, (tight[number].seconds, number))
 
 
@@ -192,7 +192,7 @@ def tightened_bound(
         Tasks of all these graphs.
     """
     least, count = Bound(float("inf"), {}), 0
-    for order in orders_of(layout):
+    for order in axis_orders(layout):
         tasks = tasks_of(job, Placement(layout, job.server.gpus, order))
         count += tasks.tasks
         one = strategy_bound(tasks, cluster.degree, cluster.port_rate, cluster.hop_latency)

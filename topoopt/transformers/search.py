@@ -10,14 +10,14 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import FloatArray, TaskGraph
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.placement import AXES, Placement, orders_of
+from parallelism.transformers.placement import AXES, Placement, axis_orders
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabric
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
@@ -149,7 +149,7 @@ def wire(
         None if every topology is slower than the limit.
     """
     builder = cast(TaskGraphBuilder, _Fixed(tasks))
-    rewirer = Rewirer(builder, cluster, float("inf"), Settings(), seed)
+    rewirer = Rewirer(builder, cluster, float("inf"), SearchOptions(), seed)
     pair = rewirer.wire(cast(Strategy, None), "layout", limit=limit)
     return None if pair is None else (pair.topology, pair.routing, pair.fabric, pair.time)
 
@@ -211,7 +211,7 @@ def search(
             placed.append(_placed(job, candidate, AXES, ideal.fabric))
             report("placements", done + 1, len(chosen), min(p.ideal_s for p in placed))
         for one in sorted(placed, key=lambda p: p.ideal_s)[:_REORDERED]:
-            for order in orders_of(one.candidate.layout)[1:]:
+            for order in axis_orders(one.candidate.layout)[1:]:
                 placed.append(_placed(job, one.candidate, order, ideal.fabric))
     except KeyboardInterrupt:
         if not placed:

@@ -20,7 +20,7 @@ from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import loads_of
 from parallelism.transformers.placed_tasks import iteration_tasks
-from parallelism.transformers.placement import AXES, Placement, orders_of
+from parallelism.transformers.placement import AXES, Placement, axis_orders
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline
 from topoopt.fabric import Fabric, simulate
@@ -68,7 +68,7 @@ MODELS = {"gpt": SMALL, "latent": LATENT}
 @given(st.sampled_from(sorted(LAYOUTS)), st.integers(0, 10**6), st.integers(0, 5))
 def test_equal_to_plain_loops(name: str, which: int, turn: int) -> None:
     layout = LAYOUTS[name][which % len(LAYOUTS[name])]
-    orders = orders_of(layout)
+    orders = axis_orders(layout)
     parts = placed(MODELS[name], layout, orders[turn % len(orders)])
     ours, plain = iteration_tasks(*parts), plain_tasks(*parts)
     assert canonical(ours) == canonical(plain)
@@ -148,9 +148,9 @@ def test_tensor_groups_over_servers_wait_for_their_sums() -> None:
 
 
 def test_orders_that_place_alike_are_tried_once() -> None:
-    assert len(orders_of(Layout(8, 1, 4, 1))) == 1
-    assert len(orders_of(Layout(8, 2, 4, 1))) == 2
-    assert len(orders_of(Layout(8, 2, 4, 2))) == 6
+    assert len(axis_orders(Layout(8, 1, 4, 1))) == 1
+    assert len(axis_orders(Layout(8, 2, 4, 1))) == 2
+    assert len(axis_orders(Layout(8, 2, 4, 2))) == 6
 
 
 @given(st.permutations(AXES), st.sampled_from([(2, 2, 4), (1, 4, 4), (4, 1, 2)]))

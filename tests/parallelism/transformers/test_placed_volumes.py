@@ -21,7 +21,7 @@ from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import loads_of
 from parallelism.transformers.placed_tasks import iteration_tasks
-from parallelism.transformers.placement import Placement, orders_of
+from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import parts_of
 from tests.helpers.small_transformers import LATENT, VISION, gpt
@@ -136,7 +136,7 @@ def expected_bytes(
 @given(st.sampled_from(sorted(LAYOUTS)), st.integers(0, 10**6), st.integers(0, 5))
 def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> None:
     model, layout = MODELS[name], LAYOUTS[name][which % len(LAYOUTS[name])]
-    order = orders_of(layout)[turn % len(orders_of(layout))]
+    order = axis_orders(layout)[turn % len(axis_orders(layout))]
     placement = Placement(layout, GPUS, order)
     loads = loads_of(model, placement, rates_of("h100"), SERVER)
     traffic = traffic_of(iteration_tasks(placement, schedule_of(layout, BATCH), loads))

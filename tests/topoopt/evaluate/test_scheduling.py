@@ -37,7 +37,7 @@ from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, ORDERED, OVERLAPS, Schedule
 from topoopt.search.alternating import AlternatingSearch
 from topoopt.search.confirm import confirmed_times
@@ -192,7 +192,7 @@ def searched(model, servers=4, degree=2):
     """Return the best pairs of a short search, its builder and its cluster."""
     cluster, job = Cluster(servers, degree, "100Gbps"), to.Job(model)
     memory = job.server.accelerator.memory_bytes
-    search = AlternatingSearch(job.builder(servers), cluster, memory, Settings(), 0)
+    search = AlternatingSearch(job.builder(servers), cluster, memory, SearchOptions(), 0)
     return search.run(Budget(steps=20)).others, search.builder, cluster, memory
 
 

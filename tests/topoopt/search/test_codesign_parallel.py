@@ -13,7 +13,7 @@ from parallelism.search.space import StrategySpace
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.budget import Budget
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.search import alternating as codesign
 from topoopt.search.alternating import AlternatingSearch
 
@@ -24,7 +24,7 @@ def search():
         top_layers=2, batch_per_gpu=16,
     )  # fmt: skip
     job, cluster = to.Job(model), to.Cluster(36, 4, "100Gbps")
-    return AlternatingSearch(job.builder(36), cluster, 80e9, Settings(), seed=3)
+    return AlternatingSearch(job.builder(36), cluster, 80e9, SearchOptions(), seed=3)
 
 
 def outcome(result):
@@ -130,7 +130,7 @@ def test_ruling_proposals_out_by_bounds_changes_no_chain():
     ruled_out = 0
     for seed in range(6):
         start = space.intern(hybrid(space))
-        rewirer = Rewirer(builder, to.Cluster(8, 3, "25Gbps"), 80e9, Settings(), seed)
+        rewirer = Rewirer(builder, to.Cluster(8, 3, "25Gbps"), 80e9, SearchOptions(), seed)
         pair = rewirer.wire(start, "hybrid")
         full = Scorer(builder, pair.fabric, 80e9)
         quick = Scorer(builder, pair.fabric, 80e9)

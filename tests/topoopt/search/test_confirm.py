@@ -11,9 +11,10 @@ from topoopt.plan.plan import parse_plan
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.search.alternating import AlternatingSearch
-from topoopt.search.confirm import COPIES, FINALISTS, confirm_pairs, confirmed_times, finalists
+from topoopt.search.confirm import COPIES, confirm_pairs, confirmed_times
+from topoopt.search.finalists import FINALISTS, finalists
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def plan(question):
 def found(question):
     job, cluster = question
     builder = job.builder(cluster.servers)
-    search = AlternatingSearch(builder, cluster, 80e9, Settings(), 1)
+    search = AlternatingSearch(builder, cluster, 80e9, SearchOptions(), 1)
     return builder, search.run(Budget(steps=60))
 
 

@@ -20,7 +20,7 @@ from topoopt.evaluate.mcf_routes import (
 )
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, direct_fabric
-from topoopt.problem.options import METHODS, Settings
+from topoopt.problem.options import METHODS, SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search.joint import SEARCHES
 
@@ -94,7 +94,7 @@ def test_methods_that_do_not_exist_are_refused(options, words):
 def weighted_pair(servers=8, degree=3):
     job, cluster = to.Job(small_dlrm(8)), to.Cluster(servers, degree, "100Gbps")
     builder = job.builder(servers)
-    search = SEARCHES["alternating"](builder, cluster, 80e9, Settings(), 0)
+    search = SEARCHES["alternating"](builder, cluster, 80e9, SearchOptions(), 0)
     pair = next(p for p in search.start()[0] if p.origin == "hybrid")
     tasks = builder.build(pair.strategy)
     assert np.any(tasks.kind == TaskKind.TRANSFER)
@@ -154,7 +154,7 @@ def test_links_of_two_cables_keep_to_the_ports_and_shorten_small_allreduces(port
     )
     job, cluster = to.Job(model), to.Cluster(8, 4, "1Gbps", ports)
     builder = job.builder(8)
-    rewirer = Rewirer(builder, cluster, 80e9, Settings(), 0)
+    rewirer = Rewirer(builder, cluster, 80e9, SearchOptions(), 0)
     strategy = data_parallel(StrategySpace(builder.graph, 8, builder.batch))
     tasks = builder.build(strategy)
     trunked = rewirer._trunked(traffic_of(tasks))

@@ -18,7 +18,7 @@ from topoopt import models
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, busiest
 from topoopt.problem.budget import Budget
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.search.joint import JointSearch
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
@@ -33,7 +33,7 @@ def search(model, servers=6, rate="1Gbps"):
     job = to.Job(model)
     cluster = to.Cluster(servers, 2, rate)
     memory = job.server.accelerator.memory_bytes
-    return JointSearch(job.builder(servers), cluster, memory, Settings(), 0)
+    return JointSearch(job.builder(servers), cluster, memory, SearchOptions(), 0)
 
 
 def leap(found, count, seed=0):

@@ -19,7 +19,7 @@ from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.tasks import demand_of, link_bytes
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search.joint import JointSearch
 from topoopt.search.result import SearchResult
@@ -34,7 +34,7 @@ MEMORY = JOB.server.accelerator.memory_bytes
 def wired():
     """The hybrid on a topology of its own, with balanced routes."""
     builder = JOB.builder(CLUSTER.servers)
-    settings = Settings(one_path=True)
+    settings = SearchOptions(one_path=True)
     search = JointSearch(builder, CLUSTER, MEMORY, settings, 0)
     strategy = search.space.intern(named_strategies(search.space)["hybrid"])
     pair = Rewirer(builder, CLUSTER, MEMORY, settings, 0).wire(strategy, "hybrid")
@@ -143,7 +143,7 @@ def test_balanced_routes_need_a_strategy(wired):
 def test_routes_of_another_strategy_are_made_anew(wired):
     # A chain may keep mcf routes while its strategy changes; a plan must not.
     builder, pair = wired
-    settings = Settings()
+    settings = SearchOptions()
     search = JointSearch(builder, CLUSTER, MEMORY, settings, 0)
     rewirer = Rewirer(builder, CLUSTER, MEMORY, settings, 0)
     tasks = builder.build(pair.strategy)

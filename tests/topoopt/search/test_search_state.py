@@ -12,7 +12,7 @@ import pytest
 from codesign_base import InputError
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.problem.budget import Budget
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.search.joint import SEARCHES
 from topoopt.search.search_state import StateFile
 
@@ -39,7 +39,7 @@ class StoppingFile(StateFile):
 
 
 def search(method, seed=0, faithful=None):
-    settings = Settings(faithful=faithful, method=method)
+    settings = SearchOptions(faithful=faithful, method=method)
     builder = JOB.builder(CLUSTER.servers)
     return SEARCHES[settings.searched](
         builder, CLUSTER, JOB.server.accelerator.memory_bytes, settings, seed

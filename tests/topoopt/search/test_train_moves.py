@@ -17,9 +17,10 @@ from topoopt.fabric.transport import Transport
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import FINALISTS, TRAINED, screened, train_time
+from topoopt.search.finalists import FINALISTS
+from topoopt.search.confirm import TRAINED, screened, train_time
 from topoopt.search.joint import JointSearch, SequentialSearch, StrategySearch, TopologySearch
 from topoopt.search.train_moves import TrainMoves, moves_work
 
@@ -30,7 +31,7 @@ MEMORY = JOB.server.accelerator.memory_bytes
 
 @pytest.fixture(scope="module")
 def search():
-    return JointSearch(JOB.builder(8), CLUSTER, MEMORY, Settings(one_path=True), 0)
+    return JointSearch(JOB.builder(8), CLUSTER, MEMORY, SearchOptions(one_path=True), 0)
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +175,7 @@ def test_an_interrupted_plan_is_the_best_by_trains():
     (None, 32, True), (None, 33, False), ("paper", 8, False),
 ])  # fmt: skip
 def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, servers, moves):
-    settings = Settings(faithful, chains=1 if faithful else 3, one_path=True)
+    settings = SearchOptions(faithful, chains=1 if faithful else 3, one_path=True)
     cluster = to.Cluster(servers, 2, "25Gbps")
     search = JointSearch(JOB.builder(servers), cluster, MEMORY, settings, 0)
     assert search.moves_by_trains is moves
@@ -191,7 +192,7 @@ def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
     twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
     assert moves_work(pairs[0].fabric, twice) == pytest.approx(2.0 * cost, rel=1e-3)
     whole = search.run(Budget(steps=10**6, work=5e6))
-    plain = JointSearch(JOB.builder(8), CLUSTER, MEMORY, Settings(), 0)
+    plain = JointSearch(JOB.builder(8), CLUSTER, MEMORY, SearchOptions(), 0)
     assert cost > 0.0 and whole.work < plain.run(Budget(steps=10**6, work=5e6)).work
 
 

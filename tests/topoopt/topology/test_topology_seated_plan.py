@@ -10,7 +10,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.plan.plan import RingRecord
 from topoopt.plan.summary import plan_summary
 from topoopt.plan.verify import verify_plan
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.topology.choosing import RingChooser
 from topoopt.topology.finder import find_topology
@@ -34,7 +34,7 @@ def test_a_seated_plan_verifies(
     monkeypatch.setattr(RingChooser, "arrange", shuffled)
     monkeypatch.setattr(Rewirer, "_variants", only_seated)
     monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
-    monkeypatch.setattr(Settings, "routings", (routing,))
+    monkeypatch.setattr(SearchOptions, "routings", (routing,))
     # `solve` verifies the plan, also after a trip through its file format.
     plan = solve(small_dlrm(), 8, 4, ports=ports, steps=20, baselines=())
     whole = [ring for ring in plan.rings if len(ring.order) == 8]
@@ -65,7 +65,7 @@ def test_a_plan_of_cayley_rings_verifies(
 
     monkeypatch.setattr(Rewirer, "_variants", only_cayley)
     monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
-    monkeypatch.setattr(Settings, "routings", (routing,))
+    monkeypatch.setattr(SearchOptions, "routings", (routing,))
     # `solve` verifies the plan, also after a trip through its file format.
     plan = solve(small_dlrm(), 16, 4, ports=ports, steps=10, baselines=())
     whole = [at for at, ring in enumerate(plan.rings) if len(ring.order) == 16]

@@ -15,7 +15,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.baselines import baseline_fabric, best_on
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import Settings
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable
 from topoopt.search.alternating import AlternatingSearch
 from topoopt.topology.fabrics import ideal_switch
@@ -148,7 +148,7 @@ def partition_run(
     """
     given = setting(get_model(model), servers, degree, bandwidth_gbps)
     limit = given.job.server.accelerator.memory_bytes
-    found = AlternatingSearch(given.builder, given.cluster, limit, Settings(), seed).run(
+    found = AlternatingSearch(given.builder, given.cluster, limit, SearchOptions(), seed).run(
         Budget(steps=steps)
     )
     return given.builder.build(found.best.strategy), found.best.time

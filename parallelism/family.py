@@ -1,0 +1,104 @@
+"""Families of parallelizations: what may vary when a job is spread over servers.
+
+Everything after the task graph (wiring, routes, simulation, bounds of one task graph, plans,
+studies) sees a family through `Family` alone. Two exist: operators split one by one
+(`parallelism.operator_family`), and layouts of a transformer (`parallelism.transformers.family`).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from typing_extensions import TypeVar
+
+from parallelism.strategy import Strategy
+from parallelism.taskgraph import FloatArray, TaskGraph
+
+# What is not said to be of another family is of operators.
+P = TypeVar("P", default=Strategy)
+P_contra = TypeVar("P_contra", contravariant=True, default=Strategy)
+
+
+class Buildable(Protocol[P_contra]):
+    """What scores need: task graphs, and the memory that they take."""
+
+    def build(self, parallelization: P_contra, /) -> TaskGraph:
+        """Return the task graph of one iteration."""
+        ...
+
+    def memory(self, parallelization: P_contra, /) -> FloatArray:
+        """Return the bytes that a GPU needs, of each server or of each pipeline stage."""
+        ...
+
+
+class Family(Protocol[P]):
+    """One job on a number of servers, and the parallelizations that it may have.
+
+    Attributes
+    ----------
+    kind : str
+        Names the family in plan files.
+    noun : str
+        What a parallelization of it is called.
+    refused : mapping of str to str
+        Options that say nothing for this family, and why: what follows "X is given, but".
+    overlaps : bool
+        Whether iterations can overlap, so that a schedule may have no barrier between them.
+    servers : int
+    batch : int
+        Samples of an iteration.
+    memory_limit : float
+        Bytes of each GPU that a parallelization may use.
+    """
+
+    kind: ClassVar[str]
+    noun: ClassVar[str]
+    refused: ClassVar[Mapping[str, str]]
+    overlaps: ClassVar[bool]
+
+    @property
+    def servers(self) -> int: ...  # noqa: D102
+    @property
+    def batch(self) -> int: ...  # noqa: D102
+    @property
+    def memory_limit(self) -> float: ...  # noqa: D102
+
+    def build(self, parallelization: P, /) -> TaskGraph:
+        """Return the task graph of one iteration."""
+        ...
+
+    def memory(self, parallelization: P, /) -> FloatArray:
+        """Return the bytes that a GPU needs, of each server or of each pipeline stage."""
+        ...
+
+    def question(self) -> Any:
+        """Return the record from which the family is made again, beside the servers."""
+        ...
+
+    def record(self, parallelization: P, /) -> Any:
+        """Return a parallelization as a plan file holds it."""
+        ...
+
+    def read(self, record: Any, /) -> P:
+        """Return the parallelization of a record.
+
+        Raises
+        ------
+        InputError
+            If it is not legal, or does not fit in memory.
+        """
+        ...
+
+    def microbatched(self, parallelization: P, microbatches: int, /) -> TaskGraph | None:
+        """Return one iteration in so many microbatches one after another; None if it cannot be."""
+        ...
+
+    def assumptions(self, parallelization: P, /, microbatches: int = 1) -> Sequence[str]:
+        """Return what the times of a parallelization rest on, one sentence each."""
+        ...
+
+    def task_label(self, tasks: TaskGraph, task: int) -> str:
+        """Return what a trace calls a task."""
+        ...
+
+
+__all__ = ["Buildable", "Family", "P"]

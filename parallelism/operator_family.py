@@ -1,0 +1,174 @@
+"""Models by operators, each split and placed by itself, as a family of parallelizations."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from codesign_base import InputError
+from parallelism.builder import TaskGraphBuilder
+from parallelism.device import ComputeModel, Server
+from parallelism.iterations import accumulate
+from parallelism.optimizer import Optimizer
+from parallelism.profile import ProfileModel
+from parallelism.strategy import Strategy, check_legal
+from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
+
+if TYPE_CHECKING:
+    from parallelism.operator_records import OperatorQuestion, StrategyRecord
+
+_LAYOUTS_ONLY = "the model is planned operator by operator, where it says nothing; leave it out"
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorFamily:
+    """All operator strategies of a model on some servers.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+    server : Server
+    compute : ComputeModel
+        Times of operator parts; the builder's.
+    batch_per_gpu : int
+        Samples a GPU and iteration.
+    optimizer : {"sgd", "momentum", "adam"}
+    """
+
+    builder: TaskGraphBuilder
+    server: Server
+    compute: ComputeModel
+    batch_per_gpu: int
+    optimizer: str
+
+    kind: ClassVar[str] = "operators"
+    noun: ClassVar[str] = "strategy"
+    overlaps: ClassVar[bool] = True
+    refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        (
+            "global_batch", "sequence", "choices", "implementation", "rates", "memory_reserve",
+            "simulated",
+        ),
+        _LAYOUTS_ONLY,
+    )  # fmt: skip
+
+    @property
+    def servers(self) -> int:
+        """Number of servers."""
+        return self.builder.servers
+
+    @property
+    def batch(self) -> int:
+        """Samples of an iteration."""
+        return self.builder.batch
+
+    @property
+    def memory_limit(self) -> float:
+        """Bytes of each GPU."""
+        return self.server.accelerator.memory_bytes
+
+    def build(self, strategy: Strategy) -> TaskGraph:
+        """Return the task graph of one iteration; see `TaskGraphBuilder.build`."""
+        return self.builder.build(strategy)
+
+    def memory(self, strategy: Strategy) -> FloatArray:
+        """Return the bytes that a GPU of each server needs; see `TaskGraphBuilder.memory`."""
+        return self.builder.memory(strategy)
+
+    def microbatched(self, strategy: Strategy, microbatches: int) -> TaskGraph | None:
+        """Return one iteration in so many microbatches; None where the batch cannot be divided."""
+        if microbatches == 1:
+            return self.build(strategy)
+        if any(self.batch % (microbatches * config.sample) for config in strategy.configs):
+            return None
+        small = self.builder.of_microbatch(microbatches)
+        return accumulate(small.build(strategy), microbatches)
+
+    def question(self) -> "OperatorQuestion":
+        """Return the record from which the family is made again, beside the servers."""
+        from parallelism.operator_records import OperatorQuestion, model_record
+
+        return OperatorQuestion(
+            model=model_record(self.builder.graph),
+            server=self.server,
+            batch_per_gpu=self.batch_per_gpu,
+            optimizer=self.optimizer,
+            compute=self.compute.describe(),
+        )
+
+    @classmethod
+    def asked(cls, question: "OperatorQuestion", servers: int, batch: int) -> "OperatorFamily":
+        """Return the family of a record on so many servers, for so many samples an iteration.
+
+        Raises
+        ------
+        InputError
+            If the record is not well formed.
+        """
+        from parallelism.operator_records import rebuild_compute, rebuild_model
+
+        if question.optimizer not in set(Optimizer):
+            raise InputError(
+                f"optimizer is {question.optimizer!r}; expected {', '.join(Optimizer)}"
+            )
+        expected = servers * question.server.gpus * question.batch_per_gpu
+        if batch != expected:
+            raise InputError(f"global_batch is {batch}, servers x GPUs x batch is {expected}")
+        compute = rebuild_compute(question.compute, question.server)
+        builder = TaskGraphBuilder(
+            rebuild_model(question.model), compute, question.server, servers, batch,
+            Optimizer(question.optimizer).states,
+        )  # fmt: skip
+        return cls(builder, question.server, compute, question.batch_per_gpu, question.optimizer)
+
+    def record(self, strategy: Strategy) -> "StrategyRecord":
+        """Return a strategy as a plan file holds it, with the times of its parts."""
+        from parallelism.operator_records import strategy_record
+
+        return strategy_record(self.builder, strategy)
+
+    def read(self, record: "StrategyRecord") -> Strategy:
+        """Return the strategy of a record.
+
+        Raises
+        ------
+        InputError
+            If it is not legal, or does not fit in memory.
+        """
+        from parallelism.operator_records import rebuild_strategy
+
+        strategy = rebuild_strategy(self.builder.graph, record)
+        check_legal(self.builder.graph, strategy, self.servers, self.batch)
+        needed, limit = float(self.memory(strategy).max()), self.memory_limit
+        if needed > limit:
+            raise InputError(f"needs {needed:.4g} bytes on a GPU that has {limit:.4g}")
+        return strategy
+
+    def task_label(self, tasks: TaskGraph, task: int) -> str:
+        """Return what a trace calls a task: its phase, its operator and its servers."""
+        kind, phase = TaskKind(tasks.kind[task]), Phase(tasks.phase[task]).name.lower()
+        operator = int(tasks.operator[task])
+        operators = self.builder.graph.operators
+        of = f" of {operators[operator].name}" if 0 <= operator < len(operators) else ""
+        if kind is TaskKind.COMPUTE:
+            return f"{phase}{of}"
+        if kind is TaskKind.TRANSFER:
+            return f"{phase}{of} {tasks.first[task]}->{tasks.second[task]}"
+        return f"AllReduce{of} over {len(tasks.groups[tasks.first[task]])} servers"
+
+    def assumptions(self, strategy: Strategy, microbatches: int = 1) -> tuple[str, ...]:
+        """Return the assumptions behind a strategy's own times, not those of all that was tried."""
+        if not isinstance(self.compute, ProfileModel):
+            return self.compute.notes
+        own = ProfileModel(
+            self.compute.profile, self.compute.server, missing=self.compute.missing,
+            roofline=self.compute.roofline,
+        )  # fmt: skip
+        for index, config in enumerate(strategy.configs):
+            own.operator_time(
+                self.builder.graph, index, self.batch // microbatches, config.sample,
+                config.parameter, config.mode,
+            )  # fmt: skip
+        return own.notes
+
+
+__all__ = ["OperatorFamily"]

@@ -1,0 +1,286 @@
+"""Transformers and their layouts as a family of parallelizations."""
+
+from collections.abc import Mapping, Set
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.device import Server
+from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.costs import check_layout, model_flops
+from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.gpu import GpuRates
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.iteration import iteration_time
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import Links
+from parallelism.transformers.loads import Loads, loads_of
+from parallelism.transformers.memory import MemoryUse, memory_use
+from parallelism.transformers.placed_tasks import iteration_tasks
+from parallelism.transformers.placement import Placement, axis_orders
+from parallelism.transformers.schedules import PipelineSchedule, schedule_of
+
+if TYPE_CHECKING:
+    from parallelism.transformers.records import LayoutQuestion, LayoutRecord
+
+_ENUMERATED = "layouts of a transformer are all looked at, none is proposed at random; leave it out"
+_OPERATORS_ONLY = (
+    "a transformer is planned by layouts, where it says nothing; leave it out, or plan its "
+    "operator graph"
+)
+# Stated bytes of memory may differ from these by rounding.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class LayoutFamily:
+    """All placed layouts of a transformer on some servers.
+
+    Parameters
+    ----------
+    model : Transformer
+    batch : int
+        Samples of an iteration.
+    servers : int
+    server : Server
+    sequence : int
+        Tokens of a sample.
+    implementation : Implementation
+    choices : Choices
+        Which layouts are considered.
+    rates : GpuRates
+        What a GPU reaches.
+    memory_reserve : float
+        Share of each GPU's memory that is left free (fragments, the runtime's own).
+    """
+
+    model: Transformer
+    batch: int
+    servers: int
+    server: Server
+    sequence: int
+    implementation: Implementation
+    choices: Choices
+    rates: GpuRates
+    memory_reserve: float
+    # The last task graph that was built: wiring and scoring ask for the same one in turn.
+    _built: dict[Placement, TaskGraph] = field(default_factory=dict, repr=False)
+
+    kind: ClassVar[str] = "layouts"
+    noun: ClassVar[str] = "layout"
+    overlaps: ClassVar[bool] = False
+    refused: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("batch_per_gpu", "profile", "compute", "optimizer"), _OPERATORS_ONLY),
+        **dict.fromkeys(("parameter_splits", "method", "faithful"), _OPERATORS_ONLY),
+        **dict.fromkeys(
+            ("steps", "seconds", "chains", "restarts", "workers", "engine", "checkpoint"),
+            _ENUMERATED,
+        ),
+    }
+
+    def __post_init__(self) -> None:
+        if isinstance(self.batch, bool) or self.batch < 1:
+            raise InputError(f"global_batch is {self.batch!r}; give at least 1")
+        if not 0 <= self.memory_reserve < 1:
+            raise InputError(
+                f"memory_reserve is {self.memory_reserve}; give a share of at least 0 and below 1"
+            )
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all servers."""
+        return self.servers * self.server.gpus
+
+    @property
+    def memory_limit(self) -> float:
+        """Bytes of each GPU that a layout may use."""
+        return self.server.accelerator.memory_bytes * (1.0 - self.memory_reserve)
+
+    def layouts(self) -> list[Layout]:
+        """Return every legal layout of the choices; see `enumerate_layouts`.
+
+        Raises
+        ------
+        InfeasibleError
+            If there is none.
+        """
+        return enumerate_layouts(
+            self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices
+        )
+
+    def placements(self, layout: Layout) -> list[Placement]:
+        """Return every placement of a layout that puts ranks on other servers, Megatron's first."""
+        return [Placement(layout, self.server.gpus, order) for order in axis_orders(layout)]
+
+    def loads(self, placement: Placement, far: Set[str] | None = None) -> Loads:
+        """Return what a placed layout asks of devices and network; see `loads_of`."""
+        return loads_of(
+            self.model, placement, self.rates, self.server, self.implementation,
+            sequence=self.sequence, far=far,
+        )  # fmt: skip
+
+    def build(self, placement: Placement) -> TaskGraph:
+        """Return the task graph of one iteration; see `iteration_tasks`."""
+        tasks = self._built.get(placement)
+        if tasks is None:
+            schedule = schedule_of(placement.layout, self.batch)
+            tasks = iteration_tasks(placement, schedule, self.loads(placement))
+            self._built.clear()
+            self._built[placement] = tasks
+        return tasks
+
+    def microbatched(self, placement: Placement, microbatches: int) -> TaskGraph | None:
+        """Return one iteration; None for more than one part: microbatches are the layout's own."""
+        return self.build(placement) if microbatches == 1 else None
+
+    def uses(
+        self, layout: Layout, schedule: PipelineSchedule | None = None
+    ) -> tuple[MemoryUse, ...]:
+        """Return the memory of a GPU of each pipeline stage; see `memory_use`."""
+        return memory_use(
+            self.model, layout, self.batch, self.implementation, sequence=self.sequence,
+            schedule=schedule,
+        )  # fmt: skip
+
+    def memory(self, placement: Placement) -> FloatArray:
+        """Return the bytes that a GPU of each pipeline stage needs, shape (stages,)."""
+        return np.array([use.total for use in self.uses(placement.layout)])
+
+    def estimate(
+        self, layout: Layout, bandwidth: float, schedule: PipelineSchedule | None = None
+    ) -> float:
+        """Return the seconds of an iteration by formula, every message alone on its links.
+
+        Parameters
+        ----------
+        layout : Layout
+        bandwidth : float
+            Bytes/s of all ports of a server.
+        schedule : PipelineSchedule, optional
+            That of the layout, if it is at hand.
+        """
+        links = Links.of_server(self.server, bandwidth)
+        return iteration_time(
+            self.model, layout, self.batch, self.rates, links, self.implementation,
+            sequence=self.sequence, schedule=schedule,
+        ).seconds  # fmt: skip
+
+    def utilisation(self, seconds: float) -> float:
+        """Return the share of the GPUs' peak that the model's own operations take.
+
+        By the convention of `model_flops`, without recomputation.
+        """
+        peak = self.gpus * self.server.accelerator.bf16_flops
+        return model_flops(self.model, self.batch, sequence=self.sequence) / (seconds * peak)
+
+    def tokens_per_s(self, seconds: float) -> float:
+        """Return the tokens that all servers together train with in a second."""
+        return self.batch * self.sequence / seconds
+
+    def question(self) -> "LayoutQuestion":
+        """Return the record from which the family is made again, beside servers and batch."""
+        from parallelism.transformers.records import LayoutQuestion
+
+        return LayoutQuestion(
+            model=self.model,
+            server=self.server,
+            sequence=self.sequence,
+            rates=self.rates,
+            implementation=self.implementation,
+            choices=self.choices,
+            memory_reserve=float(self.memory_reserve),
+        )
+
+    @classmethod
+    def asked(cls, question: "LayoutQuestion", servers: int, batch: int) -> "LayoutFamily":
+        """Return the family of a record on so many servers, for so many samples an iteration."""
+        return cls(
+            question.model, batch, servers, question.server, question.sequence,
+            question.implementation, question.choices, question.rates, question.memory_reserve,
+        )  # fmt: skip
+
+    def on(self, servers: int, batch: int) -> "LayoutFamily":
+        """Return the same job on other servers."""
+        return replace(self, servers=servers, batch=batch, _built={})
+
+    def record(self, placement: Placement) -> "LayoutRecord":
+        """Return a placed layout as a plan file holds it."""
+        from parallelism.transformers.records import LayoutRecord
+
+        uses = list(self.uses(placement.layout))
+        return LayoutRecord(placement.layout, placement.order, uses)
+
+    def read(self, record: "LayoutRecord") -> Placement:
+        """Return the placed layout of a record.
+
+        Raises
+        ------
+        InputError
+            If it is not legal, does not fill the GPUs, has another memory than stated, or does
+            not fit; or if its order of axes is not the one that such placements are named by.
+        """
+        layout = record.layout
+        check_layout(self.model, layout)
+        if layout.gpus != self.gpus:
+            raise InputError(f"layout is for {layout.gpus} GPUs; the cluster has {self.gpus}")
+        layout.microbatches(self.batch)
+        if record.order not in axis_orders(layout):
+            raise InputError(
+                f"order of axes is {', '.join(record.order)}; expected one of "
+                f"{'; '.join(', '.join(order) for order in axis_orders(layout))}"
+            )
+        self._check_stages(record)
+        return Placement(layout, self.server.gpus, record.order)
+
+    def _check_stages(self, record: "LayoutRecord") -> None:
+        uses = self.uses(record.layout)
+        if len(uses) != len(record.stages):
+            raise InputError(
+                f"stages lists {len(record.stages)} stages; the layout has {len(uses)}"
+            )
+        for stage, (stated, use) in enumerate(zip(record.stages, uses, strict=True)):
+            for name, value in asdict(use).items():
+                given = getattr(stated, name)
+                if abs(given - value) > _ROUNDING * abs(value):
+                    raise InputError(
+                        f"stages[{stage}].{name} is {given!r} in the plan, recomputed {value!r}"
+                    )
+        most = max(use.total for use in uses)
+        if most > self.memory_limit:
+            raise InputError(
+                f"layout needs {most / 1e9:.4g} GB a GPU; "
+                f"{self.memory_limit / 1e9:.4g} GB may be used"
+            )
+
+    def task_label(self, tasks: TaskGraph, task: int) -> str:
+        """Return what a trace calls a task: its phase, part of the model and microbatch."""
+        kind, phase = TaskKind(tasks.kind[task]), Phase(tasks.phase[task]).name.lower()
+        of = f" of part {tasks.operator[task]}, microbatch {tasks.part[task]}"
+        if kind is TaskKind.COMPUTE:
+            return f"{phase}{of}"
+        if kind is TaskKind.TRANSFER:
+            return f"{phase}{of} {tasks.first[task]}->{tasks.second[task]}"
+        return f"collective{of} over {len(tasks.groups[tasks.first[task]])} servers"
+
+    def assumptions(self, placement: Placement, microbatches: int = 1) -> list[str]:
+        """Return what the times of any placed layout rest on, one sentence each."""
+        fitted = self.rates.fitted or "nothing: they are the user's own"
+        found = [
+            f"times of products and attention are those of {self.rates.accelerator.name} with "
+            f"rates fitted on {fitted}",
+            f"{self.memory_reserve:.0%} of each GPU's memory is left free",
+        ]
+        if self.implementation.load_imbalance > 1.0:
+            found.append(
+                f"the busiest expert rank has {self.implementation.load_imbalance:g} times its "
+                "share of tokens"
+            )
+        elif self.model.experts:
+            found.append("tokens are spread evenly over experts")
+        return found
+
+
+__all__ = ["LayoutFamily"]

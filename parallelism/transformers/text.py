@@ -1,0 +1,35 @@
+"""A layout and its placement in words."""
+
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import Order
+
+
+def layout_text(layout: Layout) -> str:
+    """Return a layout in the field's abbreviations."""
+    degrees = [
+        f"{short} {value}"
+        for short, value in (
+            ("tp", layout.tensor), ("cp", layout.context), ("dp", layout.data),
+            ("pp", layout.pipeline), ("ep", layout.expert),
+        )
+        if value > 1
+    ]  # fmt: skip
+    schedule: str = layout.schedule
+    if layout.virtual_stages > 1:
+        schedule += f" x {layout.virtual_stages}"
+    rest = [f"microbatch {layout.microbatch}"]
+    rest += [f"schedule {schedule}"] if layout.pipeline > 1 else []
+    rest += [f"recomputation {layout.recompute}", f"ZeRO {layout.zero}"]
+    rest += ["sequence parallel"] if layout.tensor > 1 and layout.sequence_parallel else []
+    return ", ".join([*(degrees or ["one GPU"]), *rest])
+
+
+def order_text(order: Order, layout: Layout) -> str:
+    """Return which ranks are neighbours."""
+    moved = [axis for axis in order if getattr(layout, axis) > 1]
+    if not moved:
+        return "one rank a server, or one rank"
+    return "servers are filled along " + ", then ".join(moved)
+
+
+__all__ = ["layout_text", "order_text"]

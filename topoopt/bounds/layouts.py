@@ -1,0 +1,182 @@
+"""Lower bounds over the layouts of a transformer, wherever their ranks sit."""
+
+import heapq
+from collections.abc import Sequence
+from math import ceil
+
+import numpy as np
+
+from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.loads import Loads
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.schedules import PipelineSchedule, schedule_of
+from parallelism.transformers.timeline import PassTimes, timeline
+from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
+from topoopt.bounds.relaxation import Wirings
+
+# Work spent on tightening bounds: tasks of all graphs, and what each graph takes besides.
+_WORK = 1.5e7
+_EACH = 2e4
+
+
+def fitting_bounds(family: LayoutFamily, wirings: Wirings) -> list[tuple[Layout, Bound]]:
+    """Return the layouts that fit in memory, each with its `layout_bound`.
+
+    Raises
+    ------
+    InfeasibleError
+        If no layout is legal.
+    """
+    found = []
+    for layout in family.layouts():
+        schedule = schedule_of(layout, family.batch)
+        if max(use.total for use in family.uses(layout, schedule)) <= family.memory_limit:
+            found.append((layout, layout_bound(family, wirings, layout)))
+    return found
+
+
+def least_bound(
+    family: LayoutFamily, wirings: Wirings, bounded: Sequence[tuple[Layout, Bound]]
+) -> Bound:
+    """Return the least bound over layouts and all placements of theirs.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    wirings : Wirings
+        Ports of the servers.
+    bounded : sequence of (Layout, Bound)
+        Layouts with their `layout_bound`.
+
+    Returns
+    -------
+    Bound
+
+    Notes
+    -----
+    Best first: the layout with the least bound so far is tightened (`tightened_bound`), until
+    the least is a tightened one, which then holds for all; or until so many task graphs have
+    been looked at that the least is taken as it is.
+    """
+    heap = [(bound.seconds, number) for number, (_, bound) in enumerate(bounded)]
+    heapq.heapify(heap)
+    tight: dict[int, Bound] = {}
+    work = 0.0
+    while True:
+        _, number = heap[0]
+        if number in tight or work > _WORK:
+            return tight.get(number, bounded[number][1])
+        layout, bound = bounded[number]
+        tight[number], tasks = tightened_bound(family, wirings, layout, bound)
+        work += tasks + _EACH * len(family.placements(layout))
+        heapq.heapreplace(heap, (tight[number].seconds, number))
+
+
+def tightened_bound(
+    family: LayoutFamily, wirings: Wirings, layout: Layout, bound: Bound
+) -> tuple[Bound, int]:
+    """Bound a layout's time by the task graphs of all its placements.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    wirings : Wirings
+        Ports of the servers.
+    layout : Layout
+    bound : Bound
+        Its `layout_bound`.
+
+    Returns
+    -------
+    Bound
+        The least `topoopt.bounds.bounds.strategy_bound` over every order of the axes, where that is
+        tighter.
+    int
+        Tasks of all these graphs.
+    """
+    least, count = Bound(float("inf"), {}), 0
+    for placement in family.placements(layout):
+        tasks = family.build(placement)
+        count += tasks.tasks
+        one = strategy_bound(tasks, wirings.degree, wirings.bandwidth, wirings.lag)
+        least = min(least, one, key=lambda each: each.seconds)
+    return max(bound, least, key=lambda each: each.seconds), count
+
+
+def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Bound:
+    """Bound the iteration time of a layout from below, wherever its ranks sit.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    wirings : Wirings
+        Ports of the servers.
+    layout : Layout
+
+    Returns
+    -------
+    Bound
+        ``pipeline``: the schedule's passes with tensor groups at their server's bandwidth and
+        all other messages instant, and the optimizer's step. ``injection``: what the ranks of
+        the stage with most weights must send to other servers at least, over all ports.
+    """
+    placement = Placement(layout, family.server.gpus)
+    far = {"context", "expert"} | ({"tensor"} if spans(placement) else set())
+    loads = family.loads(placement, far)
+    schedule = schedule_of(layout, family.batch)
+    none = np.zeros(loads.seconds.shape[1])
+    forward, backward, weight = loads.seconds
+    makespan = timeline(schedule, PassTimes(forward, backward, weight, none, none)).makespan
+    ports = wirings.degree * wirings.bandwidth
+    terms = {
+        "pipeline": makespan + loads.update_s,
+        "injection": least_injection(placement, schedule, loads) / ports,
+    }
+    return Bound(max(terms.values()) * ROUNDING, terms)
+
+
+def spans(placement: Placement) -> bool:
+    """Whether tensor groups span servers."""
+    return placement.servers_per_rank > 1
+
+
+def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loads) -> float:
+    """Return the bytes that some server must send to share weights, wherever ranks sit.
+
+    Parameters
+    ----------
+    placement : Placement
+        Its order of axes is not looked at.
+    schedule : PipelineSchedule
+    loads : Loads
+
+    Returns
+    -------
+    float
+        A group of n ranks touches at least so many servers as n ranks fill; on a ring, each
+        of s servers sends (s - 1) / s of the buffer.
+    """
+    layout = placement.layout
+    ranks = layout.data * layout.context
+    scatters = schedule.microbatches if layout.zero >= 2 else 1
+    gathers = {0: 0, 3: 2 * schedule.microbatches}.get(layout.zero, 1)
+    reduces = scatters if layout.zero else 2
+    most = 0.0
+    for stage in range(schedule.stages):
+        total = 0.0
+        for part in range(stage, len(loads.weights), schedule.stages):
+            gradient, weight = loads.gradients[part], loads.weights[part]
+            for size, group in (
+                (reduces * gradient.dense + gathers * weight.dense, ranks),
+                (reduces * gradient.expert + gathers * weight.expert, ranks // layout.expert),
+            ):
+                servers = ceil(group / placement.ranks_per_server)
+                total += (servers - 1) / servers * size / placement.servers_per_rank
+        most = max(most, total)
+    return most
+
+
+__all__ = [
+    "fitting_bounds", "layout_bound", "least_bound", "least_injection", "tightened_bound",
+]  # fmt: skip

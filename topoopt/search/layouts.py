@@ -1,0 +1,358 @@
+"""Search over layouts, the places of their ranks, topologies and routings together."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from codesign_base import InfeasibleError
+from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.schedules import schedule_of
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.bounds.bounds import Bound
+from topoopt.bounds.everything import wirings_of
+from topoopt.bounds.layouts import layout_bound, least_bound
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate.scoring import Scorer
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.problem.job import Cluster
+from topoopt.problem.options import SearchOptions
+from topoopt.search.finalists import FINALISTS, finalists
+from topoopt.search.result import SearchResult
+from topoopt.search.route_moves import other_routes
+from topoopt.search.search_state import Keeper
+from topoopt.topology.fabrics import ideal_switch
+
+# Estimates are off by less than this factor, so layouts with higher bounds are not worth one.
+_HOPEFUL = 1.3
+# Placed layouts that a topology is built for.
+_WIRED = 6
+# Share of the best time that a placed layout must need on the ideal switch to be wired.
+_WORTH = 0.995
+# Placed layouts that are simulated on each fabric to compare with.
+_COMPARED = 12
+# Of the layouts simulated, those whose axes are tried in every order.
+_REORDERED = 12
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layout that fits.
+
+    Parameters
+    ----------
+    layout : Layout
+    estimate_s : float
+        Iteration time by formula, every message alone on its links.
+    bound : Bound
+        Below any simulated time, whatever placement, topology and routing (`layout_bound`).
+    memory_bytes : float
+        Of the fullest GPU.
+    """
+
+    layout: Layout
+    estimate_s: float
+    bound: Bound
+    memory_bytes: float
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All layouts of a job on a cluster.
+
+    Parameters
+    ----------
+    candidates : tuple of Candidate
+        Those that fit and are not ruled out by their bound, by estimate.
+    bound : Bound
+        The lowest over all that fit and every order of their axes.
+    layouts, fitting : int
+        Legal layouts, and those of them that fit.
+    least_memory_bytes : float
+        Of the fullest GPU under the layout that needs least.
+    """
+
+    candidates: tuple[Candidate, ...]
+    bound: Bound
+    layouts: int
+    fitting: int
+    least_memory_bytes: float
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A layout with its ranks on servers, and its time where every port reaches every server.
+
+    Parameters
+    ----------
+    candidate : Candidate
+    placement : Placement
+    ideal_s : float
+        On the ideal switch.
+    """
+
+    candidate: Candidate
+    placement: Placement
+    ideal_s: float
+
+
+def survey(
+    family: LayoutFamily,
+    cluster: Cluster,
+    progress: Callable[[int, int, float], None] | None = None,
+) -> Survey:
+    """Look at every layout of the job's choices.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    cluster : Cluster
+    progress : callable, optional
+        Given layouts done, their number, and the best estimate so far.
+
+    Returns
+    -------
+    Survey
+
+    Raises
+    ------
+    InfeasibleError
+        If no layout is legal, or none fits in memory.
+    """
+    limit = family.memory_limit
+    layouts = family.layouts()
+    wirings = wirings_of(family, cluster)
+    found: list[Candidate] = []
+    least, best = float("inf"), float("inf")
+    bounded: list[tuple[Layout, Bound]] = []
+    for done, layout in enumerate(layouts):
+        schedule = schedule_of(layout, family.batch)
+        memory = max(use.total for use in family.uses(layout, schedule))
+        least = min(least, memory)
+        if memory <= limit:
+            bounded.append((layout, layout_bound(family, wirings, layout)))
+        if memory <= limit and bounded[-1][1].seconds <= _HOPEFUL * best:
+            time = family.estimate(layout, wirings.port_rate, schedule)
+            best = min(best, time)
+            found.append(Candidate(layout, time, bounded[-1][1], memory))
+        if progress and done % 64 == 0:
+            progress(done, len(layouts), best)
+    if not found:
+        raise InfeasibleError(
+            f"model {family.model.name!r} does not fit: the least of {len(layouts)} layouts needs "
+            f"{least / 1e9:.4g} GB on a GPU that has {limit / 1e9:.4g} GB to use; give more "
+            "servers, GPUs with more memory, a shorter sequence, or more kinds of layouts"
+        )
+    order = sorted(range(len(found)), key=lambda i: (found[i].estimate_s, i))
+    lowest = least_bound(family, wirings, bounded)
+    return Survey(tuple(found[i] for i in order), lowest, len(layouts), len(bounded), least)
+
+
+def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    """Choose layouts that are worth a simulation, and differ.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        By estimate.
+    count : int
+
+    Returns
+    -------
+    list of Candidate
+        Two of the best estimates and one of the least bounds in turn, because estimates do not
+        know placements, and bounds no communication. Layouts that differ only in that they
+        split a microbatch by sequence rather than by sample come after all others.
+    """
+
+    def once(order: Sequence[int]) -> list[int]:
+        kinds = set[tuple[object, ...]]()
+        firsts = [i for i in order if _new(kinds, candidates[i].layout)]
+        seen = set(firsts)
+        return firsts + [i for i in order if i not in seen]
+
+    numbers = range(len(candidates))
+    estimates = iter(once(numbers))
+    bounds = iter(once(sorted(numbers, key=lambda i: (candidates[i].bound.seconds, i))))
+    chosen: dict[int, None] = {}
+    for turn in range(3 * len(candidates)):
+        if len(chosen) == min(count, len(candidates)):
+            break
+        following = next(bounds if turn % 3 == 2 else estimates, None)
+        if following is not None:
+            chosen[following] = None
+    return [candidates[i] for i in chosen]
+
+
+def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:
+    """Say whether a kind of layout is not in a set yet, and add it."""
+    kind = (
+        layout.tensor, layout.pipeline, layout.expert, layout.schedule, layout.virtual_stages,
+        layout.recompute, layout.zero, layout.microbatch / layout.context,
+    )  # fmt: skip
+    known = kind in kinds
+    kinds.add(kind)
+    return not known
+
+
+class LayoutSearch:
+    """The search over placed layouts of one job on one cluster.
+
+    All layouts are estimated and bounded by formula; the best are simulated on the ideal switch
+    of the same ports, the fastest of these with their ranks in every order of axes; for the
+    fastest, topologies are built from their traffic as for any job, until none can be expected
+    to do better.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    cluster : Cluster
+    options : SearchOptions
+    seed : int
+        Of random shortest paths.
+    """
+
+    def __init__(
+        self, family: LayoutFamily, cluster: Cluster, options: SearchOptions, seed: int
+    ) -> None:
+        self.family, self.cluster = family, cluster
+        self.options, self.seed = options, seed
+        self.placed: list[Placed] = []
+
+    def run(
+        self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
+    ) -> SearchResult[Placement]:
+        """Find the best layout, placement, topology and routing.
+
+        Parameters
+        ----------
+        progress : callable, optional
+        keeper : None
+            A search of layouts is short, and keeps no state.
+
+        Returns
+        -------
+        SearchResult
+            Also when interrupted from the keyboard, provided that any layout was wired. Its
+            ``steps`` are placed layouts that were simulated.
+
+        Raises
+        ------
+        InfeasibleError
+            If no layout fits.
+        """
+
+        def report(stage: str, done: int, total: int, best: float) -> None:
+            if progress:
+                progress(Progress(stage, done, total, best))
+
+        found = survey(self.family, self.cluster, lambda *at: report("layouts", *at))
+        interrupted = self._simulate(found, report)
+        pairs: list[Pair[Placement]] = []
+        best, wired = float("inf"), 0
+        for one in self.placed[:_WIRED]:
+            if one.ideal_s >= best * _WORTH or (interrupted and pairs):
+                break
+            try:
+                rewirer = Rewirer(
+                    self.family, self.cluster, self.family.memory_limit, self.options, self.seed
+                )
+                made = rewirer.wire(one.placement, "search", limit=best)
+                wired += 1
+                if made is not None:
+                    pairs.append(made)
+                    best = min(best, made.time)
+                report("topologies", wired, min(_WIRED, len(self.placed)), best)
+            except KeyboardInterrupt:
+                if not pairs:
+                    raise
+                interrupted = True
+        kept = finalists(pairs, count=FINALISTS)
+        return SearchResult(
+            kept[0],
+            others=kept,
+            steps=len(self.placed),
+            interrupted=interrupted,
+            converged=not interrupted,
+            counts={"layouts": found.layouts, "fitting": found.fitting, "wired": wired},
+            everything=found.bound,
+        )
+
+    def _simulate(self, found: Survey, report: Callable[[str, int, int, float], None]) -> bool:
+        """Simulate the layouts that are worth it on the ideal switch; say whether interrupted."""
+        cluster = self.cluster
+        rate = cluster.degree * cluster.port_rate
+        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
+        ideal = Fabric("ideal-switch", network, routes, {})
+        chosen = diverse(found.candidates, self.options.simulated)
+        placed = self.placed = []
+        try:
+            for done, candidate in enumerate(chosen):
+                first = self.family.placements(candidate.layout)[0]
+                placed.append(Placed(candidate, first, self._time(ideal, first)))
+                best = min(p.ideal_s for p in placed)
+                report("placements", done + 1, len(chosen), best)
+            for one in sorted(placed, key=lambda p: p.ideal_s)[:_REORDERED]:
+                for other in self.family.placements(one.candidate.layout)[1:]:
+                    placed.append(Placed(one.candidate, other, self._time(ideal, other)))
+        except KeyboardInterrupt:
+            if not placed:
+                raise
+            return True
+        finally:
+            placed.sort(key=lambda p: p.ideal_s)
+        return False
+
+    def _time(self, fabric: Playable, placement: Placement, limit: float = float("inf")) -> float:
+        scorer = Scorer(self.family, fabric, self.family.memory_limit)
+        return scorer.simulate(self.family.build(placement), limit)
+
+    def candidates(
+        self, result: SearchResult[Placement], progress: ProgressCallback | None = None
+    ) -> list[Pair[Placement]]:
+        """Return the pairs among which packet trains choose: the best, with other routes, too."""
+        limit, order = self.family.memory_limit, self.options.compute_order
+        return other_routes(self.family, result.others, limit, order)
+
+    def best_on(
+        self,
+        base: BaselineFabric,
+        result: SearchResult[Placement],
+        number: int,
+        progress: ProgressCallback | None = None,
+    ) -> tuple[Placement, float, str]:
+        """Simulate the placed layouts on another fabric, those fastest on the ideal switch first.
+
+        Parameters
+        ----------
+        base : BaselineFabric
+        result : SearchResult
+            Of this search.
+        number : int
+            Of the fabric; nothing is drawn here.
+        progress : callable, optional
+
+        Returns
+        -------
+        placement : Placement
+        time : float
+            Seconds.
+        origin : str
+            "plan", or "search".
+        """
+        best, fastest = self.placed[0].placement, float("inf")
+        for one in self.placed[:_COMPARED]:
+            if one.ideal_s >= fastest:
+                break
+            time = self._time(base.fabric, one.placement, fastest)
+            if time < fastest:
+                best, fastest = one.placement, time
+        if progress:
+            progress(Progress(base.fabric.name, 1, 1, fastest))
+        return best, fastest, "plan" if best == result.best.strategy else "search"
+
+
+__all__ = ["Candidate", "LayoutSearch", "Placed", "Survey", "diverse", "survey"]

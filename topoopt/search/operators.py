@@ -1,0 +1,135 @@
+"""The search over operator strategies, as the whole answer calls it."""
+
+import numpy as np
+
+from parallelism.operator_family import OperatorFamily
+from parallelism.search.named import named_strategies
+from parallelism.strategy import Strategy
+from topoopt.base.progress import ProgressCallback
+from topoopt.evaluate.pair import Pair
+from topoopt.fabrics.baselines import BaselineFabric, best_on
+from topoopt.problem.budget import Budget
+from topoopt.problem.job import Cluster
+from topoopt.problem.options import SearchOptions
+from topoopt.problem.routing import Routing
+from topoopt.problem.schedule import Schedule
+from topoopt.search.confirm import PLAYED, screened
+from topoopt.search.finalists import FINALISTS
+from topoopt.search.joint import SEARCHES
+from topoopt.search.result import SearchResult
+from topoopt.search.route_moves import other_routes
+from topoopt.search.search_state import Keeper
+from topoopt.search.train_moves import TrainMoves
+
+# Share of the main search's steps and work that each baseline's search may use.
+_BASELINE_SHARE = 0.1
+
+
+class OperatorSearch:
+    """One search of a job by operators.
+
+    Parameters
+    ----------
+    family : OperatorFamily
+    cluster : Cluster
+    options : SearchOptions
+    seed : int
+    """
+
+    def __init__(
+        self, family: OperatorFamily, cluster: Cluster, options: SearchOptions, seed: int
+    ) -> None:
+        self.family, self.cluster, self.options, self.seed = family, cluster, options, seed
+        self.search = SEARCHES[options.searched](
+            family.builder, cluster, family.memory_limit, options, seed
+        )
+
+    def budget(self) -> Budget:
+        """Return when the search stops at the latest."""
+        if self.options.seconds is not None:
+            return Budget(seconds=self.options.seconds)
+        if self.options.steps is not None:
+            return Budget(steps=self.options.steps)
+        return Budget.default(self.cluster.servers, self.options.faithful is not None)
+
+    def run(
+        self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
+    ) -> SearchResult:
+        """Search; see `topoopt.search.alternating.AlternatingSearch.run`."""
+        return self.search.run(self.budget(), progress, keeper)
+
+    def candidates(
+        self, result: SearchResult, progress: ProgressCallback | None = None
+    ) -> list[Pair]:
+        """Return the pairs among which packet trains choose.
+
+        Parameters
+        ----------
+        result : SearchResult
+            Its best pair becomes that of the moves by packet trains if they are interrupted.
+        progress : callable, optional
+
+        Returns
+        -------
+        list of Pair
+
+        Raises
+        ------
+        KeyboardInterrupt
+            From the keyboard.
+        """
+        found = result.others
+        if self.options.routings != (Routing.BALANCED,):
+            return found
+        search, order = self.search, self.options.compute_order
+        builder, limit = search.builder, search.memory_limit
+        if search.moves_by_trains and not result.interrupted:
+            moves = TrainMoves(builder, search.space, search.regions, limit, self.seed, order)
+            found = moves.improved(found, result.steps, progress)[:FINALISTS]
+            if moves.interrupted:
+                result.best = found[0]
+                raise KeyboardInterrupt
+        found = other_routes(builder, found, limit, order)
+        found = screened(builder, found, self.seed, PLAYED, progress, Schedule(compute=order))
+        return sorted(found, key=lambda pair: pair.time)
+
+    def best_on(
+        self,
+        base: BaselineFabric,
+        result: SearchResult,
+        number: int,
+        progress: ProgressCallback | None = None,
+    ) -> tuple[Strategy, float, str]:
+        """Search the best strategy for a fabric to compare with.
+
+        Parameters
+        ----------
+        base : BaselineFabric
+        result : SearchResult
+            Of this search.
+        number : int
+            Of the fabric, which seeds its proposals.
+        progress : callable, optional
+
+        Returns
+        -------
+        strategy : Strategy
+        time : float
+            Seconds.
+        origin : str
+            "plan", a named strategy, or "search".
+        """
+        space = self.search.space
+        starts = {"plan": result.best.strategy}
+        for name, plain in named_strategies(space).items():
+            starts[name] = space.intern(plain)
+        share = 0 if result.interrupted else _BASELINE_SHARE
+        budget = Budget(steps=int(result.steps * share), work=result.work * share)
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(2000 + number,)))
+        return best_on(
+            base.fabric, self.search.builder, space, self.search.memory_limit, starts, budget,
+            rng, progress,
+        )  # fmt: skip
+
+
+__all__ = ["OperatorSearch"]
