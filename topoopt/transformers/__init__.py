@@ -1,1 +1,0 @@
-"""Co-design for transformers: layouts searched jointly with placement, topology and routing."""
