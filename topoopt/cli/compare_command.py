@@ -1,11 +1,13 @@
 """`topoopt compare`: one job over all fabrics."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from topoopt.cli import common
+from topoopt.cli.shared import JOB, SEARCH, make_job, make_options, takes
 
 # What says something about fabrics that are rewired during the iteration only.
 _REWIRED = {
@@ -15,12 +17,14 @@ _REWIRED = {
 }
 
 
+@takes(JOB, SEARCH)
 def compare_command(
     context: typer.Context,
     model: common.Model,
     servers: common.Servers,
     degree: common.Degree,
     bandwidth: common.Bandwidth,
+    given: Mapping[str, Any],
     fabrics: Annotated[
         str,
         typer.Option(
@@ -43,20 +47,14 @@ def compare_command(
     ] = True,
     ports: common.Ports = "directed",
     latency: common.Latency = "1us",
-    device: common.Device = "a100",
-    gpus: common.Gpus = 4,
-    batch: common.Batch = None,
-    profile: common.Profile = None,
-    optimizer: common.OptimizerName = "sgd",
     seed: common.Seed = 0,
-    steps: common.Steps = None,
     prices: common.Prices = None,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
     """Compare the co-designed fabric with switched, direct and rewired ones.
 
-    Every fabric runs the best strategy that was found for it.
+    Every fabric runs the best strategy or layout that was found for it.
 
     Example: topoopt compare vgg16-16 --servers 16 --degree 4 --bandwidth 100Gbps
     """
@@ -74,7 +72,7 @@ def compare_command(
             f"none of {fabrics} is rewired by it; leave it out, or compare with "
             f"{' or '.join(rewired_fabrics)}",
         )
-    job = common.make_job(model, device, gpus, batch, profile, optimizer)
+    job = make_job(context, model, given)
     cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
     rewired = Reconfiguration(reconfiguration_delay, demand_window, forwarding)
     table = common.make_prices(prices)
@@ -82,11 +80,10 @@ def compare_command(
         result = compare(
             job,
             cluster,
+            make_options(given, reconfiguration=rewired),
             fabrics="all" if names == ("all",) else names,
             seed=seed,
-            steps=steps,
             prices=table,
-            reconfiguration=rewired,
             progress=progress,
         )
     if as_json:

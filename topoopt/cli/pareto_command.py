@@ -1,46 +1,38 @@
 """`topoopt pareto`: which cluster to buy."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from topoopt.cli import common
+from topoopt.cli.shared import JOB, SEARCH, make_job, make_options, takes
 
 if TYPE_CHECKING:
     from topoopt.codesign.designs import Point
     from topoopt.plan.plan import Plan
 
 
+@takes(JOB, SEARCH)
 def pareto_command(
+    context: typer.Context,
     model: common.Model,
     servers: Annotated[str, typer.Option(help="Numbers of servers: 16,24 or 16..256 (doubling).")],
     degree: Annotated[str, typer.Option(help="Network ports of each server: 4,8 or 2..8.")],
     bandwidth: Annotated[
         str, typer.Option(help="Speeds of a port, separated by commas: 100Gbps,400Gbps.")
     ],
+    given: Mapping[str, Any],
     objective: common.ObjectiveName = "time",
     max_cost: common.MaxCost = None,
     max_ports: common.MaxPorts = None,
     server_usd: Annotated[
         float, typer.Option(help="US dollars of a server without its network ports.")
     ] = 0.0,
-    global_batch: Annotated[
-        int | None,
-        typer.Option(
-            help="Samples of an iteration on every cluster.",
-            show_default="the batch of each GPU stays",
-        ),
-    ] = None,
     ports: common.Ports = "directed",
     latency: common.Latency = "1us",
-    device: common.Device = "a100",
-    gpus: common.Gpus = 4,
-    batch: common.Batch = None,
-    profile: common.Profile = None,
-    optimizer: common.OptimizerName = "sgd",
     seed: common.Seed = 0,
-    steps: common.Steps = None,
     prices: common.Prices = None,
     prune: Annotated[
         bool, typer.Option(help="Skip designs whose bound shows that a cheaper one is as fast.")
@@ -66,12 +58,13 @@ def pareto_command(
     from topoopt.codesign.designs import Limits, parse_counts
     from topoopt.codesign.pareto import Grid, explore
 
+    batch, global_batch = given["batch"], given["global_batch"]
     if batch is not None and global_batch is not None:
         raise InputError(
             f"both --batch-per-gpu {batch} and --global-batch {global_batch} are given; "
             "give one of them"
         )
-    job = common.make_job(model, device, gpus, batch, profile, optimizer)
+    job = make_job(context, model, given, batch_is_grid=True)
     grid = Grid(
         parse_counts(servers, "servers", doubling=True),
         parse_counts(degree, "degree", doubling=False),
@@ -79,7 +72,7 @@ def pareto_command(
         ports,
         latency,
     )
-    common.check_outputs(store, inputs=[model, profile, prices])
+    common.check_outputs(store, inputs=[model, given["profile"], prices])
     if save_plans is not None and not save_plans.is_dir():
         raise InputError(f"directory {save_plans} does not exist; create it first")
 
@@ -93,12 +86,12 @@ def pareto_command(
         found = explore(
             job,
             grid,
+            make_options(given),
             objective=objective,
             limits=Limits(max_cost, max_ports),
-            global_batch=global_batch,
+            global_batch=None if job.kind == "layouts" else global_batch,
             server_usd=server_usd,
             seed=seed,
-            steps=steps,
             prune=prune,
             least_gain=least_gain,
             prices=common.make_prices(prices),

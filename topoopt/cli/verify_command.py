@@ -16,10 +16,8 @@ def verify_command(
 ) -> None:
     """Recompute every invariant of a plan file and simulate it again."""
     from topoopt.plan.verify import verify_plan
-    from topoopt.transformers.plan import is_transformer_plan
-    from topoopt.transformers.verify import verify_transformer_plan
 
-    result = verify_transformer_plan(plan) if is_transformer_plan(plan) else verify_plan(plan)
+    result = verify_plan(plan)
     if as_json:
         common.print_json(asdict(result))
     elif result.ok:

@@ -391,7 +391,13 @@ def _write_store(
 
 
 def choose_degree(
-    job: Job, cluster: Cluster, objective: str, limits: Limits, **how: Any
+    job: Job,
+    cluster: Cluster,
+    options: SearchOptions | None = None,
+    *,
+    objective: str,
+    limits: Limits,
+    **how: Any,
 ) -> Exploration:
     """Decide how many ports of a cluster are worth using.
 
@@ -400,6 +406,7 @@ def choose_degree(
     job : Job
     cluster : Cluster
         Its degree is the most that may be used.
+    options : SearchOptions, optional
     objective : {"time", "cost-time"}
     limits : Limits
     **how
@@ -419,7 +426,7 @@ def choose_degree(
         (cluster.servers,), tuple(range(1, cluster.degree + 1)), (cluster.bandwidth,),
         cluster.ports, cluster.latency,
     )  # fmt: skip
-    exploration = explore(job, grid, objective=objective, limits=limits, **how)
+    exploration = explore(job, grid, options, objective=objective, limits=limits, **how)
     if exploration.best is None:
         if exploration.interrupted:
             raise KeyboardInterrupt

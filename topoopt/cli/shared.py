@@ -1,0 +1,299 @@
+"""Groups of options that several commands take: the job and how to search.
+
+A command names the groups that it takes (`takes`), and gets what was given as one dictionary. The
+table of which option is which field is here; which fields say nothing for a family of models is
+the family's own table.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codesign_base import InputError
+from topoopt.cli import common
+
+if TYPE_CHECKING:
+    from parallelism.transformers.enumeration import Choices
+    from topoopt.problem.job import Job
+    from topoopt.problem.options import SearchOptions
+
+_JOB = "Job"
+_LAYOUTS = "Transformers, planned by layouts"
+_SEARCH = "Search"
+_OPERATORS = "Search of models planned by operators"
+
+
+def _option(kind: Any, default: Any, help_text: str, *names: str, **more: Any) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Option(*names, help=help_text, **more)], default
+
+
+def _considered(help_text: str, shown: str, *names: str) -> tuple[Any, Any]:
+    return _option(
+        str | None, None, help_text, *names, show_default=shown, rich_help_panel=_LAYOUTS
+    )
+
+
+Options = Mapping[str, tuple[Any, Any]]
+
+JOB: Options = {
+    "device": (common.Device, "a100"),
+    "gpus": (common.Gpus, 4),
+    "batch": (common.Batch, None),
+    "profile": (common.Profile, None),
+    "optimizer": (common.OptimizerName, "sgd"),
+    "global_batch": _option(
+        int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_LAYOUTS
+    ),
+    "sequence": _option(
+        int | None, None, "Tokens of a sample.", show_default="the model's own",
+        rich_help_panel=_LAYOUTS,
+    ),
+    "tensor": _considered(
+        "Tensor-parallel degrees considered, such as 4,8.", "all within a server"
+    ),
+    "pipeline": _considered("Pipeline stages considered.", "all"),
+    "context_degrees": _considered(
+        "Context-parallel degrees considered.", "powers of two that leave 1024 tokens", "--context"
+    ),
+    "expert": _considered("Expert-parallel degrees considered.", "all"),
+    "microbatch": _considered("Samples of a microbatch considered.", "1,2,4,8"),
+    "pipeline_schedule": _considered(
+        "gpipe, 1f1b, interleaved, zero-bubble: which are considered.", "all but gpipe"
+    ),
+    "zero": _considered("ZeRO stages considered; 3 only without pipelines.", "1,3"),
+    "recompute": _considered("none, selective, full: recomputation considered.", "none,full"),
+    "tensor_across_servers": _option(
+        bool, False, "Tensor groups may span servers.", "--tensor-across-servers",
+        rich_help_panel=_LAYOUTS,
+    ),
+    "load_imbalance": _option(
+        float, 1.0, "Tokens of the busiest expert rank over the mean.", rich_help_panel=_LAYOUTS
+    ),
+    "per_operator": _option(
+        bool, False, "Plan a transformer by operators, like other models.", "--per-operator",
+        rich_help_panel=_LAYOUTS,
+    ),
+}  # fmt: skip
+"""What is trained, and on what servers."""
+
+SEARCH: Options = {
+    "steps": (common.Steps, None),
+    "seconds": _option(
+        float | None, None, "Search budget in seconds, instead of --steps.",
+        rich_help_panel=_OPERATORS,
+    ),
+    "chains": _option(
+        int, 3, "Search chains, each with its own topology.", rich_help_panel=_OPERATORS
+    ),
+    "faithful": _option(
+        str | None, None, "paper or artifact: switch back everything that departs from it.",
+        rich_help_panel=_OPERATORS,
+    ),
+    "method": _option(
+        str, "joint",
+        "joint, alternating, sequential, strategy-only or topology-only: what is searched with "
+        "what.",
+        rich_help_panel=_OPERATORS,
+    ),
+    "no_parameter_splits": _option(
+        bool, False, "Split operators by samples only; profiles measure no other splits.",
+        "--no-parameter-splits", rich_help_panel=_OPERATORS,
+    ),
+    "confirm": _option(
+        str | None, None, "packet: choose among the best plans by simulating packet trains.",
+        rich_help_panel=_SEARCH,
+    ),
+    "schedule": _option(
+        str, "plain",
+        "Order, buckets and overlap inside the iteration: plain (as published), compute (devices "
+        "take the longest remaining path first), barrier (the best that keeps the barrier between "
+        "iterations) or auto.",
+        rich_help_panel=_SEARCH,
+    ),
+    "restarts": _option(
+        int, 1, "Independent searches, of which the best plan is kept.",
+        rich_help_panel=_OPERATORS,
+    ),
+    "workers": _option(
+        int, 1, "Searches at a time, each in a process.", rich_help_panel=_OPERATORS
+    ),
+    "engine": _option(
+        str, "local", "local processes, ray on this machine, or ray://HOST:PORT.",
+        rich_help_panel=_OPERATORS,
+    ),
+    "simulated": _option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
+}  # fmt: skip
+"""How a plan is sought: the fields of `topoopt.problem.options.SearchOptions`."""
+
+# Options that are called otherwise than the field that they set.
+_FIELDS = {
+    "batch": "batch_per_gpu", "load_imbalance": "implementation",
+    "no_parameter_splits": "parameter_splits",
+    **dict.fromkeys(
+        (
+            "tensor", "pipeline", "context_degrees", "expert", "microbatch", "pipeline_schedule",
+            "zero", "recompute", "tensor_across_servers",
+        ),
+        "choices",
+    ),
+}  # fmt: skip
+
+
+def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add groups of options to a command.
+
+    Parameters
+    ----------
+    *groups : mapping of str to (annotation, default)
+
+    Returns
+    -------
+    callable
+        Decorates a command, which gets the values of the groups as its argument ``given``.
+    """
+
+    def added(command: Callable[..., None]) -> Callable[..., None]:
+        shared = {name: option for group in groups for name, option in group.items()}
+        signature = inspect.signature(command)
+        own = [p for p in signature.parameters.values() if p.name != "given"]
+        more = [
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+            )
+            for name, (annotation, default) in shared.items()
+        ]
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            given = {name: values.pop(name) for name in shared}
+            command(**values, given=given)
+
+        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        run.__signature__ = signature.replace(parameters=[*keyword, *more])  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in (*keyword, *more)}
+        return run
+
+    return added
+
+
+def make_job(
+    context: typer.Context, model: str, given: Mapping[str, Any], *, batch_is_grid: bool = False
+) -> "Job":
+    """Return the job that the options describe: of a transformer, unless per operator.
+
+    Parameters
+    ----------
+    context : typer.Context
+        Of the command.
+    model : str
+        A preset, or a file.
+    given : mapping
+        Values of `JOB`.
+    batch_is_grid : bool
+        ``--global-batch`` is not the job's own for models by operators.
+
+    Returns
+    -------
+    Job
+
+    Raises
+    ------
+    InputError
+        If an option says nothing for such a model, or is out of range.
+    """
+    from parallelism.transformers.load import is_transformer
+
+    if given["per_operator"] or not is_transformer(model):
+        from parallelism.operator_family import OperatorFamily
+
+        refused = dict(OperatorFamily.refused)
+        if batch_is_grid:
+            del refused["global_batch"]
+        _refuse(context, refused)
+        return common.make_job(
+            model, given["device"], given["gpus"], given["batch"], given["profile"],
+            given["optimizer"],
+        )  # fmt: skip
+    from parallelism.transformers.family import LayoutFamily
+    from parallelism.transformers.implementation import Implementation
+    from parallelism.transformers.load import load_transformer
+    from topoopt.problem.job import Job, nvlink_server
+
+    _refuse(context, LayoutFamily.refused, " (--per-operator)")
+    if given["global_batch"] is None:
+        raise InputError(
+            f"model {model!r} is a transformer: give --global-batch, the samples of an iteration "
+            "(or --per-operator)"
+        )
+    sequence = given["sequence"]
+    return Job(
+        load_transformer(model, **({} if sequence is None else {"sequence": sequence})),
+        server=nvlink_server(given["device"], given["gpus"]),
+        global_batch=given["global_batch"],
+        sequence=sequence,
+        implementation=Implementation(load_imbalance=given["load_imbalance"]),
+        choices=choices_of(given),
+    )
+
+
+def make_options(given: Mapping[str, Any], **more: Any) -> "SearchOptions":
+    """Return the search that the options describe.
+
+    Parameters
+    ----------
+    given : mapping
+        Values of `SEARCH`.
+    **more
+        Further fields.
+    """
+    from topoopt.problem.options import SearchOptions
+
+    fields = {name: given[name] for name in SEARCH if name != "no_parameter_splits"}
+    return SearchOptions(**fields, parameter_splits=not given["no_parameter_splits"], **more)
+
+
+def _refuse(context: typer.Context, refused: Mapping[str, str], more: str = "") -> None:
+    """Refuse options that say nothing for the family of a model."""
+    names = {*JOB, *SEARCH, "checkpoint"}
+    for name in names:
+        reason = refused.get(_FIELDS.get(name, name))
+        if reason is not None:
+            common.refuse_given(context, (name,), reason + (more if "graph" in reason else ""))
+
+
+def choices_of(given: Mapping[str, Any]) -> "Choices":
+    """Return the layouts that options leave.
+
+    Parameters
+    ----------
+    given : mapping of str to str or bool or None
+        Values of `JOB`; None: not given.
+
+    Raises
+    ------
+    InputError
+        If a list holds something else than it should.
+    """
+    from parallelism.transformers.enumeration import Choices
+
+    wanted: dict[str, Any] = {"across_servers": given["tensor_across_servers"]}
+    fields = {"context_degrees": "context", "pipeline_schedule": "schedules"}
+    for name in _FIELDS:
+        if _FIELDS[name] != "choices" or name == "tensor_across_servers" or given[name] is None:
+            continue
+        field = fields.get(name, name)
+        if field in ("recompute", "schedules"):
+            wanted[field] = tuple(part.strip() for part in given[name].split(","))
+        else:
+            wanted[field] = _numbers(field, given[name])
+    return Choices(**wanted)
+
+
+def _numbers(option: str, text: str) -> tuple[int, ...]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        raise InputError(f"--{option} is {text!r}; give whole numbers, such as 1,2")
+    return tuple(sorted({int(part) for part in parts}))
