@@ -36,7 +36,9 @@ def prepared(model):
     space = StrategySpace(builder.graph, servers, builder.batch)
     strategy = space.intern(named_strategies(space)[name])
     limit = job.server.accelerator.memory_bytes
-    pair = Rewirer(builder, cluster, limit, SearchOptions(), 0).wire(strategy, name, formula_only=True)
+    pair = Rewirer(builder, cluster, limit, SearchOptions(), 0).wire(
+        strategy, name, formula_only=True
+    )
     return builder, strategy, pair.fabric, limit
 
 

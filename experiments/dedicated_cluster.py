@@ -14,6 +14,7 @@ from topoopt.experiment import (
 )
 from topoopt.experiment.plots import MARKS, PALETTE, plain_ticks
 from topoopt.experiment.published import FAT_TREE_TREND, FAT_TREE_TREND_SOURCE
+from topoopt.problem.options import SearchOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,8 +55,8 @@ def case(
     found = compare(
         Job(models.get_model(model)),
         Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps"),
+        SearchOptions(steps=steps),
         fabrics=FABRICS[1:],
-        steps=steps,
         seed=seed,
     )
     return [

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.problem.options import SearchOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,7 +33,11 @@ def case(
     """
     cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
     plan = co_optimize(
-        Job(models.get_model(model)), cluster, steps=steps, seed=seed, baselines=["ideal-switch"]
+        Job(models.get_model(model)),
+        cluster,
+        SearchOptions(steps=steps),
+        seed=seed,
+        baselines=["ideal-switch"],
     )
     ideal = plan.baselines["ideal-switch"].iteration_time_s
     return {

@@ -8,6 +8,7 @@ import numpy as np
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.plan.rebuild import rebuild
+from topoopt.problem.options import SearchOptions
 from topoopt.studies.failures import fail_randomly
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ def case(
         Slowdowns over the undamaged plan, of the trials that leave all servers connected.
     """
     cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
-    plan = co_optimize(
-        Job(models.get_model(model)), cluster, steps=steps, seed=seed, baselines=()
-    )  # fmt: skip
+    plan = co_optimize(Job(models.get_model(model)), cluster, SearchOptions(steps=steps), seed=seed, baselines=())  # fmt: skip
     built = rebuild(plan)
     tasks = built.builder.build(built.strategy)
     found = fail_randomly(built.fabric, tasks, cables, trials, seed=seed)

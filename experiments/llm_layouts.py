@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from topoopt.transformers.job import TransformerJob, nvlink_server
+from topoopt.transformers.solve import plan_transformer
+
 from parallelism.transformers.presets import get_transformer
 from topoopt import Cluster
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-from topoopt.transformers.job import TransformerJob, nvlink_server
-from topoopt.transformers.solve import plan_transformer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

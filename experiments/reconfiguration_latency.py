@@ -8,8 +8,9 @@ from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabric
-from topoopt.problem.reconfiguration import Reconfiguration
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices
+from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.units import format_time
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ def case(
             # One plan tells fabrics apart by name.
             chosen.append(replace(base, fabric=replace(base.fabric, name=key)))
     plan = co_optimize(
-        Job(models.get_model(model)), cluster, seed=seed, steps=steps, baselines=chosen
+        Job(models.get_model(model)),
+        cluster,
+        SearchOptions(steps=steps),
+        seed=seed,
+        baselines=chosen,
     )
     rows: list[dict[str, object]] = [
         {
@@ -73,7 +78,7 @@ def case(
             "iteration_time_s": plan.iteration_time_s,
             "relative_time": 1.0,
             "cost_usd": plan.cost_usd,
-            "strategy_origin": plan.strategy_origin,
+            "strategy_origin": plan.origin,
         }
     ]
     rows += [

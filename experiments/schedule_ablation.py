@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.problem.options import SearchOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,10 +38,7 @@ def case(
     rows: list[dict[str, object]] = []
     plain_s = None
     for schedule in SCHEDULES:
-        plan = co_optimize(
-            Job(models.get_model(model)), cluster, seed=seed, steps=steps, baselines=(),
-            schedule=schedule,
-        )  # fmt: skip
+        plan = co_optimize(Job(models.get_model(model)), cluster, SearchOptions(steps=steps, schedule=schedule), seed=seed, baselines=())  # fmt: skip
         plain_s = plan.iteration_time_s if plain_s is None else plain_s
         chosen = plan.schedule
         bucket = chosen.bucket_bytes if chosen else None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.problem.options import SearchOptions
 
 METHODS = ("topology-only", "strategy-only", "sequential", "alternating", "joint")
 # Published profiles of the presets, where TOPOOPT_DATA names a directory with them.
@@ -49,7 +50,9 @@ def case(
     profile = profile_of(model)
     job = Job(models.get_model(model), profile=profile)
     cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps", "bidirectional")
-    plan = co_optimize(job, cluster, seed=seed, steps=steps, method=method, baselines=())
+    plan = co_optimize(
+        job, cluster, SearchOptions(steps=steps, method=method), seed=seed, baselines=()
+    )
     return {
         "times": "profile" if profile else "roofline",
         "iteration_time_s": plan.iteration_time_s,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, Value, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
+from topoopt.problem.options import SearchOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,16 +34,14 @@ def case(
         The columns of `EXPERIMENT`.
     """
     cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
-    plan = co_optimize(
-        Job(models.get_model(model)), cluster, steps=steps, seed=seed, baselines=()
-    )  # fmt: skip
+    plan = co_optimize(Job(models.get_model(model)), cluster, SearchOptions(steps=steps), seed=seed, baselines=())  # fmt: skip
     named = [time for time in plan.named_strategies_s.values() if time is not None]
     return {
         "iteration_time_s": plan.iteration_time_s,
         "lower_bound_s": plan.lower_bound_s,
         "gap": plan.gap,
         "best_start_s": min(named),
-        "origin": plan.strategy_origin,
+        "origin": plan.origin,
         "steps_done": plan.search.steps,
     }
 

@@ -13,6 +13,7 @@ from topoopt.experiment.published import (
     relative_difference,
     sixteen_servers_s,
 )
+from topoopt.problem.options import SearchOptions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,11 +53,7 @@ def case(
     profile = (
         Path(os.environ[DATA]) / "measured" / PROFILES[model] if compute != "roofline" else None
     )
-    plan = co_optimize(
-        Job(models.get_model(model), profile=profile),
-        Cluster(16, degree, f"{bandwidth_gbps}Gbps", ports="bidirectional"),
-        steps=steps, seed=seed, baselines=(), confirm="train",
-    )  # fmt: skip
+    plan = co_optimize(Job(models.get_model(model), profile=profile), Cluster(16, degree, f"{bandwidth_gbps}Gbps", ports="bidirectional"), SearchOptions(steps=steps, confirm="packet"), seed=seed, baselines=())  # fmt: skip
     assert plan.confirmation is not None  # asked for
     train = plan.confirmation.iteration_time_s
     best, worst = sixteen_servers_s(model, degree)

@@ -70,7 +70,9 @@ def case(
         rows.append({"strategy": name, "builder": "paper", "iteration_time_s": paper.time,
                      "relative_time": 1.0, "work": plain.work})  # fmt: skip
         for variant, improvements in VARIANTS.items():
-            rewirer = Rewirer(builder, cluster, limit, SearchOptions(improvements=improvements), seed)
+            rewirer = Rewirer(
+                builder, cluster, limit, SearchOptions(improvements=improvements), seed
+            )
             pair = rewirer.wire(strategy, name)
             assert pair is not None  # no limit
             rows.append({"strategy": name, "builder": variant, "iteration_time_s": pair.time,

@@ -13,6 +13,7 @@ from parallelism.models import get_model
 from parallelism.profile import ProfileModel
 from parallelism.profile_file import load_profile, measured_name
 from parallelism.transformers.architecture import Attention, LatentAttention
+from topoopt.problem.options import SearchOptions
 
 torch = pytest.importorskip("torch", reason="profiling needs PyTorch, which is optional")
 
@@ -137,8 +138,7 @@ def test_a_profile_is_read_back_and_planned_with(name: str, tmp_path: Path) -> N
     plan = to.co_optimize(
         to.Job(graph, 4, profile=path),
         to.Cluster(servers=2, degree=2, bandwidth="100Gbps"),
-        steps=5,
-        chains=1,
+        SearchOptions(steps=5, chains=1),
     )
     assert to.verify_plan(plan).ok
     assert not any("not in the profile" in note for note in plan.notes)

@@ -9,6 +9,7 @@ from parallelism.graph import Mode, ModelGraph, OperatorKind
 from parallelism.models import get_model
 from parallelism.transformers.architecture import Attention, Transformer
 from parallelism.transformers.operators import model_graph
+from topoopt.problem.options import SearchOptions
 
 torch = pytest.importorskip("torch", reason="capture needs PyTorch, which is optional")
 
@@ -291,7 +292,9 @@ def test_a_captured_module_is_planned() -> None:
 
     graph = capture(on_meta(zoo.Llama, 1, 128, 4, 2, 256, 512), tokens(2, 64))
     plan = to.co_optimize(
-        to.Job(graph), to.Cluster(servers=4, degree=2, bandwidth="100Gbps"), steps=5, chains=1
+        to.Job(graph),
+        to.Cluster(servers=4, degree=2, bandwidth="100Gbps"),
+        SearchOptions(steps=5, chains=1),
     )
     assert plan.iteration_time_s >= plan.lower_bound_s > 0
     assert to.verify_plan(plan).ok

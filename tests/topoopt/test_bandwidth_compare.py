@@ -20,6 +20,7 @@ from topoopt.cli.app import app
 from topoopt.codesign.comparison import compare
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.transport import IDEAL
+from topoopt.problem.options import SearchOptions
 from topoopt.topology.network_file import save_network
 
 G = 1e9
@@ -46,7 +47,10 @@ def net(tmp_path_factory):
 
 def test_compare_scores_a_network_file(net):
     found = compare(
-        to.Job(small_mlp()), to.Cluster(4, 2, "100Gbps"), fabrics=("ideal-switch", net), steps=5
+        to.Job(small_mlp()),
+        to.Cluster(4, 2, "100Gbps"),
+        SearchOptions(steps=5),
+        fabrics=("ideal-switch", net),
     )
     row = found.fabrics[2]
     assert row.fabric == net
@@ -76,9 +80,14 @@ def test_compare_reads_the_file_that_bandwidth_wrote(tmp_path):
 def test_compare_refuses_networks_that_do_not_fit(net, tmp_path):
     job = to.Job(small_mlp())
     with pytest.raises(InputError, match="has 4 servers, but the cluster 8"):
-        compare(job, to.Cluster(8, 2, "100Gbps"), fabrics=(net,), steps=1)
+        compare(job, to.Cluster(8, 2, "100Gbps"), SearchOptions(steps=1), fabrics=(net,))
     with pytest.raises(InputError, match="does not exist"):
-        compare(job, to.Cluster(4, 2, "100Gbps"), fabrics=(str(tmp_path / "no.json"),), steps=1)
+        compare(
+            job,
+            to.Cluster(4, 2, "100Gbps"),
+            SearchOptions(steps=1),
+            fabrics=(str(tmp_path / "no.json"),),
+        )
 
 
 def test_a_data_parallel_plan_is_compute_and_one_allreduce_an_operator():

@@ -9,17 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_transformers import LATENT, gpt
-
-import topoopt as to
-from codesign_base import InfeasibleError, InputError
-from parallelism.accelerators import get_accelerator
-from parallelism.device import Server
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
-from parallelism.transformers.memory import memory_use
-from parallelism.transformers.placement import Placement, axis_orders
-from topoopt.fabric import Fabric
-from topoopt.report.transformer_page import played_again
-from topoopt.topology.fabrics import ideal_switch, random_regular
 from topoopt.transformers.candidates import layout_bound, survey, tightened_bound
 from topoopt.transformers.job import TransformerJob, nvlink_server
 from topoopt.transformers.plan import (
@@ -32,6 +21,17 @@ from topoopt.transformers.play import played, tasks_of
 from topoopt.transformers.search import diverse
 from topoopt.transformers.solve import plan_transformer
 from topoopt.transformers.verify import verify_transformer_plan
+
+import topoopt as to
+from codesign_base import InfeasibleError, InputError
+from parallelism.accelerators import get_accelerator
+from parallelism.device import Server
+from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.memory import memory_use
+from parallelism.transformers.placement import Placement, axis_orders
+from topoopt.fabric import Fabric
+from topoopt.report.transformer_page import played_again
+from topoopt.topology.fabrics import ideal_switch, random_regular
 
 SMALL = gpt(8, 1024, 16, 5000)
 SERVER = Server(get_accelerator("h100"), 4, 150e9)

@@ -21,6 +21,7 @@ from topoopt.cli.app import app, main
 from topoopt.fabrics.baselines import ALL_BASELINES
 from topoopt.formats.traffic import load_traffic
 from topoopt.plan.rebuild import rebuild
+from topoopt.problem.options import SearchOptions
 from topoopt.topology.network_json import load_network
 
 SMALL = """
@@ -528,9 +529,9 @@ def test_an_interrupted_comparison_says_so(workplace):
 
     job = to.Job(load_model(workplace[0] / "small.yaml"))
     cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
-    found = to.compare(job, cluster, fabrics=("fat-tree",), steps=12, progress=stop)
+    found = to.compare(job, cluster, SearchOptions(steps=12), fabrics=("fat-tree",), progress=stop)
     assert found.interrupted and found.summary().endswith("interrupted: the best so far")
-    whole = to.compare(job, cluster, fabrics=("fat-tree",), steps=12)
+    whole = to.compare(job, cluster, SearchOptions(steps=12), fabrics=("fat-tree",))
     assert not whole.interrupted and "interrupted" not in whole.summary()
 
 

@@ -12,10 +12,11 @@ import pytest
 import small_plans
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_plans import assert_valid, small_dlrm, small_mlp, solve
+from small_plans import assert_valid, planned, small_dlrm, small_mlp, solve
 
 import topoopt as to
 from topoopt.codesign.solve import score_named
+from topoopt.problem.options import SearchOptions
 from topoopt.topology.finder import DegreeTooSmallError
 
 DATA = Path(os.environ.get("TOPOOPT_DATA") or Path(__file__).parents[3] / ".." / "shared" / "data")
@@ -160,13 +161,13 @@ def test_progress_counts_up_and_never_gets_worse():
 @pytest.mark.parametrize("servers", [1, 2, 4, 8])
 def test_faithful_modes_run_and_say_so(faithful, servers):
     plan = solve(small_dlrm(), servers, 4, ports="bidirectional", faithful=faithful)
-    assert plan.search.faithful == faithful
+    assert plan.search.options.faithful == faithful
     if servers > 1:
         routing = {"paper": "k-shortest", "artifact": "single"}[faithful]
         assert plan.routing == routing
     if faithful == "artifact":
         assert plan.degree_transfer == 0
-        assert all(op.parameter == 1 for op in plan.strategy)
+        assert all(op.parameter == 1 for op in plan.parallelization.operators)
 
 
 def test_faithful_modes_differ_from_each_other_and_from_the_default():
@@ -185,7 +186,7 @@ def test_faithful_modes_differ_from_each_other_and_from_the_default():
 def test_what_does_not_fit_is_infeasible_and_the_message_says_what_helps():
     model = small_dlrm(4, rows=2_000_000_000)
     with pytest.raises(to.InfeasibleError) as caught:
-        to.co_optimize(to.Job(model), to.Cluster(2, 2, "100Gbps"), steps=5)
+        to.co_optimize(to.Job(model), to.Cluster(2, 2, "100Gbps"), SearchOptions(steps=5))
     message = str(caught.value)
     assert "does not fit" in message and "80 GB" in message and "\n" not in message
 
@@ -230,7 +231,9 @@ def test_one_server_needs_no_network(tables):
 def test_bidirectional_ports_need_two_ports_to_join_three_servers(servers, degree):
     with pytest.raises(DegreeTooSmallError, match="give at least 2"):
         to.co_optimize(
-            to.Job(small_mlp()), to.Cluster(servers, degree, "100Gbps", "bidirectional"), steps=1
+            to.Job(small_mlp()),
+            to.Cluster(servers, degree, "100Gbps", "bidirectional"),
+            SearchOptions(steps=1),
         )
 
 
@@ -247,7 +250,7 @@ def test_batches_that_servers_do_not_divide(kind):
         small_dlrm(batch_per_gpu=batch), 4, steps=40, job={"server": to.Server(gpus=1)}
     )  # fmt: skip
     assert plan.global_batch == 4 * batch
-    assert all(plan.global_batch % op.sample == 0 for op in plan.strategy)
+    assert all(plan.global_batch % op.sample == 0 for op in plan.parallelization.operators)
 
 
 @needs_data
@@ -255,8 +258,8 @@ def test_batches_that_servers_do_not_divide(kind):
 def test_a_measured_profile_travels_with_the_plan(servers, tmp_path):
     job = {"profile": MEASURED / "dlrm16.json"}
     plan = solve(to.models.get_model("dlrm-16"), servers, 4, steps=10, job=job)
-    assert plan.compute["kind"] == "profile"
-    assert plan.compute["profile"]["file"] == "dlrm16.json"
+    assert plan.job.compute["kind"] == "profile"
+    assert plan.job.compute["profile"]["file"] == "dlrm16.json"
     assert any("times are looked up" in note for note in plan.notes)
 
 
@@ -281,7 +284,7 @@ def test_wrong_options_are_refused_in_one_sentence_before_any_search(options, sa
     if options["steps"] is None and "seconds" not in options:
         options["steps"] = 5
     with pytest.raises(to.InputError, match=said) as caught:
-        to.co_optimize(to.Job(small_mlp()), to.Cluster(2, 2, "100Gbps"), **options)
+        planned(to.Job(small_mlp()), to.Cluster(2, 2, "100Gbps"), **options)
     assert "\n" not in str(caught.value)
     assert searched == []
 
@@ -324,7 +327,9 @@ def test_wrong_jobs_are_refused(options, said):
 
 def test_python_api_prints_what_the_readme_shows():
     plan = to.co_optimize(
-        to.Job(small_dlrm()), to.Cluster(servers=4, degree=2, bandwidth="100Gbps"), steps=5
+        to.Job(small_dlrm()),
+        to.Cluster(servers=4, degree=2, bandwidth="100Gbps"),
+        SearchOptions(steps=5),
     )
     assert_valid(plan)
     assert plan.summary().startswith("dlrm on 4 servers")

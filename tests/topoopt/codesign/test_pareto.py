@@ -20,6 +20,7 @@ from topoopt.codesign.designs import (
     parse_counts,
 )
 from topoopt.codesign.pareto import Grid, choose_degree, explore
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices, direct_connect_cost
 
 JOB = to.Job(to.models.dlrm(tables=4, rows=1000, batch_per_gpu=32, bottom_width=64, top_width=128))
@@ -59,8 +60,8 @@ def test_a_least_gain_drops_small_steps():
 
 
 def test_pruning_changes_no_frontier_and_every_point_is_told():
-    whole = explore(JOB, GRID, steps=5, prune=False)
-    pruned = explore(JOB, GRID, steps=5)
+    whole = explore(JOB, GRID, SearchOptions(steps=5), prune=False)
+    pruned = explore(JOB, GRID, SearchOptions(steps=5))
     assert {d.state for d in whole.designs} == {"planned"}
     assert pruned.frontier == whole.frontier
     assert [d.point for d in pruned.designs] == [d.point for d in whole.designs]
@@ -74,8 +75,10 @@ def test_pruning_changes_no_frontier_and_every_point_is_told():
 
 
 def test_designs_are_the_plans_of_their_clusters():
-    found = explore(JOB, Grid((4,), (2,), ("100Gbps",)), steps=5, seed=3)
-    plan = to.co_optimize(JOB, to.Cluster(4, 2, "100Gbps"), steps=5, seed=3, baselines=())
+    found = explore(JOB, Grid((4,), (2,), ("100Gbps",)), SearchOptions(steps=5), seed=3)
+    plan = to.co_optimize(
+        JOB, to.Cluster(4, 2, "100Gbps"), SearchOptions(steps=5), seed=3, baselines=()
+    )
     assert found.designs[0].iteration_time_s == plan.iteration_time_s
     assert found.best is found.designs[0]
 
@@ -84,9 +87,9 @@ def test_dominated_designs_cannot_be_faster():
     # Compute decides: ports and bandwidth hardly matter, so the bounds rule designs out.
     job = to.Job(to.models.get_model("vgg16-16"))
     grid = Grid((2,), (1, 2), ("100Gbps", "200Gbps"))
-    pruned = explore(job, grid, steps=0, least_gain=0.01)
+    pruned = explore(job, grid, SearchOptions(steps=0), least_gain=0.01)
     assert [d.state for d in pruned.designs].count("dominated") == 3
-    whole = explore(job, grid, steps=0, prune=False)
+    whole = explore(job, grid, SearchOptions(steps=0), prune=False)
     best = pruned.frontier[0].time_per_sample_s
     for design in whole.designs:
         assert design.time_per_sample_s > best * 0.99
@@ -94,7 +97,9 @@ def test_dominated_designs_cannot_be_faster():
 
 def test_limits_and_batches_that_do_not_divide_are_told_not_hidden():
     limits = Limits(ports=4)
-    found = explore(JOB, replace(GRID, servers=(2, 3)), steps=0, limits=limits, global_batch=64)
+    found = explore(
+        JOB, replace(GRID, servers=(2, 3)), SearchOptions(steps=0), limits=limits, global_batch=64
+    )
     by_state = {}
     for design in found.designs:
         by_state.setdefault(design.state, set()).add((design.point.servers, design.point.degree))
@@ -105,7 +110,7 @@ def test_limits_and_batches_that_do_not_divide_are_told_not_hidden():
 
 def test_the_store_goes_on_where_it_was_stopped(tmp_path):
     store = tmp_path / "designs.json"
-    whole = explore(JOB, GRID, steps=5)
+    whole = explore(JOB, GRID, SearchOptions(steps=5))
     planned = []
 
     def stop_at_third(point, plan):
@@ -113,16 +118,20 @@ def test_the_store_goes_on_where_it_was_stopped(tmp_path):
             raise KeyboardInterrupt
         planned.append(point)
 
-    part = explore(JOB, GRID, steps=5, store=store, save_plan=stop_at_third)
+    part = explore(JOB, GRID, SearchOptions(steps=5), store=store, save_plan=stop_at_third)
     assert part.interrupted
     assert len(part.designs) < len(whole.designs)
     again = []
     rest = explore(
-        JOB, GRID, steps=5, store=store, save_plan=lambda point, plan: again.append(point)
+        JOB,
+        GRID,
+        SearchOptions(steps=5),
+        store=store,
+        save_plan=lambda point, plan: again.append(point),
     )
     assert rest == whole
     assert not set(again) & set(planned)
-    dearer = explore(JOB, GRID, steps=5, store=store, server_usd=1000.0)
+    dearer = explore(JOB, GRID, SearchOptions(steps=5), store=store, server_usd=1000.0)
     assert all(
         d.point.cost_usd == w.point.cost_usd + 1000.0 * d.point.servers
         for w in whole.designs
@@ -131,19 +140,19 @@ def test_the_store_goes_on_where_it_was_stopped(tmp_path):
         == (w.point.servers, w.point.degree, w.point.bandwidth_bytes_per_s)
     )
     with pytest.raises(InputError, match="another question"):
-        explore(JOB, GRID, steps=6, store=store)
+        explore(JOB, GRID, SearchOptions(steps=6), store=store)
     store.write_text("{}")
     with pytest.raises(InputError, match="holds no designs"):
-        explore(JOB, GRID, steps=5, store=store)
+        explore(JOB, GRID, SearchOptions(steps=5), store=store)
 
 
 def test_ports_are_left_unused_where_they_do_not_pay():
     job = to.Job(to.models.get_model("vgg16-16"))
     cluster = to.Cluster(2, 2, "100Gbps")
-    found = choose_degree(job, cluster, "cost-time", Limits(), steps=0)
+    found = choose_degree(job, cluster, "cost-time", Limits(), options=SearchOptions(steps=0))
     assert found.best.point.degree == 1
     with pytest.raises(InfeasibleError, match="over the limit"):
-        choose_degree(job, cluster, "time", Limits(cost_usd=1.0), steps=0)
+        choose_degree(job, cluster, "time", Limits(cost_usd=1.0), options=SearchOptions(steps=0))
 
 
 @pytest.mark.parametrize(
@@ -171,7 +180,7 @@ def test_ranges_that_are_none(text):
 )
 def test_wrong_arguments(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
-        explore(JOB, GRID, steps=0, **wrong)
+        explore(JOB, GRID, SearchOptions(steps=0), **wrong)
 
 
 def test_the_command(capsys, tmp_path, monkeypatch):

@@ -3,11 +3,13 @@
 import json
 
 import pytest
+from small_plans import planned
 
 import topoopt.codesign.solve
 from codesign_base import InputError
 from topoopt import Cluster, Job, co_optimize, models, verify_plan
 from topoopt.codesign.restarts import restart_seed
+from topoopt.problem.options import SearchOptions
 
 JOB = Job(models.dlrm(tables=4, top_layers=2, bottom_layers=2, batch_per_gpu=64))
 CLUSTER = Cluster(servers=4, degree=2, bandwidth="10Gbps")
@@ -16,7 +18,7 @@ ASKED = {"seed": 3, "steps": 12, "restarts": 3}
 
 @pytest.fixture(scope="module")
 def plan():
-    return co_optimize(JOB, CLUSTER, **ASKED)
+    return planned(JOB, CLUSTER, **ASKED)
 
 
 def test_seeds_are_derived_and_differ():
@@ -28,11 +30,15 @@ def test_seeds_are_derived_and_differ():
 
 def test_the_best_of_the_searches_is_kept(plan):
     alone = [
-        co_optimize(JOB, CLUSTER, seed=restart_seed(3, k), steps=12) for k in range(3)
+        co_optimize(JOB, CLUSTER, SearchOptions(steps=12), seed=restart_seed(3, k)) for k in range(3)
     ]  # fmt: skip
     times = [each.iteration_time_s for each in alone]
     best = times.index(min(times))
-    assert (plan.search.restarts, plan.search.restart, plan.search.first_seed) == (3, best, 3)
+    assert (plan.search.options.restarts, plan.search.restart, plan.search.first_seed) == (
+        3,
+        best,
+        3,
+    )
     assert plan.seed == restart_seed(3, best)
     for name in ("iteration_time_s", "links", "routes", "strategy", "gap_parts"):
         assert getattr(plan, name) == getattr(alone[best], name)
@@ -45,7 +51,7 @@ def test_the_best_of_the_searches_is_kept(plan):
 
 
 def test_workers_do_not_change_the_plan(plan):
-    assert co_optimize(JOB, CLUSTER, **ASKED, workers=2) == plan
+    assert planned(JOB, CLUSTER, workers=2, **ASKED) == plan
 
 
 def test_a_checkpoint_skips_finished_searches(plan, tmp_path, monkeypatch):
@@ -82,7 +88,7 @@ def test_a_search_that_is_cut_short_is_not_kept(tmp_path):
         if count == 15:
             raise KeyboardInterrupt
 
-    plan = co_optimize(JOB, CLUSTER, **ASKED, checkpoint=path, progress=progress)
+    plan = planned(JOB, CLUSTER, **ASKED, checkpoint=path, progress=progress)
     assert plan.search.interrupted
     assert sorted(json.loads(path.read_text())["plans"]) == ["0"]
     assert not (tmp_path / "search.json.search-0").exists()  # it is over
@@ -99,28 +105,28 @@ def test_a_search_that_is_cut_short_is_not_kept(tmp_path):
 )
 def test_bad_numbers_are_refused(changes, reason):
     with pytest.raises(InputError, match=reason):
-        co_optimize(JOB, CLUSTER, **{**ASKED, **changes})
+        planned(JOB, CLUSTER, **{**ASKED, **changes})
 
 
 def test_checkpoints_of_other_questions_are_refused(plan, tmp_path):
     path = tmp_path / "search.json"
-    co_optimize(JOB, CLUSTER, seed=3, steps=2, checkpoint=path)
+    co_optimize(JOB, CLUSTER, SearchOptions(steps=2), seed=3, checkpoint=path)
     for changes in ({"steps": 3}, {"seed": 4}, {"chains": 2}, {"baselines": ()}):
         with pytest.raises(InputError, match="of another question"):
-            co_optimize(JOB, CLUSTER, **{"seed": 3, "steps": 2, **changes}, checkpoint=path)
+            planned(JOB, CLUSTER, **{"seed": 3, "steps": 2, **changes}, checkpoint=path)
     other = Cluster(servers=4, degree=2, bandwidth="25Gbps")
     with pytest.raises(InputError, match="of another question"):
-        co_optimize(JOB, other, seed=3, steps=2, checkpoint=path)
+        co_optimize(JOB, other, SearchOptions(steps=2), seed=3, checkpoint=path)
     plan.save(path)
     with pytest.raises(InputError, match="no checkpoint"):
-        co_optimize(JOB, CLUSTER, seed=3, steps=2, checkpoint=path)
+        co_optimize(JOB, CLUSTER, SearchOptions(steps=2), seed=3, checkpoint=path)
     path.write_text(path.read_text()[:100])
     with pytest.raises(InputError):
-        co_optimize(JOB, CLUSTER, seed=3, steps=2, checkpoint=path)
+        co_optimize(JOB, CLUSTER, SearchOptions(steps=2), seed=3, checkpoint=path)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_ray_finds_the_same_plan(plan):
     pytest.importorskip("ray")
-    assert co_optimize(JOB, CLUSTER, **ASKED, workers=2, engine="ray") == plan
+    assert planned(JOB, CLUSTER, workers=2, engine="ray", **ASKED) == plan

@@ -9,7 +9,7 @@ from fabric_oracle import circulant, star
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_cases import BATCH, FakeCompute, FakeServer, jobs
-from small_plans import assert_valid, shared_document, small_dlrm, small_mlp, solve
+from small_plans import assert_valid, planned, shared_document, small_dlrm, small_mlp, solve
 
 import topoopt as to
 from codesign_base import InputError
@@ -276,13 +276,13 @@ def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     job = to.Job(to.models.bert(blocks=1, hidden=256, heads=4, sequence=64, batch_per_gpu=4))
     cluster = Cluster(4, 2, "25Gbps")
     asked = {"seed": 0, "steps": 200, "baselines": ()}
-    plan = to.co_optimize(job, cluster, **asked, schedule="compute", confirm="train")
+    plan = planned(job, cluster, schedule="compute", confirm="packet", **asked)
     assert_valid(plan)
     built = rebuild(plan)
     assert built.schedule == ORDERED
-    assert plan.search.compute_order == "critical-path"
+    assert plan.search.options.compute_order == "critical-path"
     assert built.play().time == plan.iteration_time_s
-    tasks, _ = ordered_tasks(built.fabric, built.builder.build(built.strategy), ORDERED)
+    tasks, _ = ordered_tasks(built.fabric, built.tasks(), ORDERED)
     assert tasks.priority is not None
     trains = confirmed_times(built.fabric, tasks, plan.seed)
     assert plan.confirmation.iteration_time_s == trains.mean
@@ -295,8 +295,8 @@ def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     steps = tasks.size[tasks.phase == Phase.UPDATE].sum()
     assert plan.iteration_time_s - steps <= replayed * (1 + 1e-6)
     assert replayed <= plan.iteration_time_s * (1 + 1e-6)
-    other = to.co_optimize(job, cluster, **asked)
-    assert other.search.compute_order == "ready"
+    other = planned(job, cluster, **asked)
+    assert other.search.options.compute_order == "ready"
     assert rebuild(other).schedule == Schedule.plain()
 
 
@@ -350,12 +350,12 @@ def test_a_changed_schedule_is_refused(field, value, says):
     ("arguments", "says"),
     [
         ({"schedule": "best"}, "schedule is 'best'; choose plain, compute, barrier, auto"),
-        ({"schedule": "auto", "confirm": "train"}, "give one of them"),
+        ({"schedule": "auto", "confirm": "packet"}, "give one of them"),
     ],
 )
 def test_wrong_schedules_are_refused(arguments, says):
     with pytest.raises(InputError, match=says):
-        to.co_optimize(to.Job(small_dlrm()), Cluster(4, 2, "100Gbps"), **arguments)
+        planned(to.Job(small_dlrm()), Cluster(4, 2, "100Gbps"), **arguments)
 
 
 @pytest.mark.parametrize(

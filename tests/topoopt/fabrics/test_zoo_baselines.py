@@ -11,11 +11,11 @@ from small_plans import assert_valid, small_dlrm, solve
 import topoopt as to
 from codesign_base import InputError
 from topoopt.fabrics.baselines import ALL_BASELINES, baseline_fabric, every_fabric
-from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.fabrics.zoo_baselines import ZOO, _grid, zoo_fabric
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.prices import default_prices, direct_connect_cost
+from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.topology.hamiltonian import disjoint_cycles
 from topoopt.topology.zoo.registry import build_fabric
 

@@ -11,7 +11,7 @@ import topoopt as to
 from topoopt.plan.plan import SCHEMA_VERSION, parse_plan
 
 RELIED_ON = {
-    "iteration_time_s", "lower_bound_s", "strategy_lower_bound_s", "gap", "compute_time_s",
+    "iteration_time_s", "lower_bound_s", "parallelization_lower_bound_s", "gap", "compute_time_s",
     "exposed_communication_s", "baselines", "seed", "version", "strategy", "links", "rings",
     "routes",
 }  # fmt: skip

@@ -45,7 +45,7 @@ def test_plans_are_accepted_by_every_check(plan):
 def test_the_shared_plans_hold_what_the_tamperings_change():
     plan = shared_plan()
     assert len(plan.rings) >= 2 and plan.transfer_bytes > 0 and len(plan.baselines) == 6
-    assert any(op.sample == op.parameter == 1 for op in plan.strategy)
+    assert any(op.sample == op.parameter == 1 for op in plan.parallelization.operators)
 
 
 TAMPERINGS = []

@@ -26,6 +26,7 @@ import topoopt as to
 from topoopt.cli.app import app, main
 from topoopt.codesign.comparison import parse_comparison
 from topoopt.experiment import Experiment, Table, run_experiment
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.units import format_bytes, format_number, format_time
 from topoopt.report import render_report, write_report
 from topoopt.report.raster import blocks, cell_texts, colour, levels, png_uri
@@ -39,7 +40,10 @@ HOSTILE = "</script><b onclick=alert(1)>\"'&|"
 @lru_cache(maxsize=1)
 def comparison():
     return to.compare(
-        to.Job(small_dlrm()), to.Cluster(4, 2, "100Gbps"), fabrics=("fat-tree", "expander"), steps=5
+        to.Job(small_dlrm()),
+        to.Cluster(4, 2, "100Gbps"),
+        SearchOptions(steps=5),
+        fabrics=("fat-tree", "expander"),
     )
 
 

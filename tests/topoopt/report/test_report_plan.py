@@ -23,6 +23,7 @@ from small_plans import shared_bidirectional_plan, shared_plan, small_mlp, solve
 import topoopt as to
 from parallelism.taskgraph import TaskKind
 from topoopt.cli.app import app
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time, parse_bandwidth
 from topoopt.report import render_report, write_report
 from topoopt.report.evaluate import evaluate
@@ -93,16 +94,16 @@ def test_tables_hold_baselines_gap_and_strategy(plan_of):
     for row, base in zip(others, plan.baselines.values(), strict=True):
         ratio = base.iteration_time_s / plan.iteration_time_s
         assert row[1:3] == [format_time(base.iteration_time_s), f"{ratio:.2f}x"]
-        assert row[5] == base.strategy_origin
+        assert row[5] == base.origin
     gap = page.tables["The iteration: lower bound and the parts of the gap"][1:]
     assert [row[0] for row in gap] == ["lower bound", *(part.name for part in plan.gap_parts)]
     for row, part in zip(gap[1:], plan.gap_parts, strict=True):
         assert part.how[1:] in row[3]
         assert part.binding in row[3]
     strategy = page.tables["The strategy, operator by operator"][1:]
-    assert sum(int(row[2]) for row in strategy) == len(plan.strategy)
+    assert sum(int(row[2]) for row in strategy) == len(plan.parallelization.operators)
     for row in strategy:
-        assert row[5] in {format_time(op.forward_s) for op in plan.strategy}
+        assert row[5] in {format_time(op.forward_s) for op in plan.parallelization.operators}
 
 
 def test_stacked_bars_are_in_proportion(plan_of):
@@ -274,13 +275,13 @@ def test_hostile_names_stay_words():
     renamed = dataclasses.replace(
         plan,
         model=dataclasses.replace(
-            plan.model,
+            plan.job.model,
             name=HOSTILE,
             operators=[dataclasses.replace(op, name=f"{HOSTILE}{op.name}")
-                       for op in plan.model.operators],
+                       for op in plan.job.model.operators],
         ),
         strategy=[dataclasses.replace(op, operator=f"{HOSTILE}{op.operator}")
-                  for op in plan.strategy],
+                  for op in plan.parallelization.operators],
         notes=[HOSTILE],
         strategy_origin=HOSTILE,
         version=HOSTILE,
@@ -338,11 +339,7 @@ def test_a_notebook_shows_the_plan_without_scripts(plan_of):
 
 def test_the_command_line_makes_the_plan_again(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plan = to.co_optimize(
-        to.Job(to.models.get_model("dlrm-16"), batch_per_gpu=128, optimizer="adam"),
-        to.Cluster(4, 3, "25Gbps", "directed", "1.5us"),
-        seed=5, steps=5, chains=2,
-    )  # fmt: skip
+    plan = to.co_optimize(to.Job(to.models.get_model("dlrm-16"), batch_per_gpu=128, optimizer="adam"), to.Cluster(4, 3, "25Gbps", "directed", "1.5us"), SearchOptions(steps=5, chains=2), seed=5)  # fmt: skip
     command, remarks = plan_command_line(plan)
     assert remarks == ()
     words = shlex.split(command)
@@ -356,8 +353,8 @@ def test_what_the_command_line_cannot_say_is_said():
     command, remarks = plan_command_line(
         dataclasses.replace(
             plan, prices={**plan.prices, "source": "mine"},
-            server={**plan.server, "intra_bandwidth": 1e9},
-            compute={**plan.compute, "efficiency": 0.5},
+            server={**plan.job.server, "intra_bandwidth": 1e9},
+            compute={**plan.job.compute, "efficiency": 0.5},
         )
     )  # fmt: skip
     assert "--prices prices.json" in command

@@ -88,7 +88,7 @@ def test_beyond_exact_scoring_a_plan_is_still_no_worse_than_the_hybrid():
             top_layers=1, batch_per_gpu=16,
         )  # fmt: skip
         job, cluster = to.Job(model), to.Cluster(34, 3, "25Gbps")
-        plan = to.co_optimize(job, cluster, steps=0, baselines=())
+        plan = to.co_optimize(job, cluster, SearchOptions(steps=0), baselines=())
         assert plan.iteration_time_s <= score_named(job, cluster, "hybrid")
         assert plan.iteration_time_s <= score_named(job, cluster, "data-parallel")
         assert to.verify_plan(plan).ok
@@ -99,8 +99,10 @@ def test_tables_too_big_for_any_server_are_sharded():
         tables=1, rows=125_000_000_000 // 64, dim=64, bottom_width=64, bottom_layers=1,
         top_width=64, top_layers=1, batch_per_gpu=8,
     )  # fmt: skip
-    plan = to.co_optimize(to.Job(model), to.Cluster(8, 2, "100Gbps"), steps=20, baselines=())
-    table = next(op for op in plan.strategy if op.operator.startswith("table"))
+    plan = to.co_optimize(
+        to.Job(model), to.Cluster(8, 2, "100Gbps"), SearchOptions(steps=20), baselines=()
+    )
+    table = next(op for op in plan.parallelization.operators if op.operator.startswith("table"))
     assert table.parameter > 1
     assert plan.memory_per_gpu_bytes <= 80e9
     assert to.verify_plan(plan).ok
@@ -112,7 +114,9 @@ def test_what_only_the_least_memory_strategy_can_hold_is_planned():
         tables=1, rows=1000, dim=64, bottom_width=64, bottom_layers=1, top_width=131_072,
         top_layers=11, batch_per_gpu=1,
     )  # fmt: skip
-    plan = to.co_optimize(to.Job(model), to.Cluster(32, 2, "100Gbps"), steps=5, baselines=())
+    plan = to.co_optimize(
+        to.Job(model), to.Cluster(32, 2, "100Gbps"), SearchOptions(steps=5), baselines=()
+    )
     fitting = [name for name, time in plan.named_strategies_s.items() if time is not None]
     assert fitting == ["least-memory"]
     assert plan.memory_per_gpu_bytes <= 80e9
@@ -160,7 +164,9 @@ def test_a_faithful_search_is_one_chain_that_goes_on():
     job = to.Job(model)
     cluster = to.Cluster(8, 4, "10Gbps", ports="bidirectional")
     for faithful in ("paper", "artifact"):
-        plan = to.co_optimize(job, cluster, steps=150, faithful=faithful, baselines=())
-        assert plan.search.chains == 1
+        plan = to.co_optimize(
+            job, cluster, SearchOptions(steps=150, faithful=faithful), baselines=()
+        )
+        assert plan.search.options.chains == 1
         assert set(plan.named_strategies_s) == {"data-parallel", "hybrid"}
         assert to.verify_plan(plan).ok

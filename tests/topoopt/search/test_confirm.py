@@ -25,7 +25,9 @@ def question():
 
 @pytest.fixture(scope="module")
 def plan(question):
-    return to.co_optimize(*question, seed=1, steps=60, baselines=(), confirm="train")
+    return to.co_optimize(
+        *question, seed=1, baselines=(), options=SearchOptions(steps=60, confirm="packet")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -63,18 +65,20 @@ def test_a_plan_records_what_the_trains_say(plan, question):
     assert record.copies == COPIES and record.model == "train-2"
     assert record.iteration_time_s == min(c.mean_time_s for c in record.candidates)
     rebuilt = rebuild(plan)
-    tasks = rebuilt.builder.build(rebuilt.strategy)
+    tasks = rebuilt.tasks()
     once = score(rebuilt.fabric, tasks, model="train", seed=1)
     assert record.iteration_time_s == pytest.approx(once, rel=0.02)
     assert plan.iteration_time_s == score(rebuilt.fabric, tasks)
     assert "packet trains: " in plan.summary()
     assert verify_plan(plan).ok
-    again = to.co_optimize(*question, seed=1, steps=60, baselines=(), confirm="train")
+    again = to.co_optimize(
+        *question, seed=1, baselines=(), options=SearchOptions(steps=60, confirm="packet")
+    )
     assert again == plan
 
 
 def test_without_confirmation_nothing_is_recorded(question):
-    plan = to.co_optimize(*question, seed=1, steps=0, baselines=())
+    plan = to.co_optimize(*question, seed=1, baselines=(), options=SearchOptions(steps=0))
     assert plan.confirmation is None and "packet trains" not in plan.summary()
 
 
@@ -120,10 +124,12 @@ def test_tampering_is_found(plan, tamper):
 
 def test_an_unknown_model_is_refused_before_the_search(question):
     with pytest.raises(InputError, match="confirm is 'packets'"):
-        to.co_optimize(*question, confirm="packets")
+        to.co_optimize(*question, options=SearchOptions(confirm="packets"))
 
 
 def test_one_server_needs_no_confirmation():
     job = to.Job(to.models.get_model("bert-16"))
     cluster = to.Cluster(servers=1, degree=1, bandwidth="100Gbps")
-    assert to.co_optimize(job, cluster, steps=0, confirm="train").confirmation is None
+    assert (
+        to.co_optimize(job, cluster, SearchOptions(steps=0, confirm="packet")).confirmation is None
+    )

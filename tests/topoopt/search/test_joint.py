@@ -29,9 +29,9 @@ from topoopt.search.joint import SEARCHES
 @pytest.mark.parametrize("servers", [1, 2, 5])
 def test_every_method_gives_a_verified_plan_that_says_so(method, servers):
     plan = solve(small_mlp(), servers, method=method)
-    assert plan.search.method == method
+    assert plan.search.options.method == method
     if method == "topology-only":
-        assert plan.strategy_origin != "search" and plan.search.steps == 0
+        assert plan.origin != "search" and plan.search.steps == 0
     if method in ("joint", "alternating"):
         assert plan.iteration_time_s <= min(t for t in plan.named_strategies_s.values() if t)
 
@@ -51,7 +51,7 @@ def test_joint_search_is_deterministic_and_seeds_differ(model):
 def test_joint_search_is_no_worse_than_the_strategy_alone():
     job, cluster = to.Job(small_mlp()), to.Cluster(8, 2, "10Gbps")
     times = {
-        method: to.co_optimize(job, cluster, method=method, steps=400, baselines=())
+        method: to.co_optimize(job, cluster, SearchOptions(method=method, steps=400), baselines=())
         for method in ("joint", "strategy-only", "topology-only")
     }
     joint = times.pop("joint").iteration_time_s
@@ -61,18 +61,18 @@ def test_joint_search_is_no_worse_than_the_strategy_alone():
 def test_the_steps_that_a_joint_plan_reports_reproduce_it():
     job, cluster = to.Job(small_dlrm()), to.Cluster(4, 2, "100Gbps")
     for steps in (7, 90, 400):
-        plan = to.co_optimize(job, cluster, steps=steps, baselines=())
+        plan = to.co_optimize(job, cluster, SearchOptions(steps=steps), baselines=())
         assert plan.search.steps <= steps
-        again = to.co_optimize(job, cluster, steps=plan.search.steps, baselines=())
+        again = to.co_optimize(job, cluster, SearchOptions(steps=plan.search.steps), baselines=())
         assert again.iteration_time_s == plan.iteration_time_s
-        assert again.strategy == plan.strategy
+        assert again.strategy == plan.parallelization.operators
 
 
 def test_without_parameter_splits_there_are_none():
     plan = solve(small_mlp(), 4, parameter_splits=False, steps=120)
-    assert all(op.parameter == 1 for op in plan.strategy)
+    assert all(op.parameter == 1 for op in plan.parallelization.operators)
     assert not any(name.startswith("tensor") for name in plan.named_strategies_s)
-    assert not plan.search.parameter_splits
+    assert not plan.search.options.parameter_splits
     loose = solve(small_mlp(), 4, steps=0)
     named = [name for name in loose.named_strategies_s if name.startswith("tensor")]
     if named:
@@ -141,7 +141,7 @@ def test_a_plan_with_weighted_routes_is_verified(monkeypatch):
 
     monkeypatch.setattr(Rewirer, "_route_weighted", always)
     job, cluster = to.Job(small_dlrm(8)), to.Cluster(8, 3, "100Gbps")
-    plan = to.co_optimize(job, cluster, method="topology-only", baselines=())
+    plan = to.co_optimize(job, cluster, SearchOptions(method="topology-only"), baselines=())
     assert plan.routing == "mcf"
     assert_valid(plan)
 

@@ -34,7 +34,7 @@ MEMORY = JOB.server.accelerator.memory_bytes
 def wired():
     """The hybrid on a topology of its own, with balanced routes."""
     builder = JOB.builder(CLUSTER.servers)
-    settings = SearchOptions(one_path=True)
+    settings = SearchOptions(confirm="packet")
     search = JointSearch(builder, CLUSTER, MEMORY, settings, 0)
     strategy = search.space.intern(named_strategies(search.space)["hybrid"])
     pair = Rewirer(builder, CLUSTER, MEMORY, settings, 0).wire(strategy, "hybrid")
@@ -109,7 +109,9 @@ def test_other_routes_keep_all_pairs_and_add_ecmp(wired):
 
 @pytest.fixture(scope="module")
 def plan():
-    return to.co_optimize(JOB, CLUSTER, seed=0, steps=300, baselines=(), confirm="train")
+    return to.co_optimize(
+        JOB, CLUSTER, SearchOptions(steps=300, confirm="packet"), seed=0, baselines=()
+    )
 
 
 def test_confirmed_plans_are_verified_and_their_routes_are_checked(plan):

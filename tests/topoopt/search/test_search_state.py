@@ -8,9 +8,10 @@ import sys
 import zlib
 
 import pytest
+from small_plans import planned
 
 from codesign_base import InputError
-from topoopt import Cluster, Job, co_optimize, models
+from topoopt import Cluster, Job, models
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
 from topoopt.search.joint import SEARCHES
@@ -107,10 +108,10 @@ def test_a_killed_search_goes_on_to_the_same_plan(tmp_path, monkeypatch):
     start = SEARCHES["joint"].start
     monkeypatch.setattr(SEARCHES["joint"], "start", lambda *a: begun.append(0) or start(*a))
     asked = {"seed": 1, "steps": 1000, "baselines": ()}
-    plan = co_optimize(JOB, CLUSTER, **asked, checkpoint=path)
+    plan = planned(JOB, CLUSTER, **asked, checkpoint=path)
     assert not begun
     assert [p.name for p in tmp_path.glob("search*")] == ["search.json"]
-    assert plan == co_optimize(JOB, CLUSTER, **asked)
+    assert plan == planned(JOB, CLUSTER, **asked)
     assert begun
 
 

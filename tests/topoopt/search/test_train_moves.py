@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from small_plans import planned
 
 import topoopt as to
 from parallelism.search.named import named_strategies
@@ -19,8 +20,8 @@ from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
-from topoopt.search.finalists import FINALISTS
 from topoopt.search.confirm import TRAINED, screened, train_time
+from topoopt.search.finalists import FINALISTS
 from topoopt.search.joint import JointSearch, SequentialSearch, StrategySearch, TopologySearch
 from topoopt.search.train_moves import TrainMoves, moves_work
 
@@ -31,7 +32,7 @@ MEMORY = JOB.server.accelerator.memory_bytes
 
 @pytest.fixture(scope="module")
 def search():
-    return JointSearch(JOB.builder(8), CLUSTER, MEMORY, SearchOptions(one_path=True), 0)
+    return JointSearch(JOB.builder(8), CLUSTER, MEMORY, SearchOptions(confirm="packet"), 0)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +81,8 @@ def test_a_plan_that_was_interrupted_before_the_trains_verifies(stage):
         if progress.stage == stage and progress.done > 1:
             raise KeyboardInterrupt
 
-    question = {"seed": 0, "steps": 60, "baselines": (), "confirm": "train"}
-    plan = to.co_optimize(JOB, CLUSTER, progress=stop, **question)
+    question = {"seed": 0, "steps": 60, "baselines": (), "confirm": "packet"}
+    plan = planned(JOB, CLUSTER, progress=stop, **question)
     assert plan.search.interrupted
     assert verify_plan(plan).ok
 
@@ -159,15 +160,15 @@ def test_an_interrupted_plan_is_the_best_by_trains():
             if len(trains) == 3:
                 raise KeyboardInterrupt
 
-    question = {"seed": 0, "steps": 300, "baselines": (), "confirm": "train"}
-    plan = to.co_optimize(JOB, CLUSTER, progress=stop, **question)
+    question = {"seed": 0, "steps": 300, "baselines": (), "confirm": "packet"}
+    plan = planned(JOB, CLUSTER, progress=stop, **question)
     assert plan.search.interrupted and plan.confirmation is None
     rebuilt = rebuild(plan)
-    tasks = rebuilt.builder.build(rebuilt.strategy)
+    tasks = rebuilt.tasks()
     fabric = replace(rebuilt.fabric, transport=Transport(reconnect=True))
     assert jittered(fabric, tasks, 1, seed=0).mean == trains[-1]
     assert verify_plan(plan).ok
-    whole = to.co_optimize(JOB, CLUSTER, **question)
+    whole = planned(JOB, CLUSTER, **question)
     assert whole.confirmation is not None
 
 
@@ -175,7 +176,7 @@ def test_an_interrupted_plan_is_the_best_by_trains():
     (None, 32, True), (None, 33, False), ("paper", 8, False),
 ])  # fmt: skip
 def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, servers, moves):
-    settings = SearchOptions(faithful, chains=1 if faithful else 3, one_path=True)
+    settings = SearchOptions(faithful=faithful, chains=1 if faithful else 3, confirm="packet")
     cluster = to.Cluster(servers, 2, "25Gbps")
     search = JointSearch(JOB.builder(servers), cluster, MEMORY, settings, 0)
     assert search.moves_by_trains is moves
@@ -199,10 +200,7 @@ def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
 def test_the_stages_of_a_search_are_said_in_words():
     """Whatever a search reports, no stage is mistaken for a fabric to compare with."""
     lines = []
-    to.co_optimize(
-        JOB, CLUSTER, seed=0, steps=60, baselines=(), confirm="train",
-        progress=lambda made: lines.append(_line(made)),
-    )  # fmt: skip
+    to.co_optimize(JOB, CLUSTER, SearchOptions(steps=60, confirm="packet"), seed=0, baselines=(), progress=lambda made: lines.append(_line(made)))  # fmt: skip
     assert {line.split(":")[0] for line in lines} == {
         "starting strategies", "search", "moves scored by packet trains",
         "ranking by packet trains", "confirming with packet trains",
