@@ -253,7 +253,7 @@ class Scorer(Generic[P]):
         self.work += _TASK_WORK * tasks.tasks + played.resolved
         if seeks_symmetry(tasks):
             self.work += _COLLAPSE_WORK * tasks.tasks
-        return float(played.finish.max(initial=0.0))
+        return played.makespan
 
 
 def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:

@@ -23,7 +23,8 @@ BEGIN, END, ROW, HEAD, LEVEL = 0, 1, 2, 3, 4  # index: entries of the slot's lin
 MARK, JOINED = 0, 1  # member: service at which it leaves; when it joined (s)
 EARLIEST, LARGEST = 0, 1  # block: least DUE, largest RATE
 SPARE, LOAD, CAPACITY, SLACK = 0, 1, 2, 3  # link: bytes/s that no stream uses; weight of all
-# members; bytes that may yet pass unused if all that must pass is to end by a horizon
+# members; bytes that may yet pass unused if all that must pass is to end by a horizon, see
+# `leave_idle`
 ACTIVE, NEWS, SOLVES, RESOLVED, ENDED = 0, 1, 2, 3, 4  # count
 
 # Counters begin as ``int(np.int64(0))``, because numba compiles every helper that takes a
@@ -73,7 +74,16 @@ def earliest_end(block: Floats, count: Ints) -> float:
 
 @inner_kernel
 def leave_idle(link: Floats, seconds: float) -> bool:
-    """Let time pass; say whether a link now cannot carry what it must by its horizon."""
+    """Let time pass; say whether a link now cannot carry what it must by its horizon.
+
+    At time t a link has the slack ``capacity * (horizon - t) - left``, where ``left`` are the bytes
+    that flows of now and of later must still send over it: as it passes ``rate`` bytes/s of them,
+    the slack falls by ``capacity - rate``, what it leaves unused. Below zero, ``left`` cannot all
+    pass by the horizon at the link's capacity. So without a tolerance the last flow over the
+    link, and the run, end later. With one they may not: who leaves early sends on until its
+    predicted end, but its remainder is no longer in ``left``, and others soon have its rate, so
+    that more than the capacity passes and the slack rises (see `take_ended`).
+    """
     late = False
     for name in range(np.uint64(link.shape[1])):
         slack = link[SLACK, name] - link[SPARE, name] * seconds
@@ -212,7 +222,7 @@ def take_ended(
     count: Ints,
     links: SmallInts,
     weights: Floats,
-) -> float:
+) -> tuple[float, float]:
     """Take out every flow that has all its bytes by ``limit``, or nearly so.
 
     With a tolerance, a flow also leaves if what is left of its time is at most that fraction of
@@ -223,11 +233,15 @@ def take_ended(
 
     Returns
     -------
-    float
+    lowest : float
         Lowest rate of a flow that left (infinity: none left).
+    late : float
+        By how many seconds, at worst, a link was late for its horizon just before a flow left it
+        early (-infinity: none did). A slack rises at no other moment.
     """
     found = 0
     lowest = np.inf
+    late = -np.inf
     horizon = limit
     if tolerance > 0.0:
         youngest = 0.0
@@ -254,10 +268,12 @@ def take_ended(
                     ended[found] = task
                     ended_at[found] = max(due, now) if tolerance > 0.0 else now
                     found += 1
-                    if due > now:  # what it leaves undelivered, nothing needs to carry
+                    if due > now:  # what it leaves undelivered no longer waits for the link
                         left = slot[RATE, s] * (due - now)
                         for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
-                            link[SLACK, np.uint64(links[entry])] += weights[entry] * left
+                            name = np.uint64(links[entry])
+                            late = max(late, -link[SLACK, name] / link[CAPACITY, name])
+                            link[SLACK, name] += weights[entry] * left
                     lowest = min(lowest, slot[RATE, s])
                     just_left = index[ROW, s]
                     leave(
@@ -269,7 +285,7 @@ def take_ended(
             refresh_block(slot, block, number)
         number += 1
     count[ENDED] = found
-    return lowest
+    return lowest, late
 
 
 @inner_kernel

@@ -20,16 +20,24 @@ COLLAPSE_FROM = 4096
 class Run(NamedTuple):
     """What the kernel returns: times and bindings, and how much work they took.
 
-    ``instants`` are the moments at which something happened, ``solves`` those at which rates
-    were worked out, ``resolved`` the streams re-solved in all of them.
+    ``least`` are the seconds that links need for all bytes at their capacity, where a completion
+    tolerance let more pass; else 0. ``instants`` are the moments at which something happened,
+    ``solves`` those at which rates were worked out, ``resolved`` the streams re-solved in all of
+    them.
     """
 
     start: FloatArray
     finish: FloatArray
     binding: IntArray
+    least: float
     instants: int
     solves: int
     resolved: int
+
+    @property
+    def makespan(self) -> float:
+        """Seconds: the last finish or ``least`` (0 without tasks, infinity if given up)."""
+        return max(float(self.finish.max(initial=0.0)), self.least)
 
 
 def run_fluid(
@@ -45,8 +53,9 @@ def run_fluid(
     """Run the kernel and return what it found, with counts of its work.
 
     Parameters and errors are those of `simulate` and `score`; tasks that the limit cut off
-    finish at infinity. With ``foresee`` a run gives up not when it passes the limit, but as soon as
-    a link has been idle for so long that it must; fewer tasks have finished then. With
+    finish at infinity, and some do if the makespan passes it. With ``foresee`` a run gives up not
+    when it passes the limit, but as soon as a link has been idle for so long that it must; fewer
+    tasks have finished then. With
     ``resolve_all`` every rate is worked out anew at each change: slower, for tests and benchmarks
     of the incremental rates. ``collapsed`` says whether symmetric flows
     are simulated as one (see `collapse`); by default where there are many transfers.
@@ -99,7 +108,7 @@ def _play(
     """Run the kernel; also say whether tasks were left that never became ready."""
     from topoopt.fabric.simulate_kernels import play
 
-    start, finish, binding, done, work = play(
+    start, finish, binding, least, done, work = play(
         orders.compute,
         orders.resource,
         orders.volume,
@@ -129,5 +138,5 @@ def _play(
         arrival_order,
     )
     instants, solves, resolved, gave_up = work.tolist()
-    run = Run(start, finish, binding, instants, solves, resolved)
+    run = Run(start, finish, binding, least, instants, solves, resolved)
     return run, done < orders.compute.size and not gave_up

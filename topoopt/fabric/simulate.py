@@ -45,7 +45,8 @@ def simulate(
         Fluid only. 0 (default) is exact. Otherwise flows whose time left is at most this
         fraction of the time they have been active, when another one ends, keep their rate for
         that remainder, and all other rates are brought up to date once, half way through. Every
-        flow still moves all its bytes; a link may be over or under its capacity for as long.
+        flow still moves all its bytes; a link may be over or under its capacity for as long, but
+        the makespan is never less than what the busiest link needs at its capacity.
         Fewer re-solves where very many flows end one after another.
 
     Returns
@@ -92,7 +93,7 @@ def timeline_of(fabric: Fabric, tasks: TaskGraph, run: Run | TrainRun) -> Timeli
     return Timeline(
         start=run.start,
         finish=run.finish,
-        makespan=float(run.finish.max(initial=0.0)),
+        makespan=run.makespan,
         binding=run.binding,
         link_bytes=link_bytes(fabric, tasks),
         device_busy=busy,
@@ -124,10 +125,8 @@ def score(
     """
     check_model(model)
     if model == "train":
-        finish = run_trains(fabric, tasks, seed=seed, limit=limit).finish
-    else:
-        finish = run_fluid(fabric, tasks, completion_tolerance, limit=limit).finish
-    return float(finish.max(initial=0.0))
+        return run_trains(fabric, tasks, seed=seed, limit=limit).makespan
+    return run_fluid(fabric, tasks, completion_tolerance, limit=limit).makespan
 
 
 def check_model(model: str) -> None:

@@ -83,7 +83,7 @@ def play(
     foresee: bool,
     full: bool,
     arrival_order: bool,
-) -> tuple[Floats, Floats, Ints, int, Ints]:
+) -> tuple[Floats, Floats, Ints, float, int, Ints]:
     """Play all tasks; see `topoopt.fabric.simulate.simulate` for the meaning.
 
     Parameters
@@ -110,7 +110,7 @@ def play(
         Upper bounds of the distinct rows, and of their entries, in use at once.
     tolerance : float
     horizon : float
-        Give up when the clock passes this many seconds.
+        Give up when the clock, or ``least``, passes this many seconds.
     foresee : bool
         Give up, too, as soon as a link has been left unused for so long that what it must carry
         cannot end by the horizon.
@@ -124,6 +124,9 @@ def play(
     -------
     start, finish, binding : arrays, shape (tasks,)
         ``finish`` is infinite for tasks that never ran.
+    least : float
+        Seconds by which the links could carry all bytes at their capacity, as they were reckoned
+        while flows left early; 0 without a tolerance.
     done : int
         Number of tasks that ran.
     work : int64 array, shape (4,)
@@ -157,11 +160,14 @@ def play(
     member = np.empty((2, tasks))
     behind = np.empty(tasks, dtype=np.int64)
     link = np.zeros((4, capacity.size))
+    limited = horizon < np.inf
+    origin = horizon if limited else 0.0  # of slacks
     for name in range(capacity.size):
         link[SPARE, name] = capacity[name]
         link[CAPACITY, name] = capacity[name]
-        link[SLACK, name] = capacity[name] * horizon
-    if foresee:
+        link[SLACK, name] = capacity[name] * origin
+    counted = foresee or tolerance > 0.0
+    if counted:
         for task in range(tasks):
             if not compute[task]:
                 size = (1.0 - _ROUNDING) * volume[task]
@@ -186,6 +192,7 @@ def play(
     ended_at = np.empty(tasks)
     instants = 0
     gave_up = 0
+    least = 0.0
     done = 0
     now = 0.0
     idles = 0
@@ -254,9 +261,15 @@ def play(
         upcoming = min(upcoming, next_end, solve_at)
         if upcoming == np.inf:
             break
-        if foresee and upcoming > now and leave_idle(link, min(upcoming, horizon) - now):
-            gave_up = 1
-            break
+        # The makespan is the last finish, or ``least`` if that is later. A link that is late stays
+        # so until a flow leaves it early, and ``least`` then passes the horizon; or else until its
+        # last byte, which then passes after the horizon. So the makespan exceeds the horizon just
+        # if some link is late, or the clock passes it.
+        if counted and upcoming > now:
+            late = leave_idle(link, min(upcoming, horizon) - now)
+            if late and foresee:
+                gave_up = 1
+                break
         now = max(now, upcoming)
         if now > horizon:
             gave_up = 1
@@ -264,10 +277,15 @@ def play(
         limit = now * (1.0 + INSTANT)
         instants += 1
         if next_end <= limit:
-            slowest = take_ended(
+            slowest, overdue = take_ended(
                 now, limit, tolerance, ended, ended_at, slot, index, slot_of_row, block, member,
                 behind, link, count, links, weights,
             )  # fmt: skip
+            if tolerance > 0.0:
+                least = max(least, origin + overdue)
+                if limited and overdue > 0.0:
+                    gave_up = 1
+                    break
             lowest = min(lowest, slowest)
             last = now
             for i in range(count[ENDED]):
@@ -308,4 +326,4 @@ def play(
         if not arrival_order:
             _sort(fresh, freshly)
     work = np.array([instants, count[SOLVES], count[RESOLVED], gave_up])
-    return start, finish, binding, done, work
+    return start, finish, binding, least, done, work

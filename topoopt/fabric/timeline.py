@@ -18,7 +18,8 @@ class Timeline:
     finish : float64 array, shape (tasks,)
         Seconds.
     makespan : float
-        Seconds: the last finish (0 without tasks).
+        Seconds: the last finish (0 without tasks), or, with a completion tolerance, what the links
+        need for their bytes if that is longer.
     binding : int64 array, shape (tasks,)
         The task whose finish fixed the start: the dependency that finished last, or, if the
         device was busy then, the task that occupied it just before; -1 for none.

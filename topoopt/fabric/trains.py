@@ -21,6 +21,11 @@ class TrainRun(NamedTuple):
     binding: IntArray
     events: int
 
+    @property
+    def makespan(self) -> float:
+        """Seconds: the last finish (0 without tasks, infinity if given up)."""
+        return float(self.finish.max(initial=0.0))
+
 
 class _Messages(NamedTuple):
     """All messages of a task graph; see `train_kernels.play_trains`."""

@@ -269,7 +269,7 @@ def advance(
         limit = now * (1.0 + INSTANT)
         number[INSTANTS] += 1
         if next_end <= limit:
-            slowest = take_ended(
+            slowest, _ = take_ended(
                 now, limit, tolerance, batch, ended_at, slot, index, slot_of_row, block, member,
                 behind, link, count, links, weights,
             )  # fmt: skip

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from fabric_oracle import circulant, play, shortest_routes
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from parallelism.taskgraph import TaskGraph, TaskKind
@@ -18,6 +18,7 @@ from topoopt.fabric import (
     compute_on_critical_path,
     critical_path,
     exposed_communication,
+    link_bytes,
     score,
     simulate,
 )
@@ -127,19 +128,24 @@ def test_incremental_rates_equal_full_ones(seed: int) -> None:
     st.sampled_from([0.0, 0.03, 0.2]),
     st.booleans(),
 )
+@example(seed=14443, share=1.0, tolerance=0.2, collapsed=False)  # ends sooner than links allow
+@example(seed=1078, share=1.0, tolerance=0.03, collapsed=False)
 def test_a_limit_is_foreseen_where_it_is_passed_and_nowhere_else(
     seed: int, share: float, tolerance: float, collapsed: bool
 ) -> None:
     fabric, tasks = case(seed)
     whole = run_fluid(fabric, tasks, tolerance, collapsed=collapsed)
-    makespan = float(whole.finish.max())
+    makespan = whole.makespan
+    assert tolerance or makespan == whole.finish.max()
     for limit in (share * makespan, makespan):
         seen = run_fluid(fabric, tasks, tolerance, limit=limit, foresee=True, collapsed=collapsed)
         blind = run_fluid(fabric, tasks, tolerance, limit=limit, collapsed=collapsed)
-        assert np.isinf(seen.finish.max()) == np.isinf(blind.finish.max())
+        assert np.isinf(seen.finish.max()) == (makespan > limit * (1 + 1e-9))
+        assert np.isinf(blind.finish.max()) == np.isinf(seen.finish.max())
         assert seen.instants <= blind.instants and seen.resolved <= blind.resolved
         if np.isfinite(seen.finish.max()):
-            assert seen.finish.tolist() == whole.finish.tolist()
+            assert seen.finish.tolist() == blind.finish.tolist() == whole.finish.tolist()
+            assert seen.makespan == pytest.approx(makespan, rel=1e-12)
 
 
 def test_an_idle_link_betrays_that_a_limit_will_be_passed() -> None:
@@ -152,6 +158,41 @@ def test_an_idle_link_betrays_that_a_limit_will_be_passed() -> None:
     # Nothing moves for five seconds, and the link needs six of what is left.
     assert run_fluid(fabric, tasks, limit=10.5, foresee=True).finish.tolist() == [np.inf] * 2
     assert run_fluid(fabric, tasks, limit=11.0, foresee=True).finish.tolist() == [5.0, 11.0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([0.03, 0.2]))
+def test_a_tolerance_outruns_no_link(seed: int, tolerance: float) -> None:
+    fabric, tasks = case(seed)
+    busy = link_bytes(fabric, tasks) / fabric.network.capacity
+    assert score(fabric, tasks, completion_tolerance=tolerance) >= busy.max() * (1 - 1e-8)
+
+
+def test_a_link_that_flows_leave_early_is_busy_for_all_their_bytes() -> None:
+    # On the way to server 1 two flows have half a byte/s each. Another ends at 10 s, and of these
+    # two the first, with a second to go, leaves with it: rates change at 10.5 s, after which more
+    # than a byte/s passes. The link has 12.5 bytes to carry all the same.
+    tasks = TaskGraph.from_lists(
+        5,
+        [
+            (TaskKind.TRANSFER, 0, 1, 5.5, 0.0),
+            (TaskKind.TRANSFER, 0, 2, 7.0, 0.0),
+            (TaskKind.TRANSFER, 3, 4, 10.0, 0.0),
+        ],
+        [],
+    )
+    fabric = replace(circulant(5, (1,)), transport=IDEAL)
+    run = run_fluid(fabric, tasks, 0.2)
+    assert run.finish.tolist() == [11.0, 12.25, 10.0]
+    assert run.makespan == pytest.approx(12.5)
+    assert score(fabric, tasks, completion_tolerance=0.2) == run.makespan
+    assert simulate(fabric, tasks, completion_tolerance=0.2).makespan == run.makespan
+    assert score(fabric, tasks) == 12.5
+    for foresee in (False, True):
+        passed = run_fluid(fabric, tasks, 0.2, limit=12.4, foresee=foresee)
+        assert np.isinf(passed.makespan)
+        kept = run_fluid(fabric, tasks, 0.2, limit=run.makespan, foresee=foresee)
+        assert kept.finish.tolist() == run.finish.tolist()
 
 
 @settings(max_examples=100, deadline=None)
