@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from topoopt.topology.report import topology_report
 
 from parallelism.taskgraph import Traffic
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
 from topoopt.problem.prices import default_prices
 from topoopt.topology.finder import Selection, find_topology
-from topoopt.topology.report import topology_report
 from topoopt.topology.zoo.registry import BuiltFabric
 
 if TYPE_CHECKING:

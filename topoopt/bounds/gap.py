@@ -30,7 +30,7 @@ from topoopt.bounds.critical import (
 )
 from topoopt.bounds.everything import AnyFamily, everything_bound, own_bound
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.orders import alone_seconds, orders_of
+from topoopt.fabric.orders import alone_seconds, task_orders
 from topoopt.problem.job import Cluster
 from topoopt.problem.schedule import Schedule
 
@@ -238,7 +238,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
         ``compute`` and ``chain`` as in `strategy_bound`, with the latencies and the slowest
         links of the routes. ``link``: the busiest link.
     """
-    orders = orders_of(fabric, tasks)
+    orders = task_orders(fabric, tasks)
     network = fabric.network
     weights, capacity = orders.weights, orders.capacity
     sends = np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))

@@ -15,7 +15,7 @@ from parallelism.iterations import (
 from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
-from topoopt.fabric.orders import alone_seconds, orders_of
+from topoopt.fabric.orders import alone_seconds, task_orders
 from topoopt.fabric.simulate import timeline_of
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.problem.schedule import LEVELS, Schedule
@@ -208,7 +208,7 @@ def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
     float
         Whole packets count, as in the simulation.
     """
-    orders = orders_of(fabric, tasks)
+    orders = task_orders(fabric, tasks)
     sends = np.flatnonzero(~orders.compute)
     load: FloatArray = np.zeros(orders.capacity.size)
     counts = orders.end[sends] - orders.begin[sends]
@@ -230,7 +230,9 @@ def _priorities(
     priority = np.zeros(played.tasks, dtype=np.int64)
     rank = priority
     if "critical-path" in (schedule.compute, schedule.network):
-        rank = _critical_ranks(played, np.tile(alone_seconds(orders_of(fabric, tasks)), iterations))
+        rank = _critical_ranks(
+            played, np.tile(alone_seconds(task_orders(fabric, tasks)), iterations)
+        )
     if schedule.compute == "critical-path":
         priority[compute] = rank[compute]
     if schedule.network == "transfers-first":

@@ -8,7 +8,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from topoopt.fabric.collapse import collapse, expand_binding
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.orders import Orders, orders_of
+from topoopt.fabric.orders import Orders, task_orders
 
 FABRIC_MODEL = "fluid-2"
 """Name of this model in plan files; another name where its times mean something else."""
@@ -63,7 +63,7 @@ def run_fluid(
     tolerance = completion_tolerance
     if not 0.0 <= tolerance < 1.0:
         raise InputError(f"completion_tolerance is {tolerance}; give a fraction in [0, 1)")
-    orders = orders_of(fabric, tasks)
+    orders = task_orders(fabric, tasks)
     if collapsed is None:
         collapsed = seeks_symmetry(tasks)
     # Classes know nothing of the order in which htsim finds tasks ready.

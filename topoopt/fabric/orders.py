@@ -57,7 +57,7 @@ class Orders:
     capacity: FloatArray
 
 
-def orders_of(fabric: Fabric, tasks: TaskGraph) -> Orders:
+def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     """Resolve servers, groups and sizes to rows of links, bytes and latencies.
 
     Parameters

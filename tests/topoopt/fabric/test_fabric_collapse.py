@@ -15,7 +15,7 @@ from routing.routes import Routes
 from topoopt.fabric import IDEAL, PACKETS, Fabric, Transport
 from topoopt.fabric.collapse import Quotient, collapse
 from topoopt.fabric.fluid import Run, run_fluid
-from topoopt.fabric.orders import Orders, orders_of
+from topoopt.fabric.orders import Orders, task_orders
 from topoopt.topology.fabrics import fat_tree, ideal_switch
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -40,7 +40,7 @@ def check_same(fabric: Fabric, graph: TaskGraph) -> Quotient | None:
     np.testing.assert_allclose(quick.start, whole.start, rtol=1e-9, atol=1e-15)
     check_bindings(graph, quick)
     np.testing.assert_array_equal(quick.binding < 0, whole.binding < 0)
-    orders = orders_of(fabric, graph)
+    orders = task_orders(fabric, graph)
     quotient = collapse(orders)
     if quotient is not None:
         check_equitable(fabric, graph, orders, quotient)
@@ -336,7 +336,7 @@ def test_differences_beyond_the_twelfth_digit_do_not_count() -> None:
     fabric = star(8, 1e9, 1e-6)
     assert classes(check_same(fabric, replace(graph, size=size))) == 1
     size[::2] *= 1.000001
-    quotient = collapse(orders_of(fabric, replace(graph, size=size)))
+    quotient = collapse(task_orders(fabric, replace(graph, size=size)))
     assert quotient is None or classes(quotient) > 1
 
 
@@ -368,13 +368,13 @@ def test_devices_that_order_their_tasks_differently_are_told_apart() -> None:
 def test_what_cannot_be_collapsed_gives_none() -> None:
     cycle = graph_of(4, [(C, v, -1, 1.0, 0.0) for v in range(4)], [(v, (v + 1) % 4)
                                                                   for v in range(4)])  # fmt: skip
-    assert collapse(orders_of(star(4), cycle)) is None
+    assert collapse(task_orders(star(4), cycle)) is None
     rng = np.random.default_rng(0)
     network = star(6).network
     uneven = replace(network, capacity=rng.uniform(1.0, 2.0, network.links))
     fabric = Fabric("uneven", uneven, shortest_routes(uneven), transport=IDEAL)
     graph = graph_of(6, all_to_all(6))
-    assert collapse(orders_of(fabric, graph)) is None
+    assert collapse(task_orders(fabric, graph)) is None
     check_same(fabric, graph)
 
 
@@ -428,7 +428,7 @@ def test_all_to_all_under_four_allreduces(servers: int) -> None:
     rate, latency = 12.5e9, 1e-6
     fabric = Fabric("switch", *ideal_switch(servers, rate, latency))
     graph = synthetic(servers)
-    assert classes(collapse(orders_of(fabric, graph))) == 2
+    assert classes(collapse(task_orders(fabric, graph))) == 2
     run = run_fluid(fabric, graph, collapsed=True)
     packet = PACKETS.segment_bytes
     shard = np.ceil(262144 / packet) * packet

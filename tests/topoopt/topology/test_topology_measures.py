@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from topoopt.topology.report import report_text, topology_report, total_demand
 from typer.testing import CliRunner
 
 from codesign_base import InputError
@@ -21,7 +22,6 @@ from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import default_prices
 from topoopt.topology.finder import find_topology
 from topoopt.topology.network_file import load_network
-from topoopt.topology.report import report_text, topology_report, total_demand
 from topoopt.topology.spectrum import spectral_gap
 from topoopt.topology.throughput import (
     best_wiring_seconds,
