@@ -1,28 +1,26 @@
 """Multi-dimensional networks: a stack of rings, full meshes and switches."""
 
-import re
 from dataclasses import dataclass
-from enum import StrEnum
 from math import prod
 from pathlib import Path
 
 from codesign_base import InputError
-from topoopt.bandwidth.reading import check_fields, read_yaml, whole
+from topoopt.bandwidth.reading import check_fields, read_yaml
+from topoopt.topology.zoo.blocks import SHORT, Block, check_sizes, read_blocks
+
+__all__ = [
+    "LEVELS",
+    "SHORT",
+    "Block",
+    "MultiDimNetwork",
+    "default_levels",
+    "load_network",
+    "parse_network",
+    "read_network",
+]
 
 
-class Block(StrEnum):
-    """What joins the members of one dimension."""
-
-    RING = "Ring"
-    FULLY_CONNECTED = "FullyConnected"
-    SWITCH = "Switch"
-
-
-SHORT = {"RI": Block.RING, "FC": Block.FULLY_CONNECTED, "SW": Block.SWITCH}
 LEVELS = ("InterChiplet", "InterPackage", "InterNode", "InterPod")
-_MOST_DIMENSIONS = 64
-_MOST_NPUS = 10**12
-_DIMENSION = re.compile(r"\s*([A-Za-z]+)\s*\(\s*([0-9]{1,15})\s*\)\s*")
 
 
 @dataclass(frozen=True)
@@ -62,10 +60,6 @@ class MultiDimNetwork:
 
     def __post_init__(self) -> None:
         count = len(self.blocks)
-        if count > _MOST_DIMENSIONS:
-            raise InputError(f"network: it has {count} dimensions; give at most 64")
-        if count == 0:
-            raise InputError("network: it has no dimension; give at least one, such as SW(32)")
         if not self.latencies:
             object.__setattr__(self, "latencies", (0.0,) * count)
         if not self.reducing:
@@ -76,8 +70,8 @@ class MultiDimNetwork:
                     f"network: {len(getattr(self, name))} {name} for {count} dimensions; "
                     "give one each"
                 )
-        for d, size in enumerate(self.sizes):
-            whole(size, f"network: size of dimension {d}", 2)
+        check_sizes(self.sizes)
+        for d in range(count):
             if not 0 <= self.latencies[d] < float("inf"):
                 raise InputError(
                     f"network: latency of dimension {d} is {self.latencies[d]} s; give zero or more"
@@ -87,9 +81,6 @@ class MultiDimNetwork:
                     f"network: dimension {d} is a {self.blocks[d]}; only a Switch reduces in "
                     "the network"
                 )
-
-        if self.npus > _MOST_NPUS:
-            raise InputError("network: it has more than 1e12 NPUs; give fewer members")
 
     @property
     def dimensions(self) -> int:
@@ -136,17 +127,7 @@ def parse_network(text: str) -> MultiDimNetwork:
     InputError
         If the text is not of this form or a size is below 2.
     """
-    blocks: list[Block] = []
-    sizes: list[int] = []
-    for part in text.split("_"):
-        match = _DIMENSION.fullmatch(part)
-        if match is None or match[1].upper() not in SHORT:
-            raise InputError(
-                f"network {text!r}: {part!r} is no dimension; write RI(n), FC(n) or SW(n) "
-                "joined by _, such as RI(4)_FC(8)_SW(32)"
-            )
-        blocks.append(SHORT[match[1].upper()])
-        sizes.append(int(match[2]))
+    blocks, sizes = zip(*read_blocks(text), strict=True)
     return MultiDimNetwork(tuple(blocks), tuple(sizes), default_levels(len(blocks)))
 
 

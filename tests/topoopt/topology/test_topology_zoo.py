@@ -142,14 +142,14 @@ def test_two_tiers(servers: int, cables: int, group: int, ratio: float) -> None:
 
 
 def test_products() -> None:
-    mixed = product([(Block.SWITCH, 3), (Block.FULL_MESH, 4), (Block.RING, 5)], B, LAG)
+    mixed = product([(Block.SWITCH, 3), (Block.FULLY_CONNECTED, 4), (Block.RING, 5)], B, LAG)
     assert (mixed.hosts, mixed.switches) == (60, 60 + 20)
     ports = mixed.out_degree()
     np.testing.assert_array_equal(ports[:60], 1)
     np.testing.assert_array_equal(ports[60:120], 1 + 1 + 3 + 2)
     np.testing.assert_array_equal(ports[120:], 3)
     assert diameter(mixed) == 2 + 2 + 1 + 2
-    direct = product([(Block.FULL_MESH, 4), (Block.RING, 4)], B, LAG)
+    direct = product([(Block.FULLY_CONNECTED, 4), (Block.RING, 4)], B, LAG)
     graph = nx.cartesian_product(nx.complete_graph(4), nx.cycle_graph(4))
     wired = nx.Graph(zip(direct.source.tolist(), direct.target.tolist(), strict=True))
     assert nx.is_isomorphic(wired, graph)

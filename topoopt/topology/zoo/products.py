@@ -1,22 +1,14 @@
 """Products of rings, full meshes and switches; torus, hypercube and full mesh among them."""
 
 from collections.abc import Sequence
-from enum import StrEnum
 from math import prod
 
 import numpy as np
 
 from codesign_base import InputError
 from routing.network import IntArray, Network
+from topoopt.topology.zoo.blocks import Block
 from topoopt.topology.zoo.cables import both_ways, check_rates
-
-
-class Block(StrEnum):
-    """How the servers of one line of a dimension are joined."""
-
-    RING = "ring"
-    FULL_MESH = "full-mesh"
-    SWITCH = "switch"
 
 
 def torus(dims: Sequence[int], bandwidth: float, latency: float) -> Network:
@@ -62,7 +54,7 @@ def hypercube(servers: int, bandwidth: float, latency: float) -> Network:
 
 def full_mesh(servers: int, bandwidth: float, latency: float) -> Network:
     """Join every two servers by a cable: servers - 1 ports each."""
-    return product([(Block.FULL_MESH, servers)], bandwidth, latency, name="full mesh")
+    return product([(Block.FULLY_CONNECTED, servers)], bandwidth, latency, name="full mesh")
 
 
 def product(
@@ -117,7 +109,7 @@ def product(
             low.append(first + ahead.ravel())
             high.append(first + np.roll(lines, -1, axis=1)[:, : ahead.shape[1]].ravel())
             ports += 1 if size == 2 else 2
-        elif kind is Block.FULL_MESH:
+        elif kind is Block.FULLY_CONNECTED:
             a, b = np.triu_indices(size, 1)
             low.append(first + lines[:, a].ravel())
             high.append(first + lines[:, b].ravel())

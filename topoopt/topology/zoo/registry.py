@@ -15,10 +15,11 @@ from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
 from topoopt.topology.finder import Ring, find_topology
 from topoopt.topology.wiring import Wiring
+from topoopt.topology.zoo.blocks import Block, read_blocks
 from topoopt.topology.zoo.cables import check_degree
 from topoopt.topology.zoo.cayley import cayley
 from topoopt.topology.zoo.dragonfly import dragonfly
-from topoopt.topology.zoo.products import Block, full_mesh, hypercube, product, torus
+from topoopt.topology.zoo.products import full_mesh, hypercube, product, torus
 from topoopt.topology.zoo.shift_graphs import de_bruijn, kautz
 from topoopt.topology.zoo.switched import leaf_spine, rail_optimised
 from topoopt.topology.zoo.xpander import xpander
@@ -249,16 +250,7 @@ def _blocks(name: str, dims: str | None) -> Sequence[tuple[Block, int]]:
         if not all(part.strip().isdigit() for part in parts):
             raise InputError(f"dims is {dims!r}; write sizes joined by x, such as 4x4x8")
         return [(Block.RING, int(part)) for part in parts]
-    from topoopt.bandwidth.network import Block as Libra
-    from topoopt.bandwidth.network import parse_network
-
-    kinds = {
-        Libra.RING: Block.RING,
-        Libra.FULLY_CONNECTED: Block.FULL_MESH,
-        Libra.SWITCH: Block.SWITCH,
-    }
-    read = parse_network(dims)
-    return [(kinds[b], size) for b, size in zip(read.blocks, read.sizes, strict=True)][::-1]
+    return read_blocks(dims)[::-1]
 
 
 def _check_options(
