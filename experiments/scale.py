@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from topoopt.topology.report import topology_report
 
 from parallelism.taskgraph import Traffic
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
 from topoopt.problem.prices import default_prices
+from topoopt.studies.topology_report import topology_report
 from topoopt.topology.finder import Selection, find_topology
 from topoopt.topology.zoo.registry import BuiltFabric
 
@@ -57,16 +57,16 @@ def case(
     fabric = BuiltFabric(
         "topoopt", built.network, degree, rings=built.rings, bidirectional=False
     )  # fmt: skip
-    report = topology_report(fabric, 100e9 / 8, default_prices(), traffic)
+    measures = topology_report(fabric, 100e9 / 8, default_prices(), traffic).measures
     return {
         "ports_for_rings": built.degree_allreduce,
-        "diameter_hops": report.diameter,
-        "moore_diameter_hops": report.moore_diameter,
-        "mean_distance_hops": report.mean_distance,
-        "moore_mean_hops": report.moore_mean_distance,
-        "bandwidth_tax": report.bandwidth_tax,
-        "busiest_link_s": report.busiest_link_s,
-        "wiring_gap": report.wiring_gap,
+        "diameter_hops": measures.diameter,
+        "moore_diameter_hops": measures.moore_diameter,
+        "mean_distance_hops": measures.mean_distance,
+        "moore_mean_hops": measures.moore_mean_distance,
+        "bandwidth_tax": measures.bandwidth_tax,
+        "busiest_link_s": measures.busiest_link_s,
+        "wiring_gap": measures.wiring_gap,
         "build_s": build,
     }
 

@@ -60,8 +60,8 @@ def topology_command(
     from topoopt.formats.traffic import load_traffic
     from topoopt.problem.prices import default_prices
     from topoopt.problem.units import parse_bandwidth, parse_time
+    from topoopt.studies.topology_report import report_text, topology_report
     from topoopt.topology.network_file import save_network
-    from topoopt.topology.report import report_text, topology_report
     from topoopt.topology.zoo.registry import FABRICS, build_fabric
 
     if name == "list":

@@ -1,1 +1,1 @@
-"""After the plan: simulation, failures, routing, shared clusters, validation."""
+"""What can be asked of networks and plans once they are made."""

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from topoopt.topology.report import report_text, topology_report, total_demand
 from typer.testing import CliRunner
 
 from codesign_base import InputError
@@ -20,6 +19,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.formats.traffic import save_traffic
 from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import default_prices
+from topoopt.studies.topology_report import report_text, topology_report, total_demand
 from topoopt.topology.finder import find_topology
 from topoopt.topology.network_file import load_network
 from topoopt.topology.spectrum import spectral_gap
@@ -132,8 +132,9 @@ def test_no_wiring_beats_the_bound(seed: int, n: int, degree: int, ports: PortMo
     sent = total_demand(built, traffic, Fabric("any", topology.network, routes))
     assert bound <= 1 / routed_rate(topology.network, routes, sent) * (1 + 1e-9)
     report = topology_report(built, B, default_prices(), traffic)
-    assert report.wiring_gap is not None
-    assert report.wiring_gap >= -1e-9
+    measures = report.measures
+    assert measures.wiring_gap is not None
+    assert measures.wiring_gap >= -1e-9
 
 
 def test_best_wiring_of_known_traffic() -> None:
@@ -150,17 +151,18 @@ def test_best_wiring_of_known_traffic() -> None:
 
 def test_reports() -> None:
     mesh = build_fabric("full-mesh", 6, None, B)
-    report = topology_report(mesh, B, default_prices())
-    assert (report.diameter, report.mean_distance, report.bandwidth_tax) == (1, 1.0, 1.0)
-    assert report.throughput_lower == pytest.approx(1.0)
-    assert report.certified_gap == pytest.approx(0.0)
-    assert report.mean_distance_excess == 0.0
-    assert report.best_wiring_s is None
+    measures = topology_report(mesh, B, default_prices()).measures
+    assert (measures.diameter, measures.mean_distance, measures.bandwidth_tax) == (1, 1.0, 1.0)
+    assert measures.throughput_lower == pytest.approx(1.0)
+    assert measures.certified_gap == pytest.approx(0.0)
+    assert measures.mean_distance_excess == 0.0
+    assert measures.best_wiring_s is None
     for name in ("leaf-spine", "ideal-switch"):
-        switched = topology_report(build_fabric(name, 9, 2, B), B, default_prices())
+        report = topology_report(build_fabric(name, 9, 2, B), B, default_prices())
+        switched = report.measures
         assert switched.moore_diameter is None
         assert switched.throughput_lower <= switched.throughput_upper <= 1.0 + 1e-12
-        assert "throughput" in report_text(switched)
+        assert "throughput" in report_text(report)
     with pytest.raises(InputError, match="has 6"):
         topology_report(mesh, B, default_prices(), Traffic(5, np.zeros((5, 5)), (), np.zeros(0)))
     with pytest.raises(InputError, match="no bytes"):
@@ -209,30 +211,31 @@ def test_gaps_are_proven(name: str, options: dict[str, object]) -> None:
     np.fill_diagonal(demand, 0.0)
     traffic = Traffic(n, demand, (), np.zeros(0))
     report = topology_report(built, B, default_prices(), traffic)
+    measures = report.measures
     full = port_rate_bound(built.network, demand)
     best = 1.0 / min_congestion_lp(built.network, demand).congestion / full
-    assert report.throughput_lower <= report.throughput_best * (1 + 1e-9)
-    assert report.throughput_best <= best * (1 + 1e-6)
-    assert best <= report.throughput_upper * (1 + 1e-6)
+    assert measures.throughput_lower <= measures.throughput_best * (1 + 1e-9)
+    assert measures.throughput_best <= best * (1 + 1e-6)
+    assert best <= measures.throughput_upper * (1 + 1e-6)
     # The multicommodity flow is within 1 %.
-    assert report.throughput_upper <= 1.011 * report.throughput_best
-    assert report.certified_gap >= best / report.throughput_lower - 1.0 - 1e-6
-    if report.wiring_gap is not None:
+    assert measures.throughput_upper <= 1.011 * measures.throughput_best
+    assert measures.certified_gap >= best / measures.throughput_lower - 1.0 - 1e-6
+    if measures.wiring_gap is not None:
         least = best_wiring_seconds(traffic, built.degree, B, built.bidirectional)
-        assert report.best_wiring_s == least
-        assert report.wiring_gap == pytest.approx(
-            1.0 / (report.throughput_best * full) / least - 1.0
+        assert measures.best_wiring_s == least
+        assert measures.wiring_gap == pytest.approx(
+            1.0 / (measures.throughput_best * full) / least - 1.0
         )
         assert "at most, from the best wiring" in report_text(report)
     assert "routing gap" in report_text(report)
-    assert (report.wiring_gap is None) == bool(built.network.switches)
+    assert (measures.wiring_gap is None) == bool(built.network.switches)
 
 
 def test_large_demand_is_bounded_without_the_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     built = build_fabric("expander", 11, 4, B)
-    full = topology_report(built, B, default_prices())
-    monkeypatch.setattr("topoopt.topology.report._MOST_PAIRS", 10)
-    quick = topology_report(built, B, default_prices())
+    full = topology_report(built, B, default_prices()).measures
+    monkeypatch.setattr("topoopt.topology.measures._MOST_PAIRS", 10)
+    quick = topology_report(built, B, default_prices()).measures
     assert quick.throughput_best == quick.throughput_lower == full.throughput_lower
     assert quick.throughput_upper >= full.throughput_upper
     assert quick.throughput_limit != "dual"

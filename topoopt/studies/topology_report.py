@@ -1,0 +1,156 @@
+"""What `topoopt topology` says of a network: its figures and its cost."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.taskgraph import Traffic
+from routing.network import FloatArray
+from routing.paths import ecmp_routes
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabrics.bill import Bill, network_bill
+from topoopt.base.text import dollars, table_lines
+from topoopt.problem.prices import PriceTable
+from topoopt.problem.units import format_time
+from topoopt.topology.measures import Measures, measure
+from topoopt.topology.zoo.registry import BuiltFabric
+
+
+@dataclass(frozen=True)
+class TopologyReport:
+    """A network's figures, each beside the best possible, and its bill.
+
+    Parameters
+    ----------
+    measures : Measures
+    bill : Bill
+    """
+
+    measures: Measures
+    bill: Bill
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as a JSON object."""
+        rest = asdict(self.measures)
+        head = {
+            name: rest.pop(name) for name in ("fabric", "servers", "switches", "degree", "links")
+        }
+        paid = {"cost_usd": self.bill.cost, "bill": asdict(self.bill)}
+        return {**head, "cables": self.bill.cables, **rest, **paid}
+
+
+def topology_report(
+    built: BuiltFabric,
+    bandwidth: float,
+    prices: PriceTable,
+    traffic: Traffic | None = None,
+    *,
+    layer: str = "patch-panel",
+    fibre_usd: float = 0.0,
+) -> TopologyReport:
+    """Measure a fabric under equal-cost routing, and prove how far that is from the best.
+
+    Parameters
+    ----------
+    built : BuiltFabric
+    bandwidth : float
+        Bytes per second of a server's port in one direction.
+    prices : PriceTable
+    traffic : Traffic, optional
+        By default the same from every server to every other.
+    layer, fibre_usd
+        See `topoopt.fabrics.bill.network_bill`.
+
+    Returns
+    -------
+    TopologyReport
+
+    Raises
+    ------
+    InputError
+        If the traffic is of another number of servers, or there is none.
+    InfeasibleError
+        If a server cannot reach another.
+    """
+    network = built.network
+    n = network.hosts
+    uniform = np.ones((n, n)) - np.eye(n)
+    given = Traffic(n, uniform, (), np.zeros(0)) if traffic is None else traffic
+    if given.servers != n:
+        raise InputError(f"the traffic is of {given.servers} servers, the network has {n}")
+    routes = ecmp_routes(network)
+    demand = total_demand(built, given, Fabric(built.name, network, routes, _rings(built)))
+    bill = network_bill(network, prices, layer=layer, own=built.own, fibre_usd=fibre_usd)
+    return TopologyReport(measure(built, bandwidth, routes, demand, traffic), bill)
+
+
+def total_demand(built: BuiltFabric, traffic: Traffic, fabric: Fabric) -> FloatArray:
+    """Return the bytes of each server pair, transfers and ring edges; shape (hosts, hosts).
+
+    Each ring edge of a group of g servers with R rings carries 2 (g - 1) / g S / R bytes.
+    """
+    n = built.network.hosts
+    demand = traffic.transfers.astype(np.float64).ravel()
+    for group, size in zip(traffic.groups, traffic.group_bytes.tolist(), strict=True):
+        edges = fabric.ring_edges(group)
+        each = 2.0 * (len(group) - 1) / len(group) * size / edges.shape[0]
+        np.add.at(demand, edges.ravel(), each)
+    return demand.reshape(n, n)
+
+
+def _rings(built: BuiltFabric) -> dict[tuple[int, ...], tuple[tuple[int, ...], ...]]:
+    rings: dict[tuple[int, ...], tuple[tuple[int, ...], ...]] = {}
+    for ring in built.rings:
+        rings[ring.group] = (*rings.get(ring.group, ()), ring.members)
+    return rings
+
+
+def report_text(report: TopologyReport) -> str:
+    """Return the report as a page of text."""
+    measures = report.measures
+    ports = f"{measures.degree} {'port' if measures.degree == 1 else 'ports'} a server"
+    rows: list[tuple[str, ...]] = [
+        ("diameter", f"{measures.diameter} hops", _at_least(measures.moore_diameter)),
+        ("mean distance", f"{measures.mean_distance:.4g} hops",
+         _at_least(measures.moore_mean_distance, measures.mean_distance_excess)),
+        ("longest transfer path", f"{measures.worst_path_hops} hops", ""),
+        ("mean path by bytes", f"{measures.transfer_path_hops:.4g} hops", "transfers"),
+        ("bandwidth tax", f"{measures.bandwidth_tax:.4g}", "bytes over links per byte sent"),
+        ("busiest link", f"{measures.max_link_utilisation:.4g}",
+         "of its capacity, with the busiest server's ports full"),
+        ("throughput", f"{measures.throughput_lower:.4g} to {measures.throughput_upper:.4g}",
+         "of full ports with equal-cost routing; "
+         f"best routing found {measures.throughput_best:.4g}"),
+        ("routing gap", _from_best(measures.certified_gap),
+         f"at most, from the best routing ({measures.throughput_limit} bound)"),
+        ("spectral gap", f"{measures.spectral_gap:.4g}", ""),
+        ("cost", dollars(report.bill.cost),
+         f"{report.bill.cables} cables, {report.bill.transceivers} transceivers"),
+    ]  # fmt: skip
+    if measures.busiest_link_s is not None:
+        least = measures.best_wiring_s
+        against = "" if least is None else f"no wiring takes less than {format_time(least)}"
+        rows.insert(6, ("busiest link, time", format_time(measures.busiest_link_s), against))
+    if measures.wiring_gap is not None:
+        at = next(i for i, row in enumerate(rows) if row[0] == "routing gap")
+        rows.insert(at, ("wiring gap", _from_best(measures.wiring_gap),
+                         "at most, from the best wiring, with the best routing found"))  # fmt: skip
+    title = (
+        f"{measures.fabric}: {measures.servers} servers, {measures.switches} "
+        f"{'switch' if measures.switches == 1 else 'switches'}, {ports}, "
+        f"{measures.traffic} traffic"
+    )
+    return "\n".join([title, "", *table_lines(rows, left=(0, 2))])
+
+
+def _from_best(gap: float) -> str:
+    return f"{100 * gap:.2f} %"
+
+
+def _at_least(bound: float | None, excess: float | None = None) -> str:
+    if bound is None:
+        return ""
+    over = "" if excess is None else f" ({100 * excess:.1f} % above)"
+    return f"Moore bound {bound:.4g}{over}"
