@@ -19,7 +19,7 @@ from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray
 from topoopt.topology.circulants import Objective, objective_named
 from topoopt.topology.groups import FiniteGroup, groups_of_order
-from topoopt.topology.hamilton import hamiltonian_cycles, ring_of
+from topoopt.topology.hamiltonian import hamiltonian_cycles, ring_of
 from topoopt.topology.moore import moore_bound
 
 # Sets of one group that are tried exhaustively; beyond, a local search.

@@ -43,7 +43,7 @@ from topoopt.topology.groups import (
     groups_of_order,
     permutation_group,
 )
-from topoopt.topology.hamilton import hamiltonian_cycles, parity, ring_of
+from topoopt.topology.hamiltonian import hamiltonian_cycles, parity, ring_of
 from topoopt.topology.moore import moore_bound
 from topoopt.topology.placement import place_servers
 from topoopt.topology.totient import ring_order, ring_step
