@@ -17,7 +17,7 @@ from routing.routes import Routes
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import seeks_symmetry
-from topoopt.fabric.reconfigurable import Playable, play
+from topoopt.fabric.reconfigurable import Playable, least_time, play
 from topoopt.fabric.tasks import demand_of, link_bytes
 from topoopt.problem.routing import Routing
 from topoopt.problem.schedule import Schedule
@@ -274,7 +274,7 @@ def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) ->
     float
     """
     if not isinstance(fabric, Fabric):
-        return fabric.least_time(tasks)
+        return least_time(fabric, tasks)
     compute = tasks.kind == TaskKind.COMPUTE
     busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
     if busy * (1.0 - 1e-9) > enough:

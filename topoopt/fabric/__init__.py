@@ -3,6 +3,7 @@
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric, GroupStreams
 from topoopt.fabric.jitter import Jitter, jittered
+from topoopt.fabric.reconfigurable import run_circuits
 from topoopt.fabric.rings import default_rings
 from topoopt.fabric.simulate import MODELS, score, simulate
 from topoopt.fabric.tasks import link_bytes
@@ -34,6 +35,7 @@ __all__ = [
     "exposed_communication",
     "jittered",
     "link_bytes",
+    "run_circuits",
     "score",
     "simulate",
 ]

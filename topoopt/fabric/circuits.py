@@ -6,9 +6,9 @@ from math import isfinite
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import IntArray, TaskGraph
 from topoopt.fabric.transport import PACKETS, Transport
-from topoopt.fabric.varying import Play, VaryingRun, demands_of
+from topoopt.fabric.varying import Play
 
 # What a decision costs, and each server pair in it, in streams re-solved (about 0.13 us).
 _ASKING, _ASKING_PAIR = 150.0, 0.01
@@ -68,91 +68,95 @@ class DirectCircuits:
     def __post_init__(self) -> None:
         check_circuits(self.servers, self.degree, self.rate, self.latency, self.delay)
 
-    def least_time(self, tasks: TaskGraph) -> float:
-        """Return the seconds that the busiest device or server is occupied at least."""
-        return least_time(tasks, self.degree * self.rate)
+    def controller(self, tasks: TaskGraph, play: Play) -> "OnDemand":
+        """Return what moves the circuits of an iteration."""
+        return OnDemand(self, tasks, play)
 
-    def run(
-        self,
-        tasks: TaskGraph,
-        completion_tolerance: float = 0.0,
-        *,
-        limit: float = float("inf"),
-        record: bool = False,
-    ) -> VaryingRun:
-        """Play one iteration.
 
-        Parameters
-        ----------
-        tasks : TaskGraph
-        completion_tolerance, limit
-            As in `topoopt.fabric.simulate.score`.
-        record : bool
-            Keep the history of circuits.
+class OnDemand:
+    """Sets circuits up when something comes to wait or ends.
 
-        Returns
-        -------
-        VaryingRun
+    Parameters
+    ----------
+    fabric : DirectCircuits
+    tasks : TaskGraph
+    play : Play
+        Of these tasks, at the start; the network is put under them.
+    """
 
-        Raises
-        ------
-        InputError
-            If the task graph does not fit, or its tasks wait for each other.
-        """
-        from topoopt.fabric.circuits_kernels import LIT, assign, light_due, renew_caps
-        from topoopt.fabric.varying_kernels import ASKED, GAVE_UP, NOW, OVER, SOLVE_AT
+    on_demand = True
 
-        n, demands = self.servers, demands_of(tasks, self.servers, self.transport, self.name)
-        play = Play(tasks, demands, n, completion_tolerance, limit)
+    def __init__(self, fabric: DirectCircuits, tasks: TaskGraph, play: Play) -> None:
+        n, demands = fabric.servers, play.demands
+        self._fabric, self._play, self._row = fabric, play, demands.row
         # A pair's row is its link; the rings of groups follow.
-        links = np.concatenate((np.arange(n * n), *demands.edges)).astype(np.int32)
+        self._links = np.concatenate((np.arange(n * n), *demands.edges)).astype(np.int32)
         bounds = np.cumsum([n * n, *(edges.size for edges in demands.edges), 0])
         row = np.where(demands.nature == 0, 0, demands.row)
         ring = np.maximum(row - n * n, -1)
-        begin = np.where(ring < 0, row, bounds[ring])
-        end = np.where(ring < 0, row + 1, bounds[ring + 1])
+        self._begin = np.where(ring < 0, row, bounds[ring])
+        self._end = np.where(ring < 0, row + 1, bounds[ring + 1])
         one = np.ones(1)
-        lag = self.transport.message_lag(one * self.latency, one, one * self.rate)
+        lag = fabric.transport.message_lag(one * fabric.latency, one, one * fabric.rate)
         play.lay(
-            begin, end, np.repeat(lag, tasks.tasks), links, np.ones(links.size), np.zeros(n * n)
-        )
-        pair = np.zeros((3, n * n), dtype=np.int64)
-        ports = np.full((2, n), self.degree, dtype=np.int64)
-        work_ports, held = np.zeros_like(ports), np.zeros_like(ports)
-        due, made = np.zeros(n * self.degree), np.zeros(n * self.degree, dtype=np.int64)
-        setup = np.zeros(2, dtype=np.int64)
+            self._begin, self._end, np.repeat(lag, tasks.tasks), self._links,
+            np.ones(self._links.size), np.zeros(n * n),
+        )  # fmt: skip
+        self._pair = np.zeros((3, n * n), dtype=np.int64)
+        self._ports = np.full((2, n), fabric.degree, dtype=np.int64)
+        self._open, self._held = np.zeros_like(self._ports), np.zeros_like(self._ports)
+        self._due = np.zeros(n * fabric.degree)
+        self._made = np.zeros(n * fabric.degree, dtype=np.int64)
+        self._setup = np.zeros(2, dtype=np.int64)
         rows = n * n + len(demands.groups)
-        seen, waits = np.zeros(rows, dtype=np.int64), np.zeros(rows)
-        places = np.zeros(2 * rows, dtype=np.int64)
-        history: list[tuple[float, IntArray]] = []
-        decisions, control = 0, 0.0
-        while True:
-            until = float(due[setup[1] % due.size]) if setup[1] < setup[0] else float("inf")
-            why = play.advance(until, True)
-            if why in (OVER, GAVE_UP):
-                break
-            light_due(self.rate, play.clock, pair, due, made, setup, play.link)
-            if why == ASKED:
-                before = int(setup[0])
-                control += _ASKING + _ASKING_PAIR * n * n
-                assign(
-                    self.rate, self.delay, play.left, demands.row, begin, end, links,
-                    play.parked, play.clock, play.number, play.slot, play.index, play.member,
-                    play.behind, play.count, play.link, pair, ports, work_ports, held, due, made,
-                    setup, seen, waits, places,
-                )  # fmt: skip
-                decisions += int(setup[0]) > before
-                light_due(self.rate, play.clock, pair, due, made, setup, play.link)
-            if play.clock[SOLVE_AT] > play.clock[NOW]:
-                continue
-            play.unpark()
-            renew_caps(
-                play.slot, play.index, demands.pace, play.hold, begin, end, links, play.weights,
-                play.link, play.count,
+        self._seen, self._waits = np.zeros(rows, dtype=np.int64), np.zeros(rows)
+        self._places = np.zeros(2 * rows, dtype=np.int64)
+        self.lit: IntArray | None = None
+        self.decisions, self.work = 0, 0.0
+
+    @property
+    def moved(self) -> int:
+        """Circuits set up so far."""
+        return int(self._setup[0])
+
+    @property
+    def until(self) -> float:
+        """Seconds at which the next circuit that is being set up carries bytes."""
+        made, lit = self._setup.tolist()
+        return float(self._due[lit % self._due.size]) if lit < made else float("inf")
+
+    def act(self, asked: bool) -> bool:
+        """Let circuits carry bytes that are due, and begin others if it is asked to."""
+        from topoopt.fabric.circuits_kernels import LIT, assign, light_due, renew_caps
+        from topoopt.fabric.varying_kernels import NOW, SOLVE_AT
+
+        fabric, play, demands = self._fabric, self._play, self._play.demands
+        n = fabric.servers
+        lighting = (
+            fabric.rate, play.clock, self._pair, self._due, self._made, self._setup, play.link,
+        )  # fmt: skip
+        light_due(*lighting)
+        if asked:
+            before = self.moved
+            self.work += _ASKING + _ASKING_PAIR * n * n
+            assign(
+                fabric.rate, fabric.delay, play.left, self._row, self._begin, self._end,
+                self._links, play.parked, play.clock, play.number, play.slot, play.index,
+                play.member, play.behind, play.count, play.link, self._pair, self._ports,
+                self._open, self._held, self._due, self._made, self._setup, self._seen,
+                self._waits, self._places,
             )  # fmt: skip
-            if record:
-                history.append((play.now, pair[LIT].reshape(n, n).copy()))
-        return play.result(why == OVER, decisions, int(setup[0]), control, history)
+            self.decisions += self.moved > before
+            light_due(*lighting)
+        if play.clock[SOLVE_AT] > play.clock[NOW]:
+            return False
+        play.unpark()
+        renew_caps(
+            play.slot, play.index, demands.pace, play.hold, self._begin, self._end, self._links,
+            play.weights, play.link, play.count,
+        )  # fmt: skip
+        self.lit = self._pair[LIT].reshape(n, n)
+        return True
 
 
 def check_circuits(servers: int, degree: int, rate: float, latency: float, delay: float) -> None:
@@ -177,37 +181,3 @@ def check_circuits(servers: int, degree: int, rate: float, latency: float, delay
     for what, seconds in (("latency", latency), ("reconfiguration delay", delay)):
         if not (seconds >= 0 and isfinite(seconds)):
             raise InputError(f"{what} is {seconds} s; give zero or more")
-
-
-def least_time(tasks: TaskGraph, leaving: float) -> float:
-    """Return the seconds that the busiest device, or server, is occupied at least.
-
-    Parameters
-    ----------
-    tasks : TaskGraph
-    leaving : float
-        Bytes/s of all ports of a server, each way.
-
-    Returns
-    -------
-    float
-        No iteration is shorter, whatever the circuits: a transfer leaves and enters a server at
-        least once, and so does every byte of a ring AllReduce on each of its servers.
-    """
-    compute = tasks.kind == TaskKind.COMPUTE
-    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
-    moves = tasks.kind == TaskKind.TRANSFER
-    load = np.zeros((2, tasks.servers))
-    load[0] = np.bincount(tasks.first[moves], weights=tasks.size[moves], minlength=tasks.servers)
-    load[1] = np.bincount(tasks.second[moves], weights=tasks.size[moves], minlength=tasks.servers)
-    reduces = tasks.collective
-    reduced = np.bincount(
-        tasks.first[reduces],
-        weights=tasks.passes[reduces] * tasks.size[reduces],
-        minlength=len(tasks.groups),
-    )
-    for group, amount in zip(tasks.groups, reduced.tolist(), strict=True):
-        if len(group) > 1:
-            load[:, list(group)] += (len(group) - 1) / len(group) * amount
-    # Sums in another order must not rule out what is exactly as fast.
-    return float(max(busy, load.max(initial=0.0) / leaving)) * (1.0 - 1e-9)

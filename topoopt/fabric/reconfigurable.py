@@ -2,11 +2,13 @@
 
 from typing import TypeAlias
 
-from parallelism.taskgraph import TaskGraph
+import numpy as np
+
+from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
-from topoopt.fabric.varying import VaryingRun
+from topoopt.fabric.varying import Controller, Play, VaryingRun, demands_of
 from topoopt.fabric.windowed import WindowedCircuits
 
 Reconfigurable: TypeAlias = DirectCircuits | WindowedCircuits
@@ -39,4 +41,82 @@ def play(
     if isinstance(fabric, Fabric):
         foresee = fabric.network.hosts >= FORESEEN_FROM
         return run_fluid(fabric, tasks, completion_tolerance, limit=limit, foresee=foresee)
-    return fabric.run(tasks, completion_tolerance, limit=limit)
+    return run_circuits(fabric, tasks, completion_tolerance, limit=limit)
+
+
+def run_circuits(
+    fabric: Reconfigurable,
+    tasks: TaskGraph,
+    completion_tolerance: float = 0.0,
+    *,
+    limit: float = float("inf"),
+    record: bool = False,
+) -> VaryingRun:
+    """Simulate one iteration over circuits that change.
+
+    Parameters
+    ----------
+    fabric : DirectCircuits or WindowedCircuits
+    tasks : TaskGraph
+    completion_tolerance, limit
+        As in `topoopt.fabric.simulate.score`.
+    record : bool
+        Keep the history of circuits.
+
+    Returns
+    -------
+    VaryingRun
+
+    Raises
+    ------
+    InputError
+        If the task graph does not fit, or its tasks wait for each other.
+    """
+    from topoopt.fabric.varying_kernels import ASKED, GAVE_UP, OVER
+
+    demands = demands_of(tasks, fabric.servers, fabric.transport, fabric.name)
+    under_way = Play(tasks, demands, fabric.servers, completion_tolerance, limit)
+    control: Controller = fabric.controller(tasks, under_way)
+    history: list[tuple[float, IntArray]] = []
+    changed = True
+    while True:
+        if changed and record and control.lit is not None:
+            history.append((under_way.now, control.lit.copy()))
+        why = under_way.advance(control.until, control.on_demand)
+        if why in (OVER, GAVE_UP):
+            return under_way.result(why == OVER, control, history)
+        changed = control.act(why == ASKED)
+
+
+def least_time(fabric: Reconfigurable, tasks: TaskGraph) -> float:
+    """Return the seconds that the busiest device, or server, is occupied at least.
+
+    Parameters
+    ----------
+    fabric : DirectCircuits or WindowedCircuits
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+        No iteration is shorter, whatever the circuits: a transfer leaves and enters a server at
+        least once, and so does every byte of a ring AllReduce on each of its servers.
+    """
+    compute = tasks.kind == TaskKind.COMPUTE
+    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    moves = tasks.kind == TaskKind.TRANSFER
+    load = np.zeros((2, tasks.servers))
+    load[0] = np.bincount(tasks.first[moves], weights=tasks.size[moves], minlength=tasks.servers)
+    load[1] = np.bincount(tasks.second[moves], weights=tasks.size[moves], minlength=tasks.servers)
+    reduces = tasks.collective
+    reduced = np.bincount(
+        tasks.first[reduces],
+        weights=tasks.passes[reduces] * tasks.size[reduces],
+        minlength=len(tasks.groups),
+    )
+    for group, amount in zip(tasks.groups, reduced.tolist(), strict=True):
+        if len(group) > 1:
+            load[:, list(group)] += (len(group) - 1) / len(group) * amount
+    leaving = fabric.degree * fabric.rate
+    # Sums in another order must not rule out what is exactly as fast.
+    return float(max(busy, load.max(initial=0.0) / leaving)) * (1.0 - 1e-9)

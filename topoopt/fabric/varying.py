@@ -1,7 +1,7 @@
 """The state of an iteration that is played over a network whose links change."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -164,6 +164,36 @@ def _ring(group: Group, servers: int) -> IntArray:
     """Return the pairs of one ring in the order of the servers' numbers; none of one server."""
     order = np.array(group, dtype=np.int64)
     return order * servers + np.roll(order, -1) if order.size > 1 else order[:0]
+
+
+class Controller(Protocol):
+    """What moves circuits while an iteration runs."""
+
+    on_demand: bool
+    """Whether it acts also when flows come to wait or end."""
+
+    @property
+    def until(self) -> float:
+        """Seconds at which it acts next, unless it is asked to before."""
+
+    def act(self, asked: bool) -> bool:
+        """Move circuits; say whether others carry bytes now."""
+
+    @property
+    def lit(self) -> IntArray | None:
+        """Circuits between servers that carry bytes (servers, servers), None before there are."""
+
+    @property
+    def decisions(self) -> int:
+        """Decisions so far that moved circuits."""
+
+    @property
+    def moved(self) -> int:
+        """Circuits set up anew so far."""
+
+    @property
+    def work(self) -> float:
+        """What choosing and routing circuits has cost, in streams re-solved."""
 
 
 class Play:
@@ -338,12 +368,7 @@ class Play:
         )  # fmt: skip
 
     def result(
-        self,
-        over: bool,
-        reconfigurations: int,
-        moved: int,
-        control: float,
-        history: list[tuple[float, IntArray]],
+        self, over: bool, control: Controller, history: list[tuple[float, IntArray]]
     ) -> VaryingRun:
         """Return what came of it.
 
@@ -351,10 +376,10 @@ class Play:
         ----------
         over : bool
             Whether it was played to the end.
-        reconfigurations, moved, history
+        control : Controller
+            Whose decisions are counted.
+        history
             See `VaryingRun`.
-        control : float
-            What choosing and routing circuits cost, in streams re-solved.
 
         Raises
         ------
@@ -369,6 +394,6 @@ class Play:
             )
         return VaryingRun(
             self.start, self.finish, self.binding, int(self.number[4]),
-            self.solves + int(self.count[2]), self.resolved + int(self.count[3] + control),
-            reconfigurations, moved, tuple(history),
+            self.solves + int(self.count[2]), self.resolved + int(self.count[3] + control.work),
+            control.decisions, control.moved, tuple(history),
         )  # fmt: skip

@@ -10,10 +10,10 @@ from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
-from topoopt.fabric.circuits import check_circuits, least_time
+from topoopt.fabric.circuits import check_circuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import PACKETS, Transport
-from topoopt.fabric.varying import Demands, Play, VaryingRun, demands_of
+from topoopt.fabric.varying import Demands, Play
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.topology.matching import matching_rounds
 from topoopt.topology.wiring import is_strongly_connected
@@ -98,111 +98,9 @@ class WindowedCircuits:
                 "ports; give at least 2"
             )
 
-    def least_time(self, tasks: TaskGraph) -> float:
-        """Return the seconds that the busiest device or server is occupied at least."""
-        return least_time(tasks, self.degree * self.rate)
-
-    def run(
-        self,
-        tasks: TaskGraph,
-        completion_tolerance: float = 0.0,
-        *,
-        limit: float = float("inf"),
-        record: bool = False,
-    ) -> VaryingRun:
-        """Play one iteration.
-
-        Parameters
-        ----------
-        tasks : TaskGraph
-        completion_tolerance, limit
-            As in `topoopt.fabric.simulate.score`.
-        record : bool
-            Keep the history of circuits.
-
-        Returns
-        -------
-        VaryingRun
-
-        Raises
-        ------
-        InputError
-            If the task graph does not fit, or its tasks wait for each other.
-        """
-        from topoopt.fabric.varying_kernels import GAVE_UP, OVER
-
-        n = self.servers
-        demands = demands_of(tasks, n, self.transport, self.name)
-        play = Play(tasks, demands, n, completion_tolerance, limit)
-        circuits = self.wire(demands, play.sending, play.left[play.sending])
-        fabric = self.fabric(circuits, demands)
-        coming = circuits
-        self._lay(play, tasks, fabric, circuits)
-        history = [(0.0, circuits)] if record else []
-        lit_at = float("inf")
-        windows, decisions, moved = 1, 0, 0
-        while True:
-            tick = windows * self.window
-            why = play.advance(min(tick, lit_at), False)
-            if why in (OVER, GAVE_UP):
-                control = (decisions + 1) * (_WIRING + _WIRING_PAIR * n * n)
-                return play.result(why == OVER, decisions, moved, control, history)
-            if lit_at <= tick:
-                lit_at = float("inf")
-                circuits, fabric = coming, self.fabric(coming, demands)
-                play.park()
-                self._lay(play, tasks, fabric, circuits)
-                play.unpark()
-                if record:
-                    history.append((play.now, circuits))
-                continue
-            windows += 1
-            waiting = play.outstanding()
-            if waiting.size == 0:
-                # Nothing to decide before something happens.
-                upcoming = play.times[0] if play.events[0] else 0.0
-                windows = max(windows, floor(upcoming / self.window))
-                continue
-            coming = self.wire(demands, waiting, play.left[waiting])
-            if np.array_equal(coming, circuits):
-                continue
-            decisions += 1
-            moved += int(np.maximum(coming - circuits, 0).sum())
-            lit_at = play.now + self.delay
-            kept = np.minimum(circuits, coming)
-            play.park()
-            self._lay(play, tasks, fabric, kept)
-            play.unpark()
-            if record:
-                history.append((play.now, kept))
-
-    def _lay(self, play: Play, tasks: TaskGraph, fabric: Fabric, lit: IntArray) -> None:
-        """Put the routes of a fabric under the tasks, of whose circuits some may be dark."""
-        n, demands = self.servers, play.demands
-        begin = np.zeros(tasks.tasks, dtype=np.int64)
-        end = np.zeros(tasks.tasks, dtype=np.int64)
-        lag = np.zeros(tasks.tasks)
-        moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
-        pairs = demands.row[moves]
-        begin[moves] = fabric.routes.offsets[pairs]
-        end[moves] = fabric.routes.offsets[pairs + 1]
-        lag[moves] = fabric.message_lags[pairs]
-        routed = np.diff(fabric.routes.offsets) > 0
-        rings = np.array(
-            [
-                fabric.group_row(group)[:3] if edges.size and routed[edges].all() else (0, 0, 0.0)
-                for group, edges in zip(demands.groups, demands.edges, strict=True)
-            ]
-        )
-        reduces = np.flatnonzero(tasks.collective)
-        if reduces.size:
-            chosen = rings[demands.row[reduces] - n * n]
-            begin[reduces], end[reduces] = chosen[:, 0], chosen[:, 1]
-            lag[reduces] = chosen[:, 2]
-        network = fabric.network
-        capacity = self.rate * lit[network.source, network.target].astype(np.float64)
-        table = fabric._table
-        play.lay(begin, end, lag, table.links, table.weights, capacity)
+    def controller(self, tasks: TaskGraph, play: Play) -> "ByWindow":
+        """Return what moves the circuits of an iteration."""
+        return ByWindow(self, tasks, play)
 
     def fabric(self, circuits: IntArray, demands: Demands) -> Fabric:
         """Return the fabric of some circuits.
@@ -311,6 +209,101 @@ class WindowedCircuits:
         if both_ways:
             edges = sorted({(min(edge), max(edge)) for edge in edges})
         return edges
+
+
+class ByWindow:
+    """Chooses all circuits anew at the end of every window.
+
+    Parameters
+    ----------
+    fabric : WindowedCircuits
+    tasks : TaskGraph
+    play : Play
+        Of these tasks, at the start; the network is put under them.
+    """
+
+    on_demand = False
+
+    def __init__(self, fabric: WindowedCircuits, tasks: TaskGraph, play: Play) -> None:
+        self._fabric, self._tasks, self._play = fabric, tasks, play
+        self._circuits = fabric.wire(play.demands, play.sending, play.left[play.sending])
+        self._coming = self._circuits
+        self._routed = fabric.fabric(self._circuits, play.demands)
+        self._lit_at = float("inf")
+        self._windows = 1
+        self.decisions, self.moved = 0, 0
+        self._lay(self._circuits)
+
+    @property
+    def work(self) -> float:
+        """What choosing circuits and routes has cost, in streams re-solved."""
+        return (self.decisions + 1) * (_WIRING + _WIRING_PAIR * self._fabric.servers**2)
+
+    @property
+    def until(self) -> float:
+        """Seconds at which circuits that were moved carry bytes, or the window ends."""
+        return min(self._windows * self._fabric.window, self._lit_at)
+
+    def act(self, asked: bool) -> bool:
+        """Let circuits carry bytes that are due, or choose circuits for what is outstanding."""
+        fabric, play = self._fabric, self._play
+        if self._lit_at <= self._windows * fabric.window:
+            self._lit_at = float("inf")
+            self._circuits = self._coming
+            self._routed = fabric.fabric(self._coming, play.demands)
+            self._lay_again(self._coming)
+            return True
+        self._windows += 1
+        waiting = play.outstanding()
+        if waiting.size == 0:
+            # Nothing to decide before something happens.
+            upcoming = play.times[0] if play.events[0] else 0.0
+            self._windows = max(self._windows, floor(upcoming / fabric.window))
+            return False
+        coming = fabric.wire(play.demands, waiting, play.left[waiting])
+        if np.array_equal(coming, self._circuits):
+            return False
+        self._coming = coming
+        self.decisions += 1
+        self.moved += int(np.maximum(coming - self._circuits, 0).sum())
+        self._lit_at = play.now + fabric.delay
+        self._lay_again(np.minimum(self._circuits, coming))
+        return True
+
+    def _lay_again(self, lit: IntArray) -> None:
+        """Change the network under flows that are on their way."""
+        self._play.park()
+        self._lay(lit)
+        self._play.unpark()
+
+    def _lay(self, lit: IntArray) -> None:
+        """Put the present routes under the tasks; of their circuits some may be dark."""
+        play, tasks, fabric, demands = self._play, self._tasks, self._routed, self._play.demands
+        begin = np.zeros(tasks.tasks, dtype=np.int64)
+        end = np.zeros(tasks.tasks, dtype=np.int64)
+        lag = np.zeros(tasks.tasks)
+        moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+        pairs = demands.row[moves]
+        begin[moves] = fabric.routes.offsets[pairs]
+        end[moves] = fabric.routes.offsets[pairs + 1]
+        lag[moves] = fabric.message_lags[pairs]
+        routed = np.diff(fabric.routes.offsets) > 0
+        rings = np.array(
+            [
+                fabric.group_row(group)[:3] if edges.size and routed[edges].all() else (0, 0, 0.0)
+                for group, edges in zip(demands.groups, demands.edges, strict=True)
+            ]
+        )
+        reduces = np.flatnonzero(tasks.collective)
+        if reduces.size:
+            chosen = rings[demands.row[reduces] - play.pairs]
+            begin[reduces], end[reduces] = chosen[:, 0], chosen[:, 1]
+            lag[reduces] = chosen[:, 2]
+        network = fabric.network
+        capacity = self._fabric.rate * lit[network.source, network.target].astype(np.float64)
+        table = fabric._table
+        play.lay(begin, end, lag, table.links, table.weights, capacity)
+        self.lit = lit
 
 
 def _direct_routes(network: Network) -> Routes:
