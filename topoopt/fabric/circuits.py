@@ -1,12 +1,14 @@
 """Direct circuits on demand: a fabric without forwarding, as SiP-ML has."""
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from math import isfinite
+from typing import ClassVar
 
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import IntArray, TaskGraph
+from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.transport import PACKETS, Transport
 from topoopt.fabric.varying import Play
 
@@ -57,6 +59,8 @@ class DirectCircuits:
     reusing a wavelength in several segments.
     """
 
+    on_demand: ClassVar[bool] = True
+
     name: str
     servers: int
     degree: int
@@ -68,95 +72,56 @@ class DirectCircuits:
     def __post_init__(self) -> None:
         check_circuits(self.servers, self.degree, self.rate, self.latency, self.delay)
 
-    def controller(self, tasks: TaskGraph, play: Play) -> "OnDemand":
-        """Return what moves the circuits of an iteration."""
-        return OnDemand(self, tasks, play)
-
-
-class OnDemand:
-    """Sets circuits up when something comes to wait or ends.
-
-    Parameters
-    ----------
-    fabric : DirectCircuits
-    tasks : TaskGraph
-    play : Play
-        Of these tasks, at the start; the network is put under them.
-    """
-
-    on_demand = True
-
-    def __init__(self, fabric: DirectCircuits, tasks: TaskGraph, play: Play) -> None:
-        n, demands = fabric.servers, play.demands
-        self._fabric, self._play, self._row = fabric, play, demands.row
-        # A pair's row is its link; the rings of groups follow.
-        self._links = np.concatenate((np.arange(n * n), *demands.edges)).astype(np.int32)
-        bounds = np.cumsum([n * n, *(edges.size for edges in demands.edges), 0])
-        row = np.where(demands.nature == 0, 0, demands.row)
-        ring = np.maximum(row - n * n, -1)
-        self._begin = np.where(ring < 0, row, bounds[ring])
-        self._end = np.where(ring < 0, row + 1, bounds[ring + 1])
-        one = np.ones(1)
-        lag = fabric.transport.message_lag(one * fabric.latency, one, one * fabric.rate)
-        play.lay(
-            self._begin, self._end, np.repeat(lag, tasks.tasks), self._links,
-            np.ones(self._links.size), np.zeros(n * n),
-        )  # fmt: skip
-        self._pair = np.zeros((3, n * n), dtype=np.int64)
-        self._ports = np.full((2, n), fabric.degree, dtype=np.int64)
-        self._open, self._held = np.zeros_like(self._ports), np.zeros_like(self._ports)
-        self._due = np.zeros(n * fabric.degree)
-        self._made = np.zeros(n * fabric.degree, dtype=np.int64)
-        self._setup = np.zeros(2, dtype=np.int64)
-        rows = n * n + len(demands.groups)
-        self._seen, self._waits = np.zeros(rows, dtype=np.int64), np.zeros(rows)
-        self._places = np.zeros(2 * rows, dtype=np.int64)
-        self.lit: IntArray | None = None
-        self.decisions, self.work = 0, 0.0
-
-    @property
-    def moved(self) -> int:
-        """Circuits set up so far."""
-        return int(self._setup[0])
-
-    @property
-    def until(self) -> float:
-        """Seconds at which the next circuit that is being set up carries bytes."""
-        made, lit = self._setup.tolist()
-        return float(self._due[lit % self._due.size]) if lit < made else float("inf")
-
-    def act(self, asked: bool) -> bool:
-        """Let circuits carry bytes that are due, and begin others if it is asked to."""
+    def control(self, tasks: TaskGraph, play: Play) -> Generator[float, bool, None]:
+        """Move circuits whenever something comes to wait or ends; see `run_circuits`."""
         from topoopt.fabric.circuits_kernels import LIT, assign, light_due, renew_caps
         from topoopt.fabric.varying_kernels import NOW, SOLVE_AT
 
-        fabric, play, demands = self._fabric, self._play, self._play.demands
-        n = fabric.servers
-        lighting = (
-            fabric.rate, play.clock, self._pair, self._due, self._made, self._setup, play.link,
-        )  # fmt: skip
-        light_due(*lighting)
-        if asked:
-            before = self.moved
-            self.work += _ASKING + _ASKING_PAIR * n * n
-            assign(
-                fabric.rate, fabric.delay, play.left, self._row, self._begin, self._end,
-                self._links, play.parked, play.clock, play.number, play.slot, play.index,
-                play.member, play.behind, play.count, play.link, self._pair, self._ports,
-                self._open, self._held, self._due, self._made, self._setup, self._seen,
-                self._waits, self._places,
+        n, demands = self.servers, play.demands
+        # A pair's row is its link; the rings of groups follow.
+        links = np.concatenate((np.arange(n * n), *demands.edges)).astype(np.int32)
+        bounds = np.cumsum([n * n, *(edges.size for edges in demands.edges), 0])
+        row = np.where(demands.nature == 0, 0, demands.row)
+        ring = np.maximum(row - n * n, -1)
+        begin = np.where(ring < 0, row, bounds[ring])
+        end = np.where(ring < 0, row + 1, bounds[ring + 1])
+        one = np.ones(1)
+        lag = self.transport.message_lag(one * self.latency, one, one * self.rate)
+        play.lay(
+            begin, end, np.repeat(lag, tasks.tasks), links, np.ones(links.size), np.zeros(n * n)
+        )
+        pair = np.zeros((3, n * n), dtype=np.int64)
+        ports = np.full((2, n), self.degree, dtype=np.int64)
+        work_ports, held = np.zeros_like(ports), np.zeros_like(ports)
+        due, made = np.zeros(n * self.degree), np.zeros(n * self.degree, dtype=np.int64)
+        setup = np.zeros(2, dtype=np.int64)
+        rows = n * n + len(demands.groups)
+        seen, waits = np.zeros(rows, dtype=np.int64), np.zeros(rows)
+        places = np.zeros(2 * rows, dtype=np.int64)
+        while True:
+            until = float(due[setup[1] % due.size]) if setup[1] < setup[0] else float("inf")
+            asked = yield until
+            light_due(self.rate, play.clock, pair, due, made, setup, play.link)
+            if asked:
+                before = play.moved
+                play.work += _ASKING + _ASKING_PAIR * n * n
+                assign(
+                    self.rate, self.delay, play.left, demands.row, begin, end, links,
+                    play.parked, play.clock, play.number, play.slot, play.index, play.member,
+                    play.behind, play.count, play.link, pair, ports, work_ports, held, due, made,
+                    setup, seen, waits, places,
+                )  # fmt: skip
+                play.moved = int(setup[0])
+                play.decisions += play.moved > before
+                light_due(self.rate, play.clock, pair, due, made, setup, play.link)
+            if play.clock[SOLVE_AT] > play.clock[NOW]:
+                continue
+            play.unpark()
+            renew_caps(
+                play.slot, play.index, demands.pace, play.hold, begin, end, links, play.weights,
+                play.link, play.count,
             )  # fmt: skip
-            self.decisions += self.moved > before
-            light_due(*lighting)
-        if play.clock[SOLVE_AT] > play.clock[NOW]:
-            return False
-        play.unpark()
-        renew_caps(
-            play.slot, play.index, demands.pace, play.hold, self._begin, self._end, self._links,
-            play.weights, play.link, play.count,
-        )  # fmt: skip
-        self.lit = self._pair[LIT].reshape(n, n)
-        return True
+            play.note(pair[LIT].reshape(n, n))
 
 
 def check_circuits(servers: int, degree: int, rate: float, latency: float, delay: float) -> None:

@@ -4,11 +4,11 @@ from typing import TypeAlias
 
 import numpy as np
 
-from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
-from topoopt.fabric.varying import Controller, Play, VaryingRun, demands_of
+from topoopt.fabric.varying import Play, VaryingRun, demands_of
 from topoopt.fabric.windowed import WindowedCircuits
 
 Reconfigurable: TypeAlias = DirectCircuits | WindowedCircuits
@@ -75,17 +75,15 @@ def run_circuits(
     from topoopt.fabric.varying_kernels import ASKED, GAVE_UP, OVER
 
     demands = demands_of(tasks, fabric.servers, fabric.transport, fabric.name)
-    under_way = Play(tasks, demands, fabric.servers, completion_tolerance, limit)
-    control: Controller = fabric.controller(tasks, under_way)
-    history: list[tuple[float, IntArray]] = []
-    changed = True
+    state = Play(tasks, demands, fabric.servers, completion_tolerance, limit, record)
+    # A fabric's control yields when it must act next, and is sent whether flows wait or ended.
+    control = fabric.control(tasks, state)
+    until = next(control)
     while True:
-        if changed and record and control.lit is not None:
-            history.append((under_way.now, control.lit.copy()))
-        why = under_way.advance(control.until, control.on_demand)
+        why = state.advance(until, fabric.on_demand)
         if why in (OVER, GAVE_UP):
-            return under_way.result(why == OVER, control, history)
-        changed = control.act(why == ASKED)
+            return state.result(why == OVER)
+        until = control.send(why == ASKED)
 
 
 def least_time(fabric: Reconfigurable, tasks: TaskGraph) -> float:

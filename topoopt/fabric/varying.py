@@ -1,7 +1,7 @@
 """The state of an iteration that is played over a network whose links change."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -166,36 +166,6 @@ def _ring(group: Group, servers: int) -> IntArray:
     return order * servers + np.roll(order, -1) if order.size > 1 else order[:0]
 
 
-class Controller(Protocol):
-    """What moves circuits while an iteration runs."""
-
-    on_demand: bool
-    """Whether it acts also when flows come to wait or end."""
-
-    @property
-    def until(self) -> float:
-        """Seconds at which it acts next, unless it is asked to before."""
-
-    def act(self, asked: bool) -> bool:
-        """Move circuits; say whether others carry bytes now."""
-
-    @property
-    def lit(self) -> IntArray | None:
-        """Circuits between servers that carry bytes (servers, servers), None before there are."""
-
-    @property
-    def decisions(self) -> int:
-        """Decisions so far that moved circuits."""
-
-    @property
-    def moved(self) -> int:
-        """Circuits set up anew so far."""
-
-    @property
-    def work(self) -> float:
-        """What choosing and routing circuits has cost, in streams re-solved."""
-
-
 class Play:
     """An iteration under way: arrays that `varying_kernels.advance` plays on.
 
@@ -209,6 +179,15 @@ class Play:
         See `topoopt.fabric.simulate.simulate`.
     limit : float
         Give up when the clock passes this many seconds.
+    record : bool
+        Keep the history of circuits.
+
+    Attributes
+    ----------
+    decisions, moved : int
+        Decisions so far that moved circuits, circuits set up anew.
+    work : float
+        What choosing and routing circuits has cost, in streams re-solved.
 
     Raises
     ------
@@ -217,7 +196,13 @@ class Play:
     """
 
     def __init__(
-        self, tasks: TaskGraph, demands: Demands, servers: int, tolerance: float, limit: float
+        self,
+        tasks: TaskGraph,
+        demands: Demands,
+        servers: int,
+        tolerance: float,
+        limit: float,
+        record: bool = False,
     ) -> None:
         if not 0.0 <= tolerance < 1.0:
             raise InputError(f"completion_tolerance is {tolerance}; give a fraction in [0, 1)")
@@ -253,6 +238,9 @@ class Play:
         self.sending = np.flatnonzero(demands.nature != 0)
         self.slots = max(int(np.unique(demands.row[self.sending]).size), 1)
         self.count = np.zeros(5, dtype=np.int64)
+        self.decisions, self.moved, self.work = 0, 0, 0.0
+        self.record = record
+        self.history: list[tuple[float, IntArray]] = []
 
     @property
     def now(self) -> float:
@@ -367,19 +355,18 @@ class Play:
             self.weights, self.link,
         )  # fmt: skip
 
-    def result(
-        self, over: bool, control: Controller, history: list[tuple[float, IntArray]]
-    ) -> VaryingRun:
+    def note(self, lit: IntArray) -> None:
+        """Keep in the history which circuits carry bytes from now on (servers, servers)."""
+        if self.record:
+            self.history.append((self.now, lit.copy()))
+
+    def result(self, over: bool) -> VaryingRun:
         """Return what came of it.
 
         Parameters
         ----------
         over : bool
-            Whether it was played to the end.
-        control : Controller
-            Whose decisions are counted.
-        history
-            See `VaryingRun`.
+            Whether it was simulated to the end.
 
         Raises
         ------
@@ -394,6 +381,6 @@ class Play:
             )
         return VaryingRun(
             self.start, self.finish, self.binding, int(self.number[4]),
-            self.solves + int(self.count[2]), self.resolved + int(self.count[3] + control.work),
-            control.decisions, control.moved, tuple(history),
+            self.solves + int(self.count[2]), self.resolved + int(self.count[3] + self.work),
+            self.decisions, self.moved, tuple(self.history),
         )  # fmt: skip

@@ -1,7 +1,9 @@
 """Optical switches set anew in every demand window: OCS-reconfig."""
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from math import floor, isfinite
+from typing import ClassVar
 
 import numpy as np
 
@@ -71,6 +73,8 @@ class WindowedCircuits:
     of rings, keeping all servers joined, and that circuits which do not change go on.
     """
 
+    on_demand: ClassVar[bool] = False
+
     name: str
     servers: int
     degree: int
@@ -98,9 +102,76 @@ class WindowedCircuits:
                 "ports; give at least 2"
             )
 
-    def controller(self, tasks: TaskGraph, play: Play) -> "ByWindow":
-        """Return what moves the circuits of an iteration."""
-        return ByWindow(self, tasks, play)
+    def control(self, tasks: TaskGraph, play: Play) -> Generator[float, bool, None]:
+        """Choose circuits at the end of every window; see `run_circuits`."""
+        demands = play.demands
+        choosing = _WIRING + _WIRING_PAIR * self.servers**2
+        play.work = choosing
+        circuits = self.wire(demands, play.sending, play.left[play.sending])
+        fabric = self.fabric(circuits, demands)
+        coming = circuits
+        self._lay(play, tasks, fabric, circuits)
+        play.note(circuits)
+        lit_at = float("inf")
+        windows = 1
+        while True:
+            tick = windows * self.window
+            yield min(tick, lit_at)
+            if lit_at <= tick:
+                lit_at = float("inf")
+                circuits, fabric = coming, self.fabric(coming, demands)
+                play.park()
+                self._lay(play, tasks, fabric, circuits)
+                play.unpark()
+                play.note(circuits)
+                continue
+            windows += 1
+            waiting = play.outstanding()
+            if waiting.size == 0:
+                # Nothing to decide before something happens.
+                upcoming = play.times[0] if play.events[0] else 0.0
+                windows = max(windows, floor(upcoming / self.window))
+                continue
+            coming = self.wire(demands, waiting, play.left[waiting])
+            if np.array_equal(coming, circuits):
+                continue
+            play.work += choosing
+            play.decisions += 1
+            play.moved += int(np.maximum(coming - circuits, 0).sum())
+            lit_at = play.now + self.delay
+            kept = np.minimum(circuits, coming)
+            play.park()
+            self._lay(play, tasks, fabric, kept)
+            play.unpark()
+            play.note(kept)
+
+    def _lay(self, play: Play, tasks: TaskGraph, fabric: Fabric, lit: IntArray) -> None:
+        """Put the routes of a fabric under the tasks, of whose circuits some may be dark."""
+        n, demands = self.servers, play.demands
+        begin = np.zeros(tasks.tasks, dtype=np.int64)
+        end = np.zeros(tasks.tasks, dtype=np.int64)
+        lag = np.zeros(tasks.tasks)
+        moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+        pairs = demands.row[moves]
+        begin[moves] = fabric.routes.offsets[pairs]
+        end[moves] = fabric.routes.offsets[pairs + 1]
+        lag[moves] = fabric.message_lags[pairs]
+        routed = np.diff(fabric.routes.offsets) > 0
+        rings = np.array(
+            [
+                fabric.group_row(group)[:3] if edges.size and routed[edges].all() else (0, 0, 0.0)
+                for group, edges in zip(demands.groups, demands.edges, strict=True)
+            ]
+        )
+        reduces = np.flatnonzero(tasks.collective)
+        if reduces.size:
+            chosen = rings[demands.row[reduces] - n * n]
+            begin[reduces], end[reduces] = chosen[:, 0], chosen[:, 1]
+            lag[reduces] = chosen[:, 2]
+        network = fabric.network
+        capacity = self.rate * lit[network.source, network.target].astype(np.float64)
+        table = fabric._table
+        play.lay(begin, end, lag, table.links, table.weights, capacity)
 
     def fabric(self, circuits: IntArray, demands: Demands) -> Fabric:
         """Return the fabric of some circuits.
@@ -209,101 +280,6 @@ class WindowedCircuits:
         if both_ways:
             edges = sorted({(min(edge), max(edge)) for edge in edges})
         return edges
-
-
-class ByWindow:
-    """Chooses all circuits anew at the end of every window.
-
-    Parameters
-    ----------
-    fabric : WindowedCircuits
-    tasks : TaskGraph
-    play : Play
-        Of these tasks, at the start; the network is put under them.
-    """
-
-    on_demand = False
-
-    def __init__(self, fabric: WindowedCircuits, tasks: TaskGraph, play: Play) -> None:
-        self._fabric, self._tasks, self._play = fabric, tasks, play
-        self._circuits = fabric.wire(play.demands, play.sending, play.left[play.sending])
-        self._coming = self._circuits
-        self._routed = fabric.fabric(self._circuits, play.demands)
-        self._lit_at = float("inf")
-        self._windows = 1
-        self.decisions, self.moved = 0, 0
-        self._lay(self._circuits)
-
-    @property
-    def work(self) -> float:
-        """What choosing circuits and routes has cost, in streams re-solved."""
-        return (self.decisions + 1) * (_WIRING + _WIRING_PAIR * self._fabric.servers**2)
-
-    @property
-    def until(self) -> float:
-        """Seconds at which circuits that were moved carry bytes, or the window ends."""
-        return min(self._windows * self._fabric.window, self._lit_at)
-
-    def act(self, asked: bool) -> bool:
-        """Let circuits carry bytes that are due, or choose circuits for what is outstanding."""
-        fabric, play = self._fabric, self._play
-        if self._lit_at <= self._windows * fabric.window:
-            self._lit_at = float("inf")
-            self._circuits = self._coming
-            self._routed = fabric.fabric(self._coming, play.demands)
-            self._lay_again(self._coming)
-            return True
-        self._windows += 1
-        waiting = play.outstanding()
-        if waiting.size == 0:
-            # Nothing to decide before something happens.
-            upcoming = play.times[0] if play.events[0] else 0.0
-            self._windows = max(self._windows, floor(upcoming / fabric.window))
-            return False
-        coming = fabric.wire(play.demands, waiting, play.left[waiting])
-        if np.array_equal(coming, self._circuits):
-            return False
-        self._coming = coming
-        self.decisions += 1
-        self.moved += int(np.maximum(coming - self._circuits, 0).sum())
-        self._lit_at = play.now + fabric.delay
-        self._lay_again(np.minimum(self._circuits, coming))
-        return True
-
-    def _lay_again(self, lit: IntArray) -> None:
-        """Change the network under flows that are on their way."""
-        self._play.park()
-        self._lay(lit)
-        self._play.unpark()
-
-    def _lay(self, lit: IntArray) -> None:
-        """Put the present routes under the tasks; of their circuits some may be dark."""
-        play, tasks, fabric, demands = self._play, self._tasks, self._routed, self._play.demands
-        begin = np.zeros(tasks.tasks, dtype=np.int64)
-        end = np.zeros(tasks.tasks, dtype=np.int64)
-        lag = np.zeros(tasks.tasks)
-        moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
-        pairs = demands.row[moves]
-        begin[moves] = fabric.routes.offsets[pairs]
-        end[moves] = fabric.routes.offsets[pairs + 1]
-        lag[moves] = fabric.message_lags[pairs]
-        routed = np.diff(fabric.routes.offsets) > 0
-        rings = np.array(
-            [
-                fabric.group_row(group)[:3] if edges.size and routed[edges].all() else (0, 0, 0.0)
-                for group, edges in zip(demands.groups, demands.edges, strict=True)
-            ]
-        )
-        reduces = np.flatnonzero(tasks.collective)
-        if reduces.size:
-            chosen = rings[demands.row[reduces] - play.pairs]
-            begin[reduces], end[reduces] = chosen[:, 0], chosen[:, 1]
-            lag[reduces] = chosen[:, 2]
-        network = fabric.network
-        capacity = self._fabric.rate * lit[network.source, network.target].astype(np.float64)
-        table = fabric._table
-        play.lay(begin, end, lag, table.links, table.weights, capacity)
-        self.lit = lit
 
 
 def _direct_routes(network: Network) -> Routes:
