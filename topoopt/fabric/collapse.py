@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from parallelism.taskgraph import FloatArray, IntArray
-from topoopt.fabric.orders import Orders
+from topoopt.fabric.arrays_kernels import Orders
 
 Words = npt.NDArray[np.uint64]
 

@@ -6,9 +6,10 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import collapse, expand_binding
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.orders import Orders, task_orders
+from topoopt.fabric.orders import task_orders
 
 FABRIC_MODEL = "fluid-2"
 """Name of this model in plan files; another name where its times mean something else."""
@@ -109,27 +110,7 @@ def _play(
     from topoopt.fabric.simulate_kernels import play
 
     start, finish, binding, least, done, work = play(
-        orders.compute,
-        orders.resource,
-        orders.volume,
-        orders.delay,
-        orders.lag,
-        orders.cap,
-        orders.begin,
-        orders.end,
-        orders.successor_offsets,
-        orders.successors,
-        orders.predecessors,
-        orders.start_order,
-        orders.priority,
-        orders.levels,
-        orders.devices,
-        orders.rows,
-        orders.slots,
-        orders.entries,
-        orders.links,
-        orders.weights,
-        orders.capacity,
+        orders,
         tolerance,
         # A little beyond the limit, so that rounding never rules out what is exactly as fast.
         limit * (1.0 + 1e-9),

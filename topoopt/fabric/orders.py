@@ -1,60 +1,16 @@
 """A task graph over a fabric as arrays: rows of links, bytes, latencies and caps."""
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import checked_tasks, starting_order
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-
-
-@dataclass(frozen=True, eq=False)
-class Orders:
-    """A task graph in the terms of the fluid kernel; see `simulate_kernels.play`.
-
-    Parameters
-    ----------
-    compute : bool array, shape (tasks,)
-    resource, begin, end : int64 arrays, shape (tasks,)
-    volume, delay, lag, cap : float64 arrays, shape (tasks,)
-    successor_offsets, successors, predecessors : int64 arrays
-    start_order : int64 array, shape (tasks,)
-        In which tasks that are ready at the start are found.
-    priority : int64 array, shape (tasks,)
-        Compute: lower numbers leave the device's queue first. Network: level, from 0 up.
-    levels : int
-        Number of levels of network tasks.
-    devices, rows, slots, entries : int
-    links : int32 array
-    weights, capacity : float64 arrays
-    """
-
-    compute: npt.NDArray[np.bool_]
-    resource: IntArray
-    volume: FloatArray
-    delay: FloatArray
-    lag: FloatArray
-    cap: FloatArray
-    begin: IntArray
-    end: IntArray
-    successor_offsets: IntArray
-    successors: IntArray
-    predecessors: IntArray
-    start_order: IntArray
-    priority: IntArray
-    levels: int
-    devices: int
-    rows: int
-    slots: int
-    entries: int
-    links: npt.NDArray[np.int32]
-    weights: FloatArray
-    capacity: FloatArray
 
 
 def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:

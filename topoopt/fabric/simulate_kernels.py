@@ -1,10 +1,10 @@
 """The compiled event loop that plays a task graph over the fabric."""
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts
+from routing.fairness_kernels import Floats, Ints
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.flows_kernels import (
     BLOCK,
@@ -29,8 +29,6 @@ from topoopt.fabric.heap_kernels import pop, push
 INSTANT = 1e-12
 # Bytes of a link are counted lower by this share, so that rounding never rules anything out.
 _ROUNDING = 1e-9
-
-Flags = npt.NDArray[np.bool_]
 
 
 @inner_kernel
@@ -57,27 +55,7 @@ def _sort(values: Ints, count: int) -> None:
 
 @kernel
 def play(
-    compute: Flags,
-    resource: Ints,
-    volume: Floats,
-    delay: Floats,
-    lag: Floats,
-    cap: Floats,
-    begin: Ints,
-    end: Ints,
-    successor_offsets: Ints,
-    successors: Ints,
-    predecessors: Ints,
-    start_order: Ints,
-    priority: Ints,
-    levels: int,
-    devices: int,
-    rows: int,
-    slots: int,
-    entries: int,
-    links: SmallInts,
-    weights: Floats,
-    capacity: Floats,
+    orders: Orders,
     tolerance: float,
     horizon: float,
     foresee: bool,
@@ -88,26 +66,7 @@ def play(
 
     Parameters
     ----------
-    compute : bool array, shape (tasks,)
-        Compute task, or network task.
-    resource : int64 array, shape (tasks,)
-        Device, or row of links (below ``rows``).
-    volume, delay, lag : float64 arrays, shape (tasks,)
-        Seconds on the device, or bytes; seconds before and after the bytes.
-    cap : float64 array, shape (tasks,)
-        Bytes/s that the task does not exceed; the same for all tasks of a row.
-    begin, end : int64 arrays, shape (tasks,)
-        Entries of the row in ``links`` and ``weights``.
-    start_order : int64 array, shape (tasks,)
-        In which tasks that are ready at the start are found.
-    priority : int64 array, shape (tasks,)
-        Compute task: those with lower numbers leave the device's queue first. Network task: its
-        level, below ``levels``; the same for all tasks of a row. A level gets only what the
-        levels below it leave.
-    levels : int
-        At least 1.
-    slots, entries : int
-        Upper bounds of the distinct rows, and of their entries, in use at once.
+    orders : Orders
     tolerance : float
     horizon : float
         Give up when the clock, or ``least``, passes this many seconds.
@@ -132,6 +91,11 @@ def play(
     work : int64 array, shape (4,)
         Instants, rate solves, streams re-solved, and 1 if it gave up.
     """
+    (
+        compute, resource, volume, delay, lag, cap, begin, end, successor_offsets, successors,
+        predecessors, start_order, priority, levels, devices, rows, slots, entries, links, weights,
+        capacity,
+    ) = orders  # fmt: skip
     tasks = compute.size
     waiting = predecessors.copy()
     ready = np.empty(tasks)

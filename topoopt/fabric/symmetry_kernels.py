@@ -4,8 +4,8 @@ import numpy as np
 
 from codesign_base.jit import kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
+from topoopt.fabric.arrays_kernels import Flags
 from topoopt.fabric.draw_kernels import Words, mixed
-from topoopt.fabric.simulate_kernels import Flags
 
 # Salts that keep what a colour stands for apart.
 _PREDECESSOR, _SUCCESSOR, _TASK, _LINK, _DEVICE = 1, 2, 3, 4, 5

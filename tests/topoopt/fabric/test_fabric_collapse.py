@@ -13,9 +13,10 @@ from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric import IDEAL, PACKETS, Fabric, Transport
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import Quotient, collapse
 from topoopt.fabric.fluid import Run, run_fluid
-from topoopt.fabric.orders import Orders, task_orders
+from topoopt.fabric.orders import task_orders
 from topoopt.topology.fabrics import fat_tree, ideal_switch
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
