@@ -8,9 +8,9 @@ True
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
+
+from topoopt.base.version import installed_version as _installed_version
 
 if TYPE_CHECKING:
     from codesign_base import InfeasibleError as InfeasibleError
@@ -30,10 +30,7 @@ if TYPE_CHECKING:
     from topoopt.problem.job import Job as Job
     from topoopt.report import write_report as write_report
 
-try:
-    __version__ = _version("topoopt")
-except PackageNotFoundError:  # running from a source tree that was never installed
-    __version__ = "0+unknown"
+__version__ = _installed_version()
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {

@@ -7,6 +7,7 @@ from typing import cast
 import typer
 
 from codesign_base import InputError
+from topoopt.base.version import installed_version
 from topoopt.cli.bandwidth_command import bandwidth_command
 from topoopt.cli.clos_command import clos_app
 from topoopt.cli.compare_command import compare_command
@@ -67,9 +68,7 @@ _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 def _version(value: bool) -> None:
     if value:
-        import topoopt
-
-        print(topoopt.__version__)
+        print(installed_version())
         raise typer.Exit
 
 

@@ -8,7 +8,7 @@ import typer
 from topoopt.cli import common
 
 if TYPE_CHECKING:
-    from topoopt.studies.routed import RoutedTraffic
+    from routing.routed import RoutedTraffic
 
 
 def route_command(
@@ -44,10 +44,11 @@ def route_command(
     Example: topoopt route network.json traffic.npz --method mcf --accuracy 0.01
     """
     from codesign_base import InputError
+    from routing.routed import route_traffic
     from topoopt.formats.routes_json import save_routes, save_tables
     from topoopt.formats.traffic import load_traffic
     from topoopt.problem.units import parse_time
-    from topoopt.studies.routed import demand_matrix, route_traffic
+    from topoopt.studies.demand import demand_matrix
     from topoopt.topology.network_file import load_network
 
     if allreduce not in ("rings", "leave-out"):
@@ -82,7 +83,7 @@ def _tables(routed: "RoutedTraffic") -> Any:
 
 
 def _report(routed: "RoutedTraffic", seconds: float, allreduce: str) -> dict[str, Any]:
-    from topoopt.studies.routed import hop_statistics
+    from routing.routed import hop_statistics
 
     network, demand = routed.network, routed.demand
     diameter, mean, weighted = hop_statistics(network, demand)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Literal, cast
 
@@ -16,6 +15,7 @@ from parallelism.search.space import StrategySpace
 from parallelism.taskgraph import traffic_of
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import ProgressCallback
+from topoopt.base.version import installed_version
 from topoopt.bounds.gap import HOW, plan_bounds
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.schedule_search import (
@@ -465,7 +465,7 @@ def _assemble(
         confirmation=confirmation_record(confirmed),
         schedule=schedule_record(scheduled),
         seed=seed,
-        version=installed_version("topoopt"),
+        version=installed_version(),
     )
 
 

@@ -1,7 +1,6 @@
 """From a transformer and a cluster to a complete plan."""
 
 from collections.abc import Iterable
-from importlib.metadata import version as installed_version
 from typing import Literal, cast
 
 from codesign_base import InputError
@@ -10,6 +9,7 @@ from parallelism.transformers.costs import model_flops
 from parallelism.transformers.memory import memory_use
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import ProgressCallback
+from topoopt.base.version import installed_version
 from topoopt.bounds.bounds import Bound, strategy_bound
 from topoopt.bounds.gap import gap_parts, routes_bound, topology_bound
 from topoopt.fabric.fabric import Fabric
@@ -205,7 +205,7 @@ def _assemble(
         ),
         fabric_model=FABRIC_MODEL,
         seed=seed,
-        version=installed_version("topoopt"),
+        version=installed_version(),
     )
 
 

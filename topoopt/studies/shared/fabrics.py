@@ -10,7 +10,7 @@ from parallelism.taskgraph import TaskGraph
 from routing.network import Network
 from routing.paths import shortest_routes
 from routing.routes import Routes
-from topoopt.experiment.setting import setting
+from topoopt.evaluate.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.baselines import baseline_fabric, best_on
 from topoopt.problem.budget import Budget
