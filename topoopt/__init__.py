@@ -10,6 +10,7 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from topoopt.base.display import provide_pages as _provide_pages
 from topoopt.base.version import installed_version as _installed_version
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from topoopt.report import write_report as write_report
 
 __version__ = _installed_version()
+
+# Named as data, so that plans can be shown by pages, which lie above them.
+_provide_pages("topoopt.report.notebook")
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass as checked
 from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
+from topoopt.base.display import html_of
 
 SCHEMA_VERSION = 2
 
@@ -301,9 +302,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from topoopt.report.notebook import plan_html
-
-        return plan_html(self)
+        return html_of(self)
 
 
 def load_plan(path: str | Path) -> Plan:
