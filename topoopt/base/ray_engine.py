@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster; imported only where Ray is asked for."""
+"""Jobs on a Ray cluster; Ray itself is imported only where it is asked for."""
 
 import os
 import pickle
@@ -9,7 +9,7 @@ from typing import Any
 
 from codesign_base import InputError
 from codesign_base.jit import PACKAGES, installation_root, sources_hash
-from topoopt.base.engine import Call, WorkerDied
+from topoopt.base.calls import Call, WorkerDied
 from topoopt.base.version import installed_version
 
 
@@ -39,7 +39,7 @@ def iterate_on_ray(
     ------
     place : int
     result : object
-        What the function returned, or a `topoopt.base.engine.WorkerDied`.
+        What the function returned, or a `WorkerDied`.
 
     Raises
     ------

@@ -15,7 +15,8 @@ from pathlib import Path
 from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.version import installed_version
-from topoopt.experiment.declaration import Experiment, Row
+from topoopt.experiment.declaration import Experiment
+from topoopt.experiment.rows import Row
 
 SCHEMA = "topoopt-experiment-manifest/2"
 
