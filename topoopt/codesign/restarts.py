@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,12 @@ from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.fabrics.reconfiguration import Reconfiguration
 from topoopt.plan.plan import Baseline, Plan, parse_plan
 from topoopt.plan.records import model_record
 from topoopt.problem.job import Cluster, Job
+from topoopt.problem.prices import PriceTable
 from topoopt.search.search_state import StateFile
-
-if TYPE_CHECKING:
-    from topoopt.problem.prices import PriceTable
-from topoopt.fabrics.reconfiguration import Reconfiguration
 
 CHECKPOINT_SCHEMA = "topoopt-checkpoint/1"
 # Baselines whose fabric is the same for every seed, so that all searches' finds compare.
