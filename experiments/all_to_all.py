@@ -7,8 +7,9 @@ import numpy as np
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
+from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-from topoopt.experiment.setting import setting, weighted_quantiles
+from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabrics.baselines import baseline_fabric

@@ -5,8 +5,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from parallelism.models import get_model
+from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
-from topoopt.experiment.setting import setting
 from topoopt.search.confirm import confirmed_times
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.scoring import direct_fabric
+from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
-from topoopt.experiment.setting import setting
 from topoopt.fabric import score
 from topoopt.topology.finder import find_topology
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from parallelism.models import get_model
 from routing.paths import ecmp_routes, hop_distances
+from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
-from topoopt.experiment.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.problem.ports import PortModel

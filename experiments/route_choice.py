@@ -10,9 +10,9 @@ from routing.multicommodity import min_congestion
 from routing.network import FloatArray, Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
+from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
-from topoopt.experiment.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.problem.ports import PortModel

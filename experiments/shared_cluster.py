@@ -8,7 +8,7 @@ import numpy as np
 
 from topoopt import Cluster
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-from topoopt.experiment.setting import weighted_quantiles
+from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric import Fabric
 from topoopt.problem.prices import default_prices
 from topoopt.studies.shared.contention import Tenant, alone_s, play_together

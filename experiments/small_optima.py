@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallelism.graph import ModelGraph
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import concat
-from parallelism.models.layers import dense, embedding
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import concat
+from parallelism.operators.layers import dense, embedding
 from topoopt import Cluster, Job, co_optimize
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 from topoopt.studies.exhaustive import count_pairs, exhaustive_optimum

@@ -7,8 +7,8 @@ import numpy as np
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
+from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
-from topoopt.experiment.setting import setting
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -39,11 +39,12 @@ from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
 from parallelism.graph import ModelGraph
-from parallelism.importers.huggingface import is_config, read_config
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.shapes import Tensor
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.shapes import Tensor
 from parallelism.reading import parse_json, parse_yaml, read_text
 from parallelism.suggestions import suggestion
+from parallelism.transformers.huggingface import is_config, read_config
+from parallelism.transformers.operators import model_graph
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -56,7 +57,7 @@ def load_model(path: str | Path) -> ModelGraph:
     ----------
     path : str or Path
         JSON if it ends in ``.json``, else YAML. JSON with ``model_type`` or ``architectures``
-        is a Hugging Face configuration (`parallelism.importers.huggingface.read_config`), and
+        is a Hugging Face configuration (`parallelism.transformers.huggingface.read_config`), and
         so is what a directory holds.
 
     Returns
@@ -84,8 +85,6 @@ def load_model(path: str | Path) -> ModelGraph:
 
 
 def _transformer_graph(path: str | Path) -> ModelGraph:
-    from parallelism.transformers.operators import model_graph
-
     return model_graph(read_config(path))
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import fnmatch
+import functools
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from packaging.utils import canonicalize_name
 import topoopt
 
 ROOT = Path(__file__).resolve().parents[1]
+DECORATORS = ("kernel", "inner_kernel")
 PACKAGES = ("parallelism", "routing", "topoopt", "codesign_base")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HEAVY = (
@@ -106,6 +108,159 @@ def test_kernel_modules_depend_on_kernel_sources_only():
             types_only = name is not None and name.endswith("Array")
             known = module.split(".")[0] in outside or is_kernel_module(module)
             assert known or types_only, f"{path} imports {name} from {module}"
+
+
+# Modules of ours that may be imported inside functions, by a library that importing them loads.
+# Any other import inside a function hides a cycle or waits for nothing. Only commands import
+# all of their work there, so that the command line starts at once.
+LOADED_LATE = {
+    "numba": (
+        "parallelism.longest_path_kernels",
+        "routing.balanced_kernels",
+        "routing.clos.annealing_kernels",
+        "routing.clos.best",
+        "routing.clos.bound_kernels",
+        "routing.clos.chase_kernels",
+        "routing.clos.coloring_kernels",
+        "routing.clos.levels_kernels",
+        "routing.clos.optimum",
+        "routing.clos.place_kernels",
+        "routing.clos.rotation_kernels",
+        "routing.clos.simulate_kernels",
+        "routing.clos.state",
+        "routing.clos.state_kernels",
+        "routing.fairness_kernels",
+        "routing.flow_kernels",
+        "routing.k_shortest_kernels",
+        "routing.multicommodity_kernels",
+        "routing.path_kernels",
+        "routing.unsplittable_kernels",
+        "routing.valiant_kernels",
+        "topoopt.bounds.critical_kernels",
+        "topoopt.evaluate.scheduling",
+        "topoopt.evaluate.scoring",
+        "topoopt.fabric.circuits_kernels",
+        "topoopt.fabric.flows_kernels",
+        "topoopt.fabric.htsim_kernels",
+        "topoopt.fabric.rings_kernels",
+        "topoopt.fabric.simulate_kernels",
+        "topoopt.fabric.symmetry_kernels",
+        "topoopt.fabric.train_kernels",
+        "topoopt.fabric.train_queue_kernels",
+        "topoopt.fabric.varying_kernels",
+        "topoopt.plan.rebuild",
+        "topoopt.topology.cayley_kernels",
+        "topoopt.topology.circulant_kernels",
+        "topoopt.topology.near_matching",
+    ),
+    "pydantic": (
+        "parallelism.models.schema",
+        "topoopt.clos.jobs_schema",
+        "topoopt.plan.plan",
+        "topoopt.topology.network_schema",
+    ),
+}
+COMMANDS = "topoopt.cli."
+# Imports inside functions that are still to move to the top of their modules.
+LEFT = {
+    ("topoopt.bandwidth.builtin", "parallelism.models"),
+    ("topoopt.bandwidth.builtin", "topoopt.bandwidth.from_model"),
+    ("topoopt.bandwidth.diagnose", "topoopt.bandwidth.solver"),
+    ("topoopt.bandwidth.from_plan", "topoopt.bandwidth.fabric"),
+    ("topoopt.bandwidth.problem", "topoopt.bandwidth.diagnose"),
+    ("topoopt.bandwidth.solver", "topoopt.bandwidth.diagnose"),
+    ("topoopt.bandwidth.solver", "topoopt.bandwidth.ties"),
+    ("topoopt.bandwidth.sweep", "topoopt.bandwidth.chunk_workers"),
+    ("topoopt.bandwidth.ways", "parallelism.models"),
+    ("topoopt.bandwidth.ways", "topoopt.bandwidth.builtin"),
+    ("topoopt.codesign.restarts", "topoopt.codesign.solve"),
+    ("topoopt.codesign.solve", "topoopt.codesign.restarts"),
+    ("topoopt.fabric.trains", "topoopt.fabric.tasks"),
+    ("topoopt.fabric.warm", "topoopt.topology.fabrics"),
+    ("topoopt.plan.plan", "topoopt.plan.summary"),
+    ("topoopt.topology.network_file", "topoopt.topology.graphml"),
+    ("topoopt.topology.network_file", "topoopt.topology.network_json"),
+    ("topoopt.topology.report", "topoopt.base.text"),
+    ("topoopt.topology.report", "topoopt.problem.units"),
+    ("topoopt.topology.zoo.registry", "topoopt.bandwidth.network"),
+    ("topoopt.transformers.plan", "topoopt.transformers.summary"),
+}
+SOURCES = {name_of(path): path for path in modules()}
+
+
+@functools.cache
+def executed_imports(name):
+    """What a module imports at run time: (whether inside a function, module of ours or library)."""
+
+    def below(node, inside):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            for child in node.orelse:
+                yield from below(child, inside)
+            return
+        if isinstance(node, ast.Import):
+            yield from ((inside, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from ((inside, each if each in SOURCES else node.module) for each in full)
+            # The decorators of kernels import numba when they are applied, as the module loads.
+            if not inside and node.module == "codesign_base.jit":
+                yield from ((False, "numba") for each in node.names if each.name in DECORATORS)
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            yield from below(child, inside)
+
+    return frozenset(below(ast.parse(SOURCES[name].read_text()), False))
+
+
+@functools.cache
+def libraries_loaded_by(name):
+    """Top-level names of all libraries that importing a module of ours loads."""
+    found, seen, waiting = set(), set(), [name]
+    while waiting:
+        module = waiting.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        if "." in module:
+            waiting.append(module.rpartition(".")[0])
+        for inside, imported in executed_imports(module):
+            if not inside and imported in SOURCES:
+                waiting.append(imported)
+            elif not inside:
+                found.add(imported.partition(".")[0])
+    return found
+
+
+def test_modules_are_imported_inside_functions_for_their_weight_only():
+    library_of = {name: library for library, names in LOADED_LATE.items() for name in names}
+    assert len(library_of) == sum(map(len, LOADED_LATE.values())), "a module is listed twice"
+    late = {
+        (name, imported)
+        for name in SOURCES
+        if not name.startswith(COMMANDS)
+        for inside, imported in executed_imports(name)
+        if inside and imported in SOURCES
+    }
+    assert late >= LEFT, f"no longer needed in LEFT: {sorted(LEFT - late)}"
+    for name, imported in sorted(late - LEFT):
+        library = library_of.get(imported)
+        assert library, f"{name} imports {imported} inside a function; import it at the top"
+        assert library not in libraries_loaded_by(name), (
+            f"{name} imports {imported} inside a function and loads {library} all the same"
+        )
+    for imported, library in library_of.items():
+        assert imported in {each for _, each in late}, f"{imported} is never imported late"
+        assert library in libraries_loaded_by(imported), f"{imported} does not load {library}"
+
+
+def test_a_decorated_kernel_loads_numba():
+    # Nothing in the module says so; the table above relies on it.
+    assert "numba" in libraries_loaded_by("routing.path_kernels")
+    program = "import sys, routing.path_kernels; print('numba' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert result.stdout.strip() == "True"
 
 
 @pytest.mark.parametrize("module", ["topoopt", "topoopt.problem.units", "topoopt.experiment",

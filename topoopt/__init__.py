@@ -8,9 +8,10 @@ True
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
+
+from topoopt.base.display import provide_pages as _provide_pages
+from topoopt.base.version import installed_version as _installed_version
 
 if TYPE_CHECKING:
     from codesign_base import InfeasibleError as InfeasibleError
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
     from topoopt.problem.job import Job as Job
     from topoopt.report import write_report as write_report
 
-try:
-    __version__ = _version("topoopt")
-except PackageNotFoundError:  # running from a source tree that was never installed
-    __version__ = "0+unknown"
+__version__ = _installed_version()
+
+# Named as data, so that plans can be shown by pages, which lie above them.
+_provide_pages("topoopt.report.notebook")
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {

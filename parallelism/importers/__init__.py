@@ -1,1 +1,1 @@
-"""Models from elsewhere: Hugging Face configurations, PyTorch modules, measured operators."""
+"""Models from elsewhere: PyTorch modules, and the measured times of their operators."""

@@ -1,6 +1,6 @@
 """Counts and splits of the operations that torch.export leaves in a graph.
 
-The rules are those of `parallelism.models.layers` and `elementwise`; a captured module and the
+The rules are those of `parallelism.operators.layers` and `elementwise`; a captured module and the
 same network of the zoo come out alike.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.importers.traced import Call, Recorder, Value
-from parallelism.models.builder import INDEX_BYTES, legal_splits
+from parallelism.operators.builder import INDEX_BYTES, legal_splits
 
 Rule = Callable[[Recorder, Call], Value]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from codesign_base import InputError
 from parallelism.graph import ModelGraph, OperatorKind, Split
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.shapes import Tensor
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.shapes import Tensor
 
 # Element-wise work goes into the operator that made its input, where these do.
 _FUSING = {

@@ -2,10 +2,10 @@
 
 from codesign_base import InputError
 from parallelism.graph import ModelGraph
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import add
-from parallelism.models.layers import attention, dense, embedding, layer_norm
-from parallelism.models.shapes import check_counts
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import add
+from parallelism.operators.layers import attention, dense, embedding, layer_norm
+from parallelism.operators.shapes import check_counts
 
 
 def bert(

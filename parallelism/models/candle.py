@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from parallelism.graph import ModelGraph
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import concat
-from parallelism.models.layers import dense
-from parallelism.models.shapes import check_counts, check_list
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import concat
+from parallelism.operators.layers import dense
+from parallelism.operators.shapes import check_counts, check_list
 
 # Cell RNA-seq, then descriptors and fingerprints of drug 1 and of drug 2.
 UNO_FEATURES = (942, 5270, 2048, 5270, 2048)

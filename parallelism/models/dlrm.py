@@ -1,10 +1,10 @@
 """DLRM: a bottom MLP and embedding bags, concatenated into a top MLP."""
 
 from parallelism.graph import ModelGraph
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import concat
-from parallelism.models.layers import dense, embedding
-from parallelism.models.shapes import check_counts
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import concat
+from parallelism.operators.layers import dense, embedding
+from parallelism.operators.shapes import check_counts
 
 
 def dlrm(

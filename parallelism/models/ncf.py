@@ -2,10 +2,10 @@
 
 from codesign_base import InputError
 from parallelism.graph import ModelGraph
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import concat, multiply
-from parallelism.models.layers import dense, embedding
-from parallelism.models.shapes import Tensor, check_counts
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import concat, multiply
+from parallelism.operators.layers import dense, embedding
+from parallelism.operators.shapes import Tensor, check_counts
 
 
 def ncf(

@@ -16,6 +16,7 @@ from parallelism.models.ncf import ncf
 from parallelism.models.resnet import resnet50
 from parallelism.models.vgg import vgg16
 from parallelism.suggestions import suggestion
+from parallelism.transformers.operators import model_graph
 from parallelism.transformers.presets import TRANSFORMERS, describe, get_transformer
 
 _DEDICATED = "TopoOpt, NSDI 2023: dedicated cluster of 128 servers (published simulator settings)"
@@ -166,9 +167,6 @@ def get_model(name: str, **overrides: Any) -> ModelGraph:
     256
     """
     if name in TRANSFORMERS:
-        # Operators of transformers are made of those of the zoo, this room.
-        from parallelism.transformers.operators import model_graph
-
         arguments = {key: overrides.pop(key) for key in _GRAPH_ARGUMENTS & set(overrides)}
         return model_graph(get_transformer(name, **overrides), **arguments)
     if name not in PRESETS:
@@ -208,8 +206,6 @@ def list_models() -> tuple[ModelSummary, ...]:
     -------
     tuple of ModelSummary
     """
-    from parallelism.transformers.operators import model_graph
-
     workloads = (summarise(get_model(p.name), p.description, p.source) for p in _ALL)
     transformers = (
         summarise(model_graph(model), describe(model), model.source)

@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from codesign_base import InputError
 from parallelism.graph import Mode, OperatorKind, Split
-from parallelism.models import elementwise, layers
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.shapes import LARGEST, Tensor
+from parallelism.operators import elementwise, layers
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.shapes import LARGEST, Tensor
 
 Count = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
 CountOrZero = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from parallelism.graph import ModelGraph
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import flatten, pool, softmax
-from parallelism.models.layers import conv2d, dense
-from parallelism.models.shapes import check_counts, check_list
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import flatten, pool, softmax
+from parallelism.operators.layers import conv2d, dense
+from parallelism.operators.shapes import check_counts, check_list
 
 
 def vgg16(

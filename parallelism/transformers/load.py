@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
-from parallelism.importers.huggingface import is_config, read_config
 from parallelism.reading import parse_json, read_text
 from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.huggingface import is_config, read_config
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer, override
 
 

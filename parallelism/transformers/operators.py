@@ -7,10 +7,10 @@ where every row of it gets one; the lookup then has no parameters of its own.
 
 from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph, OperatorKind
-from parallelism.models.builder import INDEX_BYTES, GraphBuilder, legal_splits
-from parallelism.models.elementwise import add, softmax_split
-from parallelism.models.layers import dense, embedding, layer_norm, rms_norm
-from parallelism.models.shapes import Tensor
+from parallelism.operators.builder import INDEX_BYTES, GraphBuilder, legal_splits
+from parallelism.operators.elementwise import add, softmax_split
+from parallelism.operators.layers import dense, embedding, layer_norm, rms_norm
+from parallelism.operators.shapes import Tensor
 from parallelism.transformers.architecture import (
     Attention,
     Experts,

@@ -9,9 +9,9 @@ from parallelism.accelerators import ACCELERATORS, Accelerator, get_accelerator
 from parallelism.device import ComputeModel, RooflineModel, Server, default_precision
 from parallelism.graph import Mode, ModelGraph
 from parallelism.models import get_model
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import activation
-from parallelism.models.layers import attention, conv2d, dense, embedding
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import activation
+from parallelism.operators.layers import attention, conv2d, dense, embedding
 
 
 def small_graph() -> ModelGraph:

@@ -20,9 +20,9 @@ from parallelism.models import (
     resnet50,
     vgg16,
 )
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import add, concat, flatten, multiply, pool
-from parallelism.models.layers import attention, conv2d, dense, embedding
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import add, concat, flatten, multiply, pool
+from parallelism.operators.layers import attention, conv2d, dense, embedding
 from parallelism.transformers.presets import TRANSFORMERS
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from codesign_base import InputError
 from parallelism.device import ComputeModel, RooflineModel, Server
 from parallelism.graph import Mode, ModelGraph
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import concat
-from parallelism.models.layers import dense, embedding, layer_norm
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import concat
+from parallelism.operators.layers import dense, embedding, layer_norm
 from parallelism.profile import ProfileModel, time_at
 from parallelism.profile_file import Measurement, load_profile
 

@@ -5,9 +5,9 @@ import pytest
 
 from codesign_base import InputError
 from parallelism.models import get_model
-from parallelism.models.builder import GraphBuilder
-from parallelism.models.elementwise import activation
-from parallelism.models.layers import attention, dense, embedding
+from parallelism.operators.builder import GraphBuilder
+from parallelism.operators.elementwise import activation
+from parallelism.operators.layers import attention, dense, embedding
 from topoopt.bandwidth.allocate import allocate_bandwidth, default_communicator
 from topoopt.bandwidth.builtin import NAMES, TRANSFORMERS, builtin_workload
 from topoopt.bandwidth.collectives import Collective

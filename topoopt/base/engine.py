@@ -4,15 +4,19 @@ A job is a function at the top level of a module and its keyword arguments; what
 depend on nothing else. Then neither the engine nor the number of workers changes any result.
 """
 
+import importlib.util
 import os
+import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
+from topoopt.base.calls import Call, WorkerDied
+from topoopt.base.ray_engine import iterate_on_ray
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -21,26 +25,6 @@ LOCAL, RAY = "local", "ray"
 # Threads of libraries inside a worker, so that workers do not fight over the cores.
 _THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 DIED = "a worker process died (out of memory?); try fewer workers"
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call that needs nothing of the others.
-
-    Parameters
-    ----------
-    function : callable
-        Defined at the top level of a module.
-    arguments : mapping
-        Keyword arguments; they and the result must be picklable for more than one worker.
-    """
-
-    function: Callable[..., Any]
-    arguments: Mapping[str, Any]
-
-
-class WorkerDied:
-    """Stands for the result of a job whose worker process died."""
 
 
 @dataclass(frozen=True)
@@ -87,9 +71,7 @@ def check_engine(engine: str, workers: int) -> None:
         return
     if engine != RAY and not engine.startswith("ray://"):
         raise InputError(f"engine is {engine!r}; choose local, ray or ray://HOST:PORT")
-    from importlib.util import find_spec
-
-    if find_spec("ray") is None:
+    if importlib.util.find_spec("ray") is None:
         raise InputError(
             f"engine is {engine!r}, but Ray is not installed; pip install 'topoopt[ray]'"
         )
@@ -127,8 +109,6 @@ def iterate_jobs(
     if not jobs:
         return
     if engine != LOCAL:
-        from topoopt.base.ray_engine import iterate_on_ray
-
         _check_picklable(jobs)
         with _interrupts_at_once():
             yield from iterate_on_ray(jobs, workers, None if engine == RAY else engine)
@@ -182,8 +162,6 @@ def run_jobs(
 
 
 def _check_picklable(jobs: Sequence[Call]) -> None:
-    import pickle
-
     for job in jobs:
         try:
             pickle.dumps((job.function, dict(job.arguments)))

@@ -1,4 +1,4 @@
-"""Jobs on a Ray cluster; imported only where Ray is asked for."""
+"""Jobs on a Ray cluster; Ray itself is imported only where it is asked for."""
 
 import os
 import pickle
@@ -9,7 +9,8 @@ from typing import Any
 
 from codesign_base import InputError
 from codesign_base.jit import PACKAGES, installation_root, sources_hash
-from topoopt.base.engine import Call, WorkerDied
+from topoopt.base.calls import Call, WorkerDied
+from topoopt.base.version import installed_version
 
 
 @cache
@@ -38,7 +39,7 @@ def iterate_on_ray(
     ------
     place : int
     result : object
-        What the function returned, or a `topoopt.base.engine.WorkerDied`.
+        What the function returned, or a `WorkerDied`.
 
     Raises
     ------
@@ -75,14 +76,14 @@ def iterate_on_ray(
                 if isinstance(cause, ModuleNotFoundError):
                     raise InputError(
                         f"engine {address or 'ray'}: a machine of the cluster cannot import "
-                        f"{cause.name}; install topoopt {_version()} on all of them"
+                        f"{cause.name}; install topoopt {installed_version()} on all of them"
                     ) from None
                 raise cause if isinstance(cause, Exception) else error from None
             except RayError as error:
                 reason = " ".join(str(error).split())[-200:]
                 raise InputError(
                     f"engine {address or 'ray'}: a machine of the cluster cannot run the job "
-                    f"({reason}); install topoopt {_version()} on all of them"
+                    f"({reason}); install topoopt {installed_version()} on all of them"
                 ) from None
     finally:
         ray.shutdown()
@@ -116,9 +117,3 @@ def _call(payload: bytes, path: Sequence[str], code: str) -> Any:
         )
     function, arguments = pickle.loads(payload)
     return function(**arguments)
-
-
-def _version() -> str:
-    import topoopt
-
-    return topoopt.__version__

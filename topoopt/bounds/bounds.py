@@ -23,7 +23,7 @@ from topoopt.bounds.critical import (
     transfer_ports,
 )
 from topoopt.bounds.relaxation import Own, Wirings
-from topoopt.bounds.space_terms import trade_off
+from topoopt.bounds.space_terms import all_choices, trade_off
 from topoopt.bounds.tradeoff import best_weights, weighted
 
 # Sums of the same times in another order differ in the last bits, and the simulator takes
@@ -143,8 +143,6 @@ def resource_bound(builder: TaskGraphBuilder, wirings: Wirings, microbatches: in
         What no overlap hides. ``compute``: as in `space_bound`, the microbatches' work.
         ``network``: what rings and transfers must send at least, over all ports.
     """
-    from topoopt.bounds.space_terms import all_choices
-
     choices, terms = trade_off(builder, wirings)
     network, _ = weighted(choices, terms, np.array([float(n == "network") for n in terms.names]))
     work = sum(float(own[Own.WORK].min()) for own in choices.own)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
+from routing.paths import hop_distances
 from topoopt.bounds.bounds import (
     ROUNDING,
     Bound,
@@ -199,8 +200,6 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
 
 
 def _distances(fabric: Fabric) -> IntArray:
-    from routing.paths import hop_distances
-
     hosts = fabric.network.hosts
     between: IntArray = np.maximum(hop_distances(fabric.network)[:hosts, :hosts], 0)
     return between

@@ -7,6 +7,8 @@ from typing import cast
 import typer
 
 from codesign_base import InputError
+from codesign_base.collisions import distribution_conflicts
+from topoopt.base.version import installed_version
 from topoopt.cli.bandwidth_command import bandwidth_command
 from topoopt.cli.clos_command import clos_app
 from topoopt.cli.compare_command import compare_command
@@ -67,9 +69,7 @@ _USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__mro__[1])
 
 def _version(value: bool) -> None:
     if value:
-        import topoopt
-
-        print(topoopt.__version__)
+        print(installed_version())
         raise typer.Exit
 
 
@@ -106,8 +106,6 @@ def _usage_message(error: Exception) -> str:
 
 def main() -> None:
     """Run the command line; wrong input ends in one sentence and exit status 2."""
-    from codesign_base.collisions import distribution_conflicts
-
     try:
         status = app(standalone_mode=False)
     except InputError as error:

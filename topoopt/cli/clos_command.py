@@ -8,6 +8,7 @@ import typer
 
 from codesign_base import InputError
 from topoopt.cli import common
+from topoopt.problem.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
     from routing.clos.fabric import Clos
@@ -154,7 +155,6 @@ def run_command(
     from topoopt.clos.fabric_options import failures_at
     from topoopt.clos.run_report import run_document, run_lines
     from topoopt.clos.study import run_methods
-    from topoopt.problem.units import parse_bandwidth, parse_time
 
     nic_rate = parse_bandwidth(bandwidth)
     cost = parse_time(move_cost, "move-cost", allow_zero=True)

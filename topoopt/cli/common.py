@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from codesign_base import InputError
+from codesign_base.jit import compiled_cache_is_warm
+from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.problem.units import format_time
+
 # A budget in seconds has no number of steps to count towards.
 _UNLIMITED = 2**60
 # Copies of a jitter take the seeds that follow.
@@ -17,7 +23,6 @@ _SEED_LIMIT = 2**31
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
-    from topoopt.base.progress import Progress, ProgressCallback
     from topoopt.problem.job import Cluster, Job
     from topoopt.problem.prices import PriceTable
 
@@ -119,8 +124,6 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
     InputError
         Naming the first that stands on the command line.
     """
-    from codesign_base import InputError
-
     for option, value in given_options(context, names):
         raise InputError(f"{option} is {value}, but {reason}")
 
@@ -175,7 +178,7 @@ def print_json(document: Any) -> None:
 
 
 @contextmanager
-def progress_reports(quiet: bool) -> "Iterator[ProgressCallback]":
+def progress_reports(quiet: bool) -> Iterator[ProgressCallback]:
     """Show a search's progress on standard error, and hold Ctrl-C until the next report.
 
     Yields
@@ -183,14 +186,12 @@ def progress_reports(quiet: bool) -> "Iterator[ProgressCallback]":
     callable
         To be given to the search.
     """
-    from topoopt.base.interrupts import interrupts_between_steps
-
     with _shown(quiet) as shown, interrupts_between_steps(shown) as progress:
         yield progress
 
 
 @contextmanager
-def _shown(quiet: bool) -> "Iterator[ProgressCallback | None]":
+def _shown(quiet: bool) -> Iterator[ProgressCallback | None]:
     """A live line on a terminal, else a few lines."""
     if quiet:
         yield None
@@ -202,7 +203,7 @@ def _shown(quiet: bool) -> "Iterator[ProgressCallback | None]":
         if console.is_terminal:
             with console.status("starting") as status:
 
-                def report_always(report: "Progress") -> None:
+                def report_always(report: Progress) -> None:
                     started()
                     status.update(_line(report))
 
@@ -210,7 +211,7 @@ def _shown(quiet: bool) -> "Iterator[ProgressCallback | None]":
             return
         seen: dict[str, int] = {}
 
-        def report_rarely(report: "Progress") -> None:
+        def report_rarely(report: Progress) -> None:
             started()
             milestone = _milestone(report)
             if milestone is not None and seen.get(report.stage) != milestone:
@@ -221,7 +222,7 @@ def _shown(quiet: bool) -> "Iterator[ProgressCallback | None]":
 
 
 @contextmanager
-def first_run_notice(kernels: str = "*/*") -> "Iterator[Callable[[], None]]":
+def first_run_notice(kernels: str = "*/*") -> Iterator[Callable[[], None]]:
     """Say that kernels are being compiled, if that is why nothing happens at first.
 
     A wrong option is refused within the grace time, so that its message stands alone.
@@ -237,8 +238,6 @@ def first_run_notice(kernels: str = "*/*") -> "Iterator[Callable[[], None]]":
         To be called when the first result is there.
     """
     from threading import Timer
-
-    from codesign_base.jit import compiled_cache_is_warm
 
     if compiled_cache_is_warm(kernels):
         yield lambda: None
@@ -256,7 +255,7 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _milestone(report: "Progress") -> int | None:
+def _milestone(report: Progress) -> int | None:
     """Return a number that changes when a line is due: every tenth, or 500 steps if timed.
 
     Scoring the starts and the fabrics compared with is short, and gets one line each.
@@ -273,9 +272,7 @@ def _milestone(report: "Progress") -> int | None:
     return 10 * report.done // report.total
 
 
-def _line(report: "Progress") -> str:
-    from topoopt.problem.units import format_time
-
+def _line(report: Progress) -> str:
     if report.stage.startswith("design "):
         return report.stage
     best = format_time(report.best) if report.best < float("inf") else "none fits yet"
@@ -298,8 +295,6 @@ def _line(report: "Progress") -> str:
 
 def check_seed(seed: int) -> None:
     """Raise InputError if a seed is out of range."""
-    from codesign_base import InputError
-
     if not 0 <= seed < _SEED_LIMIT:
         raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
 
@@ -320,8 +315,6 @@ def check_outputs(*paths: Path | None, inputs: Iterable[Path | str | None] = ())
         If a directory does not exist or may not be written, a path is a directory, two
         outputs are the same file, or an output would overwrite an input.
     """
-    from codesign_base import InputError
-
     given = [path for path in paths if path is not None]
     for path in given:
         if path.is_dir():

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from codesign_base import InputError
+from topoopt.base.text import table_lines
 from topoopt.cli import common
 
 # The options of experiments need nothing heavy, but scripts are loaded in the commands only.
@@ -23,7 +25,6 @@ From = Annotated[
 @experiment_app.command("list")
 def list_command(directory: From = None, as_json: common.AsJson = False) -> None:
     """List the experiments, the cases of their grids, and what they reproduce or extend."""
-    from topoopt.base.text import table_lines
     from topoopt.experiment.scripts import find_scripts
 
     scripts = find_scripts(directory)
@@ -64,7 +65,6 @@ def run_command(
 
     Example: topoopt experiment run dedicated-cluster --quick
     """
-    from codesign_base import InputError
     from topoopt.experiment.command import INTERRUPTED, run_and_tell
     from topoopt.experiment.scripts import DIRECTORY, find_scripts
 

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topoopt.base.text import table_lines
 from topoopt.cli import common
+from topoopt.problem.units import format_bytes, format_count, format_flops
 
 if TYPE_CHECKING:
     from parallelism.models import ModelSummary
@@ -21,9 +23,6 @@ def models_command(
     as_json: common.AsJson = False,
 ) -> None:
     """List the workloads with parameters, FLOPs and bytes per sample."""
-    from topoopt.base.text import table_lines
-    from topoopt.problem.units import format_bytes, format_count, format_flops
-
     models = _summaries(model)
     if as_json:
         common.print_json([asdict(one) for one in models])

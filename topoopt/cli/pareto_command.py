@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from codesign_base import InputError
 from topoopt.cli import common
 from topoopt.cli.shared import JOB, SEARCH, make_job, make_options, takes
 
@@ -54,7 +55,6 @@ def pareto_command(
 
     Example: topoopt pareto dlrm-16 --servers 8..32 --degree 2..4 --bandwidth 40Gbps,100Gbps
     """
-    from codesign_base import InputError
     from topoopt.codesign.designs import Limits, parse_counts
     from topoopt.codesign.pareto import Grid, explore
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from topoopt.base.atomic import write_text_atomically
 from topoopt.cli import common
 
 
@@ -27,7 +28,6 @@ def profile_command(
     import json
 
     from parallelism.importers.profiling import profile_operators
-    from topoopt.base.atomic import write_text_atomically
 
     common.check_outputs(output, inputs=[model])
     graph = common.read_model(model)

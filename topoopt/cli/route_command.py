@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from codesign_base import InputError
 from topoopt.cli import common
+from topoopt.problem.units import format_bytes, format_time, parse_time
 
 if TYPE_CHECKING:
-    from topoopt.studies.routed import RoutedTraffic
+    from routing.routed import RoutedTraffic
 
 
 def route_command(
@@ -43,11 +45,10 @@ def route_command(
 
     Example: topoopt route network.json traffic.npz --method mcf --accuracy 0.01
     """
-    from codesign_base import InputError
+    from routing.routed import route_traffic
     from topoopt.formats.routes_json import save_routes, save_tables
     from topoopt.formats.traffic import load_traffic
-    from topoopt.problem.units import parse_time
-    from topoopt.studies.routed import demand_matrix, route_traffic
+    from topoopt.studies.demand import demand_matrix
     from topoopt.topology.network_file import load_network
 
     if allreduce not in ("rings", "leave-out"):
@@ -82,7 +83,7 @@ def _tables(routed: "RoutedTraffic") -> Any:
 
 
 def _report(routed: "RoutedTraffic", seconds: float, allreduce: str) -> dict[str, Any]:
-    from topoopt.studies.routed import hop_statistics
+    from routing.routed import hop_statistics
 
     network, demand = routed.network, routed.demand
     diameter, mean, weighted = hop_statistics(network, demand)
@@ -121,8 +122,6 @@ def _report(routed: "RoutedTraffic", seconds: float, allreduce: str) -> dict[str
 
 
 def _text(report: dict[str, Any]) -> str:
-    from topoopt.problem.units import format_bytes, format_time
-
     rings = "as ring edges" if report["allreduce"] == "rings" else "left out"
     longest = report["worst_path_hops"]
     lines = [

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from codesign_base import InputError
+from topoopt.base.text import table_lines
 from topoopt.cli import common
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ def space_command(
 
     Example: topoopt space dlrm-16 --servers 16
     """
-    from codesign_base import InputError
     from parallelism.search.size import space_size
     from parallelism.search.space import StrategySpace
 
@@ -81,8 +82,6 @@ def _document(model: str, size: "SpaceSize") -> dict[str, Any]:
 
 
 def _lines(model: str, size: "SpaceSize") -> list[str]:
-    from topoopt.base.text import table_lines
-
     rows: list[tuple[str, ...]] = [
         ("operators", "kind", "count", "degrees", "placements", "sample x parameter")
     ]

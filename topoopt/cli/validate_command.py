@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from codesign_base import InputError
+from topoopt.base.text import table_lines
 from topoopt.cli import common
 
 if TYPE_CHECKING:
@@ -44,8 +46,6 @@ def validate_command(
 
     Example: topoopt validate llm --cases '175B*'
     """
-    from codesign_base import InputError
-
     if subject not in ("fabric", "llm"):
         raise InputError(f"validate: {subject!r} is no subject; choose fabric or llm")
     if subject == "llm":
@@ -91,8 +91,6 @@ def _validate_llm(cases: str, as_json: bool, quiet: bool) -> None:
 
 
 def _llm_text(found: "LlmValidation") -> list[str]:
-    from topoopt.base.text import table_lines
-
     lines: list[str] = []
     for quantity in dict.fromkeys(case.quantity for case in found.cases):
         some = [case for case in found.cases if case.quantity == quantity]
@@ -131,8 +129,6 @@ def _llm_text(found: "LlmValidation") -> list[str]:
 
 
 def _text(found: "Validation", models: tuple[str, ...]) -> list[str]:
-    from topoopt.base.text import table_lines
-
     models = tuple(dict.fromkeys(models))
     lines: list[str] = []
     kinds = {"packet-level": "packet simulator", "closed-form": "closed form"}

@@ -6,6 +6,7 @@ from typing import Literal, cast
 
 from codesign_base import InputError
 from routing.clos.fabric import Clos
+from topoopt.problem.units import parse_time
 
 _LINK = re.compile(r"([0-9]+):([0-9]+)(?::(up|down))?")
 _DEGRADED = re.compile(r"([0-9]+):([0-9]+):([0-9]*\.?[0-9]+)(?::(up|down))?")
@@ -107,8 +108,6 @@ def failures_at(clos: Clos, failures: Sequence[str]) -> list[tuple[float, Clos]]
     InputError
         If an entry is malformed.
     """
-    from topoopt.problem.units import parse_time
-
     timed = []
     for text in failures:
         time, _, spine = text.rpartition(":")

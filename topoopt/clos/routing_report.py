@@ -17,7 +17,10 @@ from routing.clos.metric import evaluate
 from routing.clos.routers import METHODS, route
 from routing.clos.tables import route_table, table_csv, table_rows
 from topoopt.base.atomic import write_text_atomically
+from topoopt.base.text import table_lines
+from topoopt.base.version import installed_version
 from topoopt.clos.study import warm_up
+from topoopt.problem.units import format_time
 
 
 @dataclass(frozen=True)
@@ -121,8 +124,6 @@ def route_jobs(
     InfeasibleError
         If a flow has no live path.
     """
-    import topoopt
-
     if method not in METHODS:
         raise InputError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     flows = flows_of(clos, jobs)
@@ -134,7 +135,7 @@ def route_jobs(
     bound = efficiency_bound(clos, flows)
     distance = gap(measured.vector, bound)
     return RoutingReport(
-        topoopt.__version__,
+        installed_version(),
         clos.tors,
         clos.spines,
         int(clos.live_spines.size),
@@ -160,9 +161,6 @@ def route_jobs(
 
 def report_lines(report: RoutingReport) -> list[str]:
     """Return the page that `topoopt clos route` prints, line by line."""
-    from topoopt.base.text import table_lines
-    from topoopt.problem.units import format_time
-
     rows: list[tuple[str, ...]] = [("job", "flows", "speed", "slowdown")]
     rows += [
         (job.name, str(job.flows), f"{job.speed:.3f}", f"{1 / job.speed:.3f}")

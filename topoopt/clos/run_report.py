@@ -5,6 +5,8 @@ from dataclasses import asdict
 from typing import Any
 
 from routing.clos.fabric import Clos
+from topoopt.base.text import table_lines
+from topoopt.base.version import installed_version
 from topoopt.clos.study import MethodTimes
 from topoopt.problem.units import format_time
 
@@ -13,14 +15,12 @@ def run_document(
     clos: Clos, results: Sequence[MethodTimes], *, epochs: int, seed: int
 ) -> dict[str, Any]:
     """Return what `topoopt clos run --json` prints; see ``docs/clos.md``."""
-    import topoopt
-
     methods = {}
     for result in results:
         fields = asdict(result)
         methods[fields.pop("method")] = fields
     return {
-        "version": topoopt.__version__,
+        "version": installed_version(),
         "tors": clos.tors,
         "spines": clos.spines,
         "live_spines": int(clos.live_spines.size),
@@ -32,8 +32,6 @@ def run_document(
 
 def run_lines(clos: Clos, results: Sequence[MethodTimes], *, epochs: int) -> list[str]:
     """Return the page that `topoopt clos run` prints, line by line."""
-    from topoopt.base.text import table_lines
-
     jobs = results[0].jobs
     flows = sum(job.flows for job in jobs)
     lines = [

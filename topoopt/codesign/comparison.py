@@ -7,6 +7,7 @@ from typing import ClassVar
 from codesign_base import InputError
 from parallelism.reading import parse_json
 from parallelism.record_fields import Amount, Count, Whole
+from topoopt.base.display import html_of
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.codesign.solve import co_optimize
@@ -115,9 +116,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from topoopt.report.notebook import comparison_html
-
-        return comparison_html(self)
+        return html_of(self)
 
 
 def parse_comparison(text: str, name: str = "comparison") -> Comparison:

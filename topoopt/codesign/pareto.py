@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version as installed_version
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from codesign_base import InfeasibleError, InputError
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
+from topoopt.base.version import installed_version
 from topoopt.bounds.everything import everything_bound
 from topoopt.codesign.designs import Design, Limits, Objective, Point, best_design, frontier
 from topoopt.codesign.solve import co_optimize
@@ -266,7 +266,7 @@ def explore(
         best = min(best, design.value(Objective.TIME))
     return Exploration(
         job.model.name, Objective(objective), tuple(designs), least_gain, interrupted, seed,
-        installed_version("topoopt"),
+        installed_version(),
     )  # fmt: skip
 
 
@@ -353,7 +353,7 @@ def _question(
         "options": asdict(options),
         "prices": prices.to_dict(),
         "fabric_model": FABRIC_MODEL,
-        "version": installed_version("topoopt"),
+        "version": installed_version(),
     }
 
 

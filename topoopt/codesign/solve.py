@@ -1,7 +1,6 @@
 """The main job: from a job and a cluster to a complete plan."""
 
 from collections.abc import Iterable
-from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from parallelism.taskgraph import traffic_of
 from parallelism.transformers.family import LayoutFamily
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import ProgressCallback
+from topoopt.base.version import installed_version
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.evaluate.pair import Pair
@@ -360,7 +360,7 @@ def _assemble(
         confirmation=confirmation_record(confirmed),
         schedule=schedule_record(scheduled),
         seed=search.seed,
-        version=installed_version("topoopt"),
+        version=installed_version(),
     )
 
 

@@ -12,6 +12,7 @@ from parallelism.iterations import (
     unroll,
     with_edges,
 )
+from parallelism.longest_path_kernels import heads_and_tails
 from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
@@ -257,8 +258,6 @@ def _critical_ranks(tasks: TaskGraph, seconds: FloatArray) -> IntArray:
 
 def _remaining(tasks: TaskGraph, seconds: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the longest paths that end before each task, and that begin after it."""
-    from parallelism.longest_path_kernels import heads_and_tails
-
     return heads_and_tails(
         seconds,
         np.zeros_like(seconds),

@@ -14,6 +14,7 @@ from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
+from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import seeks_symmetry
@@ -88,8 +89,6 @@ def direct_fabric(
     if routing is Routing.BALANCED:
         demand = demand_of(fabric, tasks)
         return Fabric(name, network, balanced_routes(network, demand), fabric.rings)
-    from topoopt.evaluate.mcf_routes import least_congestion_routes
-
     return Fabric(
         name, network, least_congestion_routes(fabric, tasks), fabric.rings, fabric.ring_routes
     )

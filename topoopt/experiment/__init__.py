@@ -23,7 +23,8 @@ A script declares one `Experiment` and ends in `run_from_command_line`::
 """
 
 from topoopt.experiment.command import run_from_command_line
-from topoopt.experiment.declaration import Experiment, Row, Value
+from topoopt.experiment.declaration import Experiment
+from topoopt.experiment.rows import Row, Value
 from topoopt.experiment.run import ExperimentRun, run_experiment
 from topoopt.experiment.tables import Table, pivot
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InfeasibleError, InputError
-from topoopt.experiment.declaration import Experiment, Row, Value
+from topoopt.experiment.declaration import Experiment
+from topoopt.experiment.rows import Row, Value
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from codesign_base import InputError
+from topoopt.experiment.rows import Row, Value
+from topoopt.experiment.tables import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from topoopt.experiment.tables import Table
-
-Value: TypeAlias = str | int | float | bool | None
-Row: TypeAlias = dict[str, Value]
 Grid: TypeAlias = Mapping[str, Sequence[Value]] | Sequence[Mapping[str, Value]]
 
 RESERVED_COLUMNS = ("status", "message")
@@ -70,7 +68,7 @@ class Experiment:
     case: Callable[..., Mapping[str, object] | Sequence[Mapping[str, object]]]
     columns: Sequence[str]
     quick_grid: Grid | None = None
-    tabulate: Callable[[Sequence[Row]], "Table | Sequence[Table]"] | None = None
+    tabulate: Callable[[Sequence[Row]], Table | Sequence[Table]] | None = None
     draw: Callable[[Sequence[Row]], "Mapping[str, Figure]"] | None = None
     timings: Sequence[str] = ()
 

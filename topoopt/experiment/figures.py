@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from topoopt.base.atomic import write_bytes_atomically
-from topoopt.experiment.declaration import Experiment, Row
+from topoopt.experiment.declaration import Experiment
+from topoopt.experiment.rows import Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

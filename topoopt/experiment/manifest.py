@@ -4,24 +4,21 @@ import hashlib
 import inspect
 import json
 import os
+import platform
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from topoopt.base.atomic import write_text_atomically
-from topoopt.experiment.declaration import Experiment, Row
+from topoopt.base.version import installed_version
+from topoopt.experiment.declaration import Experiment
+from topoopt.experiment.rows import Row
 
 SCHEMA = "topoopt-experiment-manifest/2"
-
-
-def topoopt_version() -> str:
-    """Return the version of topoopt."""
-    import topoopt
-
-    return topoopt.__version__
 
 
 def software_hash(experiment: Experiment, script: str | None = None) -> str:
@@ -50,9 +47,7 @@ def software_hash(experiment: Experiment, script: str | None = None) -> str:
 
 def package_versions(*, extras: bool = True) -> dict[str, str]:
     """Return the versions of topoopt and of what it needs, and of installed extras if asked."""
-    from importlib.metadata import PackageNotFoundError, requires, version
-
-    versions = {"topoopt": topoopt_version()}
+    versions = {"topoopt": installed_version()}
     try:
         requirements = sorted(requires("topoopt") or ())
     except PackageNotFoundError:  # running from a source tree that was never installed
@@ -76,8 +71,6 @@ def now() -> str:
 
 def machine() -> dict[str, str | int | None]:
     """Return what computed a run; no host name enters it."""
-    import platform
-
     processor = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

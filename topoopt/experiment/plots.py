@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from topoopt.experiment.declaration import Row, Value
+from topoopt.experiment.rows import Row, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from topoopt.experiment.declaration import Row, describe
+from topoopt.experiment.declaration import describe
+from topoopt.experiment.rows import Row
 
 
 class Progress(Protocol):

@@ -10,12 +10,14 @@ from typing import Any
 
 from codesign_base import InputError
 from topoopt.base.atomic import write_text_atomically
+from topoopt.base.display import html_of
 from topoopt.base.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
 from topoopt.experiment.cases import Outcome, ScriptCase, compute_case
-from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, Row, describe
+from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, describe
 from topoopt.experiment.figures import draw_figures
 from topoopt.experiment.manifest import now, software_hash, write_manifest
 from topoopt.experiment.progress import Progress, SilentProgress, progress_on_stderr
+from topoopt.experiment.rows import Row
 from topoopt.experiment.store import Store, open_store
 from topoopt.experiment.tables import Table, list_rows, to_csv, to_markdown
 
@@ -52,9 +54,7 @@ class ExperimentRun:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from topoopt.report.notebook import run_html
-
-        return run_html(self)
+        return html_of(self)
 
 
 def output_directory(output: Path, experiment: Experiment, *, quick: bool) -> Path:
@@ -298,7 +298,8 @@ def _write_results(experiment: Experiment, output: Path, mode: str, rows: Sequen
     else:
         made = experiment.tabulate(rows)
         tables = [made] if isinstance(made, Table) else made
-    table = to_markdown(experiment, tables, mode)
+    title = f"{experiment.name} ({mode})"
+    table = to_markdown(title, experiment.description, experiment.source, tables)
     write_text_atomically(output / "results.csv", to_csv(rows, columns))
     write_text_atomically(output / "table.md", table)
     return table

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from codesign_base import InputError
 from topoopt.experiment.cases import Outcome
-from topoopt.experiment.declaration import Row
+from topoopt.experiment.rows import Row
 
 STORE = "store.sqlite"
 _VERSION = 1

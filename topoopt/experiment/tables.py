@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from codesign_base import InputError
-from topoopt.experiment.declaration import Experiment, Row, Value
+from topoopt.experiment.rows import Row, Value
 from topoopt.problem.units import format_number
 
 
@@ -90,11 +90,11 @@ def to_csv(rows: Iterable[Row], columns: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def to_markdown(experiment: Experiment, tables: Sequence[Table], mode: str) -> str:
-    """Return the experiment's title, description, source and tables as Markdown."""
-    lines = [f"# {experiment.name} ({mode})", "", experiment.description, ""]
-    if experiment.source:
-        lines += [f"Source: {experiment.source}", ""]
+def to_markdown(title: str, description: str, source: str, tables: Sequence[Table]) -> str:
+    """Return a page of Markdown: what was run, where it is from (if anywhere), and tables."""
+    lines = [f"# {title}", "", description, ""]
+    if source:
+        lines += [f"Source: {source}", ""]
     for table in tables:
         if table.title:
             lines += [f"## {table.title}", ""]

@@ -12,6 +12,7 @@ from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from routing.merging import merge_equivalent_links
+from routing.paths import ecmp_routes
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
@@ -29,6 +30,7 @@ from topoopt.problem.prices import (
 )
 from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
 from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
+from topoopt.topology.network_file import load_network
 
 # Those of TopoOpt (NSDI 2023), section 5, which `compare` prints by default.
 BASELINES = ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander", *RECONFIGURABLE)
@@ -235,9 +237,6 @@ def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
     InfeasibleError
         If a server cannot reach another.
     """
-    from routing.paths import ecmp_routes
-    from topoopt.topology.network_file import load_network
-
     network = load_network(path)
     if network.hosts != cluster.servers:
         raise InputError(

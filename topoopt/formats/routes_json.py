@@ -2,20 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from routing.forwarding import ForwardingTables
+from routing.routed import RoutedTraffic
 from topoopt.base.atomic import write_text_atomically
-
-if TYPE_CHECKING:
-    from routing.forwarding import ForwardingTables
-    from topoopt.studies.routed import RoutedTraffic
 
 _SCHEMA = 1
 
 
-def save_routes(routed: "RoutedTraffic", path: str | Path) -> None:
+def save_routes(routed: RoutedTraffic, path: str | Path) -> None:
     """Write the routes of every pair with demand: links with weights, and paths where known.
 
     Parameters
@@ -58,7 +56,7 @@ def save_routes(routed: "RoutedTraffic", path: str | Path) -> None:
     write_text_atomically(Path(path), json.dumps(document) + "\n")
 
 
-def save_tables(tables: "ForwardingTables", path: str | Path) -> None:
+def save_tables(tables: ForwardingTables, path: str | Path) -> None:
     """Write forwarding tables.
 
     Parameters

@@ -15,6 +15,7 @@ from parallelism.reading import parse_json, read_text
 from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from topoopt.base.atomic import write_text_atomically
+from topoopt.base.display import html_of
 from topoopt.problem.options import SearchOptions
 
 SCHEMA_VERSION = 3
@@ -263,9 +264,7 @@ class Plan:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        from topoopt.report.notebook import plan_html
-
-        return plan_html(self)
+        return html_of(self)
 
 
 def load_plan(path: str | Path) -> Plan:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from parallelism.reading import parse_json, read_text
 from topoopt.problem.fat_tree_sizes import fat_tree_size
 
 COMPONENTS = ("transceiver", "nic", "switch-port", "ocs-port", "patch-panel-port")
@@ -163,8 +164,6 @@ def load_prices(path: str | Path) -> PriceTable:
     InputError
         If the file cannot be read or is not a valid price table.
     """
-    from parallelism.reading import parse_json, read_text
-
     data = parse_json(read_text(path, "price file"), f"price file {str(path)!r}")
     if not isinstance(data, dict):
         raise InputError(

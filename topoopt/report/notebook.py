@@ -1,25 +1,25 @@
 """The compact form of plans, comparisons and runs that notebooks show; it needs no script."""
 
-from typing import TYPE_CHECKING
+from importlib.resources import files
 
+from topoopt.base.display import register_page
+from topoopt.codesign.comparison import Comparison
+from topoopt.experiment.run import ExperimentRun
+from topoopt.plan.plan import Plan
+from topoopt.report.answer import plan_answer, plan_facts
+from topoopt.report.comparison_page import comparison_answer, comparison_facts, fabrics
+from topoopt.report.experiment_page import markdown_html, picture
 from topoopt.report.markup import Html, as_html, element, joined
 from topoopt.report.page import fact_list
-
-if TYPE_CHECKING:
-    from topoopt.codesign.comparison import Comparison
-    from topoopt.experiment.run import ExperimentRun
-    from topoopt.plan.plan import Plan
+from topoopt.report.plan_page import baselines, gap, halves
+from topoopt.report.wiring import draw, wiring_svg
 
 MOST_DRAWN = 64
 """Servers of a plan whose wiring is drawn in a notebook."""
 
 
-def plan_html(plan: "Plan") -> str:
+def plan_html(plan: Plan) -> str:
     """Return a plan as a fragment of HTML: answer, question, bars, gap and wiring."""
-    from topoopt.report.answer import plan_answer, plan_facts
-    from topoopt.report.plan_page import baselines, gap, halves
-    from topoopt.report.wiring import draw, wiring_svg
-
     drawing: Html | str = ""
     if plan.links and plan.cluster.servers <= MOST_DRAWN:
         figure = element("figure", wiring_svg(plan, draw(plan)), data_mode="ring")
@@ -33,10 +33,8 @@ def plan_html(plan: "Plan") -> str:
     )
 
 
-def comparison_html(comparison: "Comparison") -> str:
+def comparison_html(comparison: Comparison) -> str:
     """Return a comparison as a fragment of HTML: answer, question and bars."""
-    from topoopt.report.comparison_page import comparison_answer, comparison_facts, fabrics
-
     return _fragment(
         element("h3", comparison_answer(comparison)),
         fact_list(comparison_facts(comparison)),
@@ -44,10 +42,8 @@ def comparison_html(comparison: "Comparison") -> str:
     )
 
 
-def run_html(run: "ExperimentRun") -> str:
+def run_html(run: ExperimentRun) -> str:
     """Return the run of an experiment as a fragment of HTML: its tables and figures."""
-    from topoopt.report.experiment_page import markdown_html, picture
-
     counts = (
         f"{run.computed} cases computed, {run.reused} reused, {run.infeasible} infeasible, "
         f"{run.failed} failed; results in {run.output}"
@@ -57,8 +53,6 @@ def run_html(run: "ExperimentRun") -> str:
 
 
 def _fragment(*parts: Html | str | list[Html]) -> str:
-    from importlib.resources import files
-
     style = files("topoopt.report").joinpath("report.css").read_text(encoding="utf-8")
     # Rules hold below the fragment only, so that the notebook around it stays as it is.
     frame = (
@@ -68,3 +62,8 @@ def _fragment(*parts: Html | str | list[Html]) -> str:
     scoped = f"@scope (.topoopt-report) {{\n{style.replace(':root', ':scope')}\n{frame}\n}}"
     inside = joined(*(part if isinstance(part, list) else as_html(part) for part in parts))
     return element("div", element("style", Html(scoped)), inside, class_="topoopt-report")
+
+
+register_page(Plan, plan_html)
+register_page(Comparison, comparison_html)
+register_page(ExperimentRun, run_html)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 
+from topoopt.base.version import installed_version
 from topoopt.report.markup import Html, element, joined
 
 # Nothing may be fetched, whatever the page holds.
@@ -46,15 +47,14 @@ def render_page(
     -------
     str
     """
-    from topoopt import __version__
-
+    version = installed_version()
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
         element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="generator", content=f"topoopt {__version__}"),
+        element("meta", name="generator", content=f"topoopt {version}"),
         element("link", rel="icon", href="data:,"),
         element("title", title),
         element("style", Html(_resource("report.css"))),
@@ -74,7 +74,7 @@ def render_page(
         "body",
         header,
         element("main", (_section(section) for section in sections)),
-        element("footer", f"Made by topoopt {__version__}."),
+        element("footer", f"Made by topoopt {version}."),
         element("div", id="tip", role="tooltip", hidden=True),
         element("script", Html(_resource("report.js"))),
     )

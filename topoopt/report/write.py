@@ -1,21 +1,24 @@
 """Which page a subject gets, and writing it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from codesign_base import InputError
+from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
+from topoopt.codesign.comparison import Comparison, parse_comparison
+from topoopt.experiment.run import ExperimentRun
+from topoopt.plan.plan import Plan, parse_plan
+from topoopt.report.comparison_page import render_comparison
+from topoopt.report.experiment_page import SCHEMA, load_results, render_results
+from topoopt.report.plan_page import render_plan
+from topoopt.report.transformer_page import render_transformer_plan
+from topoopt.transformers.plan import KIND, TransformerPlan, load_transformer_plan
 
-if TYPE_CHECKING:
-    from topoopt.codesign.comparison import Comparison
-    from topoopt.experiment.run import ExperimentRun
-    from topoopt.plan.plan import Plan
-    from topoopt.transformers.plan import TransformerPlan
-
-    Subject = Plan | TransformerPlan | Comparison | ExperimentRun | str | Path
+Subject: TypeAlias = Plan | TransformerPlan | Comparison | ExperimentRun | str | Path
 
 
-def write_report(subject: "Subject", path: str | Path) -> None:
+def write_report(subject: Subject, path: str | Path) -> None:
     """Write a report as one HTML page that opens offline.
 
     Parameters
@@ -34,7 +37,7 @@ def write_report(subject: "Subject", path: str | Path) -> None:
     write_text_atomically(path, render_report(subject))
 
 
-def render_report(subject: "Subject") -> str:
+def render_report(subject: Subject) -> str:
     """Return the page that `write_report` writes.
 
     Parameters
@@ -51,15 +54,6 @@ def render_report(subject: "Subject") -> str:
     InputError
         If the subject cannot be read or its numbers do not hold.
     """
-    from topoopt.codesign.comparison import Comparison
-    from topoopt.experiment.run import ExperimentRun
-    from topoopt.plan.plan import Plan
-    from topoopt.report.comparison_page import render_comparison
-    from topoopt.report.experiment_page import load_results, render_results
-    from topoopt.report.plan_page import render_plan
-    from topoopt.report.transformer_page import render_transformer_plan
-    from topoopt.transformers.plan import TransformerPlan
-
     if isinstance(subject, Plan):
         return render_plan(subject)
     if isinstance(subject, TransformerPlan):
@@ -80,13 +74,6 @@ def render_report(subject: "Subject") -> str:
 
 
 def _of_file(path: Path) -> str:
-    from parallelism.reading import parse_json, read_text
-    from topoopt.codesign.comparison import parse_comparison
-    from topoopt.plan.plan import parse_plan
-    from topoopt.report.comparison_page import render_comparison
-    from topoopt.report.experiment_page import SCHEMA, load_results, render_results
-    from topoopt.transformers.plan import KIND, load_transformer_plan
-
     where = f"report file {str(path)!r}"
     text = read_text(path, "report file")
     document = parse_json(text, where)

@@ -9,9 +9,9 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import FloatArray
 from routing.paths import ecmp_routes
+from topoopt.base.text import dollars, table_lines
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.bill import Bill, network_bill
-from topoopt.base.text import dollars, table_lines
 from topoopt.problem.prices import PriceTable
 from topoopt.problem.units import format_time
 from topoopt.topology.measures import Measures, measure

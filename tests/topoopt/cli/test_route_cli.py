@@ -11,9 +11,10 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.multicommodity import min_congestion
 from routing.network import Network
+from routing.routed import ring_steps, route_traffic
 from topoopt.cli.app import app
 from topoopt.formats.traffic import save_traffic
-from topoopt.studies.routed import demand_matrix, optimal_routes, ring_steps, route_traffic
+from topoopt.studies.demand import demand_matrix
 from topoopt.topology.network_file import save_network
 
 METHODS = ("mcf", "lp", "ecmp", "k-shortest", "shortest", "valiant", "coin-change")
@@ -118,9 +119,9 @@ def test_allreduce_is_added_as_ring_edges_or_left_out(files):
 def test_library_functions(files):
     _, network, traffic = files
     demand = demand_matrix(network, traffic)
-    routes = optimal_routes(network, demand, 0.001)
-    load = routes.link_bytes(network, demand) / network.capacity
-    assert load.max() == pytest.approx(min_congestion(network, demand, 0.001).congestion)
+    routed = route_traffic(network, demand, accuracy=0.001)
+    best = min_congestion(network, demand, 0.001).congestion
+    assert routed.congestion() == pytest.approx(best)
     assert ring_steps(network) == [1, 3]
 
 

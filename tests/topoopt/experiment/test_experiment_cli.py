@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from codesign_base import InputError
 from topoopt.cli.app import app, main
 from topoopt.experiment.published import sixteen_servers_s
+from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.experiment.scripts import find_scripts
-from topoopt.experiment.setting import weighted_quantiles
 
 SCRIPT = """
 from topoopt.experiment import Experiment

@@ -10,13 +10,18 @@ from parallelism.taskgraph import TaskGraph
 from routing.network import Network
 from routing.paths import shortest_routes
 from routing.routes import Routes
-from topoopt.experiment.setting import setting
+from topoopt.evaluate.setting import setting
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.baselines import baseline_fabric, best_on
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.prices import PriceTable
+from topoopt.problem.prices import (
+    PriceTable,
+    default_prices,
+    direct_connect_cost,
+    equal_cost_fat_tree_bandwidth,
+)
 from topoopt.search.alternating import AlternatingSearch
 from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
@@ -115,8 +120,6 @@ def shared_fabric(
 
 def equal_bandwidth(cluster: Cluster, prices: PriceTable, oversubscription: float) -> float:
     """Return bytes/s of a server's link of the Fat-tree that costs as much as the ports."""
-    from topoopt.problem.prices import direct_connect_cost, equal_cost_fat_tree_bandwidth
-
     cost = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
     return equal_cost_fat_tree_bandwidth(cost, cluster.servers, prices, oversubscription)
 
@@ -185,8 +188,6 @@ def tenant_run(
     given = setting(get_model(model), servers, degree, bandwidth * 8 / 1e9)
     latency = given.cluster.hop_latency
     if fabric == "expander":
-        from topoopt.problem.prices import default_prices
-
         alone = baseline_fabric("expander", given.cluster, default_prices(), seed).fabric
     else:
         stretch = 1 if fabric == "ideal-switch" else _FAT_TREE_STRETCH

@@ -9,14 +9,14 @@ simulator.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.taskgraph import TaskGraph, TaskKind
-
-if TYPE_CHECKING:
-    from topoopt.fabric.fabric import Fabric
+from routing.network import Network
+from routing.paths import ecmp_routes
+from topoopt.fabric.fabric import Fabric
+from topoopt.topology.fabrics import ideal_switch
 
 RATE = 12.5e9
 """Bytes/s of every link."""
@@ -33,7 +33,7 @@ EXACT = 1e-9
 SHARED = 0.02
 """Relative error allowed where flows that share a link are whole packets, not a fluid."""
 
-Built = tuple["Fabric", TaskGraph]
+Built = tuple[Fabric, TaskGraph]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +126,7 @@ def _builder(make: Callable[..., Built], *numbers: float) -> Callable[[], Built]
     return lambda: make(*numbers)
 
 
-def _direct(name: str, hosts: int, ends: list[tuple[int, int]], ring: bool = False) -> "Fabric":
-    from routing.network import Network
-    from routing.paths import ecmp_routes
-    from topoopt.fabric.fabric import Fabric
-
+def _direct(name: str, hosts: int, ends: list[tuple[int, int]], ring: bool = False) -> Fabric:
     network = Network.from_links(
         name, hosts, 0, [a for a, _ in ends], [b for _, b in ends], RATE, DELAY
     )
@@ -138,10 +134,7 @@ def _direct(name: str, hosts: int, ends: list[tuple[int, int]], ring: bool = Fal
     return Fabric(name, network, ecmp_routes(network), {group: (group,)} if ring else {})
 
 
-def _switch(hosts: int) -> "Fabric":
-    from topoopt.fabric.fabric import Fabric
-    from topoopt.topology.fabrics import ideal_switch
-
+def _switch(hosts: int) -> Fabric:
     return Fabric("ideal switch", *ideal_switch(hosts, RATE, DELAY))
 
 

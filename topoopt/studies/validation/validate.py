@@ -9,9 +9,14 @@ from pathlib import Path
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.jitter import jittered
+from topoopt.fabric.simulate import check_model, score
+from topoopt.fabric.warm import warm_up
+from topoopt.studies.replay import replay_fabric
 from topoopt.studies.validation.closed_forms import ClosedForm, closed_forms
 from topoopt.studies.validation.reference import ReferenceTable, ReferenceTime, packet_level
 from topoopt.studies.validation.results import Case, ModelResult, Validation, summaries
+from topoopt.studies.workload import load_workload
 
 ENVIRONMENT = "TOPOOPT_DATA"
 """Environment variable that names the directory of reference data."""
@@ -99,9 +104,6 @@ def validate(
     >>> found.cases[0].results["fluid"].error < 1e-9
     True
     """
-    from topoopt.fabric.simulate import check_model
-    from topoopt.fabric.warm import warm_up
-
     chosen = tuple(dict.fromkeys(models))
     if not chosen:
         raise InputError("no simulation model is given; name fluid, train or both")
@@ -164,9 +166,6 @@ def _published_case(
     if not path.is_file():
         return case({}, f"{path.name} is not in the data directory")
 
-    from topoopt.studies.replay import replay_fabric
-    from topoopt.studies.workload import load_workload
-
     workload = load_workload(path)
     mimic, plain = (
         replay_fabric(
@@ -200,9 +199,6 @@ def _timed(fabric: Fabric, tasks: TaskGraph, model: str, copies: int) -> tuple[f
 
     The wall time of a short run is the least of several.
     """
-    from topoopt.fabric.jitter import jittered
-    from topoopt.fabric.simulate import score
-
     began = time.perf_counter()
     if copies > 1:
         runs = jittered(fabric, tasks, copies, model=model)

@@ -6,9 +6,9 @@ from enum import StrEnum
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from parallelism.taskgraph import Traffic
 from routing.coin_change import coin_change_routes
 from routing.congestion_lp import min_congestion_lp
+from routing.forwarding import forwarding_tables, path_routing_tables
 from routing.multicommodity import min_congestion
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import PathRouting
@@ -17,7 +17,6 @@ from routing.routes import Routes
 from routing.throughput_bounds import CongestionBound, any_wiring_bound, network_bound
 from routing.unsplittable import round_to_single_paths
 from routing.valiant import valiant_routes
-from topoopt.fabric.rings import default_rings
 
 
 class Method(StrEnum):
@@ -93,8 +92,6 @@ class RoutedTraffic:
         ``destination`` where the routes can be told so, or where they minimise congestion
         (then tables by destination load no link more); else ``pair`` of source and destination.
         """
-        from routing.forwarding import forwarding_tables, path_routing_tables
-
         try:
             if self.paths is not None and self.rounding_loss is None:
                 return "destination", path_routing_tables(self.paths).rules()
@@ -104,59 +101,6 @@ class RoutedTraffic:
         except InputError:
             leaving = self.network.source[self.routes.links]
             return "pair", np.bincount(leaving, minlength=self.network.nodes)
-
-
-def demand_matrix(network: Network, traffic: Traffic, *, allreduce: bool = True) -> FloatArray:
-    """Return the bytes that each host sends each other.
-
-    Parameters
-    ----------
-    network : Network
-    traffic : Traffic
-    allreduce : bool
-        Add the edges of AllReduce rings: those that `topoopt.fabric.default_rings` finds best
-        for each group on this network under ECMP, each with an equal part of the bytes. Else
-        the groups are left out.
-
-    Raises
-    ------
-    InputError
-        If the traffic has another number of servers than the network hosts.
-    """
-    if traffic.servers != network.hosts:
-        raise InputError(
-            f"traffic of {traffic.servers} servers does not fit network {network.name!r} of "
-            f"{network.hosts} hosts; give files of the same size"
-        )
-    demand = traffic.transfers.copy()
-    if not allreduce or not traffic.groups:
-        return demand
-    plain = ecmp_routes(network)
-    for group, size in zip(traffic.groups, traffic.group_bytes.tolist(), strict=True):
-        rings = default_rings(network, plain, group)
-        edge = 2.0 * (len(group) - 1) / len(group) * size / len(rings)
-        for order in rings:
-            np.add.at(demand, (np.array(order), np.roll(order, -1)), edge)
-    return demand
-
-
-def optimal_routes(network: Network, demand: FloatArray, accuracy: float = 0.01) -> Routes:
-    """Return routes of least congestion for a finished plan's demand.
-
-    Parameters
-    ----------
-    network : Network
-    demand : float64 array, shape (hosts, hosts)
-        Bytes, as `demand_matrix` gives.
-    accuracy : float
-        At most this fraction above the best possible.
-
-    Raises
-    ------
-    InputError, InfeasibleError
-        As `routing.multicommodity.min_congestion`.
-    """
-    return min_congestion(network, demand, accuracy).routes()
 
 
 def route_traffic(

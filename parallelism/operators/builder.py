@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
-from parallelism.models.shapes import Tensor, check_counts, check_shape
+from parallelism.operators.shapes import Tensor, check_counts, check_shape
 
 INDEX_BYTES = 8
 MOST_OPERATORS = 100_000
@@ -43,7 +43,7 @@ class GraphBuilder:
 
     Examples
     --------
-    >>> from parallelism.models.layers import dense
+    >>> from parallelism.operators.layers import dense
     >>> build = GraphBuilder("two-layers", batch_per_gpu=32)
     >>> hidden = dense(build, "hidden", build.input(64), 128)
     >>> _ = dense(build, "output", hidden, 10)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from codesign_base import InputError
-from parallelism.models.shapes import LARGEST
+from parallelism.operators.shapes import LARGEST
 
 _REQUIRED = object()
 

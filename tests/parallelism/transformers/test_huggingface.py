@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from codesign_base import InputError
-from parallelism.importers.huggingface import FAMILIES, read_config, transformer_from_config
 from parallelism.model_file import load_model
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.huggingface import FAMILIES, read_config, transformer_from_config
 from parallelism.transformers.load import is_transformer, load_transformer
 from parallelism.transformers.presets import get_transformer
 

@@ -2,8 +2,8 @@
 
 from codesign_base import InputError
 from parallelism.graph import Mode, OperatorKind, Split
-from parallelism.models.builder import INDEX_BYTES, GraphBuilder, legal_splits
-from parallelism.models.shapes import Tensor, check_counts, image_axes, window
+from parallelism.operators.builder import INDEX_BYTES, GraphBuilder, legal_splits
+from parallelism.operators.shapes import Tensor, check_counts, image_axes, window
 
 
 def dense(

@@ -1,9 +1,6 @@
 """What most experiments on fixed strategies start from: a preset on a cluster, and its parts."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.builder import TaskGraphBuilder
@@ -11,7 +8,6 @@ from parallelism.graph import ModelGraph
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
-from routing.network import FloatArray
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.problem.job import Cluster, Job
@@ -108,33 +104,3 @@ def setting(
     builder = job.builder(servers)
     cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps", ports)
     return Setting(job, cluster, builder, StrategySpace(builder.graph, servers, builder.batch))
-
-
-def weighted_quantiles(
-    values: FloatArray, weights: FloatArray, shares: Sequence[float]
-) -> list[float | None]:
-    """Return the smallest value that at least each share of the weight does not exceed.
-
-    Parameters
-    ----------
-    values, weights : float64 array, shape (n,)
-        Weights of zero or more.
-    shares : sequence of float
-        In 0 .. 1.
-
-    Returns
-    -------
-    list of (float or None)
-        None without weight.
-    """
-    order = np.argsort(values, kind="stable")
-    ordered, total = values[order], np.cumsum(weights[order])
-    if not total.size or total[-1] <= 0:
-        return [None] * len(shares)
-    # Rounding of the sums must not step past the last value that has weight.
-    last = int(np.searchsorted(total, total[-1]))
-    places = np.searchsorted(total, np.array(shares) * total[-1] * (1 - 1e-12))
-    return [float(ordered[min(int(place), last)]) for place in places]
-
-
-__all__ = ["Setting", "setting", "weighted_quantiles"]

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from codesign_base import InputError
 from parallelism.graph import Mode, OperatorKind, Split
-from parallelism.models.builder import GraphBuilder, legal_splits
-from parallelism.models.shapes import Tensor, check_counts, image_axes, window
+from parallelism.operators.builder import GraphBuilder, legal_splits
+from parallelism.operators.shapes import Tensor, check_counts, image_axes, window
 
 
 def pool(

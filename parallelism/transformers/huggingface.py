@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
-from parallelism.importers.config_fields import ConfigFields
 from parallelism.reading import parse_json, read_text
 from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import (
@@ -20,6 +19,7 @@ from parallelism.transformers.architecture import (
     LatentAttention,
     Transformer,
 )
+from parallelism.transformers.config_fields import ConfigFields
 
 # The sequence of a job that names none, if the model allows as many.
 DEFAULT_SEQUENCE = 4096

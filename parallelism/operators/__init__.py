@@ -1,0 +1,1 @@
+"""What models are built of: operators with their shapes and counts."""

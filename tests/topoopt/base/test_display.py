@@ -1,0 +1,47 @@
+"""Pages of notebooks: who registers them, and when they are loaded."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from topoopt.base.display import html_of, register_page
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+class Shown:
+    def __init__(self, name):
+        self.name = name
+
+
+class Special(Shown):
+    pass
+
+
+def test_an_object_is_shown_by_the_page_of_its_nearest_class():
+    register_page(Shown, lambda shown: f"<p>{shown.name}</p>")
+    assert html_of(Special("a")) == "<p>a</p>"
+    register_page(Special, lambda shown: f"<b>{shown.name}</b>")
+    assert html_of(Special("a")) == "<b>a</b>"
+    assert html_of(Shown("a")) == "<p>a</p>"
+
+
+def test_an_object_without_a_page_is_named():
+    with pytest.raises(LookupError, match="no page shows a int"):
+        html_of(3)
+
+
+def test_pages_are_loaded_when_an_object_is_first_shown():
+    program = """if True:
+        import sys
+        from pathlib import Path
+        import topoopt
+        from topoopt.experiment.run import ExperimentRun
+        assert not any(name.startswith("topoopt.report") for name in sys.modules)
+        run = ExperimentRun(Path("here"), (), "# name (quick)", 1, 0, 0, 0)
+        assert "1 cases computed" in run._repr_html_()
+        assert "topoopt.report.notebook" in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

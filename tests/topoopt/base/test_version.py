@@ -1,0 +1,18 @@
+"""The version that results carry."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+import topoopt.base.version
+from topoopt.base.version import installed_version
+
+
+def test_the_installed_version():
+    assert installed_version() == version("topoopt")
+
+
+def test_a_source_tree_that_was_never_installed_has_a_version(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(topoopt.base.version, "version", missing)
+    assert installed_version() == "0+unknown"
