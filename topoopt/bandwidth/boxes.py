@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 
 from topoopt.bandwidth.constraints import Constraints
+from topoopt.bandwidth.optimise import optimise
 from topoopt.bandwidth.problem import Objective, Problem
-from topoopt.bandwidth.solver import optimise
 from topoopt.bandwidth.time_model import Floats, Ints, TimeModel
 
 TOLERANCE = 1e-9  # of constraints and deadlines, relative

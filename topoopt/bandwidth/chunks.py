@@ -13,9 +13,10 @@ from topoopt.bandwidth.constraints import Constraints, parse_constraints
 from topoopt.bandwidth.cost import CostModel, cost_coefficients
 from topoopt.bandwidth.loops import Loop, add_up
 from topoopt.bandwidth.network import MultiDimNetwork
+from topoopt.bandwidth.optimise import GAP, optimise
 from topoopt.bandwidth.problem import Objective, Problem
 from topoopt.bandwidth.quick import largest_sum, quick_bound
-from topoopt.bandwidth.solver import GAP, optimise, solve
+from topoopt.bandwidth.solver import solve
 from topoopt.bandwidth.time_model import Floats, compile_time
 from topoopt.bandwidth.ways import Way, way_layers
 

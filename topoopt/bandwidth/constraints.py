@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     r"|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?)"
     r"(?P<unit>\s*[kKMGTP]?i?(?:B/s|Bps|bps|b/s|bit/s))?|(?P<sign>[+-])|(?P<times>\*))"
 )
-_MEND = "write for example 'b0 == 500', 'b0 >= 2 b1' or 'b2 + b3 <= 200GB/s'"
+_HINT = "write for example 'b0 == 500', 'b0 >= 2 b1' or 'b2 + b3 <= 200GB/s'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ def parse_constraints(
             money = left.cost - right.cost
             bound = right.constant - left.constant
             if not np.any(row) and money == 0.0:
-                raise InputError(f"constraint {text!r} says nothing about a bandwidth; {_MEND}")
+                raise InputError(f"constraint {text!r} says nothing about a bandwidth; {_HINT}")
             if money != 0.0:
                 if left.united or right.united or np.any(row):
                     raise InputError(
@@ -185,14 +185,14 @@ def _sides(text: str, dimensions: int) -> tuple[list[_Side], list[str]]:
             side.constant += sign * factor * (1.0 if united else GBYTE)
             side.united |= united
         elif expected:
-            raise InputError(f"constraint {text!r} lacks a term; {_MEND}")
+            raise InputError(f"constraint {text!r} lacks a term; {_HINT}")
         sign, factor, pending, united = 1.0, 1.0, False, False
 
     while position < len(text.rstrip()):
         match = _TOKEN.match(text, position)
         if match is None:
             rest = text[position:].strip()
-            raise InputError(f"constraint {text!r} cannot be read at {rest!r}; {_MEND}")
+            raise InputError(f"constraint {text!r} cannot be read at {rest!r}; {_HINT}")
         kind = match.lastgroup if match.lastgroup != "unit" else "number"
         word = match[0].strip()
         if kind == "relation":
@@ -207,12 +207,12 @@ def _sides(text: str, dimensions: int) -> tuple[list[_Side], list[str]]:
             if pending or not expected:
                 close()
             elif sign < 0 or (position > begin and text[begin:position].strip()):
-                raise InputError(f"constraint {text!r} has two signs in a row; {_MEND}")
+                raise InputError(f"constraint {text!r} has two signs in a row; {_HINT}")
             sign = -1.0 if word == "-" else 1.0
             expected = True
         elif kind == "number":
             if pending or not expected:
-                raise InputError(f"constraint {text!r} cannot be read at {word!r}; {_MEND}")
+                raise InputError(f"constraint {text!r} cannot be read at {word!r}; {_HINT}")
             united = match["unit"] is not None
             factor = (
                 parse_bandwidth(word, "constraint", allow_zero=True)
@@ -222,15 +222,15 @@ def _sides(text: str, dimensions: int) -> tuple[list[_Side], list[str]]:
             pending, expected = True, False
         elif kind == "times":
             if not pending:
-                raise InputError(f"constraint {text!r} has a * without a number; {_MEND}")
+                raise InputError(f"constraint {text!r} has a * without a number; {_HINT}")
         else:
             if united or (not expected and not pending):
-                raise InputError(f"constraint {text!r} cannot be read at {word!r}; {_MEND}")
+                raise InputError(f"constraint {text!r} cannot be read at {word!r}; {_HINT}")
             _add_variable(sides[-1], kind or "", word, sign * factor, dimensions, text)
             sign, factor, pending, expected = 1.0, 1.0, False, False
         position = match.end()
     if not relations:
-        raise InputError(f"constraint {text!r} has no <=, >= or ==; {_MEND}")
+        raise InputError(f"constraint {text!r} has no <=, >= or ==; {_HINT}")
     close()
     sides[-1].text = text[begin:].strip()
     return sides, relations

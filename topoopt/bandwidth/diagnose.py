@@ -1,16 +1,20 @@
 """Why a problem has no answer: the constraints that conflict, or what nothing limits.
 
-Only runs after the solver failed. The conflict is irreducible: without any one of the named
-constraints the others could be met (deletion filter).
+`check_problem` sees without solving; `refuse` runs after the solver failed. The conflict that it
+names is irreducible: without any one of the constraints the others could be met (deletion
+filter).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.constraints import Constraints
+from topoopt.bandwidth.optimise import GAP, optimise
 from topoopt.bandwidth.problem import Objective, Problem
 from topoopt.bandwidth.time_model import Floats
 from topoopt.problem.units import format_time
@@ -26,7 +30,42 @@ class _Least:
     bandwidth: float
 
 
-def explain(problem: Problem) -> None:
+def check_problem(problem: Problem) -> None:
+    """Refuse what can be seen to have no answer without solving.
+
+    Raises
+    ------
+    InputError
+        If the deadline is out of range, cost is minimised without one, nothing limits a
+        bandwidth that pays, or nothing keeps the bandwidths of time x cost from zero.
+    """
+    deadline = problem.deadline
+    if deadline is not None and not 0 < deadline < float("inf"):
+        raise InputError(f"deadline is {deadline} s; give a positive time")
+    if problem.objective == Objective.COST and deadline is None:
+        raise InputError(
+            "the objective cost has no deadline, so that zero bandwidth would be optimal; "
+            "give one with --deadline"
+        )
+    limits = problem.constraints
+    unpriced = problem.objective == Objective.TIME_COST and problem.fixed_cost == 0
+    if not np.all(_bounded(problem)) or (unpriced and np.any(problem.cost <= 0)):
+        _explain(problem)
+    if (
+        problem.objective == Objective.TIME_COST
+        and problem.fixed_cost == 0
+        and deadline is None
+        and bool(np.all(limits.bound[~limits.equality] >= 0))
+        and bool(np.all(limits.bound[limits.equality] == 0))
+    ):
+        raise InputError(
+            "zero bandwidth would be optimal for time*cost: no constraint keeps it from zero "
+            "and the NPUs cost nothing; give --npu-cost, a budget that is spent in full "
+            "(500GB/s without <=), or a --deadline"
+        )
+
+
+def _explain(problem: Problem) -> None:
     """Raise the error that says why a problem has no answer, if that is so.
 
     Parameters
@@ -48,14 +87,14 @@ def explain(problem: Problem) -> None:
     state = _least(problem, everything)
     if not state.feasible:
         chosen = _filter(everything, lambda rows: not _least(problem, rows).feasible)
-        raise InfeasibleError(f"no bandwidths satisfy {_names(problem, chosen)}; {_mend(chosen)}")
+        raise InfeasibleError(f"no bandwidths satisfy {_names(problem, chosen)}; {_remedy(chosen)}")
     if state.bandwidth <= 0:
         chosen = _filter(everything, lambda rows: _least(problem, rows).bandwidth <= 0)
         dimension = _starved(problem, chosen)
         leave = "leaves" if len(chosen) == 1 else "leave"
         raise InfeasibleError(
             f"{_names(problem, chosen)} {leave} no bandwidth for dimension {dimension}, which "
-            f"carries traffic; {_mend(chosen)}"
+            f"carries traffic; {_remedy(chosen)}"
         )
     unlimited = _unlimited(problem)
     pays = problem.objective == Objective.TIME
@@ -71,6 +110,15 @@ def explain(problem: Problem) -> None:
             "time*cost has no optimum, because the constraints allow bandwidths that cost "
             "nothing; give every dimension a price, or --npu-cost"
         )
+
+
+def refuse(problem: Problem) -> NoReturn:
+    """Raise why a problem that the solver failed on has no answer."""
+    _explain(problem)
+    raise InfeasibleError(
+        "the bandwidth problem is too badly scaled to be solved to 1e-7; give constraints "
+        "whose bandwidths lie within a few orders of magnitude of each other"
+    )
 
 
 def _explain_deadline(problem: Problem, everything: list[int]) -> None:
@@ -109,7 +157,7 @@ def _names(problem: Problem, rows: list[int]) -> str:
     return quoted[0] if len(quoted) == 1 else ", ".join(quoted[:-1]) + " and " + quoted[-1]
 
 
-def _mend(rows: list[int]) -> str:
+def _remedy(rows: list[int]) -> str:
     return "relax it" if len(rows) == 1 else "relax one of them"
 
 
@@ -147,6 +195,26 @@ def _units(matrix: Floats, bound: Floats) -> tuple[float, Floats]:
     rows = np.where(rows > 0, rows, 1.0)
     unit = float(np.max(np.abs(bound) / rows, initial=0.0)) or 1e9
     return unit, rows * unit
+
+
+def _bounded(problem: Problem) -> npt.NDArray[np.bool_]:
+    """Say which bandwidths are bounded, or of no use beyond some size.
+
+    A constraint bounds a bandwidth if all others that could make room for it are bounded. This
+    finds almost every bound; a linear program decides on the rest.
+    """
+    limits = problem.constraints
+    rows = np.vstack([limits.matrix, -limits.matrix[limits.equality]])
+    bounded: npt.NDArray[np.bool_] = ~problem.loaded
+    if problem.objective != Objective.TIME:
+        bounded |= problem.cost > 0
+    while not np.all(bounded):
+        closed = np.all((rows >= 0) | bounded, axis=1)
+        found = bounded | np.any(rows[closed] > 0, axis=0)
+        if np.array_equal(found, bounded):
+            break
+        bounded = found
+    return bounded
 
 
 def _starved(problem: Problem, rows: list[int]) -> int:
@@ -202,8 +270,6 @@ def _fastest(problem: Problem, rows: list[int]) -> float:
 
     Where nothing limits a bandwidth it may be a million times what the constraints speak of.
     """
-    from topoopt.bandwidth.solver import solve
-
     limits = problem.constraints.keep(rows)
     unit, _ = _units(problem.constraints.matrix, problem.constraints.bound)
     n = problem.dimensions
@@ -214,4 +280,8 @@ def _fastest(problem: Problem, rows: list[int]) -> float:
         np.append(limits.equality, np.zeros(n, dtype=np.bool_)),
         np.append(limits.in_dollars, np.zeros(n, dtype=np.bool_)),
     )
-    return solve(replace(problem, constraints=capped, objective=Objective.TIME, deadline=None)).time
+    asked = replace(problem, constraints=capped, objective=Objective.TIME, deadline=None)
+    answer = optimise(asked, None)
+    if answer.bandwidth is None or answer.gap > GAP:
+        refuse(asked)
+    return asked.time.time(answer.bandwidth)

@@ -11,8 +11,9 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.boxes import BoxSearch
+from topoopt.bandwidth.optimise import relative_gap
 from topoopt.bandwidth.problem import Objective, Problem
-from topoopt.bandwidth.solver import Solution, relative_gap
+from topoopt.bandwidth.solver import Solution
 from topoopt.bandwidth.time_model import Floats
 
 NODES = 20_000

@@ -6,7 +6,6 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base import InputError
 from topoopt.bandwidth.constraints import Constraints, Floats
 from topoopt.bandwidth.time_model import TimeModel
 
@@ -64,60 +63,3 @@ class Problem:
             return self.cost_of(bandwidth)
         time = self.time.time(bandwidth)
         return time if self.objective == Objective.TIME else time * self.cost_of(bandwidth)
-
-
-def check_problem(problem: Problem) -> None:
-    """Refuse what can be seen to have no answer without solving.
-
-    Raises
-    ------
-    InputError
-        If the deadline is out of range, cost is minimised without one, nothing limits a
-        bandwidth that pays, or nothing keeps the bandwidths of time x cost from zero.
-    """
-    deadline = problem.deadline
-    if deadline is not None and not 0 < deadline < float("inf"):
-        raise InputError(f"deadline is {deadline} s; give a positive time")
-    if problem.objective == Objective.COST and deadline is None:
-        raise InputError(
-            "the objective cost has no deadline, so that zero bandwidth would be optimal; "
-            "give one with --deadline"
-        )
-    limits = problem.constraints
-    unpriced = problem.objective == Objective.TIME_COST and problem.fixed_cost == 0
-    if not np.all(_bounded(problem)) or (unpriced and np.any(problem.cost <= 0)):
-        from topoopt.bandwidth.diagnose import explain
-
-        explain(problem)
-    if (
-        problem.objective == Objective.TIME_COST
-        and problem.fixed_cost == 0
-        and deadline is None
-        and bool(np.all(limits.bound[~limits.equality] >= 0))
-        and bool(np.all(limits.bound[limits.equality] == 0))
-    ):
-        raise InputError(
-            "zero bandwidth would be optimal for time*cost: no constraint keeps it from zero "
-            "and the NPUs cost nothing; give --npu-cost, a budget that is spent in full "
-            "(500GB/s without <=), or a --deadline"
-        )
-
-
-def _bounded(problem: Problem) -> npt.NDArray[np.bool_]:
-    """Say which bandwidths are bounded, or of no use beyond some size.
-
-    A constraint bounds a bandwidth if all others that could make room for it are bounded. This
-    finds almost every bound; a linear program decides on the rest.
-    """
-    limits = problem.constraints
-    rows = np.vstack([limits.matrix, -limits.matrix[limits.equality]])
-    bounded: npt.NDArray[np.bool_] = ~problem.loaded
-    if problem.objective != Objective.TIME:
-        bounded |= problem.cost > 0
-    while not np.all(bounded):
-        closed = np.all((rows >= 0) | bounded, axis=1)
-        found = bounded | np.any(rows[closed] > 0, axis=0)
-        if np.array_equal(found, bounded):
-            break
-        bounded = found
-    return bounded

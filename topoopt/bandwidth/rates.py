@@ -13,7 +13,7 @@ _DIMENSIONS = re.compile(r"\s*(b[0-9]+(?:\s*,\s*b[0-9]+)*)\s*:(.*)", re.DOTALL)
 _LANES = re.compile(r"\s*([0-9]{1,6})\s*\.\.\s*([0-9]{1,6})\s*[xX*]\s*(.+)", re.DOTALL)
 _NUMBER = re.compile(r"[0-9.eE+-]+")
 _MOST = 100_000
-_MEND = "write for example '25,50,100GB/s', '1..16 x 25GB/s' or 'b0,b1: 100,200GB/s'"
+_HINT = "write for example '25,50,100GB/s', '1..16 x 25GB/s' or 'b0,b1: 100,200GB/s'"
 
 
 def parse_rates(texts: Sequence[str], dimensions: int) -> tuple[Floats, ...]:
@@ -79,18 +79,18 @@ def _rates(text: str, whole: str) -> Floats:
     if lanes is not None:
         first, last = int(lanes[1]), int(lanes[2])
         if not first <= last < first + _MOST:
-            raise InputError(f"rates {whole!r}: lanes {first} to {last}; {_MEND}")
+            raise InputError(f"rates {whole!r}: lanes {first} to {last}; {_HINT}")
         lane = parse_bandwidth(lanes[3].strip(), "rates")
         return np.arange(first, last + 1, dtype=np.float64) * lane
     parts = [part.strip() for part in text.split(",")]
     if not all(parts):
-        raise InputError(f"rates {whole!r} have an empty entry; {_MEND}")
+        raise InputError(f"rates {whole!r} have an empty entry; {_HINT}")
     values: list[float] = []
     unit = ""
     for part in reversed(parts):
         if _NUMBER.fullmatch(part):
             if not unit:
-                raise InputError(f"rates {whole!r} end without a unit; {_MEND}")
+                raise InputError(f"rates {whole!r} end without a unit; {_HINT}")
             part += unit
         else:
             unit = _NUMBER.sub("", part, count=1)

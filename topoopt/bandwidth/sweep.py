@@ -16,9 +16,10 @@ from topoopt.bandwidth.chunks import Chunk, Found, SearchSpace, Tally, rounded, 
 from topoopt.bandwidth.collectives import PartialGroups
 from topoopt.bandwidth.constraints import budget_constraint
 from topoopt.bandwidth.cost import CostModel, default_cost
+from topoopt.bandwidth.diagnose import check_problem
 from topoopt.bandwidth.loops import Loop
 from topoopt.bandwidth.network import MultiDimNetwork
-from topoopt.bandwidth.problem import Objective, check_problem
+from topoopt.bandwidth.problem import Objective
 from topoopt.bandwidth.solver import Solution, solve
 from topoopt.bandwidth.ways import Way
 
