@@ -11,20 +11,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from topoopt.bandwidth.builtin import builtin_workload
-from topoopt.bandwidth.communicator import Communicator, Group, hybrid_communicator
-from topoopt.bandwidth.constraints import parse_constraints
-from topoopt.bandwidth.cost import cost_coefficients, default_cost
-from topoopt.bandwidth.discrete import solve_discrete
-from topoopt.bandwidth.loops import Loop, iteration_time
-from topoopt.bandwidth.network import MultiDimNetwork, parse_network
-from topoopt.bandwidth.problem import Objective, Problem
-from topoopt.bandwidth.rates import parse_rates
-from topoopt.bandwidth.shapes import network_shapes
-from topoopt.bandwidth.solver import solve
-from topoopt.bandwidth.sweep import search_designs
-from topoopt.bandwidth.time_model import compile_time
-from topoopt.bandwidth.ways import builtin_ways
+from topoopt.bandwidth.explore.divisions import builtin_divisions
+from topoopt.bandwidth.explore.shapes import network_shapes
+from topoopt.bandwidth.explore.sweep import search_designs
+from topoopt.bandwidth.model.builtin import builtin_workload
+from topoopt.bandwidth.model.communicator import Communicator, NpuGroup, hybrid_communicator
+from topoopt.bandwidth.model.cost import cost_coefficients, default_cost
+from topoopt.bandwidth.model.loops import Loop, add_up, layer_times
+from topoopt.bandwidth.model.network import MultiDimNetwork, parse_network
+from topoopt.bandwidth.model.time_model import compile_time
+from topoopt.bandwidth.solve.constraints import parse_constraints
+from topoopt.bandwidth.solve.discrete import solve_discrete
+from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.bandwidth.solve.rates import parse_rates
+from topoopt.bandwidth.solve.solver import solve
 
 NETWORKS = {
     4: parse_network("RI(4)_FC(8)_RI(4)_SW(32)"),
@@ -39,9 +39,11 @@ JOB = builtin_workload("gpt-3")
 
 def build(network, objective, loop):
     cost = cost_coefficients(network, default_cost())
-    time = iteration_time(network, JOB, hybrid_communicator(network, 16), loop)
+    time = add_up(layer_times(network, JOB, hybrid_communicator(network, 16)), loop)
     limits = parse_constraints(["sum(b) == 500"], network.dimensions, cost)
-    return Problem(compile_time(time, network.dimensions), cost, 0.0, limits, Objective(objective))
+    return AllocationProblem(
+        compile_time(time, network.dimensions), cost, 0.0, limits, AllocationObjective(objective)
+    )
 
 
 @pytest.mark.parametrize("loop", list(Loop))
@@ -68,9 +70,9 @@ def test_sweep_of_groups(benchmark, objective):
 
     def group():
         sizes = [int(rng.choice([1, n // 2, n])) for n in network.sizes]
-        return Group(tuple(sizes), (1, 1, 1, 1))
+        return NpuGroup(tuple(sizes), (1, 1, 1, 1))
 
-    whole = Group(network.sizes, (1, 1, 1, 1))
+    whole = NpuGroup(network.sizes, (1, 1, 1, 1))
     communicators = [Communicator((group(), group(), whole)) for _ in range(100)]
     cost = cost_coefficients(network, default_cost())
     limits = parse_constraints(["sum(b) == 500"], 4, cost)
@@ -78,8 +80,10 @@ def test_sweep_of_groups(benchmark, objective):
     def sweep():
         start, worst = None, 0.0
         for communicator in communicators:
-            time = compile_time(iteration_time(network, JOB, communicator), 4)
-            found = solve(Problem(time, cost, 0.0, limits, Objective(objective)), start)
+            time = compile_time(add_up(layer_times(network, JOB, communicator), Loop.NONE), 4)
+            found = solve(
+                AllocationProblem(time, cost, 0.0, limits, AllocationObjective(objective)), start
+            )
             worst = max(worst, found.gap)
         return worst
 
@@ -91,15 +95,20 @@ def test_sweep_of_groups(benchmark, objective):
 @pytest.mark.parametrize("objective", ["time", "time*cost"])
 def test_sweep_of_shapes_and_parallelism(benchmark, objective, prune, jobs):
     benchmark.group = "5,000 designs: shapes x parallelism"
-    ways = builtin_ways("gpt-3", 1024)
-    orders = sum(len(way.orders) for way in ways)
+    divisions = builtin_divisions("gpt-3", 1024)
+    orders = sum(len(each.orders) for each in divisions)
     every = network_shapes(1024, 3)
     count = -(-5000 // orders)
     shapes = every[:: len(every) // count][:count]
 
     def sweep():
         return search_designs(
-            shapes, ways, budget="500GB/s", objective=Objective(objective), prune=prune, jobs=jobs
+            shapes,
+            divisions,
+            budget="500GB/s",
+            objective=AllocationObjective(objective),
+            prune=prune,
+            jobs=jobs,
         )
 
     found = benchmark.pedantic(sweep, rounds=2, warmup_rounds=0)

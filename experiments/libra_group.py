@@ -9,12 +9,18 @@ from topoopt.bandwidth.allocate import (
     default_communicator,
     layers_of,
 )
-from topoopt.bandwidth.collectives import PartialGroups
-from topoopt.bandwidth.expressions import Expr
-from topoopt.bandwidth.libra_files import WORKLOADS, LibraInputs, data_option, libra_inputs, source
-from topoopt.bandwidth.loops import Loop, add_up
-from topoopt.bandwidth.problem import Objective
-from topoopt.bandwidth.several import Together
+from topoopt.bandwidth.files.libra_files import (
+    WORKLOADS,
+    LibraInputs,
+    data_option,
+    libra_inputs,
+    source,
+)
+from topoopt.bandwidth.model.collectives import PartialGroups
+from topoopt.bandwidth.model.expressions import Expr
+from topoopt.bandwidth.model.loops import Loop, add_up
+from topoopt.bandwidth.model.several import Together
+from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 
 if TYPE_CHECKING:
@@ -44,7 +50,7 @@ def case(
     """
     every = [libra_inputs(name, dimensions, inputs) for name in WORKLOADS]
     times = [_time(given) for given in every]
-    goal = Objective(objective)
+    goal = AllocationObjective(objective)
     own = [_optimise([given], budget_gbytes_per_s, goal) for given in every]
     if network_for in WORKLOADS:
         answer = own[WORKLOADS.index(network_for)]
@@ -60,7 +66,11 @@ def case(
     rows = []
     for name, expression, alone in zip(WORKLOADS, times, own, strict=True):
         time = expression.evaluate(answer.bandwidth.tolist())
-        paid = answer.solution.cost / alone.solution.cost if goal == Objective.TIME_COST else 1.0
+        paid = (
+            answer.solution.cost / alone.solution.cost
+            if goal == AllocationObjective.TIME_COST
+            else 1.0
+        )
         rows.append(
             {
                 "workload": name,
@@ -77,7 +87,7 @@ def case(
 def _optimise(
     chosen: list[LibraInputs],
     budget: int,
-    objective: Objective,
+    objective: AllocationObjective,
     weights: list[float] | None = None,
     together: Together = Together.SUM,
 ) -> Allocation:

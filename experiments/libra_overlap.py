@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import allocate_bandwidth
-from topoopt.bandwidth.libra_files import WORKLOADS, data_option, libra_inputs, source
-from topoopt.bandwidth.loops import Loop
+from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_inputs, source
+from topoopt.bandwidth.model.loops import Loop
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 
 if TYPE_CHECKING:

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from topoopt.bandwidth.builtin import builtin_workload
-from topoopt.bandwidth.network import parse_network
-from topoopt.bandwidth.problem import Objective
-from topoopt.bandwidth.shapes import network_shapes
-from topoopt.bandwidth.sweep import describe, search_designs
-from topoopt.bandwidth.ways import builtin_ways, fixed_way
+from topoopt.bandwidth.explore.divisions import builtin_divisions, fixed_division
+from topoopt.bandwidth.explore.shapes import network_shapes
+from topoopt.bandwidth.explore.sweep import describe_design, search_designs
+from topoopt.bandwidth.model.builtin import builtin_workload
+from topoopt.bandwidth.model.network import parse_network
+from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.experiment import Experiment, Row, Table, Value, run_from_command_line
 
 if TYPE_CHECKING:
@@ -44,15 +44,19 @@ def case(
     fixed = search in ("paper", "parallelism")
     shapes = [parse_network(PAPER[npus])] if fixed else network_shapes(npus, max_dimensions)
     if search in ("paper", "shapes"):
-        ways = [fixed_way(builtin_workload(workload), npus)]
+        divisions = [fixed_division(builtin_workload(workload), npus)]
     else:
-        ways = builtin_ways(workload, npus)
+        divisions = builtin_divisions(workload, npus)
     found = search_designs(
-        shapes, ways, budget=f"{budget_gbytes_per_s}GB/s", objective=Objective(objective), keep=3
+        shapes,
+        divisions,
+        budget=f"{budget_gbytes_per_s}GB/s",
+        objective=AllocationObjective(objective),
+        keep=3,
     )
     best = found.designs[0]
     return {
-        "design": describe(best.network, best.way, best.order),
+        "design": describe_design(best.network, best.division, best.order),
         "bandwidth_gbytes_per_s": " / ".join(f"{b / 1e9:.1f}" for b in best.solution.bandwidth),
         "iteration_time_s": best.solution.time,
         "cost_usd": best.solution.cost,

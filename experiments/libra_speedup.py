@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import allocate_bandwidth
-from topoopt.bandwidth.libra_files import WORKLOADS, data_option, libra_inputs, source
-from topoopt.bandwidth.problem import Objective
+from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_inputs, source
+from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def case(
     given = libra_inputs(workload, dimensions, inputs)
     answer = allocate_bandwidth(
         given.network, given.workload, given.communicator, cost=given.cost,
-        budget=f"{budget_gbytes_per_s}GB/s", objective=Objective(objective),
+        budget=f"{budget_gbytes_per_s}GB/s", objective=AllocationObjective(objective),
     )  # fmt: skip
     times, solution = answer.workloads[0], answer.solution
     speedup = times.equal_iteration / times.iteration

@@ -185,7 +185,7 @@ def test_without_matplotlib_a_run_says_that_figures_are_missing(tmp_path, monkey
 
 
 def test_the_data_option_is_taken(tmp_path, monkeypatch):
-    from topoopt.bandwidth import libra_files
+    from topoopt.bandwidth.files import libra_files
 
     (tmp_path / "libra").mkdir()
     monkeypatch.delenv("TOPOOPT_DATA", raising=False)
@@ -206,7 +206,7 @@ def test_the_data_option_is_taken(tmp_path, monkeypatch):
     reason="TOPOOPT_DATA names no LIBRA inputs",
 )
 def test_libra_files_are_read():
-    from topoopt.bandwidth.libra_files import WORKLOADS, libra_inputs
+    from topoopt.bandwidth.files.libra_files import WORKLOADS, libra_inputs
 
     for workload in WORKLOADS:
         for dimensions in (3, 4):

@@ -108,21 +108,23 @@ class Placement:
         return flat.reshape(-1, layout.expert, layout.pipeline)
 
 
-def axis_orders(layout: Layout) -> list[Order]:
+def axis_orders(layout: Layout, axes: Order = AXES) -> list[Order]:
     """Return the orders of axes that place ranks differently.
 
     Parameters
     ----------
     layout : Layout
+    axes : tuple of str, optional
+        Degrees of the layout, in the order that comes first.
 
     Returns
     -------
     list of tuple of str
-        Megatron's first; axes of degree 1 are not moved.
+        The given one first (Megatron's by default); axes of degree 1 are not moved.
     """
     seen: set[tuple[str, ...]] = set()
     found: list[Order] = []
-    for first, second, third in permutations(AXES):
+    for first, second, third in permutations(axes):
         order = (first, second, third)
         moved = tuple(axis for axis in order if getattr(layout, axis) > 1)
         if moved not in seen:

@@ -1,18 +1,20 @@
 """From a network, workloads and a budget to the answer with everything a user asks of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from codesign_base import InputError
-from topoopt.bandwidth.collectives import PartialGroups
-from topoopt.bandwidth.communicator import PHASES, Communicator, Group, hybrid_communicator
-from topoopt.bandwidth.constraints import budget_constraint
-from topoopt.bandwidth.cost import GBYTE, CostModel, default_cost
-from topoopt.bandwidth.discrete import NODES, DiscreteSolution
-from topoopt.bandwidth.from_plan import PlanWorkload
-from topoopt.bandwidth.loops import (
+from topoopt.bandwidth.model.collectives import PartialGroups
+from topoopt.bandwidth.model.communicator import (
+    PHASES,
+    Communicator,
+    hybrid_communicator,
+    whole_network,
+)
+from topoopt.bandwidth.model.cost import GBYTE, CostModel, prices_of
+from topoopt.bandwidth.model.loops import (
     LayerTimes,
     Loop,
     TrainingLoop,
@@ -21,17 +23,20 @@ from topoopt.bandwidth.loops import (
     layer_times,
     unsent_notes,
 )
-from topoopt.bandwidth.network import MultiDimNetwork
-from topoopt.bandwidth.problem import Objective, Problem
-from topoopt.bandwidth.rates import parse_rates
-from topoopt.bandwidth.setting import Setting
-from topoopt.bandwidth.several import Together, combine
-from topoopt.bandwidth.solver import Solution
-from topoopt.bandwidth.time_model import Floats, compile_time
-from topoopt.bandwidth.workload import Workload
-from topoopt.bandwidth.workload_times import WorkloadTimes, workload_times
+from topoopt.bandwidth.model.network import MultiDimNetwork
+from topoopt.bandwidth.model.plan_workload import PlanWorkload
+from topoopt.bandwidth.model.several import Together, combine
+from topoopt.bandwidth.model.time_model import Floats, compile_time
+from topoopt.bandwidth.model.workload import LayerWorkload
+from topoopt.bandwidth.model.workload_times import WorkloadTimes, workload_times
+from topoopt.bandwidth.solve.constraints import budget_constraint
+from topoopt.bandwidth.solve.discrete import NODES, DiscreteSolution
+from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.bandwidth.solve.rates import parse_rates
+from topoopt.bandwidth.solve.setting import AllocationSetting
+from topoopt.bandwidth.solve.solver import Solution
 
-AnyWorkload = Workload | PlanWorkload
+AnyWorkload = LayerWorkload | PlanWorkload
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Allocation:
     Parameters
     ----------
     network : MultiDimNetwork
-    objective : Objective
+    objective : AllocationObjective
     solution : Solution
     workloads : tuple of WorkloadTimes
     equal : float64 array, shape (dimensions,)
@@ -68,23 +73,23 @@ class Allocation:
         Their cost in US dollars.
     shadow_prices : tuple of ShadowPrice
     notes : tuple of str
-    problem : Problem
-    setting : Setting
+    problem : AllocationProblem
+    setting : AllocationSetting
         What the problem was made of.
     discrete : DiscreteSolution or None
         The search over rates, if there were some.
     """
 
     network: MultiDimNetwork
-    objective: Objective
+    objective: AllocationObjective
     solution: Solution
     workloads: tuple[WorkloadTimes, ...]
     equal: Floats
     equal_cost: float
     shadow_prices: tuple[ShadowPrice, ...]
     notes: tuple[str, ...]
-    problem: Problem
-    setting: Setting
+    problem: AllocationProblem
+    setting: AllocationSetting
     discrete: DiscreteSolution | None = None
 
     @property
@@ -93,7 +98,7 @@ class Allocation:
         return self.solution.bandwidth
 
 
-def default_communicator(network: MultiDimNetwork, workload: Workload) -> Communicator:
+def default_communicator(network: MultiDimNetwork, workload: LayerWorkload) -> Communicator:
     """Return the communicator that a built-in workload or model graph is made for.
 
     Raises
@@ -107,7 +112,7 @@ def default_communicator(network: MultiDimNetwork, workload: Workload) -> Commun
             "give a --communicator"
         )
     made = hybrid_communicator(network, workload.tensor)
-    whole = Group(network.sizes, (1,) * network.dimensions)
+    whole = whole_network(network)
     own = tuple((name, (whole, whole, whole)) for name in workload.everywhere)
     return Communicator(made.groups, own)
 
@@ -120,7 +125,7 @@ def allocate_bandwidth(
     budget: str | None = None,
     constraints: Sequence[str] = (),
     caps: Sequence[str | None] = (),
-    objective: Objective = Objective.TIME,
+    objective: AllocationObjective = AllocationObjective.TIME,
     loop: Loop | TrainingLoop = Loop.NONE,
     partial: PartialGroups = PartialGroups.USABLE,
     cost: CostModel | None = None,
@@ -136,7 +141,7 @@ def allocate_bandwidth(
     Parameters
     ----------
     network : MultiDimNetwork
-    workloads : Workload or PlanWorkload, or a sequence of them
+    workloads : LayerWorkload or PlanWorkload, or a sequence of them
     communicators : Communicator or sequence of Communicator, optional
         One a workload; by default those that built-in workloads are made for. Plans have
         their own groups.
@@ -146,9 +151,9 @@ def allocate_bandwidth(
         See `constraints.parse_constraints`.
     caps : sequence of str or None, optional
         Largest bandwidth of each dimension (``"200GB/s"``), None where there is none.
-    objective : Objective, optional
+    objective : AllocationObjective, optional
     loop : Loop or callable, optional
-        How the layers add up, see `loops.iteration_time`.
+        How the layers add up, see `loops.add_up`.
     partial : PartialGroups, optional
         What a group that fills a part of a dimension may use.
     cost : CostModel, optional
@@ -177,10 +182,7 @@ def allocate_bandwidth(
         If nothing satisfies the constraints.
     """
     jobs = list(workloads) if isinstance(workloads, Sequence) else [workloads]
-    prices = cost if cost is not None else default_cost()
-    each = prices.npu if npu_cost is None else npu_cost
-    if not 0 <= each < float("inf"):
-        raise InputError(f"NPU cost is {each} USD; give zero or more")
+    prices = prices_of(cost, npu_cost)
     groups = _communicators(network, jobs, communicators)
     layers = [
         layers_of(network, job, group, partial) for job, group in zip(jobs, groups, strict=True)
@@ -196,8 +198,8 @@ def allocate_bandwidth(
     combined = times[0]
     if len(times) > 1 or weights is not None:
         combined = combine(times, weights, together, np.full(n, 100 * GBYTE))
-    setting = Setting(
-        network, compile_time(combined, n), tuple(texts), replace(prices, npu=each), objective,
+    setting = AllocationSetting(
+        network, compile_time(combined, n), tuple(texts), prices, objective,
         deadline, parse_rates(rates, n) if rates else None, nodes,
     )  # fmt: skip
     problem = setting.problem()
@@ -222,7 +224,7 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = [note for job in jobs for note in job.notes]
     for job, group in zip(jobs, groups, strict=True):
-        if isinstance(job, Workload) and group is not None:
+        if isinstance(job, LayerWorkload) and group is not None:
             notes += unsent_notes(job, group)
     if solution.ties_broken:
         notes.append("other bandwidths give the same time; these are the cheapest of them")
@@ -250,16 +252,16 @@ def layers_of(
     Parameters
     ----------
     network : MultiDimNetwork
-    job : Workload or PlanWorkload
+    job : LayerWorkload or PlanWorkload
     communicator : Communicator or None
-        Of a `Workload`.
+        Of a `LayerWorkload`.
     partial : PartialGroups
 
     Returns
     -------
     tuple of LayerTimes
     """
-    if isinstance(job, Workload):
+    if isinstance(job, LayerWorkload):
         assert communicator is not None
         return layer_times(network, job, communicator, partial)
     return job.layer_times(network, partial)
@@ -272,7 +274,7 @@ def _communicators(
 ) -> list[Communicator | None]:
     if given is None:
         return [
-            default_communicator(network, job) if isinstance(job, Workload) else None
+            default_communicator(network, job) if isinstance(job, LayerWorkload) else None
             for job in jobs
         ]
     listed = [given] if isinstance(given, Communicator) else list(given)
@@ -281,7 +283,7 @@ def _communicators(
             f"{len(listed)} communicators for {len(jobs)} workloads; give one each, in order"
         )
     for job, group in zip(jobs, listed, strict=True):
-        if not isinstance(job, Workload):
+        if not isinstance(job, LayerWorkload):
             raise InputError(
                 f"workload {job.name!r} is a plan, which has groups of its own; "
                 "leave the --communicator out"
@@ -296,10 +298,12 @@ def _communicators(
     return list(listed)
 
 
-def _shadow_prices(problem: Problem, solution: Solution, relative: bool) -> tuple[ShadowPrice, ...]:
-    if problem.objective == Objective.COST:
+def _shadow_prices(
+    problem: AllocationProblem, solution: Solution, relative: bool
+) -> tuple[ShadowPrice, ...]:
+    if problem.objective == AllocationObjective.COST:
         unit, scale = "USD", 1.0
-    elif problem.objective == Objective.TIME_COST:
+    elif problem.objective == AllocationObjective.TIME_COST:
         unit, scale = "s*USD", 1.0
     elif relative:
         unit, scale = "relative time", 1.0

@@ -2,6 +2,7 @@
 
 A job is a function at the top level of a module and its keyword arguments; what it returns may
 depend on nothing else. Then neither the engine nor the number of workers changes any result.
+Arguments that many jobs share are sent to each local worker once.
 """
 
 import importlib.util
@@ -9,14 +10,15 @@ import os
 import pickle
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
 from topoopt.base.calls import Call, WorkerDied
-from topoopt.base.ray_engine import iterate_on_ray
+from topoopt.base.ray_engine import ray_workers
 
 if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
@@ -25,6 +27,9 @@ LOCAL, RAY = "local", "ray"
 # Threads of libraries inside a worker, so that workers do not fight over the cores.
 _THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 DIED = "a worker process died (out of memory?); try fewer workers"
+
+# Runs a list of jobs; yields place and result of each as it finishes.
+Runner = Callable[[Sequence[Call]], Iterator[tuple[int, Any]]]
 
 
 @dataclass(frozen=True)
@@ -108,17 +113,86 @@ def iterate_jobs(
     check_engine(engine, workers)
     if not jobs:
         return
-    if engine != LOCAL:
-        _check_picklable(jobs)
-        with _interrupts_at_once():
-            yield from iterate_on_ray(jobs, workers, None if engine == RAY else engine)
-    elif workers == 1:
-        for place, job in enumerate(jobs):
-            yield place, job.function(**job.arguments)
-    else:
-        _check_picklable(jobs)
-        with _interrupts_at_once():
-            yield from _iterate_locally(jobs, min(workers, len(jobs)))
+    with _workers(engine, workers, min(workers, len(jobs)), {}) as run:
+        yield from run(jobs)
+
+
+@contextmanager
+def open_workers(
+    *, workers: int = 1, engine: str = LOCAL, shared: Mapping[str, Any] | None = None
+) -> Iterator[Runner]:
+    """Keep workers for several lists of jobs, one list after the other.
+
+    Parameters
+    ----------
+    workers : int
+        As in `iterate_jobs`.
+    engine : str
+        As in `check_engine`.
+    shared : mapping, optional
+        Keyword arguments of all jobs besides their own; sent to each local process once.
+
+    Yields
+    ------
+    Runner
+        Runs a list of jobs as `iterate_jobs` does. On leaving by an exception the workers end
+        at once, with their parent they end in any case.
+
+    Raises
+    ------
+    InputError, KeyboardInterrupt
+        As in `iterate_jobs`.
+    """
+    check_engine(engine, workers)
+    with _workers(engine, workers, workers, shared or {}) as run:
+        yield run
+
+
+def in_order(results: Iterator[tuple[int, Any]]) -> Iterator[Any]:
+    """Yield the results of a list of jobs in its order, each as soon as those before are there.
+
+    Raises
+    ------
+    InputError
+        If a worker process died.
+    """
+    early: dict[int, Any] = {}
+    following = 0
+    for place, result in results:
+        if isinstance(result, WorkerDied):
+            raise InputError(DIED)
+        early[place] = result
+        while following in early:
+            yield early.pop(following)
+            following += 1
+
+
+@contextmanager
+def _workers(
+    engine: str, workers: int, processes: int, shared: Mapping[str, Any]
+) -> Iterator[Runner]:
+    if engine == LOCAL and workers == 1:
+        yield partial(_run_here, shared)
+        return
+    _check_picklable("what the jobs share", dict(shared))
+    with _interrupts_at_once():
+        if engine == LOCAL:
+            with _local_workers(processes, shared) as run:
+                yield partial(_run_checked, run)
+        else:
+            with ray_workers(workers, None if engine == RAY else engine, shared) as run:
+                yield partial(_run_checked, run)
+
+
+def _run_here(shared: Mapping[str, Any], jobs: Sequence[Call]) -> Iterator[tuple[int, Any]]:
+    for place, job in enumerate(jobs):
+        yield place, job.function(**shared, **job.arguments)
+
+
+def _run_checked(run: Runner, jobs: Sequence[Call]) -> Iterator[tuple[int, Any]]:
+    for job in jobs:
+        _check_picklable(repr(job.function), (job.function, dict(job.arguments)))
+    return run(jobs)
 
 
 def run_jobs(
@@ -161,32 +235,37 @@ def run_jobs(
     return Finished(dict(sorted(results.items())), interrupted)
 
 
-def _check_picklable(jobs: Sequence[Call]) -> None:
-    for job in jobs:
-        try:
-            pickle.dumps((job.function, dict(job.arguments)))
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            reason = " ".join(str(error).split())
-            raise InputError(
-                f"{job.function!r} cannot be sent to worker processes ({reason}); define it and "
-                "what it is given at the top level of a module, or use 1 local worker"
-            ) from None
+def _check_picklable(what: str, value: object) -> None:
+    try:
+        pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"{what} cannot be sent to worker processes ({reason}); define it and "
+            "what it is given at the top level of a module, or use 1 local worker"
+        ) from None
 
 
-def _iterate_locally(jobs: Sequence[Call], workers: int) -> Iterator[tuple[int, Any]]:
-    """Run jobs in processes that are started afresh, so that a job sees the same state in any."""
+@contextmanager
+def _local_workers(workers: int, shared: Mapping[str, Any]) -> Iterator[Runner]:
+    """Keep processes that are started afresh, so that a job sees the same state in any."""
     import multiprocessing
     from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
 
     others = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=_start_worker
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_start_worker,
+        initargs=(shared,),
     )
-    try:
-        # All processes start with the first job that is handed in, and inherit these.
+
+    def run(jobs: Sequence[Call]) -> Iterator[tuple[int, Any]]:
+        # Processes start as jobs are handed in, and inherit these.
         with _threads_shared(workers):
             futures = {
-                pool.submit(job.function, **job.arguments): place for place, job in enumerate(jobs)
+                pool.submit(_call, job.function, job.arguments): place
+                for place, job in enumerate(jobs)
             }
         for future in as_completed(futures):
             try:
@@ -194,6 +273,9 @@ def _iterate_locally(jobs: Sequence[Call], workers: int) -> Iterator[tuple[int, 
             except BrokenExecutor:
                 result = WorkerDied()
             yield futures[future], result
+
+    try:
+        yield run
         pool.shutdown()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -227,10 +309,18 @@ def _interrupts_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _start_worker() -> None:
+_SHARED: dict[str, Any] = {}  # of a worker process, set once before its first job
+
+
+def _start_worker(shared: Mapping[str, Any]) -> None:
     # Ctrl-C reaches the whole process group; the parent decides what comes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    _SHARED.update(shared)
+
+
+def _call(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    return function(**_SHARED, **arguments)
 
 
 def _end_with_parent() -> None:
@@ -253,9 +343,12 @@ __all__ = [
     "DIED",
     "Call",
     "Finished",
+    "Runner",
     "WorkerDied",
     "check_engine",
+    "in_order",
     "iterate_jobs",
+    "open_workers",
     "run_jobs",
     "usable_cores",
 ]

@@ -3,7 +3,8 @@
 import os
 import pickle
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
@@ -22,24 +23,26 @@ def package_hash() -> str:
     )
 
 
-def iterate_on_ray(
-    jobs: Sequence[Call], workers: int, address: str | None
-) -> Iterator[tuple[int, Any]]:
-    """Run jobs as Ray tasks and yield each result with its place, as they finish.
+@contextmanager
+def ray_workers(
+    workers: int, address: str | None, shared: Mapping[str, Any]
+) -> Iterator[Callable[[Sequence[Call]], Iterator[tuple[int, Any]]]]:
+    """Stay connected to Ray; run lists of jobs as its tasks.
 
     Parameters
     ----------
-    jobs : sequence of Call
     workers : int
         Tasks in flight at a time.
     address : str or None
         ``ray://HOST:PORT`` of a cluster; None starts a Ray of its own on this machine.
+    shared : mapping
+        Keyword arguments of all jobs besides their own; each machine fetches them once.
 
     Yields
     ------
-    place : int
-    result : object
-        What the function returned, or a `WorkerDied`.
+    callable
+        Runs a list of jobs and yields each result with its place, as they finish: what the
+        function returned, or a `WorkerDied`.
 
     Raises
     ------
@@ -58,33 +61,38 @@ def iterate_on_ray(
         code = package_hash()
         # A Ray of our own runs here, and may import what this process may.
         path = tuple(sys.path) if address is None else ()
-        waiting = list(enumerate(jobs))[::-1]
-        running: dict[Any, int] = {}
-        while waiting or running:
-            while waiting and len(running) < workers:
-                place, job = waiting.pop()
-                payload = pickle.dumps((job.function, dict(job.arguments)))
-                running[remote.remote(payload, path, code)] = place
-            ready, _ = ray.wait(list(running), num_returns=1)
-            place = running.pop(ready[0])
-            try:
-                yield place, ray.get(ready[0])
-            except WorkerCrashedError:
-                yield place, WorkerDied()
-            except RayTaskError as error:
-                cause = getattr(error, "cause", None)
-                if isinstance(cause, ModuleNotFoundError):
+        common = ray.put(pickle.dumps(dict(shared)))
+
+        def run(jobs: Sequence[Call]) -> Iterator[tuple[int, Any]]:
+            waiting = list(enumerate(jobs))[::-1]
+            running: dict[Any, int] = {}
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    place, job = waiting.pop()
+                    payload = pickle.dumps((job.function, dict(job.arguments)))
+                    running[remote.remote(payload, common, path, code)] = place
+                ready, _ = ray.wait(list(running), num_returns=1)
+                place = running.pop(ready[0])
+                try:
+                    yield place, ray.get(ready[0])
+                except WorkerCrashedError:
+                    yield place, WorkerDied()
+                except RayTaskError as error:
+                    cause = getattr(error, "cause", None)
+                    if isinstance(cause, ModuleNotFoundError):
+                        raise InputError(
+                            f"engine {address or 'ray'}: a machine of the cluster cannot import "
+                            f"{cause.name}; install topoopt {installed_version()} on all of them"
+                        ) from None
+                    raise cause if isinstance(cause, Exception) else error from None
+                except RayError as error:
+                    reason = " ".join(str(error).split())[-200:]
                     raise InputError(
-                        f"engine {address or 'ray'}: a machine of the cluster cannot import "
-                        f"{cause.name}; install topoopt {installed_version()} on all of them"
+                        f"engine {address or 'ray'}: a machine of the cluster cannot run the job "
+                        f"({reason}); install topoopt {installed_version()} on all of them"
                     ) from None
-                raise cause if isinstance(cause, Exception) else error from None
-            except RayError as error:
-                reason = " ".join(str(error).split())[-200:]
-                raise InputError(
-                    f"engine {address or 'ray'}: a machine of the cluster cannot run the job "
-                    f"({reason}); install topoopt {installed_version()} on all of them"
-                ) from None
+
+        yield run
     finally:
         ray.shutdown()
 
@@ -108,7 +116,7 @@ def _connect(address: str | None, workers: int) -> None:
         ) from None
 
 
-def _call(payload: bytes, path: Sequence[str], code: str) -> Any:
+def _call(payload: bytes, shared: bytes, path: Sequence[str], code: str) -> Any:
     sys.path += [place for place in path if place not in sys.path]
     if package_hash() != code:
         raise InputError(
@@ -116,4 +124,4 @@ def _call(payload: bytes, path: Sequence[str], code: str) -> Any:
             "could differ; install the same on all of them"
         )
     function, arguments = pickle.loads(payload)
-    return function(**arguments)
+    return function(**pickle.loads(shared), **arguments)

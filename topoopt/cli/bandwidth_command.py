@@ -10,9 +10,9 @@ from topoopt.cli import common
 
 if TYPE_CHECKING:
     from topoopt.bandwidth.allocate import Allocation
-    from topoopt.bandwidth.network import MultiDimNetwork
-    from topoopt.bandwidth.sweep import Sweep, SweepProgress
-    from topoopt.bandwidth.time_model import Floats
+    from topoopt.bandwidth.explore.sweep import Sweep, SweepProgress
+    from topoopt.bandwidth.model.network import MultiDimNetwork
+    from topoopt.bandwidth.model.time_model import Floats
 
 
 def bandwidth_command(
@@ -118,11 +118,11 @@ def bandwidth_command(
     --budget 500GB/s
     """
     from codesign_base import InputError
-    from topoopt.bandwidth.collectives import PartialGroups
-    from topoopt.bandwidth.cost import load_cost
-    from topoopt.bandwidth.loops import Loop
-    from topoopt.bandwidth.problem import Objective
-    from topoopt.bandwidth.several import Together
+    from topoopt.bandwidth.model.collectives import PartialGroups
+    from topoopt.bandwidth.model.cost import load_cost
+    from topoopt.bandwidth.model.loops import Loop
+    from topoopt.bandwidth.model.several import Together
+    from topoopt.bandwidth.solve.problem import AllocationObjective
     from topoopt.cli.bandwidth_inputs import choice, read_workload
     from topoopt.problem.units import parse_time
 
@@ -140,7 +140,9 @@ def bandwidth_command(
     question: dict[str, Any] = {
         "budget": budget,
         "constraints": constraint or (),
-        "objective": Objective(choice("objective", objective, [o.value for o in Objective])),
+        "objective": AllocationObjective(
+            choice("objective", objective, [o.value for o in AllocationObjective])
+        ),
         "loop": Loop(choice("loop", loop, [x.value for x in Loop])),
         "partial": PartialGroups(
             choice("partial-groups", partial_groups, [p.value for p in PartialGroups])
@@ -172,8 +174,8 @@ def bandwidth_command(
     if network is None:
         raise InputError("no network; give --network, or --search-shapes N to look for one")
     from topoopt.bandwidth.allocate import allocate_bandwidth
-    from topoopt.bandwidth.communicator import load_communicator
-    from topoopt.bandwidth.network import read_network
+    from topoopt.bandwidth.model.communicator import load_communicator
+    from topoopt.bandwidth.model.network import read_network
 
     fabric = read_network(network)
     answer = allocate_bandwidth(
@@ -189,7 +191,7 @@ def bandwidth_command(
 
 
 def _print_answer(answer: "Allocation", sensitive: bool, as_json: bool) -> None:
-    from topoopt.bandwidth.report import (
+    from topoopt.bandwidth.files.report import (
         allocation_document,
         allocation_summary,
         sensitivity_document,
@@ -198,7 +200,7 @@ def _print_answer(answer: "Allocation", sensitive: bool, as_json: bool) -> None:
 
     rows = None
     if sensitive:
-        from topoopt.bandwidth.sensitivity import sensitivity
+        from topoopt.bandwidth.explore.sensitivity import sensitivity
 
         rows = sensitivity(answer)
     if as_json:
@@ -227,10 +229,10 @@ def _search(
     question: dict[str, Any],
 ) -> "Sweep":
     from codesign_base import InputError
-    from topoopt.bandwidth.network import read_network
-    from topoopt.bandwidth.shapes import network_shapes, parse_limits
-    from topoopt.bandwidth.sweep import search_designs
-    from topoopt.cli.bandwidth_inputs import read_ways
+    from topoopt.bandwidth.explore.shapes import network_shapes, parse_limits
+    from topoopt.bandwidth.explore.sweep import search_designs
+    from topoopt.bandwidth.model.network import read_network
+    from topoopt.cli.bandwidth_inputs import read_divisions
     from topoopt.problem.units import parse_bytes
 
     if npus is not None:
@@ -242,9 +244,9 @@ def _search(
     room = None
     if memory is not None:
         room = float("inf") if memory == "none" else parse_bytes(memory, "memory")
-    ways = read_ways(workload, shapes[0].npus, tensor, parallel, room)
+    divisions = read_divisions(workload, shapes[0].npus, tensor, parallel, room)
     return search_designs(
-        shapes, ways, keep=top, jobs=jobs, progress=None if quiet else _progress(), **question
+        shapes, divisions, keep=top, jobs=jobs, progress=None if quiet else _progress(), **question
     )
 
 
@@ -265,7 +267,7 @@ def _progress() -> "Any":
 
 
 def _print_designs(found: "Sweep", as_json: bool) -> None:
-    from topoopt.bandwidth.sweep_report import sweep_document, sweep_summary
+    from topoopt.bandwidth.files.sweep_report import sweep_document, sweep_summary
 
     if as_json:
         common.print_json(sweep_document(found))
@@ -278,7 +280,7 @@ def _save(
 ) -> None:
     if path is None:
         return
-    from topoopt.bandwidth.fabric import build_network
+    from topoopt.bandwidth.model.links import build_network
     from topoopt.topology.network_file import save_network
 
     save_network(build_network(network, bandwidth), path)

@@ -9,9 +9,9 @@ from codesign_base import InputError
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
-    from topoopt.bandwidth.from_plan import PlanWorkload
-    from topoopt.bandwidth.ways import Way
-    from topoopt.bandwidth.workload import Workload
+    from topoopt.bandwidth.explore.divisions import Division
+    from topoopt.bandwidth.model.plan_workload import PlanWorkload
+    from topoopt.bandwidth.model.workload import LayerWorkload
 
 
 def choice(name: str, value: str, known: Sequence[str]) -> str:
@@ -23,7 +23,7 @@ def choice(name: str, value: str, known: Sequence[str]) -> str:
 
 def read_workload(
     name: str, tensor: int | None, searching: bool = False
-) -> "Workload | PlanWorkload":
+) -> "LayerWorkload | PlanWorkload":
     """Return a workload.
 
     Parameters
@@ -35,9 +35,9 @@ def read_workload(
     searching : bool, optional
         Whether shapes are searched; then ``tensor`` says the groups of a workload file.
     """
-    from topoopt.bandwidth.builtin import NAMES, builtin_workload
-    from topoopt.bandwidth.from_model import model_workload
-    from topoopt.bandwidth.workload import load_workload
+    from topoopt.bandwidth.model.builtin import NAMES, builtin_workload
+    from topoopt.bandwidth.model.from_model import model_workload
+    from topoopt.bandwidth.model.workload import load_layer_workload
 
     if name in NAMES:
         return builtin_workload(name, tensor)
@@ -47,24 +47,24 @@ def read_workload(
                 f"--tensor-parallel {tensor} does not apply to plan {name!r}; "
                 "its strategy says the groups"
             )
-        from topoopt.bandwidth.from_plan import plan_workload
+        from topoopt.bandwidth.files.plan_file import load_plan_workload
 
-        return plan_workload(name)
+        return load_plan_workload(name)
     if not _is_model(name) and (name.lower().endswith(".txt") or "/" in name):
         if tensor is not None and not searching:
             raise InputError(
                 f"--tensor-parallel {tensor} does not apply to workload file {name!r}; "
                 "its communicator says the groups"
             )
-        made = load_workload(name)
+        made = load_layer_workload(name)
         return replace(made, tensor=tensor) if searching else made
     return model_workload(_model(name), tensor or 1)
 
 
-def read_ways(
+def read_divisions(
     name: str, npus: int, tensor: int | None, parallel: bool, memory: float | None
-) -> "list[Way]":
-    """Return the ways to divide a workload over NPUs: all, or only its own.
+) -> "list[Division]":
+    """Return the divisions of a workload over NPUs: all, or only its own.
 
     Parameters
     ----------
@@ -77,9 +77,13 @@ def read_ways(
     memory : float or None
         Bytes of an NPU.
     """
-    from topoopt.bandwidth.builtin import NAMES
-    from topoopt.bandwidth.from_plan import PlanWorkload
-    from topoopt.bandwidth.ways import builtin_ways, fixed_way, model_ways
+    from topoopt.bandwidth.explore.divisions import (
+        builtin_divisions,
+        fixed_division,
+        model_divisions,
+    )
+    from topoopt.bandwidth.model.builtin import NAMES
+    from topoopt.bandwidth.model.plan_workload import PlanWorkload
 
     if not parallel:
         job = read_workload(name, tensor, searching=True)
@@ -87,19 +91,19 @@ def read_ways(
             raise InputError(
                 f"plan {name!r} is for one placement on its servers; give a model to search shapes"
             )
-        return [fixed_way(job, npus)]
+        return [fixed_division(job, npus)]
     if tensor is not None:
         raise InputError(
             f"--tensor-parallel {tensor} is what --search-parallelism chooses; give one of them"
         )
     if name in NAMES:
-        return builtin_ways(name, npus, memory=memory)
+        return builtin_divisions(name, npus, memory=memory)
     if _is_plan(name) or (not _is_model(name) and (name.lower().endswith(".txt") or "/" in name)):
         raise InputError(
             f"--search-parallelism cannot divide {name!r}, whose division is worked into its "
             "numbers; give a built-in workload or a model"
         )
-    return model_ways(_model(name), npus)
+    return model_divisions(_model(name), npus)
 
 
 def _is_model(name: str) -> bool:
@@ -120,7 +124,7 @@ def _model(name: str) -> "ModelGraph":
     from parallelism.model_file import load_model
     from parallelism.models import PRESETS, get_model
     from parallelism.transformers.presets import TRANSFORMERS
-    from topoopt.bandwidth.builtin import NAMES
+    from topoopt.bandwidth.model.builtin import NAMES
 
     if _is_model(name):
         return load_model(name)

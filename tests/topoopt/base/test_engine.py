@@ -8,7 +8,7 @@ import engine_jobs
 import pytest
 
 from codesign_base import InputError
-from topoopt.base.engine import Call, WorkerDied, iterate_jobs, run_jobs
+from topoopt.base.engine import Call, WorkerDied, in_order, iterate_jobs, open_workers, run_jobs
 
 
 def calls(function, count=4, **arguments):
@@ -67,6 +67,39 @@ def test_ctrl_c_ends_the_workers_and_returns_what_is_done():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_stay_for_several_lists_and_hold_what_is_shared(workers):
+    with open_workers(workers=workers, shared={"common": {"base": 10}}) as run:
+        rounds = [list(in_order(run(calls(engine_jobs.shared_and_own)))) for _ in range(2)]
+    assert [[value for _, _, value in answers] for answers in rounds] == [[10, 11, 12, 13]] * 2
+    # One object a process, whatever the number of jobs: it came once.
+    seen = {(pid, common) for answers in rounds for pid, common, _ in answers}
+    assert len(seen) == len({pid for pid, _ in seen}) <= workers
+    assert ({pid for pid, _ in seen} == {os.getpid()}) == (workers == 1)
+
+
+def test_results_wait_for_those_before_them():
+    seen = []
+
+    def come(*places):
+        for place in places:
+            seen.append(place)
+            yield place, 10 * place
+
+    ordered = in_order(come(1, 0, 3, 2))
+    assert next(ordered) == 0 and seen == [1, 0]
+    assert next(ordered) == 10 and seen == [1, 0]
+    assert list(ordered) == [20, 30]
+    with pytest.raises(InputError, match="worker process died"):
+        list(in_order(iter([(0, 1), (1, WorkerDied())])))
+
+
+def test_what_is_shared_must_be_picklable():
+    with pytest.raises(InputError, match="top level of a module"):  # noqa: SIM117
+        with open_workers(workers=2, shared={"function": lambda: 1}):
+            pass
+
+
 def test_bad_engines_and_jobs_are_refused():
     for engine, workers, reason in (
         ("dask", 1, "choose local, ray"),
@@ -94,5 +127,9 @@ def test_ray_gives_the_same_answers():
     results = dict(iterate_jobs(calls(engine_jobs.die, 3), engine="ray", workers=2))
     assert isinstance(results.pop(1), WorkerDied)
     assert results == {0: 0, 2: 2}
+    with open_workers(engine="ray", workers=2, shared={"common": {"base": 10}}) as run:
+        for _ in range(2):
+            found = in_order(run(calls(engine_jobs.shared_and_own)))
+            assert [value for _, _, value in found] == [10, 11, 12, 13]
     with pytest.raises(ValueError, match=r"no \d"):
         run_jobs(calls(engine_jobs.fail), engine="ray", workers=1)

@@ -19,7 +19,7 @@ from topoopt.problem.prices import (
 from topoopt.topology.fat_tree import fat_tree_network
 from topoopt.topology.wiring import DegreeTooSmallError
 from topoopt.topology.zoo.dragonfly import dragonfly, dragonfly_size
-from topoopt.topology.zoo.products import Block, full_mesh, hypercube, product, torus
+from topoopt.topology.zoo.products import BuildingBlock, full_mesh, hypercube, product, torus
 from topoopt.topology.zoo.registry import FABRICS, build_fabric
 from topoopt.topology.zoo.shift_graphs import de_bruijn, kautz
 from topoopt.topology.zoo.switched import leaf_spine, rail_optimised
@@ -142,14 +142,18 @@ def test_two_tiers(servers: int, cables: int, group: int, ratio: float) -> None:
 
 
 def test_products() -> None:
-    mixed = product([(Block.SWITCH, 3), (Block.FULLY_CONNECTED, 4), (Block.RING, 5)], B, LAG)
+    mixed = product(
+        [(BuildingBlock.SWITCH, 3), (BuildingBlock.FULLY_CONNECTED, 4), (BuildingBlock.RING, 5)],
+        B,
+        LAG,
+    )
     assert (mixed.hosts, mixed.switches) == (60, 60 + 20)
     ports = mixed.out_degree()
     np.testing.assert_array_equal(ports[:60], 1)
     np.testing.assert_array_equal(ports[60:120], 1 + 1 + 3 + 2)
     np.testing.assert_array_equal(ports[120:], 3)
     assert diameter(mixed) == 2 + 2 + 1 + 2
-    direct = product([(Block.FULLY_CONNECTED, 4), (Block.RING, 4)], B, LAG)
+    direct = product([(BuildingBlock.FULLY_CONNECTED, 4), (BuildingBlock.RING, 4)], B, LAG)
     graph = nx.cartesian_product(nx.complete_graph(4), nx.cycle_graph(4))
     wired = nx.Graph(zip(direct.source.tolist(), direct.target.tolist(), strict=True))
     assert nx.is_isomorphic(wired, graph)
@@ -205,7 +209,7 @@ def test_bills_agree_with_the_formulas() -> None:
     for hosts in (5, 16, 54, 100):
         tree = network_bill(fat_tree_network(hosts, B, LAG), prices)
         assert tree.cost == pytest.approx(fat_tree_cost(hosts, B, prices))
-    mixed = product([(Block.SWITCH, 2), (Block.RING, 3)], B, LAG)
+    mixed = product([(BuildingBlock.SWITCH, 2), (BuildingBlock.RING, 3)], B, LAG)
     bill = network_bill(mixed, prices, own=6)
     assert (bill.nic_ports, bill.switch_ports, bill.transceivers) == (18, 6, 24)
     with pytest.raises(InputError, match="patch-panel, ocs, none"):

@@ -8,7 +8,7 @@ from math import prod
 from codesign_base import InputError
 
 
-class Block(StrEnum):
+class BuildingBlock(StrEnum):
     """What joins the members of one dimension; the values are LIBRA's names in files."""
 
     RING = "Ring"
@@ -16,13 +16,13 @@ class Block(StrEnum):
     SWITCH = "Switch"
 
 
-SHORT = {"RI": Block.RING, "FC": Block.FULLY_CONNECTED, "SW": Block.SWITCH}
+SHORT = {"RI": BuildingBlock.RING, "FC": BuildingBlock.FULLY_CONNECTED, "SW": BuildingBlock.SWITCH}
 _MOST_DIMENSIONS = 64
 _MOST_NPUS = 10**12
 _DIMENSION = re.compile(r"\s*([A-Za-z]+)\s*\(\s*([0-9]{1,15})\s*\)\s*")
 
 
-def read_blocks(text: str) -> list[tuple[Block, int]]:
+def read_blocks(text: str) -> list[tuple[BuildingBlock, int]]:
     """Read the compact notation.
 
     Parameters
@@ -33,7 +33,7 @@ def read_blocks(text: str) -> list[tuple[Block, int]]:
 
     Returns
     -------
-    list of (Block, int)
+    list of (BuildingBlock, int)
         In the order of the text.
 
     Raises

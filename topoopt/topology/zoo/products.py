@@ -7,7 +7,7 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import IntArray, Network
-from topoopt.topology.zoo.blocks import Block
+from topoopt.topology.zoo.blocks import BuildingBlock
 from topoopt.topology.zoo.cables import both_ways, check_rates
 
 
@@ -33,7 +33,7 @@ def torus(dims: Sequence[int], bandwidth: float, latency: float) -> Network:
     InputError
         If a dimension is below 1, or there are fewer than two servers.
     """
-    return product([(Block.RING, n) for n in dims], bandwidth, latency, name="torus")
+    return product([(BuildingBlock.RING, n) for n in dims], bandwidth, latency, name="torus")
 
 
 def hypercube(servers: int, bandwidth: float, latency: float) -> Network:
@@ -49,22 +49,25 @@ def hypercube(servers: int, bandwidth: float, latency: float) -> Network:
         raise InputError(
             f"a hypercube of {servers} servers; give a power of two, such as {1 << max(bits, 1)}"
         )
-    return product([(Block.RING, 2)] * bits, bandwidth, latency, name="hypercube")
+    return product([(BuildingBlock.RING, 2)] * bits, bandwidth, latency, name="hypercube")
 
 
 def full_mesh(servers: int, bandwidth: float, latency: float) -> Network:
     """Join every two servers by a cable: servers - 1 ports each."""
-    return product([(Block.FULLY_CONNECTED, servers)], bandwidth, latency, name="full mesh")
+    return product([(BuildingBlock.FULLY_CONNECTED, servers)], bandwidth, latency, name="full mesh")
 
 
 def product(
-    blocks: Sequence[tuple[Block, int]], bandwidth: float, latency: float, name: str = "product"
+    blocks: Sequence[tuple[BuildingBlock, int]],
+    bandwidth: float,
+    latency: float,
+    name: str = "product",
 ) -> Network:
     """Join servers along each dimension by a ring, a full mesh or a switch.
 
     Parameters
     ----------
-    blocks : sequence of (Block, int)
+    blocks : sequence of (BuildingBlock, int)
         Kind and servers of each dimension, the slowest counting first.
     bandwidth : float
         Bytes per second of one cable in each direction.
@@ -94,7 +97,7 @@ def product(
     servers = prod(sizes)
     check_rates(servers, bandwidth, latency)
     grid = np.arange(servers, dtype=np.int64).reshape(sizes)
-    switched = any(kind is Block.SWITCH and size > 1 for kind, size in blocks)
+    switched = any(kind is BuildingBlock.SWITCH and size > 1 for kind, size in blocks)
     first = servers if switched else 0  # the nodes that forward
     low: list[IntArray] = []
     high: list[IntArray] = []
@@ -104,12 +107,12 @@ def product(
         if size == 1:
             continue
         lines = np.moveaxis(grid, axis, -1).reshape(-1, size)
-        if kind is Block.RING:
+        if kind is BuildingBlock.RING:
             ahead = lines[:, :1] if size == 2 else lines
             low.append(first + ahead.ravel())
             high.append(first + np.roll(lines, -1, axis=1)[:, : ahead.shape[1]].ravel())
             ports += 1 if size == 2 else 2
-        elif kind is Block.FULLY_CONNECTED:
+        elif kind is BuildingBlock.FULLY_CONNECTED:
             a, b = np.triu_indices(size, 1)
             low.append(first + lines[:, a].ravel())
             high.append(first + lines[:, b].ravel())

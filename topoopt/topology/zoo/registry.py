@@ -15,7 +15,7 @@ from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
 from topoopt.topology.finder import Ring, find_topology
 from topoopt.topology.wiring import Wiring
-from topoopt.topology.zoo.blocks import Block, read_blocks
+from topoopt.topology.zoo.blocks import BuildingBlock, read_blocks
 from topoopt.topology.zoo.cables import check_degree
 from topoopt.topology.zoo.cayley import cayley
 from topoopt.topology.zoo.dragonfly import dragonfly
@@ -240,7 +240,7 @@ def _allreduce(servers: int) -> Traffic:
     return Traffic(servers, none, (tuple(range(servers)),), np.ones(1))
 
 
-def _blocks(name: str, dims: str | None) -> Sequence[tuple[Block, int]]:
+def _blocks(name: str, dims: str | None) -> Sequence[tuple[BuildingBlock, int]]:
     """Read dimensions; those of LIBRA's notation begin with the innermost."""
     if dims is None:
         example = "4x4x8" if name == "torus" else "RI(4)_FC(8)_SW(4)"
@@ -249,7 +249,7 @@ def _blocks(name: str, dims: str | None) -> Sequence[tuple[Block, int]]:
         parts = dims.lower().split("x")
         if not all(part.strip().isdigit() for part in parts):
             raise InputError(f"dims is {dims!r}; write sizes joined by x, such as 4x4x8")
-        return [(Block.RING, int(part)) for part in parts]
+        return [(BuildingBlock.RING, int(part)) for part in parts]
     return read_blocks(dims)[::-1]
 
 

@@ -1,0 +1,1 @@
+"""Searches over shapes and divisions of a job, and answers to changed questions."""

@@ -1,0 +1,251 @@
+"""Search over network shapes and divisions of a job: thousands of problems, the best first.
+
+Candidates are dealt with in chunks, chunks in rounds. What a chunk does depends only on its
+candidates and the best values known before its round, so that answers and counts do not depend
+on the number of processes.
+"""
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codesign_base import InfeasibleError, InputError
+from topoopt.bandwidth.explore.chunks import (
+    Chunk,
+    SearchSpace,
+    SolvedCandidate,
+    Tally,
+    rounded,
+    solve_chunk,
+)
+from topoopt.bandwidth.explore.divisions import Division
+from topoopt.bandwidth.model.collectives import PartialGroups
+from topoopt.bandwidth.model.cost import CostModel, prices_of
+from topoopt.bandwidth.model.loops import Loop
+from topoopt.bandwidth.model.network import MultiDimNetwork
+from topoopt.bandwidth.solve.constraints import budget_constraint
+from topoopt.bandwidth.solve.diagnose import check_problem
+from topoopt.bandwidth.solve.problem import AllocationObjective
+from topoopt.bandwidth.solve.solver import Solution, solve
+from topoopt.base.engine import Call, in_order, open_workers
+
+CHUNK = 64
+ROUND = 8  # chunks
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkDesign:
+    """A network, a division of the job over it, and the best bandwidths, with their proof.
+
+    Parameters
+    ----------
+    network : MultiDimNetwork
+    division : Division
+    order : tuple of str
+        Axes of the layout from the innermost to the outermost.
+    solution : Solution
+    equals : tuple of str
+        Designs whose problem is the same, as text.
+    """
+
+    network: MultiDimNetwork
+    division: Division
+    order: tuple[str, ...]
+    solution: Solution
+    equals: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SweepProgress:
+    """How far a search is.
+
+    Parameters
+    ----------
+    done, total : int
+        Candidates.
+    best : float
+        Objective; infinite before the first answer.
+    """
+
+    done: int
+    total: int
+    best: float
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """What a search found.
+
+    Parameters
+    ----------
+    designs : tuple of NetworkDesign
+        The best ones, best first.
+    objective : AllocationObjective
+    candidates : int
+        Shapes x divisions x orders.
+    tally : Tally
+        What became of them.
+    interrupted : bool
+        Whether it was stopped; then designs that were not looked at may be better.
+    """
+
+    designs: tuple[NetworkDesign, ...]
+    objective: AllocationObjective
+    candidates: int
+    tally: Tally
+    interrupted: bool
+
+
+def search_designs(
+    shapes: Sequence[MultiDimNetwork],
+    divisions: Sequence[Division],
+    *,
+    budget: str | None = None,
+    constraints: Sequence[str] = (),
+    objective: AllocationObjective = AllocationObjective.TIME,
+    loop: Loop = Loop.NONE,
+    partial: PartialGroups = PartialGroups.USABLE,
+    cost: CostModel | None = None,
+    npu_cost: float | None = None,
+    deadline: float | None = None,
+    keep: int = 10,
+    jobs: int = 1,
+    prune: bool = True,
+    progress: Callable[[SweepProgress], None] | None = None,
+) -> Sweep:
+    """Find the best designs among all shapes and divisions.
+
+    Parameters
+    ----------
+    shapes : sequence of MultiDimNetwork
+        See `shapes.network_shapes`.
+    divisions : sequence of Division
+        See `divisions.builtin_divisions`; all for as many NPUs as the shapes have.
+    budget, constraints, objective, loop, partial, cost, npu_cost, deadline
+        As in `allocate.allocate_bandwidth`; constraints name ``sum(b)`` and ``cost``, and
+        single bandwidths only if all shapes have them.
+    keep : int, optional
+        Number of designs.
+    jobs : int, optional
+        Processes; the answer is the same for any number. They are started afresh (spawn), so a
+        script that uses more than one needs the usual ``if __name__ == "__main__"``.
+    prune : bool, optional
+        Leave candidates unsolved whose lower bound shows that they are not among the best;
+        changes the tally only.
+    progress : callable, optional
+        Called after each round; what it raises ends the search, `KeyboardInterrupt` with what
+        was found.
+
+    Returns
+    -------
+    Sweep
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, or the problems have no lower bound.
+    InfeasibleError
+        If no candidate has an answer.
+    """
+    if not shapes or not divisions or keep < 1 or jobs < 1:
+        raise InputError(
+            f"search of {len(shapes)} shapes and {len(divisions)} divisions for {keep} designs in "
+            f"{jobs} processes; give at least 1 each"
+        )
+    npus = shapes[0].npus
+    for size in {n.npus for n in shapes} | {each.layout.gpus for each in divisions}:
+        if size != npus:
+            raise InputError(f"search mixes {npus} and {size} NPUs; give one number")
+    texts = tuple(constraints)
+    if budget is not None:
+        texts = (budget_constraint(budget, shapes[0].dimensions), *texts)
+    # The divisions that compute least come first, so that the others fall to their bounds.
+    ranked = sorted(divisions, key=lambda division: division.workload.compute)
+    space = SearchSpace(
+        tuple(shapes), tuple(ranked), texts, prices_of(cost, npu_cost), objective, loop, partial,
+        deadline, keep, prune,
+    )  # fmt: skip
+    _check(space)
+    return _run(space, jobs, progress)
+
+
+def _check(space: SearchSpace) -> None:
+    """Raise what is wrong with every problem alike, from the first that can be laid out."""
+    for dimensions in sorted({shape.dimensions for shape in space.shapes}):
+        for index in range(space.size):
+            shape, division, order = space.candidate(index)
+            if shape.dimensions == dimensions:
+                problem = space.problem(shape, division, order)
+                if problem is not None:
+                    check_problem(problem)
+                    break
+
+
+def _run(space: SearchSpace, jobs: int, progress: Callable[[SweepProgress], None] | None) -> Sweep:
+    best: dict[bytes, SolvedCandidate] = {}
+    tally = Tally()
+    interrupted = False
+    limit = np.inf
+    done = 0
+    chunks = [(begin, min(begin + CHUNK, space.size)) for begin in range(0, space.size, CHUNK)]
+    try:
+        workers = jobs if len(chunks) > 1 else 1
+        with open_workers(workers=workers, shared={"space": space}) as run:
+            for first in range(0, len(chunks), ROUND):
+                asked = [Chunk(begin, end, limit) for begin, end in chunks[first : first + ROUND]]
+                calls = [Call(solve_chunk, {"chunk": chunk}) for chunk in asked]
+                for found, counted in in_order(run(calls)):
+                    tally = tally + counted
+                    for entry in found:
+                        _take(best, entry)
+                done = asked[-1].end
+                leading = heapq.nsmallest(space.keep, best.values(), key=SolvedCandidate.rank)
+                best = {entry.key: entry for entry in leading}
+                if len(leading) == space.keep:
+                    limit = leading[-1].value
+                if progress is not None:
+                    top = leading[0].value if leading else np.inf
+                    progress(SweepProgress(done, space.size, top))
+    except KeyboardInterrupt:
+        interrupted = True
+    if not best:
+        if interrupted:
+            raise KeyboardInterrupt
+        raise InfeasibleError(
+            f"none of {space.size} designs has an answer: {tally.unfit} cannot be laid out, "
+            f"{tally.infeasible} break the constraints; loosen them or allow other shapes"
+        )
+    designs = sorted(
+        (_design(space, entry) for entry in best.values()),
+        key=lambda pair: (rounded(pair[1].solution.primal), pair[1].solution.cost, pair[0]),
+    )
+    return Sweep(
+        tuple(design for _, design in designs), space.objective, space.size, tally, interrupted
+    )
+
+
+def _take(best: dict[bytes, SolvedCandidate], entry: SolvedCandidate) -> None:
+    known = best.get(entry.key)
+    if known is None:
+        best[entry.key] = entry
+    else:
+        best[entry.key] = replace(known, equals=(*known.equals, entry.index, *entry.equals))
+
+
+def _design(space: SearchSpace, entry: SolvedCandidate) -> tuple[int, NetworkDesign]:
+    """Solve once more, for everything that a solution holds and ties broken by cost."""
+    shape, division, order = space.candidate(entry.index)
+    problem = space.problem(shape, division, order)
+    assert problem is not None
+    solution = solve(problem, np.array(entry.bandwidth))
+    equals = tuple(describe_design(*space.candidate(index)) for index in sorted(entry.equals))
+    return entry.index, NetworkDesign(shape, division, order, solution, equals)
+
+
+def describe_design(shape: MultiDimNetwork, division: Division, order: Sequence[str]) -> str:
+    """Return a design in words: ``RI(4)_SW(8), TP 4 x DP 8, tensor innermost``."""
+    real = [axis for axis in order if getattr(division.layout, axis) > 1]
+    inner = f", {' inside '.join(real)}" if len(real) > 1 else ""
+    return f"{shape.notation}, {division.label}{inner}"

@@ -1,0 +1,1 @@
+"""The question: networks, prices, workloads, groups, and the times that they make."""

@@ -1,0 +1,1 @@
+"""The convex problem: constraints, cone programs, proofs, ties, discrete rates."""

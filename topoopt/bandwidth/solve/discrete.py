@@ -1,0 +1,154 @@
+"""Bandwidths from lists of rates: branch and bound around the convex problem.
+
+A node is a box of rates, from a lowest to a highest of each dimension. Its bound is the
+certified lower bound of the convex problem inside the box; boxes of few points are enumerated
+instead. The proof of the answer is the smallest bound of all boxes that were put aside.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from codesign_base import InfeasibleError, InputError
+from topoopt.bandwidth.model.time_model import Floats
+from topoopt.bandwidth.solve.boxes import BoxSearch
+from topoopt.bandwidth.solve.optimise import relative_gap
+from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.bandwidth.solve.solver import Solution
+
+NODES = 20_000
+LEAF = 256
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteSolution:
+    """The best rates with the proof.
+
+    Parameters
+    ----------
+    solution : Solution
+        Its ``dual`` bounds all rates, its ``duals`` are those of the convex problem.
+    relaxed : float
+        Lower bound of the convex problem over the range of the rates.
+    nodes : int
+        Boxes looked at.
+    complete : bool
+        False if the limit of nodes ended the search; the gap still holds.
+    """
+
+    solution: Solution
+    relaxed: float
+    nodes: int
+    complete: bool
+
+
+def solve_discrete(
+    problem: AllocationProblem, rates: tuple[Floats, ...], nodes: int = NODES, leaf: int = LEAF
+) -> DiscreteSolution:
+    """Choose one rate a dimension.
+
+    Parameters
+    ----------
+    problem : AllocationProblem
+    rates : tuple of float64 array
+        Ascending bytes/s >= 0, one array a dimension.
+    nodes : int, optional
+        Most boxes to look at.
+    leaf : int, optional
+        Boxes of at most so many points are enumerated.
+
+    Returns
+    -------
+    DiscreteSolution
+        With a gap of at most 1e-7 if complete. Of equally fast rates the cheapest.
+
+    Raises
+    ------
+    InputError
+        If the rates do not fit the problem.
+    InfeasibleError
+        If no rates satisfy the constraints, or none were found within the limit of nodes.
+
+    References
+    ----------
+    A. H. Land and A. G. Doig, Econometrica 28(3), 1960 (branch and bound).
+    """
+    _check(problem, rates, nodes, leaf)
+    rates = tuple(
+        r[r > 0] if loaded else r for r, loaded in zip(rates, problem.loaded, strict=True)
+    )
+    search = BoxSearch(problem, rates, leaf)
+    complete = search.run(nodes, relax_first=True)
+    best, root = search.best, search.root
+    if best is None:
+        if complete:
+            raise InfeasibleError(
+                f"no combination of the rates satisfies {_named(problem)}; give other rates, or a "
+                "budget as a limit ('<= 500GB/s')"
+            )
+        raise InfeasibleError(
+            f"no rates that satisfy {_named(problem)} were found in {nodes} nodes; "
+            "allow more nodes or looser constraints"
+        )
+    looked = search.looked
+    cheapest = best
+    if problem.objective == AllocationObjective.TIME:
+        cheapest, more = _cheapest(problem, rates, best, max(nodes - looked, 1), leaf)
+        looked += more
+    value = problem.value(cheapest)
+    dual = min(search.bound, value)
+    limits = len(problem.constraints.names)
+    scale = 1.0
+    if problem.objective == AllocationObjective.TIME_COST:
+        scale = 1.0 / problem.cost_of(cheapest)
+    return DiscreteSolution(
+        Solution(
+            bandwidth=cheapest,
+            time=problem.time.time(cheapest),
+            cost=problem.cost_of(cheapest),
+            primal=value,
+            dual=dual,
+            gap=max(relative_gap(value, dual), 0.0),
+            duals=root.duals[:limits] * scale if root is not None else np.zeros(limits),
+            deadline_dual=root.deadline * scale if root is not None else 0.0,
+            node_weights=root.node_weights if root is not None else np.zeros(problem.time.nodes),
+            ties_broken=not np.array_equal(cheapest, best),
+            solves=search.solves,
+        ),
+        search.relaxed,
+        looked,
+        complete,
+    )
+
+
+def _check(problem: AllocationProblem, rates: tuple[Floats, ...], nodes: int, leaf: int) -> None:
+    if len(rates) != problem.dimensions:
+        raise InputError(f"rates for {len(rates)} of {problem.dimensions} dimensions; give each")
+    if nodes < 1 or leaf < 1:
+        raise InputError(f"nodes {nodes}, leaf {leaf}; give at least 1 each")
+    for d, listed in enumerate(rates):
+        if not listed.size or not np.all(np.isfinite(listed)) or np.any(np.diff(listed) <= 0):
+            raise InputError(f"rates of b{d} are {listed.tolist()}; give ascending finite rates")
+        if listed[0] < 0:
+            raise InputError(f"rates of b{d} begin with {listed[0]}; give zero or more")
+        if problem.loaded[d] and listed[-1] == 0:
+            raise InfeasibleError(f"dimension b{d} carries traffic, but its only rate is zero")
+
+
+def _named(problem: AllocationProblem) -> str:
+    names = [repr(name) for name in problem.constraints.names]
+    if problem.deadline is not None:
+        names.append("the deadline")
+    return " and ".join(names) if names else "the problem"
+
+
+def _cheapest(
+    problem: AllocationProblem, rates: tuple[Floats, ...], best: Floats, nodes: int, leaf: int
+) -> tuple[Floats, int]:
+    """Return the cheapest rates that are as fast as the best, and the boxes looked at."""
+    time = problem.time.time(best)
+    asked = replace(problem, objective=AllocationObjective.COST, deadline=time)
+    search = BoxSearch(asked, rates, leaf)
+    search.offer(best[None, :])
+    search.run(nodes)
+    return (best if search.best is None else search.best), search.looked

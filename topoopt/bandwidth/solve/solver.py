@@ -1,0 +1,137 @@
+"""Solve, certify, break ties by cost: the answer to one problem."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from codesign_base import InputError
+from topoopt.bandwidth.model.time_model import Floats
+from topoopt.bandwidth.solve.certificate import Certificate
+from topoopt.bandwidth.solve.diagnose import check_problem, refuse
+from topoopt.bandwidth.solve.optimise import GAP, optimise, relative_gap, repair
+from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.bandwidth.solve.ties import tied_problem
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The optimal bandwidths with the proof.
+
+    Parameters
+    ----------
+    bandwidth : float64 array, shape (dimensions,)
+        Bytes/s per NPU.
+    time : float
+        Seconds of the iteration.
+    cost : float
+        US dollars of the cluster, NPUs included if they are priced.
+    primal, dual : float
+        The objective (s, s x USD or USD) and the lower bound that the multipliers prove.
+    gap : float
+        ``(primal - dual) / primal``.
+    duals : float64 array, shape (constraints,)
+        How much the objective falls for each byte/s (or dollar) by which a constraint's right
+        hand side ``A b <= h`` grows.
+    deadline_dual : float
+        The same for a second of deadline.
+    node_weights : float64 array, shape (nodes,)
+        Seconds of iteration for each second of a node of the time model, at the margin.
+    ties_broken : bool
+        Whether cheaper bandwidths of equal time were chosen.
+    solves : int
+        Cone programs solved.
+    """
+
+    bandwidth: Floats
+    time: float
+    cost: float
+    primal: float
+    dual: float
+    gap: float
+    duals: Floats
+    deadline_dual: float
+    node_weights: Floats
+    ties_broken: bool
+    solves: int
+
+
+def solve(problem: AllocationProblem, start: Floats | None = None) -> Solution:
+    """Solve a problem.
+
+    Parameters
+    ----------
+    problem : AllocationProblem
+    start : float64 array, shape (dimensions,), optional
+        Positive bandwidths near the expected answer (a neighbouring problem's): the problem is
+        normalised by them.
+
+    Returns
+    -------
+    Solution
+        With a relative gap of at most 1e-7.
+
+    Raises
+    ------
+    InputError
+        If zero or unlimited bandwidth would be optimal.
+    InfeasibleError
+        If no bandwidths satisfy the constraints; the message names those that conflict.
+
+    Notes
+    -----
+    The variables are counted in the starting point, then in the solution found, until the
+    proof is good enough; nearly always once. Equal-time optima differ only on dimensions that
+    carry no marginal load; there the cheapest bandwidths are taken. Thread-safe.
+    """
+    check_problem(problem)
+    if start is not None and start.shape != (problem.dimensions,):
+        raise InputError(
+            f"start has shape {start.shape} for {problem.dimensions} dimensions; "
+            "give one bandwidth each"
+        )
+    answer = optimise(problem, start)
+    bandwidth, bound, solves = answer.bandwidth, answer.bound, answer.solves
+    if bandwidth is None or bound is None or answer.gap > GAP:
+        refuse(problem)
+    broken = False
+    if problem.objective == AllocationObjective.TIME:
+        cheaper = _break_ties(problem, bandwidth, bound)
+        if cheaper is not None:
+            bandwidth, broken, solves = cheaper, True, solves + 1
+    value = problem.value(bandwidth)
+    scale = 1.0
+    if problem.objective == AllocationObjective.TIME_COST:
+        scale = 1.0 / problem.cost_of(bandwidth)  # A y <= h t: a change of h counts t times
+    return Solution(
+        bandwidth=bandwidth,
+        time=problem.time.time(bandwidth),
+        cost=problem.cost_of(bandwidth),
+        primal=value,
+        dual=bound.bound,
+        gap=max(relative_gap(value, bound.bound), 0.0),
+        duals=bound.duals[: len(problem.constraints.names)] * scale,
+        deadline_dual=bound.limit_dual * scale,
+        node_weights=bound.node_weights,
+        ties_broken=broken,
+        solves=solves,
+    )
+
+
+def _break_ties(problem: AllocationProblem, bandwidth: Floats, bound: Certificate) -> Floats | None:
+    """Return cheaper bandwidths of the same time, or None if there are none."""
+    tied = tied_problem(problem, bandwidth, bound)
+    if tied is None:
+        return None
+    smaller, free = tied
+    answer = optimise(smaller, np.maximum(bandwidth[free], 1e-6 * bandwidth.max()))
+    if answer.bandwidth is None:
+        return None
+    chosen = bandwidth.copy()
+    chosen[free] = answer.bandwidth
+    chosen = repair(problem, chosen)
+    saved = problem.cost_of(bandwidth) - problem.cost_of(chosen)
+    if saved <= 1e-9 * problem.cost_of(bandwidth):
+        return None
+    if problem.time.time(chosen) > problem.time.time(bandwidth) * (1.0 + 1e-9):
+        return None
+    return chosen
