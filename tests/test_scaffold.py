@@ -162,29 +162,7 @@ LOADED_LATE = {
 }
 COMMANDS = "topoopt.cli."
 # Imports inside functions that are still to move to the top of their modules.
-LEFT = {
-    ("topoopt.bandwidth.builtin", "parallelism.models"),
-    ("topoopt.bandwidth.builtin", "topoopt.bandwidth.from_model"),
-    ("topoopt.bandwidth.diagnose", "topoopt.bandwidth.solver"),
-    ("topoopt.bandwidth.from_plan", "topoopt.bandwidth.fabric"),
-    ("topoopt.bandwidth.problem", "topoopt.bandwidth.diagnose"),
-    ("topoopt.bandwidth.solver", "topoopt.bandwidth.diagnose"),
-    ("topoopt.bandwidth.solver", "topoopt.bandwidth.ties"),
-    ("topoopt.bandwidth.sweep", "topoopt.bandwidth.chunk_workers"),
-    ("topoopt.bandwidth.ways", "parallelism.models"),
-    ("topoopt.bandwidth.ways", "topoopt.bandwidth.builtin"),
-    ("topoopt.codesign.restarts", "topoopt.codesign.solve"),
-    ("topoopt.codesign.solve", "topoopt.codesign.restarts"),
-    ("topoopt.fabric.trains", "topoopt.fabric.tasks"),
-    ("topoopt.fabric.warm", "topoopt.topology.fabrics"),
-    ("topoopt.plan.plan", "topoopt.plan.summary"),
-    ("topoopt.topology.network_file", "topoopt.topology.graphml"),
-    ("topoopt.topology.network_file", "topoopt.topology.network_json"),
-    ("topoopt.topology.report", "topoopt.base.text"),
-    ("topoopt.topology.report", "topoopt.problem.units"),
-    ("topoopt.topology.zoo.registry", "topoopt.bandwidth.network"),
-    ("topoopt.transformers.plan", "topoopt.transformers.summary"),
-}
+LEFT: set = set()
 SOURCES = {name_of(path): path for path in modules()}
 
 

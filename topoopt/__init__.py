@@ -2,7 +2,8 @@
 
 >>> import topoopt as to
 >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
->>> plan = to.co_optimize(job, to.Cluster(servers=4, degree=2, bandwidth="100Gbps"), steps=20)
+>>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+>>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=20))
 >>> plan.iteration_time_s >= plan.lower_bound_s
 True
 """
@@ -10,7 +11,7 @@ True
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from topoopt.base.display import provide_pages as _provide_pages
+from topoopt.base.display import provide as _provide
 from topoopt.base.version import installed_version as _installed_version
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from parallelism.importers.torch_capture import capture as capture
     from parallelism.model_file import load_model as load_model
     from parallelism.profile import ProfileModel as ProfileModel
+    from parallelism.transformers.load import load_transformer as load_transformer
     from topoopt.codesign.comparison import compare as compare
     from topoopt.codesign.solve import co_optimize as co_optimize
     from topoopt.plan.plan import Plan as Plan
@@ -29,12 +31,14 @@ if TYPE_CHECKING:
     from topoopt.plan.verify import verify_plan as verify_plan
     from topoopt.problem.job import Cluster as Cluster
     from topoopt.problem.job import Job as Job
+    from topoopt.problem.options import SearchOptions as SearchOptions
     from topoopt.report import write_report as write_report
 
 __version__ = _installed_version()
 
-# Named as data, so that plans can be shown by pages, which lie above them.
-_provide_pages("topoopt.report.notebook")
+# Named as data, so that plans can be shown by what lies above them.
+_provide("html", "topoopt.report.notebook")
+_provide("text", "topoopt.plan.summary")
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {
@@ -45,12 +49,14 @@ _HOMES = {
     "Plan": "topoopt.plan.plan",
     "ProfileModel": "parallelism.profile",
     "RooflineModel": "parallelism.device",
+    "SearchOptions": "topoopt.problem.options",
     "Server": "parallelism.device",
     "capture": "parallelism.importers.torch_capture",
     "co_optimize": "topoopt.codesign.solve",
     "compare": "topoopt.codesign.comparison",
     "load_model": "parallelism.model_file",
     "load_plan": "topoopt.plan.plan",
+    "load_transformer": "parallelism.transformers.load",
     "verify_plan": "topoopt.plan.verify",
     "write_report": "topoopt.report",
 }

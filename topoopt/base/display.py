@@ -1,49 +1,54 @@
-"""What a notebook shows of an object: pages register themselves, and objects ask here.
+"""How objects are shown: what makes their pages and texts registers itself, and objects ask here.
 
-So a plan can be shown by pages that lie above it, without an arrow up.
+So a plan can be shown by modules that lie above it, without an arrow up.
 """
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 _T = TypeVar("_T")
+Form = Literal["html", "text"]
+"""A fragment of HTML, for notebooks, or a page of plain text."""
 
-_PAGES: dict[type, Callable[[Any], str]] = {}
-_PROVIDERS: list[str] = []
+_SHOWN_BY: dict[tuple[Form, type], Callable[[Any], str]] = {}
+_PROVIDERS: dict[Form, list[str]] = {"html": [], "text": []}
 
 
-def provide_pages(module: str) -> None:
-    """Name a module that registers pages; it is imported when one is first asked for.
+def provide(form: Form, module: str) -> None:
+    """Name a module that registers what shows objects; it is imported when it is first needed.
 
     Parameters
     ----------
+    form : {"html", "text"}
     module : str
         Its full name.
     """
-    if module not in _PROVIDERS:
-        _PROVIDERS.append(module)
+    if module not in _PROVIDERS[form]:
+        _PROVIDERS[form].append(module)
 
 
-def register_page(kind: type[_T], page: Callable[[_T], str]) -> None:
+def register(form: Form, kind: type[_T], show: Callable[[_T], str]) -> None:
     """Say what shows the objects of a class.
 
     Parameters
     ----------
+    form : {"html", "text"}
     kind : type
         The class itself; objects of its subclasses are shown alike.
-    page : callable
-        Makes a fragment of HTML of one object.
+    show : callable
+        Shows one object.
     """
-    _PAGES[kind] = page
+    _SHOWN_BY[form, kind] = show
 
 
-def html_of(shown: object) -> str:
-    """Return the fragment of HTML that shows an object.
+def shown(form: Form, what: object) -> str:
+    """Return an object as it is to be shown.
 
     Parameters
     ----------
-    shown : object
+    form : {"html", "text"}
+    what : object
 
     Returns
     -------
@@ -52,11 +57,11 @@ def html_of(shown: object) -> str:
     Raises
     ------
     LookupError
-        If no page is registered for its class.
+        If nothing is registered for its class.
     """
-    for provider in _PROVIDERS:
+    for provider in _PROVIDERS[form]:
         import_module(provider)
-    for kind in type(shown).__mro__:
-        if kind in _PAGES:
-            return _PAGES[kind](shown)
-    raise LookupError(f"no page shows a {type(shown).__name__}; register one")
+    for kind in type(what).__mro__:
+        if (form, kind) in _SHOWN_BY:
+            return _SHOWN_BY[form, kind](what)
+    raise LookupError(f"nothing shows a {type(what).__name__} as {form}; register what does")

@@ -7,7 +7,7 @@ from typing import ClassVar
 from codesign_base import InputError
 from parallelism.reading import parse_json
 from parallelism.record_fields import Amount, Count, Whole
-from topoopt.base.display import html_of
+from topoopt.base.display import shown
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.codesign.solve import co_optimize
@@ -116,7 +116,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return html_of(self)
+        return shown("html", self)
 
 
 def parse_comparison(text: str, name: str = "comparison") -> Comparison:

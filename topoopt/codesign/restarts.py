@@ -21,6 +21,7 @@ from topoopt.base.atomic import write_text_atomically
 from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.codesign.once import optimize_once
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.plan.plan import Baseline, Plan, parse_plan
 from topoopt.problem.job import Cluster, Job
@@ -155,8 +156,6 @@ def _search(
     state: StateFile | None,
 ) -> Plan:
     """Make one search; at the top level, so that worker processes can be sent it."""
-    from topoopt.codesign.solve import optimize_once
-
     return optimize_once(
         job, cluster, options, seed=seed, progress=progress, keeper=state, **search
     )

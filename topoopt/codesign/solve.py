@@ -2,55 +2,22 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from codesign_base import InputError
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
-from parallelism.taskgraph import traffic_of
-from parallelism.transformers.family import LayoutFamily
-from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import ProgressCallback
-from topoopt.base.version import installed_version
 from topoopt.bounds.everything import AnyFamily
-from topoopt.bounds.gap import how, plan_bounds
-from topoopt.evaluate.pair import Pair
+from topoopt.codesign.once import optimize_once
+from topoopt.codesign.restarts import co_optimize_with_restarts
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedule_pairs
-from topoopt.fabric.fluid import FABRIC_MODEL
-from topoopt.fabric.tasks import link_bytes
-from topoopt.fabrics.baselines import PLAN_BASELINES, BaselineFabric, baseline_fabrics
+from topoopt.fabrics.baselines import PLAN_BASELINES, BaselineFabric
 from topoopt.plan.plan import (
-    Baseline,
-    ClusterRecord,
-    GapRecord,
     Plan,
-    RouteTable,
-    SearchRecord,
-)
-from topoopt.plan.records import (
-    bound_record,
-    confirmation_record,
-    link_records,
-    price_notes,
-    reconfiguration_record,
-    ring_records,
-    schedule_notes,
-    schedule_record,
 )
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
-from topoopt.problem.schedule import Schedule
-from topoopt.search.confirm import Confirmed, confirm_pairs
-from topoopt.search.layouts import LayoutSearch
-from topoopt.search.operators import OperatorSearch
-from topoopt.search.result import SearchResult
-from topoopt.search.search_state import Keeper
-
-AnySearch = OperatorSearch | LayoutSearch
+from topoopt.problem.prices import PriceTable
 
 
 def co_optimize(
@@ -115,8 +82,6 @@ def co_optimize(
     given = tuple(baselines)
     alone = (options.restarts, options.workers, options.engine, checkpoint) == (1, 1, "local", None)
     if not alone:
-        from topoopt.codesign.restarts import co_optimize_with_restarts
-
         return co_optimize_with_restarts(
             job, cluster, options, seed=seed, baselines=given, prices=prices,
             checkpoint=checkpoint, progress=progress,
@@ -144,224 +109,6 @@ def check_options(
             f"schedule is 'auto', but iterations of a {family.noun} do not overlap here; give "
             "'plain', 'compute' or 'barrier'"
         )
-
-
-def optimize_once(
-    job: Job,
-    cluster: Cluster,
-    options: SearchOptions,
-    *,
-    seed: int,
-    baselines: Iterable[str | BaselineFabric],
-    prices: PriceTable | None = None,
-    progress: ProgressCallback | None = None,
-    keeper: Keeper | None = None,
-) -> Plan:
-    """Make one search of checked arguments; see `co_optimize`.
-
-    Parameters
-    ----------
-    job : Job
-    cluster : Cluster
-    options : SearchOptions
-    keeper : Keeper, optional
-        Keeps the search's state, to go on from.
-
-    Returns
-    -------
-    Plan
-    """
-    table = default_prices() if prices is None else prices
-    family = job.family(cluster.servers)
-    chosen = baseline_fabrics(baselines, cluster, table, seed, options.reconfiguration)
-    search = search_of(family, cluster, options, seed)
-    with interrupts_between_steps(progress) as report:
-        result = search.run(report, keeper)
-        confirmed = _confirm(search, result, report) if options.confirm else None
-        scheduled = _schedule(search, result, report)
-        compared, interrupted = _baselines(search, result, chosen, report)
-    result.interrupted = result.interrupted or interrupted
-    return _assemble(search, result, confirmed, scheduled, compared, table)
-
-
-def search_of(family: AnyFamily, cluster: Cluster, options: SearchOptions, seed: int) -> AnySearch:
-    """Return the search of a family."""
-    if isinstance(family, LayoutFamily):
-        return LayoutSearch(family, cluster, options, seed)
-    return OperatorSearch(family, cluster, options, seed)
-
-
-def _confirm(
-    search: AnySearch, result: SearchResult[Any], progress: ProgressCallback | None
-) -> Confirmed[Any] | None:
-    """Let the packet model choose among the best pairs; nothing if it is interrupted."""
-    if search.cluster.servers == 1:
-        return None
-    schedule = Schedule(compute=search.options.compute_order)
-    try:
-        candidates: list[Pair[Any]] = search.candidates(result, progress)
-        family: Any = search.family
-        confirmed: Confirmed[Any] = confirm_pairs(
-            family, candidates, search.seed, progress, schedule
-        )
-    except KeyboardInterrupt:
-        result.interrupted = True
-        return None
-    result.best = confirmed.pair
-    return confirmed
-
-
-def _schedule(
-    search: AnySearch, result: SearchResult[Any], progress: ProgressCallback | None
-) -> Scheduled[Any]:
-    """Choose a schedule for the best pairs; the plain one if that is asked or interrupted."""
-    family: Any = search.family
-    scheduling = search.options.schedule
-    if scheduling == "compute":
-        return ordered(family, result.best, search.options.compute_order)
-    if scheduling != "plain" and not result.interrupted:
-        try:
-            scheduled = schedule_pairs(family, result.others, scheduling, progress)
-        except KeyboardInterrupt:
-            result.interrupted = True
-        else:
-            result.best = scheduled.pair
-            return scheduled
-    return plainly(family, result.best)
-
-
-def _baselines(
-    search: AnySearch,
-    result: SearchResult[Any],
-    chosen: list[BaselineFabric],
-    progress: ProgressCallback | None,
-) -> tuple[dict[str, Baseline], bool]:
-    """Score the job on the other fabrics, each with a parallelization searched for it."""
-    found: dict[str, Baseline] = {}
-    if search.cluster.servers == 1:
-        return found, False
-    for number, base in enumerate(chosen):
-        try:
-            strategy, time, origin = search.best_on(base, result, number, progress)
-        except KeyboardInterrupt:
-            return found, True
-        family: Any = search.family
-        found[base.fabric.name] = Baseline(
-            iteration_time_s=time,
-            cost_usd=base.cost,
-            bandwidth_bytes_per_s=base.bandwidth,
-            origin=origin,
-            parallelization=family.record(strategy),
-            note=base.note,
-            reconfiguration=reconfiguration_record(base.fabric),
-        )
-    return found, False
-
-
-def _assemble(
-    search: AnySearch,
-    result: SearchResult[Any],
-    confirmed: Confirmed[Any] | None,
-    scheduled: Scheduled[Any],
-    compared: dict[str, Baseline],
-    prices: PriceTable,
-) -> Plan:
-    """Gather everything that the plan file holds."""
-    pair, played, cluster = result.best, scheduled.played, search.cluster
-    family: Any = search.family
-    bounds = plan_bounds(
-        family, cluster, pair.strategy, pair.fabric, played.tasks, played.time,
-        schedule=scheduled.schedule, everything=result.everything,
-    )  # fmt: skip
-    everything, own = bounds.everything, bounds.parallelization
-    if everything.seconds <= 0:
-        raise InputError(
-            f"model {family.question().model.name!r} takes no time on these devices, so no bound "
-            "can be given; give its operators FLOPs or bytes"
-        )
-    tasks = family.build(pair.strategy)
-    traffic = traffic_of(tasks)
-    carried = link_bytes(pair.fabric, tasks)
-    network, routes, topology = pair.fabric.network, pair.fabric.routes, pair.topology
-    useful = traffic.allreduce_sent() + traffic.transfer_sent()
-    values, which = np.unique(routes.weights, return_inverse=True)
-    alone = cluster.servers == 1
-    layouts = isinstance(family, LayoutFamily)
-    return Plan(
-        iteration_time_s=played.time,
-        lower_bound_s=everything.seconds,
-        parallelization_lower_bound_s=max(own.seconds, everything.seconds),
-        gap=played.time / everything.seconds - 1.0,
-        compute_time_s=played.computing,
-        exposed_communication_s=played.time - played.computing,
-        cost_usd=0.0
-        if alone
-        else direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices),
-        degree_allreduce=topology.degree_allreduce if topology else 0,
-        degree_transfer=topology.degree_transfer if topology else 0,
-        routing=pair.routing.value,
-        bandwidth_tax=float(carried.sum() / useful) if useful else 1.0,
-        allreduce_bytes=traffic.allreduce_sent(),
-        transfer_bytes=traffic.transfer_sent(),
-        memory_per_gpu_bytes=float(family.memory(pair.strategy).max()),
-        tokens_per_s=family.tokens_per_s(played.time) if layouts else None,
-        model_flops_utilisation=family.utilisation(played.time) if layouts else None,
-        baselines=compared,
-        named_strategies_s={
-            name: float(time) if np.isfinite(time) else None for name, time in result.named.items()
-        },
-        origin=pair.origin,
-        parallelization=family.record(pair.strategy),
-        links=link_records(network),
-        rings=ring_records(topology.rings if topology else ()),
-        routes=RouteTable(
-            offsets=routes.offsets.tolist(),
-            links=routes.links.tolist(),
-            weights=which.tolist(),
-            weight_values=values.tolist(),
-            latency_s=routes.latency.tolist(),
-        ),
-        bound=bound_record(everything),
-        parallelization_bound=bound_record(own),
-        topology_bound=bound_record(bounds.topology),
-        routes_bound=bound_record(bounds.routes),
-        gap_parts=[
-            GapRecord(
-                name=part.name,
-                seconds=part.seconds,
-                binding=part.binding,
-                how=how(part.name, family.noun),
-            )
-            for part in bounds.parts
-        ],
-        notes=[
-            *family.assumptions(pair.strategy, microbatches=scheduled.schedule.microbatches),
-            *price_notes(cluster, compared, prices),
-            *schedule_notes(scheduled),
-        ],
-        job=family.question(),
-        global_batch=family.batch,
-        cluster=ClusterRecord(
-            servers=cluster.servers,
-            degree=cluster.degree,
-            bandwidth_bytes_per_s=cluster.port_rate,
-            ports=cluster.ports,
-            latency_s=cluster.hop_latency,
-        ),
-        prices=prices.to_dict(),
-        search=SearchRecord(
-            options=search.options,
-            steps=result.steps,
-            counts=result.counts,
-            interrupted=result.interrupted,
-            converged=result.converged,
-        ),
-        fabric_model=FABRIC_MODEL,
-        confirmation=confirmation_record(confirmed),
-        schedule=schedule_record(scheduled),
-        seed=search.seed,
-        version=installed_version(),
-    )
 
 
 def score_named(job: Job, cluster: Cluster, name: str, *, seed: int = 0) -> float:
@@ -395,4 +142,4 @@ def score_named(job: Job, cluster: Cluster, name: str, *, seed: int = 0) -> floa
     return pair.time
 
 
-__all__ = ["check_options", "co_optimize", "optimize_once", "score_named", "search_of"]
+__all__ = ["check_options", "co_optimize", "score_named"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from codesign_base import InputError
 from topoopt.base.atomic import write_text_atomically
-from topoopt.base.display import html_of
+from topoopt.base.display import shown
 from topoopt.base.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
 from topoopt.experiment.cases import Outcome, ScriptCase, compute_case
 from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, describe
@@ -54,7 +54,7 @@ class ExperimentRun:
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return html_of(self)
+        return shown("html", self)
 
 
 def output_directory(output: Path, experiment: Experiment, *, quick: bool) -> Path:

@@ -15,7 +15,7 @@ from parallelism.reading import parse_json, read_text
 from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from topoopt.base.atomic import write_text_atomically
-from topoopt.base.display import html_of
+from topoopt.base.display import shown
 from topoopt.problem.options import SearchOptions
 
 SCHEMA_VERSION = 3
@@ -258,13 +258,11 @@ class Plan:
 
     def summary(self) -> str:
         """Return the plan as a page of text."""
-        from topoopt.plan.summary import plan_summary
-
-        return plan_summary(self)
+        return shown("text", self)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
-        return html_of(self)
+        return shown("html", self)
 
 
 def load_plan(path: str | Path) -> Plan:

@@ -5,6 +5,7 @@ from parallelism.operator_text import server_names, strategy_lines
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.text import layout_text, order_text
+from topoopt.base.display import register
 from topoopt.base.text import dollars, table_lines
 from topoopt.plan.plan import Parallelization, Plan, RingRecord
 from topoopt.problem.schedule import Schedule
@@ -264,3 +265,6 @@ def _wiring(plan: Plan) -> list[str]:
     if len(shown) > 6:
         lines.append(f"  ... and rings over {len(shown) - 6} more groups")
     return lines
+
+
+register("text", Plan, plan_summary)

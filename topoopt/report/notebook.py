@@ -2,7 +2,7 @@
 
 from importlib.resources import files
 
-from topoopt.base.display import register_page
+from topoopt.base.display import register
 from topoopt.codesign.comparison import Comparison
 from topoopt.experiment.run import ExperimentRun
 from topoopt.plan.plan import Plan
@@ -64,6 +64,6 @@ def _fragment(*parts: Html | str | list[Html]) -> str:
     return element("div", element("style", Html(scoped)), inside, class_="topoopt-report")
 
 
-register_page(Plan, plan_html)
-register_page(Comparison, comparison_html)
-register_page(ExperimentRun, run_html)
+register("html", Plan, plan_html)
+register("html", Comparison, comparison_html)
+register("html", ExperimentRun, run_html)

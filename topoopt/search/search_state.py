@@ -11,22 +11,22 @@ import time as clock
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from codesign_base import InputError
 from codesign_base.jit import PACKAGES
+from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
+from parallelism.search.regions import Regions
 from parallelism.search.searcher import Searcher
+from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig
 from topoopt.base.atomic import write_bytes_atomically
 from topoopt.evaluate.pair import Pair
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
-
-if TYPE_CHECKING:
-    from topoopt.search.alternating import AlternatingSearch
 
 _SCHEMA = b"topoopt-search/1"
 # Writing may take this share of the time; and there is no need to write more often than this.
@@ -78,14 +78,29 @@ class SearchState:
     own: Any = None
 
 
+class Searching(Protocol):
+    """What a state belongs to: its space, and what the method remembers."""
+
+    @property
+    def space(self) -> StrategySpace: ...
+    @property
+    def regions(self) -> Regions: ...
+    @property
+    def builder(self) -> TaskGraphBuilder: ...
+
+    def own(self) -> object:
+        """Return what the method remembers between rounds beside the state of the chains."""
+        ...
+
+
 class Keeper(Protocol):
     """Keeps the states of one search."""
 
-    def load(self, search: "AlternatingSearch") -> SearchState | None:
+    def load(self, search: Searching) -> SearchState | None:
         """Return the state to go on from; None to begin."""
         ...
 
-    def save(self, search: "AlternatingSearch", state: SearchState, *, last: bool = False) -> None:
+    def save(self, search: Searching, state: SearchState, *, last: bool = False) -> None:
         """Keep a state; the last one in any case."""
         ...
 
@@ -105,7 +120,7 @@ class StateFile:
         self._head = b"\n".join((_SCHEMA, question.encode(), b""))
         self._next = 0.0
 
-    def load(self, search: "AlternatingSearch") -> SearchState | None:
+    def load(self, search: Searching) -> SearchState | None:
         """Return the state in the file; None where there is no file.
 
         Raises
@@ -135,7 +150,7 @@ class StateFile:
             raise InputError(f"checkpoint {self.path}: damaged; remove it to begin anew")
         return state
 
-    def save(self, search: "AlternatingSearch", state: SearchState, *, last: bool = False) -> None:
+    def save(self, search: Searching, state: SearchState, *, last: bool = False) -> None:
         """Write a state, unless the one before was written a moment ago."""
         begin = clock.monotonic()
         if begin < self._next and not last:
@@ -155,7 +170,7 @@ class StateFile:
 class _Pickler(pickle.Pickler):
     """Leaves out what every process makes of the question for itself."""
 
-    def __init__(self, stream: io.BytesIO, search: "AlternatingSearch") -> None:
+    def __init__(self, stream: io.BytesIO, search: Searching) -> None:
         super().__init__(stream, pickle.HIGHEST_PROTOCOL)
         self._names = {id(value): name for name, value in _known(search).items()}
 
@@ -170,7 +185,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, stream: io.BytesIO, search: "AlternatingSearch") -> None:
+    def __init__(self, stream: io.BytesIO, search: Searching) -> None:
         super().__init__(stream)
         self._known = _known(search)
         self._space = search.space
@@ -193,7 +208,7 @@ class _Unpickler(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is not part of a state")
 
 
-def _known(search: "AlternatingSearch") -> dict[str, object]:
+def _known(search: Searching) -> dict[str, object]:
     return {
         "space": search.space,
         "regions": search.regions,
