@@ -9,6 +9,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.tasks import checked_tasks, starting_order
 
 _SEED_LIMIT = 2**31
 
@@ -79,7 +80,6 @@ def run_trains(
     The windows follow DCTCP (SIGCOMM 2010) in slow start, the packet sizes TopoOpt's simulator
     (NSDI 2023, section 5); trains in place of packets are ours.
     """
-    from topoopt.fabric.tasks import checked_tasks, starting_order
     from topoopt.fabric.train_kernels import play_trains
     from topoopt.fabric.train_queue_kernels import COLUMNS, PACKETS, PAIR, RING, TASK
 

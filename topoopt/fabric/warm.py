@@ -8,6 +8,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.transport import PACKETS, Transport
+from topoopt.topology.fabrics import ideal_switch
 
 
 def warm_up(model: str) -> None:
@@ -17,8 +18,6 @@ def warm_up(model: str) -> None:
     ----------
     model : str
     """
-    from topoopt.topology.fabrics import ideal_switch
-
     network, routes = ideal_switch(2, 1e9, 1e-6)
     tasks = TaskGraph.from_lists(
         2,

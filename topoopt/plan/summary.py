@@ -8,6 +8,7 @@ from parallelism.transformers.text import layout_text, order_text
 from topoopt.base.display import register
 from topoopt.base.text import dollars, table_lines
 from topoopt.plan.plan import Parallelization, Plan, RingRecord
+from topoopt.plan.rebuild import rebuild_schedule
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
 from topoopt.topology.totient import ring_places
@@ -166,8 +167,6 @@ def _times(plan: Plan) -> list[str]:
 
 
 def _schedule(plan: Plan) -> list[str]:
-    from topoopt.plan.rebuild import rebuild_schedule
-
     schedule = rebuild_schedule(plan.schedule)
     if schedule == Schedule.plain():
         return []

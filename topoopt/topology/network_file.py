@@ -4,6 +4,9 @@ from pathlib import Path
 
 from parallelism.reading import read_text
 from routing.network import Network
+from topoopt.topology.graphml import load_graphml, save_graphml
+from topoopt.topology.network_json import load_network as load_node_link
+from topoopt.topology.network_json import save_network as save_node_link
 
 _GRAPHML = (".graphml", ".xml")
 
@@ -26,9 +29,6 @@ def load_network(path: str | Path) -> Network:
     InputError
         If the file cannot be read, misses a field or has one that is not known.
     """
-    from topoopt.topology.graphml import load_graphml
-    from topoopt.topology.network_json import load_network as load_node_link
-
     suffix = Path(path).suffix.lower()
     if suffix in _GRAPHML or (
         suffix != ".json" and read_text(path, "network file").lstrip().startswith("<")
@@ -50,9 +50,6 @@ def save_network(network: Network, path: str | Path) -> None:
     InputError
         If the file cannot be written.
     """
-    from topoopt.topology.graphml import save_graphml
-    from topoopt.topology.network_json import save_network as save_node_link
-
     if Path(path).suffix.lower() in _GRAPHML:
         save_graphml(network, path)
     else:
