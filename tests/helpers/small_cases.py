@@ -1,10 +1,12 @@
 """Small random jobs that several test modules share."""
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 from hypothesis import strategies as st
 
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
+from parallelism.operator_family import OperatorFamily
 from parallelism.strategy import OperatorConfig, Strategy
 
 FEATURES = 12
@@ -45,6 +47,12 @@ def operator(name, inputs, parameters=1000, sparse=False):
         name, OperatorKind.DENSE, tuple(inputs), (FEATURES,), 1.0, 2.0, parameters, 1.0, 1.0,
         SPLITS, sparse, name,
     )  # fmt: skip
+
+
+def family_of(builder):
+    """Return the family of a builder whose servers have endless memory."""
+    server = SimpleNamespace(accelerator=SimpleNamespace(memory_bytes=float("inf")))
+    return OperatorFamily(builder, server, builder.compute, 1, "sgd")
 
 
 @st.composite

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_cases import BATCH, FakeCompute, FakeServer, operator
+from small_cases import BATCH, FakeCompute, FakeServer, family_of, operator
 
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph, Split
@@ -93,6 +93,6 @@ def test_the_bound_over_everything_is_below_the_optimum(case):
     assert everything.seconds >= TIGHT * best
     fabric, tasks = winner
     cluster = Cluster(servers, degree, bandwidth, latency=LATENCY)
-    found = plan_bounds(builder, cluster, float("inf"), fabric, tasks, best)
+    found = plan_bounds(family_of(builder), cluster, None, fabric, tasks, best)
     assert found.everything == everything
     assert found.routes.seconds >= 0.9 * best

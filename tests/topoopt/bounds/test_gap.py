@@ -7,7 +7,7 @@ import pytest
 from fabric_cases import random_fabric
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_cases import BATCH, FakeCompute, FakeServer, jobs
+from small_cases import BATCH, FakeCompute, FakeServer, family_of, jobs
 
 from parallelism.builder import TaskGraphBuilder
 from parallelism.longest_path_kernels import heads_and_tails
@@ -15,7 +15,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.critical import Least, Span, least_end, span_of
 from topoopt.bounds.critical_kernels import busiest_span
-from topoopt.bounds.gap import HOW, plan_bounds, routes_bound, topology_bound
+from topoopt.bounds.gap import how, plan_bounds, routes_bound, topology_bound
 from topoopt.fabric.simulate import score
 from topoopt.problem.job import Cluster
 
@@ -36,8 +36,10 @@ def test_every_level_is_below_the_simulated_time(job, degree, bandwidth, seed):
     for bound in (topology_bound(fabric, tasks), routes_bound(fabric, tasks)):
         assert bound.seconds <= time
     cluster = Cluster(servers, degree, bandwidth)
-    found = plan_bounds(builder, cluster, float("inf"), fabric, tasks, time)
-    assert [part.name for part in found.parts] == list(HOW)
+    found = plan_bounds(family_of(builder), cluster, strategy, fabric, tasks, time)
+    names = [part.name for part in found.parts]
+    assert names == ["strategy", "topology", "routing", "scheduling"]
+    assert len({how(name, "strategy") for name in names}) == 4
     assert all(part.seconds >= 0.0 for part in found.parts)
     total = found.everything.seconds + sum(part.seconds for part in found.parts)
     assert total == pytest.approx(time, rel=1e-12)

@@ -44,8 +44,11 @@ def test_a_configuration_is_listed_and_planned(config: Path, tmp_path: Path) -> 
                "--per-operator", "--steps", 5, "-q", "-o", plan)  # fmt: skip
     assert done.exit_code == 0, done.output
     document = json.loads(plan.read_text())
-    assert document["model"]["name"] == "tiny-moe"
-    assert sum(op["parameters"] for op in document["model"]["operators"]) == summary["parameters"]
+    assert document["job"]["model"]["name"] == "tiny-moe"
+    assert (
+        sum(op["parameters"] for op in document["job"]["model"]["operators"])
+        == summary["parameters"]
+    )
     assert run("verify", plan).exit_code == 0
 
 

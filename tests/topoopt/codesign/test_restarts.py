@@ -5,7 +5,8 @@ import json
 import pytest
 from small_plans import planned
 
-import topoopt.codesign.solve
+import topoopt.codesign.once
+import topoopt.codesign.restarts
 from codesign_base import InputError
 from topoopt import Cluster, Job, co_optimize, models, verify_plan
 from topoopt.codesign.restarts import restart_seed
@@ -40,7 +41,7 @@ def test_the_best_of_the_searches_is_kept(plan):
         3,
     )
     assert plan.seed == restart_seed(3, best)
-    for name in ("iteration_time_s", "links", "routes", "strategy", "gap_parts"):
+    for name in ("iteration_time_s", "links", "routes", "parallelization", "gap_parts"):
         assert getattr(plan, name) == getattr(alone[best], name)
     for name, baseline in plan.baselines.items():
         found = [each.baselines[name].iteration_time_s for each in alone]
@@ -56,7 +57,7 @@ def test_workers_do_not_change_the_plan(plan):
 
 def test_a_checkpoint_skips_finished_searches(plan, tmp_path, monkeypatch):
     path = tmp_path / "search.json"
-    real, once = co_optimize, topoopt.codesign.solve.optimize_once
+    once = topoopt.codesign.once.optimize_once
     made = []
 
     def counted(*arguments, **options):
@@ -65,14 +66,14 @@ def test_a_checkpoint_skips_finished_searches(plan, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return once(*arguments, **options)
 
-    monkeypatch.setattr(topoopt.codesign.solve, "optimize_once", counted)
-    partial = real(JOB, CLUSTER, **ASKED, checkpoint=path)
+    monkeypatch.setattr(topoopt.codesign.restarts, "optimize_once", counted)
+    partial = planned(JOB, CLUSTER, **ASKED, checkpoint=path)
     assert partial.search.interrupted
     assert verify_plan(partial).ok
     assert sorted(json.loads(path.read_text())["plans"]) == ["0", "1"]
-    assert real(JOB, CLUSTER, **ASKED, checkpoint=path) == plan
+    assert planned(JOB, CLUSTER, **ASKED, checkpoint=path) == plan
     assert made[3:] == [restart_seed(3, 2)]
-    assert real(JOB, CLUSTER, **ASKED, checkpoint=path) == plan
+    assert planned(JOB, CLUSTER, **ASKED, checkpoint=path) == plan
     more = real(JOB, CLUSTER, **{**ASKED, "restarts": 4}, checkpoint=path)
     assert len(made) == 5
     assert more.iteration_time_s <= plan.iteration_time_s

@@ -8,7 +8,7 @@ import pytest
 from fabric_oracle import circulant, star
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_cases import BATCH, FakeCompute, FakeServer, jobs
+from small_cases import BATCH, FakeCompute, FakeServer, family_of, jobs
 from small_plans import assert_valid, planned, shared_document, small_dlrm, small_mlp, solve
 
 import topoopt as to
@@ -23,7 +23,6 @@ from topoopt.evaluate.rewire import no_network
 from topoopt.evaluate.schedule_search import TRIED_PAIRS, plainly, schedule_pairs
 from topoopt.evaluate.scheduling import (
     ITERATIONS,
-    batch_tasks,
     busiest_link,
     chained_tasks,
     ordered_tasks,
@@ -123,7 +122,7 @@ def test_the_critical_path_is_the_best_of_all_orders():
 def built(job, microbatches=1):
     graph, strategy, servers = job
     builder = TaskGraphBuilder(graph, FakeCompute(), FakeServer(), servers, BATCH)
-    return builder, batch_tasks(builder, strategy, microbatches)
+    return builder, family_of(builder).microbatched(strategy, microbatches)
 
 
 def fabric_of(servers):
@@ -189,20 +188,20 @@ def test_a_limit_leaves_shorter_iterations_as_they_are(job, schedule, share):
 
 
 def searched(model, servers=4, degree=2):
-    """Return the best pairs of a short search, its builder and its cluster."""
+    """Return the best pairs of a short search, its family and its cluster."""
     cluster, job = Cluster(servers, degree, "100Gbps"), to.Job(model)
     memory = job.server.accelerator.memory_bytes
     search = AlternatingSearch(job.builder(servers), cluster, memory, SearchOptions(), 0)
-    return search.run(Budget(steps=20)).others, search.builder, cluster, memory
+    return search.run(Budget(steps=20)).others, job.family(servers), cluster
 
 
 @pytest.mark.parametrize("model", [small_dlrm(), small_mlp()])
 def test_a_chosen_schedule_is_at_least_as_good_as_any_single_choice(model):
-    pairs, builder, cluster, memory = searched(model)
-    plain = plainly(builder, pairs[0])
+    pairs, family, cluster = searched(model)
+    plain = plainly(family, pairs[0])
     assert plain.played.time == pairs[0].time
-    kept = schedule_pairs(builder, pairs, "barrier")
-    free = schedule_pairs(builder, pairs, "auto")
+    kept = schedule_pairs(family, pairs, "barrier")
+    free = schedule_pairs(family, pairs, "auto")
     assert not kept.schedule.streaming
     assert free.played.time <= kept.played.time <= pairs[0].time
     assert kept.tried > TRIED_PAIRS
@@ -212,15 +211,15 @@ def test_a_chosen_schedule_is_at_least_as_good_as_any_single_choice(model):
         Schedule(bucket_bytes=1e6),
         Schedule(microbatches=2),
     ):
-        tasks = batch_tasks(builder, pairs[0].strategy, alone.microbatches)
+        tasks = family.microbatched(pairs[0].strategy, alone.microbatches)
         single = play_schedule(pairs[0].fabric, tasks, alone)
         assert kept.played.time <= single.time * (1 + 2e-4)
     for found in (kept, free):
         pair, schedule = found.pair, found.schedule
-        tasks = batch_tasks(builder, pair.strategy, schedule.microbatches)
+        tasks = family.microbatched(pair.strategy, schedule.microbatches)
         assert play_schedule(pair.fabric, tasks, schedule).time == found.played.time
         bounds = plan_bounds(
-            builder, cluster, memory, pair.fabric, found.played.tasks, found.played.time,
+            family, cluster, pair.strategy, pair.fabric, found.played.tasks, found.played.time,
             schedule=schedule,
         )  # fmt: skip
         parts = sum(part.seconds for part in bounds.parts)
@@ -229,11 +228,11 @@ def test_a_chosen_schedule_is_at_least_as_good_as_any_single_choice(model):
 
 
 def test_schedules_are_tried_while_there_is_work_left(monkeypatch):
-    pairs, builder, *_ = PAIRS
+    pairs, family, _ = PAIRS
     found = []
     for most in (0.0, 4e4, 1e9):
         monkeypatch.setattr(schedule_search, "MOST_WORK", most)
-        found.append(schedule_pairs(builder, pairs, "auto"))
+        found.append(schedule_pairs(family, pairs, "auto"))
     none, some, all_of_them = found
     assert none.schedule == Schedule.plain() and none.played.time == pairs[0].time
     assert none.tried == len(pairs[:TRIED_PAIRS])
@@ -244,12 +243,18 @@ def test_schedules_are_tried_while_there_is_work_left(monkeypatch):
 @given(st.sampled_from(SCHEDULES), st.integers(0, 99))
 @settings(max_examples=30, deadline=None)
 def test_the_bound_over_everything_holds_for_what_a_search_finds(schedule, number):
-    pairs, builder, cluster, memory = PAIRS
+    pairs, family, cluster = PAIRS
     pair = pairs[number % len(pairs)]
-    tasks = batch_tasks(builder, pair.strategy, schedule.microbatches)
+    tasks = family.microbatched(pair.strategy, schedule.microbatches)
     played = play_schedule(pair.fabric, tasks, schedule)
     bounds = plan_bounds(
-        builder, cluster, memory, pair.fabric, played.tasks, played.time, schedule=schedule
+        family,
+        cluster,
+        pair.strategy,
+        pair.fabric,
+        played.tasks,
+        played.time,
+        schedule=schedule,
     )
     assert bounds.everything.seconds <= played.time
 
