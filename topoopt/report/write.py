@@ -1,26 +1,27 @@
 """Which page a subject gets, and writing it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from codesign_base import InputError
+from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
+from topoopt.codesign.comparison import Comparison, parse_comparison
+from topoopt.experiment.run import ExperimentRun
+from topoopt.plan.plan import Plan, parse_plan
+from topoopt.report.comparison_page import render_comparison
+from topoopt.report.experiment_page import SCHEMA, load_results, render_results
+from topoopt.report.plan_page import render_plan
 
-if TYPE_CHECKING:
-    from topoopt.codesign.comparison import Comparison
-    from topoopt.experiment.run import ExperimentRun
-    from topoopt.plan.plan import Plan
-    from topoopt.transformers.plan import TransformerPlan
-
-    Subject = Plan | TransformerPlan | Comparison | ExperimentRun | str | Path
+Subject: TypeAlias = Plan | Comparison | ExperimentRun | str | Path
 
 
-def write_report(subject: "Subject", path: str | Path) -> None:
+def write_report(subject: Subject, path: str | Path) -> None:
     """Write a report as one HTML page that opens offline.
 
     Parameters
     ----------
-    subject : Plan, TransformerPlan, Comparison, ExperimentRun, str or Path
+    subject : Plan, Comparison, ExperimentRun, str or Path
         What it is about, or the name of a plan file, of the JSON that ``topoopt compare --json``
         prints, or of an experiment's results folder.
     path : str or Path
@@ -34,12 +35,12 @@ def write_report(subject: "Subject", path: str | Path) -> None:
     write_text_atomically(path, render_report(subject))
 
 
-def render_report(subject: "Subject") -> str:
+def render_report(subject: Subject) -> str:
     """Return the page that `write_report` writes.
 
     Parameters
     ----------
-    subject : Plan, TransformerPlan, Comparison, ExperimentRun, str or Path
+    subject : Plan, Comparison, ExperimentRun, str or Path
 
     Returns
     -------
@@ -51,19 +52,8 @@ def render_report(subject: "Subject") -> str:
     InputError
         If the subject cannot be read or its numbers do not hold.
     """
-    from topoopt.codesign.comparison import Comparison
-    from topoopt.experiment.run import ExperimentRun
-    from topoopt.plan.plan import Plan
-    from topoopt.report.comparison_page import render_comparison
-    from topoopt.report.experiment_page import load_results, render_results
-    from topoopt.report.plan_page import render_plan
-    from topoopt.report.transformer_page import render_transformer_plan
-    from topoopt.transformers.plan import TransformerPlan
-
     if isinstance(subject, Plan):
         return render_plan(subject)
-    if isinstance(subject, TransformerPlan):
-        return render_transformer_plan(subject)
     if isinstance(subject, Comparison):
         return render_comparison(subject)
     if isinstance(subject, ExperimentRun):
@@ -80,24 +70,12 @@ def render_report(subject: "Subject") -> str:
 
 
 def _of_file(path: Path) -> str:
-    from parallelism.reading import parse_json, read_text
-    from topoopt.codesign.comparison import parse_comparison
-    from topoopt.plan.plan import parse_plan
-    from topoopt.report.comparison_page import render_comparison
-    from topoopt.report.experiment_page import SCHEMA, load_results, render_results
-    from topoopt.transformers.plan import KIND, load_transformer_plan
-
     where = f"report file {str(path)!r}"
     text = read_text(path, "report file")
     document = parse_json(text, where)
     if isinstance(document, dict):
         if "schema_version" in document:
-            layouts = document.get("kind") == KIND
-            plan = (
-                load_transformer_plan(path)
-                if layouts
-                else parse_plan(text, f"plan file {str(path)!r}")
-            )
+            plan = parse_plan(text, f"plan file {str(path)!r}")
             try:
                 return render_report(plan)
             except InputError as error:
