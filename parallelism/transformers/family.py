@@ -31,6 +31,11 @@ _OPERATORS_ONLY = (
     "a transformer is planned by layouts, where it says nothing; leave it out, or plan its "
     "operator graph"
 )
+_COLLECTIVES = {
+    TaskKind.ALLREDUCE: "AllReduce",
+    TaskKind.REDUCE_SCATTER: "ReduceScatter",
+    TaskKind.ALL_GATHER: "AllGather",
+}
 # Stated bytes of memory may differ from these by rounding.
 _ROUNDING = 1e-9
 
@@ -258,12 +263,14 @@ class LayoutFamily:
     def task_label(self, tasks: TaskGraph, task: int) -> str:
         """Return what a trace calls a task: its phase, part of the model and microbatch."""
         kind, phase = TaskKind(tasks.kind[task]), Phase(tasks.phase[task]).name.lower()
+        if tasks.phase[task] == Phase.UPDATE:  # once an iteration, of all parts of a stage
+            return f"{phase} of stage {tasks.operator[task]}"
         of = f" of part {tasks.operator[task]}, microbatch {tasks.part[task]}"
         if kind is TaskKind.COMPUTE:
             return f"{phase}{of}"
         if kind is TaskKind.TRANSFER:
             return f"{phase}{of} {tasks.first[task]}->{tasks.second[task]}"
-        return f"collective{of} over {len(tasks.groups[tasks.first[task]])} servers"
+        return f"{_COLLECTIVES[kind]}{of} over {len(tasks.groups[tasks.first[task]])} servers"
 
     def assumptions(self, placement: Placement, microbatches: int = 1) -> list[str]:
         """Return what the times of any placed layout rest on, one sentence each."""

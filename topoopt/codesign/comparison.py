@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from codesign_base import InputError
 from parallelism.reading import parse_json
@@ -70,12 +70,14 @@ class Comparison:
         The co-designed fabric first.
     seed : int
     steps : int
-        Of the co-design's search.
+        Of the co-design's search: strategies proposed, or placed layouts simulated.
     version : str
     refused : dict of str to str
         Fabrics that these servers and ports cannot build, and why.
     interrupted : bool
         Whether the search was stopped from the keyboard: all times are the best so far.
+    kind : {"operators", "layouts"}
+        Of parallelizations.
     """
 
     model: str
@@ -88,6 +90,7 @@ class Comparison:
     version: str
     refused: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
+    kind: Literal["operators", "layouts"] = "operators"
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -234,4 +237,5 @@ def compare(
         version=plan.version,
         refused=refused,
         interrupted=plan.search.interrupted,
+        kind=plan.job.kind,
     )

@@ -1,6 +1,7 @@
 """One search of checked arguments, and the plan that is made of what it finds."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -253,7 +254,8 @@ def _assemble(
         ),
         prices=prices.to_dict(),
         search=SearchRecord(
-            options=search.options,
+            # The steps that were made are its budget, whatever ended it.
+            options=replace(search.options, steps=None, seconds=None),
             steps=result.steps,
             counts=result.counts,
             interrupted=result.interrupted,

@@ -36,7 +36,7 @@ def _check_count(name: str, value: object, mend: str = "give a whole number of a
 
 # Stands for a server that was not given: transformers have another usual one.
 _USUAL_SERVER = Server()
-_MEMORY_RESERVE = 0.05
+MEMORY_RESERVE = 0.05
 
 
 def nvlink_server(accelerator: str, gpus: int) -> Server:
@@ -175,7 +175,7 @@ class Job:
                 self.model, self.global_batch, servers, self.server,
                 sequence_of(self.model, self.sequence), self.implementation or DEFAULT,
                 self.choices or Choices(), self.rates or rates_of(self.server.accelerator),
-                _MEMORY_RESERVE if self.memory_reserve is None else self.memory_reserve,
+                MEMORY_RESERVE if self.memory_reserve is None else self.memory_reserve,
             )  # fmt: skip
         compute = self.compute_model()
         batch = self.batch_per_gpu or self.model.batch_per_gpu

@@ -1,14 +1,19 @@
 """The answer in one line, and what was asked."""
 
+from parallelism.operator_family import OperatorFamily
+from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.records import LayoutQuestion
 from topoopt.plan.plan import Plan
-from topoopt.problem.units import format_bandwidth, format_bytes, format_time
-from topoopt.report.evaluate import AnyPlan
+from topoopt.plan.summary import search_text
+from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
 
 
-def plan_answer(plan: AnyPlan) -> str:
+def plan_answer(plan: Plan) -> str:
     """Return one sentence: how fast, against what, and how far from the bound."""
     time = format_time(plan.iteration_time_s)
-    words = f"{plan.model.name} takes {time} an iteration on {servers_text(plan.cluster.servers)}"
+    words = (
+        f"{plan.job.model.name} takes {time} an iteration on {servers_text(plan.cluster.servers)}"
+    )
     clauses = []
     rival = plan.baselines.get("fat-tree")
     if rival is not None:
@@ -25,14 +30,23 @@ def plan_answer(plan: AnyPlan) -> str:
 
 def plan_facts(plan: Plan) -> list[tuple[str, str]]:
     """Return what was asked, as pairs of a name and words."""
-    cluster, accelerator = plan.cluster, plan.server["accelerator"]
-    memory = format_bytes(accelerator["memory_bytes"])
-    kind = "measured operator times" if plan.compute.get("kind") == "profile" else "roofline"
+    cluster, server, job = plan.cluster, plan.job.server, plan.job
+    memory = format_bytes(server.accelerator.memory_bytes)
+    if isinstance(job, LayoutQuestion):
+        size = f"{format_count(job.model.parameters)} parameters"
+        batch = f"{plan.global_batch} samples of {job.sequence} tokens"
+        fitted = "fitted on measurements" if job.rates.fitted else "given by the user"
+        times = ("GPU rates", f"{job.rates.accelerator.name}, {fitted}")
+    else:
+        kind = "measured" if job.compute.get("kind") == "profile" else "roofline"
+        size = f"{len(job.model.operators)} operators"
+        batch = f"{plan.global_batch} samples, {job.batch_per_gpu} a GPU"
+        times = ("Operator times", f"{kind}, optimizer {job.optimizer}")
     return [
-        ("Model", f"{plan.model.name}, {len(plan.model.operators)} operators"),
+        ("Model", f"{job.model.name}, {size}"),
         (
             "Servers",
-            f"{servers_text(cluster.servers)} x {plan.server['gpus']} {accelerator['name']} "
+            f"{servers_text(cluster.servers)} x {server.gpus} {server.accelerator.name} "
             f"({memory} each)",
         ),
         (
@@ -40,23 +54,15 @@ def plan_facts(plan: Plan) -> list[tuple[str, str]]:
             f"{cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)} a server, "
             f"{cluster.ports}, {format_time(cluster.latency_s)} a hop",
         ),
-        ("Batch", f"{plan.global_batch} samples, {plan.batch_per_gpu} a GPU"),
-        ("Operator times", f"{kind}, optimizer {plan.optimizer}"),
+        ("Batch", batch),
+        times,
         ("Search", search_text(plan)),
     ]
 
 
-def search_text(plan: Plan) -> str:
-    """Return how long the search was, and how it ended."""
-    search = plan.search
-    words = [f"{search.steps} steps", f"{search.chains} chains", f"seed {plan.seed}"]
-    if search.converged:
-        words.append("converged")
-    if search.interrupted:
-        words.append("interrupted: the best so far")
-    if search.faithful:
-        words.append(f"faithful to the {search.faithful}")
-    return ", ".join(words)
+def family_noun(kind: str) -> str:
+    """Return what a family calls a parallelization: "strategy" or "layout"."""
+    return LayoutFamily.noun if kind == LayoutFamily.kind else OperatorFamily.noun
 
 
 def servers_text(count: int) -> str:

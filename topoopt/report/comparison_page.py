@@ -5,7 +5,7 @@ import shlex
 from topoopt.base.text import dollars
 from topoopt.codesign.comparison import Comparison, FabricResult
 from topoopt.problem.units import format_bandwidth, format_time
-from topoopt.report.answer import servers_text
+from topoopt.report.answer import family_noun, servers_text
 from topoopt.report.bars import Bar, bar_table
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
@@ -57,11 +57,12 @@ def comparison_answer(comparison: Comparison) -> str:
 def comparison_facts(comparison: Comparison) -> list[tuple[str, str]]:
     """Return what was asked, as pairs of a name and words."""
     rate = format_bandwidth(comparison.fabrics[0].bandwidth_bytes_per_s)
+    steps = "placed layouts simulated" if family_noun(comparison.kind) == "layout" else "steps"
     return [
         ("Model", comparison.model),
         ("Servers", servers_text(comparison.servers)),
         ("Ports", f"{comparison.degree} x {rate} a server"),
-        ("Search", f"{comparison.steps} steps, seed {comparison.seed}"),
+        ("Search", f"{comparison.steps} {steps}, seed {comparison.seed}"),
     ]
 
 
@@ -71,10 +72,12 @@ def fabrics(comparison: Comparison) -> Html:
         Bar(result.fabric, result.iteration_time_s, _cells(result), ours=place == 0)
         for place, result in enumerate(comparison.fabrics)
     ]
-    head = ("fabric", "iteration", "relative", "network cost", "link", "strategy from")
+    noun = family_noun(comparison.kind)
+    last = noun if noun == "layout" else f"{noun} from"
+    head = ("fabric", "iteration", "relative", "network cost", "link", last)
     bound = number(comparison.lower_bound_s, format_time(comparison.lower_bound_s))
     return joined(
-        element("p", "Every fabric runs the best strategy that was found for it. The line marks "
+        element("p", f"Every fabric runs the best {noun} that was found for it. The line marks "
                 "the lower bound on any wiring of this degree, ", bound, ".", class_="note"),
         bar_table(bars, head, caption="Iteration time and cost by fabric",
                   mark=comparison.lower_bound_s, words=frozenset({5})),
@@ -97,10 +100,13 @@ def _reproduce(comparison: Comparison) -> Html:
     words += ["--servers", str(comparison.servers), "--degree", str(comparison.degree)]
     words += ["--bandwidth", bandwidth_text(comparison.fabrics[0].bandwidth_bytes_per_s)]
     words += ["--fabrics", ",".join(others), "--seed", str(comparison.seed)]
-    words += ["--steps", str(comparison.steps), "--json"]
+    unknown = "device, batch, optimizer, kind of ports, latency and prices"
+    if family_noun(comparison.kind) == "layout":
+        unknown = "--global-batch, device, layouts considered, kind of ports, latency and prices"
+    else:
+        words += ["--steps", str(comparison.steps)]
     return joined(
-        element("p", f"With topoopt {comparison.version}. A comparison does not record device, "
-                "batch, optimizer, kind of ports, latency and prices: add those options if they "
-                "were given."),
-        element("pre", element("code", shlex.join(words)), tabindex=0),
+        element("p", f"With topoopt {comparison.version}. A comparison does not record {unknown}: "
+                "add those options if they were given."),
+        element("pre", element("code", shlex.join([*words, "--json"])), tabindex=0),
     )  # fmt: skip

@@ -1,12 +1,11 @@
-"""What a report shows beyond the plan file: the iteration played again, and its traffic."""
+"""What a report shows beyond the plan file: the iteration simulated again, and its traffic."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.builder import part_memory
-from parallelism.taskgraph import FloatArray, TaskGraph, traffic_of
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, traffic_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import simulate
@@ -14,56 +13,46 @@ from topoopt.fabric.timeline import Timeline, critical_path
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt, rebuild
-from topoopt.transformers.plan import TransformerPlan
-
-AnyPlan = Plan | TransformerPlan
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
-    """A plan of any kind, and what its iteration sends.
+class Evaluation:
+    """A plan, and what follows from it.
 
     Parameters
     ----------
-    plan : Plan or TransformerPlan
-    fabric : Fabric
+    plan : Plan
+    built : Rebuilt
+        Its objects.
     tasks : TaskGraph
+        One iteration, as the plan's schedule orders it.
     timeline : Timeline
+        Of that iteration on an idle cluster.
+    critical : tuple of int
+        Tasks of the critical path, in order of time.
+    home : int64 array, shape (servers,)
+        The server that the devices of each server are listed under: its own, or the first of
+        those that one device spans.
     server_busy : float64 array, shape (servers,)
         Seconds that a device of each server computes, the mean over its devices.
     allreduce, transfers : float64 arrays, shape (servers, servers)
-        Bytes that the row server sends to the column server: to its successors on AllReduce
-        rings, and in transfers. Forwarding for others is not counted.
+        Bytes that the row server sends to the column server: to its successors on the rings of
+        collectives, and in transfers. Forwarding for others is not counted.
     """
 
-    plan: AnyPlan
-    fabric: Fabric
+    plan: Plan
+    built: Rebuilt
     tasks: TaskGraph
     timeline: Timeline
+    critical: tuple[int, ...]
+    home: IntArray
     server_busy: FloatArray
     allreduce: FloatArray
     transfers: FloatArray
 
 
-@dataclass(frozen=True, eq=False)
-class Evaluation(Played):
-    """A plan by operators, and what follows from it.
-
-    Parameters
-    ----------
-    critical : tuple of int
-        Tasks of the critical path, in order of time.
-    part_memory : tuple of float
-        Bytes that a part of each operator holds on a GPU.
-    """
-
-    plan: Plan
-    critical: tuple[int, ...]
-    part_memory: tuple[float, ...]
-
-
 def evaluate(plan: Plan) -> Evaluation:
-    """Play one iteration of a plan again.
+    """Simulate one iteration of a plan again.
 
     Parameters
     ----------
@@ -85,8 +74,8 @@ def evaluate(plan: Plan) -> Evaluation:
         )
     try:
         built = rebuild(plan)
-        tasks = built.builder.build(built.strategy)
-        timeline = simulate(built.fabric, tasks)
+        played = built.play()
+        timeline = simulate(built.fabric, played.tasks)
     except InputError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -94,22 +83,28 @@ def evaluate(plan: Plan) -> Evaluation:
         raise InputError(
             f"cannot be simulated ({type(error).__name__}: {reason}); plan again"
         ) from None
-    require_same("iteration_time_s", plan.iteration_time_s, timeline.makespan, SIMULATED)
+    require_same("iteration_time_s", plan.iteration_time_s, played.time, SIMULATED)
+    tasks = played.tasks
+    devices = np.bincount(tasks.server_of_device, minlength=tasks.servers)
+    busy = np.bincount(
+        tasks.server_of_device, weights=timeline.device_busy, minlength=tasks.servers
+    )
+    home = np.maximum.accumulate(np.where(devices > 0, np.arange(tasks.servers), 0))
     return Evaluation(
         plan=plan,
-        fabric=built.fabric,
+        built=built,
         tasks=tasks,
         timeline=timeline,
-        server_busy=timeline.device_busy,
         critical=critical_path(tasks, timeline),
+        home=home,
+        server_busy=busy[home] / devices[home],
         allreduce=ring_bytes(built.fabric, tasks),
         transfers=traffic_of(tasks).transfers,
-        part_memory=_memory(built),
     )
 
 
 def ring_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
-    """Return the bytes that each server sends to each other one along AllReduce rings."""
+    """Return the bytes that each server sends to each other one along the rings of collectives."""
     hosts = fabric.network.hosts
     sent = np.zeros(hosts * hosts)
     traffic = traffic_of(tasks)
@@ -118,14 +113,3 @@ def ring_bytes(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
         share = 2.0 * (len(group) - 1) / len(group) * amount / len(edges)
         np.add.at(sent, edges.ravel(), share)
     return sent.reshape(hosts, hosts)
-
-
-def _memory(built: Rebuilt) -> tuple[float, ...]:
-    builder = built.builder
-    return tuple(
-        part_memory(
-            builder.graph, operator, builder.batch, config.sample, config.parameter, config.mode,
-            builder.server.gpus, builder.optimizer_states,
-        )
-        for operator, config in zip(builder.graph.operators, built.strategy.configs, strict=True)
-    )  # fmt: skip

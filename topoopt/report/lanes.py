@@ -1,11 +1,12 @@
 """The timeline as lanes: segments for the eye as paths, for the pointer as numbers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
-from parallelism.taskgraph import Phase, TaskKind
+from parallelism.operator_text import server_names
+from parallelism.taskgraph import IntArray, Phase, TaskKind
 from topoopt.problem.units import format_bytes
 from topoopt.report.evaluate import Evaluation
 
@@ -16,7 +17,13 @@ MOST_SEGMENTS = 20_000
 """Segments of all servers together; fewer servers are shown where theirs are many."""
 
 MOST_STREAMS = 40
-"""Lanes of AllReduces."""
+"""Lanes of collectives."""
+
+MOST_COLLECTIVES = 4_000
+"""Collectives in them; of more, the longest."""
+
+NANOSECONDS = 1e9
+"""Lanes are compared, and written into the page, in whole ones."""
 
 CLASSES = ("forward", "backward", "update", "transfer", "allreduce")
 
@@ -73,18 +80,21 @@ class Lanes:
     lanes : tuple of Lane
     servers : tuple of int
         Those that have lanes.
+    collectives : str
+        What the collectives are called: "AllReduces" if that is what all of them are.
     streams, left_out : int
-        AllReduces over two or more servers, and how many of them are in no lane.
+        Collectives over two or more servers, and how many of them are in no lane.
     """
 
     lanes: tuple[Lane, ...]
     servers: tuple[int, ...]
+    collectives: str
     streams: int
     left_out: int
 
 
 def make_lanes(found: Evaluation) -> Lanes:
-    """Return the critical path, AllReduces, and what chosen servers compute and send.
+    """Return the critical path, collectives, and what chosen servers compute and send.
 
     Parameters
     ----------
@@ -98,16 +108,23 @@ def make_lanes(found: Evaluation) -> Lanes:
     path = tuple(_segment(found, task, critical) for task in found.critical)
     lanes = [Lane("critical path", path, "lane", "critical path")]
     streams = _streams(found)
-    packed = pack([_segment(found, task, critical) for task in streams], MOST_STREAMS)
+    name = collectives_name(found)
+    longest = sorted(streams, key=lambda t: found.timeline.start[t] - found.timeline.finish[t])
+    drawn = [_segment(found, task, critical) for task in longest[:MOST_COLLECTIVES]]
+    packed = pack(drawn, MOST_STREAMS)
     for number, segments in enumerate(packed):
-        lanes.append(
-            Lane("AllReduces" if number == 0 else "", segments, "lane stream", "AllReduces")
-        )
+        lanes.append(Lane(name if number == 0 else "", segments, "lane stream", name))
     servers = shown_servers(found)
     for server in servers:
         lanes += _server_lanes(found, server, critical)
     kept = sum(map(len, packed))
-    return Lanes(tuple(lanes), servers, len(streams), len(streams) - kept)
+    return Lanes(tuple(lanes), servers, name, len(streams), len(streams) - kept)
+
+
+def collectives_name(found: Evaluation) -> str:
+    """Return what the collectives of an iteration are called."""
+    kinds = found.tasks.kind[found.tasks.collective]
+    return "AllReduces" if np.all(kinds == TaskKind.ALLREDUCE) else "collectives"
 
 
 def shown_servers(found: Evaluation) -> tuple[int, ...]:
@@ -156,45 +173,62 @@ def pack(segments: Iterable[Segment], most: int) -> list[tuple[Segment, ...]]:
 
 
 def _streams(found: Evaluation) -> list[int]:
-    """Return the AllReduces that use the network."""
+    """Return the collectives that use the network."""
     tasks = found.tasks
-    reduces = np.flatnonzero((tasks.kind == TaskKind.ALLREDUCE) & (tasks.size > 0.0))
-    return [t for t in reduces.tolist() if len(tasks.groups[tasks.first[t]]) > 1]
+    over = np.flatnonzero(tasks.collective & (tasks.size > 0.0))
+    return [t for t in over.tolist() if len(tasks.groups[tasks.first[t]]) > 1]
 
 
-def _segment(found: Evaluation, task: int, critical: frozenset[int]) -> Segment:
+def _segment(found: Evaluation, task: int, critical: Set[int]) -> Segment:
     tasks = found.tasks
-    start, end = float(found.timeline.start[task]), float(found.timeline.finish[task])
-    operator = found.plan.strategy[int(tasks.operator[task])].operator
-    phase = Phase(int(tasks.phase[task]))
+    label = found.built.family.task_label(tasks, task)
     if tasks.kind[task] == TaskKind.COMPUTE:
+        kind = Phase(int(tasks.phase[task])).name.lower()
         server = int(tasks.server_of_device[tasks.first[task]])
-        label = f"{phase.name.lower()} of {operator} on server {server}"
-        return Segment(start, end, phase.name.lower(), label, task in critical)
-    size = format_bytes(float(tasks.size[task]))
-    if tasks.kind[task] == TaskKind.TRANSFER:
-        ends = f"{tasks.first[task]} to {tasks.second[task]}"
-        label = f"{phase.name.lower()} of {operator}, {ends}, {size}"
-        return Segment(start, end, "transfer", label, task in critical)
-    members = len(tasks.groups[int(tasks.first[task])])
-    label = f"AllReduce of {operator} over {members} servers, {size}"
-    return Segment(start, end, "allreduce", label, task in critical)
+        served = np.flatnonzero(found.home == server).tolist()
+        label += f" on {server_names(tuple(served))}"
+    else:
+        kind = "transfer" if tasks.kind[task] == TaskKind.TRANSFER else "allreduce"
+        label += f", {format_bytes(float(tasks.size[task]))}"
+    start, end = float(found.timeline.start[task]), float(found.timeline.finish[task])
+    return Segment(start, end, kind, label, task in critical)
 
 
 def _server_lanes(found: Evaluation, server: int, critical: frozenset[int]) -> list[Lane]:
-    tasks = found.tasks
-    compute = tasks.kind == TaskKind.COMPUTE
-    here = np.flatnonzero(
-        compute & (tasks.server_of_device[np.where(compute, tasks.first, 0)] == server)
-    )
-    order = here[np.lexsort((found.timeline.finish[here], found.timeline.start[here]))]
-    name = f"server {server}"
-    lanes = [Lane(name, tuple(_segment(found, t, critical) for t in order.tolist()), "lane", name)]
+    """Return what the devices of a server compute, those that do the same as one, and send."""
+    tasks, name = found.tasks, f"server {server}"
+    devices = np.flatnonzero(tasks.server_of_device == found.home[server]).tolist()
+    alike: dict[bytes, list[tuple[int, IntArray]]] = {}
+    for device in devices:
+        doing = _computed(found, device)
+        when = (found.timeline.start[doing], found.timeline.finish[doing])
+        what = (tasks.operator[doing], tasks.phase[doing], tasks.part[doing])
+        key = np.stack([*(np.rint(time * NANOSECONDS) for time in when), *what]).tobytes()
+        alike.setdefault(key, []).append((device, doing))
+    lanes = []
+    for number, group in enumerate(alike.values()):
+        # Of tasks at the same time the lane shows the first; it is critical if any of them is.
+        members = np.stack([doing for _, doing in group])
+        marked = {
+            int(column[0]) for column in members.T if not critical.isdisjoint(column.tolist())
+        }
+        segments = tuple(_segment(found, task, marked) for task in members[0].tolist())
+        ranks = [device for device, _ in group]
+        some = f"{name}, {'rank' if len(ranks) == 1 else 'ranks'} {', '.join(map(str, ranks))}"
+        spoken = name if len(ranks) == len(devices) else some
+        lanes.append(Lane("" if number else name, segments, "lane", spoken))
     moves = tasks.kind == TaskKind.TRANSFER
     sent = np.flatnonzero(moves & ((tasks.first == server) | (tasks.second == server)))
     if sent.size:
         lanes.append(Lane("", _spans(found, server, sent.tolist(), critical), "lane thin", name))
     return lanes
+
+
+def _computed(found: Evaluation, device: int) -> IntArray:
+    """Return the tasks of a device in order of time."""
+    tasks = found.tasks
+    here = np.flatnonzero((tasks.kind == TaskKind.COMPUTE) & (tasks.first == device))
+    return here[np.lexsort((found.timeline.finish[here], found.timeline.start[here]))]
 
 
 def _spans(

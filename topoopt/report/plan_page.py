@@ -2,14 +2,15 @@
 
 from topoopt.base.text import dollars
 from topoopt.plan.plan import Plan
+from topoopt.plan.summary import parallelization_text
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
-from topoopt.report.answer import plan_answer, plan_facts
+from topoopt.report.answer import family_noun, plan_answer, plan_facts
 from topoopt.report.bars import Bar, Part, bar_table, stacked_bar
-from topoopt.report.evaluate import AnyPlan, evaluate
+from topoopt.report.evaluate import evaluate
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
+from topoopt.report.parallelization import parallelization_section
 from topoopt.report.reproduce import plan_command_line
-from topoopt.report.strategy import strategy_section
 from topoopt.report.timeline import timeline_section
 from topoopt.report.traffic import traffic_section
 from topoopt.report.wiring import wiring_section
@@ -33,39 +34,47 @@ def render_plan(plan: Plan) -> str:
         As `evaluate`.
     """
     found = evaluate(plan)
+    noun = family_noun(plan.job.kind)
     sections = [
         Section("baselines", "Against other fabrics", baselines(plan)),
         Section("gap", "Where the time goes", joined(halves(plan), gap(plan))),
         Section("topology", "Topology", wiring_section(found)),
         Section("traffic-matrix", "Traffic", joined(sums(plan), traffic_section(found))),
         Section("iteration", "One iteration", timeline_section(found)),
-        Section("strategy", "Strategy", strategy_section(found)),
+        Section(noun, noun.capitalize(), parallelization_section(found)),
         Section("notes", "Notes", _notes(plan)),
         Section("reproduce", "Make it again", _reproduce(plan)),
     ]
-    title = f"topoopt plan: {plan.model.name}"
+    title = f"topoopt plan: {plan.job.model.name}"
     return render_page(title, plan_answer(plan), plan_facts(plan), sections)
 
 
 def baselines(plan: Plan) -> Html:
     """Return the plan and the fabrics compared with as bars."""
+    noun = family_noun(plan.job.kind)
+    layouts = noun == "layout"
     port = plan.cluster.bandwidth_bytes_per_s
-    bars = [Bar("topoopt", plan.iteration_time_s, _cells(plan, plan.iteration_time_s,
-                port, plan.cost_usd, plan.strategy_origin), ours=True)]  # fmt: skip
+    own = parallelization_text(plan.parallelization, plan.origin)
+    bars = [
+        Bar("topoopt", plan.iteration_time_s,
+            _cells(plan, plan.iteration_time_s, port, plan.cost_usd, own), ours=True)
+    ]  # fmt: skip
     for name, base in plan.baselines.items():
+        same = layouts and base.parallelization == plan.parallelization
+        words = "the same" if same else parallelization_text(base.parallelization, base.origin)
         cells = _cells(
-            plan, base.iteration_time_s, base.bandwidth_bytes_per_s, base.cost_usd,
-            base.strategy_origin,
-        )  # fmt: skip
+            plan, base.iteration_time_s, base.bandwidth_bytes_per_s, base.cost_usd, words
+        )
         bars.append(Bar(name, base.iteration_time_s, cells))
-    head = ("fabric", "iteration", "vs plan", "network cost", "link", "strategy from")
+    last = "layout" if layouts else "strategy from"
+    head = ("fabric", "iteration", "vs plan", "network cost", "link", last)
     notes = [
         element("li", element("strong", name), f": {base.note}")
         for name, base in plan.baselines.items()
         if base.note
     ]
     return joined(
-        element("p", "Every fabric runs the best strategy that was found for it. The line marks "
+        element("p", f"Every fabric runs the best {noun} that was found for it. The line marks "
                 "the lower bound of any plan.", class_="note"),
         bar_table(bars, head, caption="Iteration time and cost by fabric",
                   mark=plan.lower_bound_s, words=frozenset({5})),
@@ -74,7 +83,7 @@ def baselines(plan: Plan) -> Html:
 
 
 def _cells(
-    plan: Plan, seconds: float, bandwidth: float, cost: float | None, origin: str
+    plan: Plan, seconds: float, bandwidth: float, cost: float | None, words: str
 ) -> tuple[str, ...]:
     ratio = seconds / plan.iteration_time_s if plan.iteration_time_s else 1.0
     price = dollars(cost) if cost is None else number(cost, dollars(cost))
@@ -82,21 +91,24 @@ def _cells(
         number(ratio, f"{ratio:.2f}x"),
         price,
         number(bandwidth, format_bandwidth(bandwidth)),
-        origin,
+        words,
     )
 
 
-def halves(plan: AnyPlan) -> Html:
+def halves(plan: Plan) -> Html:
     """Return compute and exposed communication as a stacked bar."""
-    parts = [
-        Part("compute", plan.compute_time_s, "p-compute", "Computing on the critical path."),
-        Part(
-            "exposed communication",
-            plan.exposed_communication_s,
-            "p-exposed",
+    if plan.schedule.overlap == "barrier":
+        computing = "Computing on the critical path."
+        rest = (
             "The rest of the critical path: network time, and reductions inside servers, that no "
-            "computation hides.",
-        ),
+            "computation hides."
+        )
+    else:
+        computing = "Computing on the busiest device."
+        rest = "The rest of the period of iterations that overlap."
+    parts = [
+        Part("compute", plan.compute_time_s, "p-compute", computing),
+        Part("exposed communication", plan.exposed_communication_s, "p-exposed", rest),
     ]
     return joined(
         element("h3", "Compute and communication"),
@@ -104,12 +116,12 @@ def halves(plan: AnyPlan) -> Html:
     )
 
 
-def gap(plan: AnyPlan) -> Html:
+def gap(plan: Plan) -> Html:
     """Return the bound and the parts of the gap as a stacked bar."""
     mostly = next(iter(plan.bound.weights), "")
     how = (
-        "No plan can be faster: over every strategy, wiring and routing; fixed by the "
-        f"{plan.bound.binding} term"
+        f"No plan can be faster: over every {family_noun(plan.job.kind)}, wiring and routing; "
+        f"fixed by the {plan.bound.binding} term"
     )
     parts = [
         Part(
@@ -133,7 +145,7 @@ def gap(plan: AnyPlan) -> Html:
     )
 
 
-def sums(plan: AnyPlan) -> Html:
+def sums(plan: Plan) -> Html:
     """Return what an iteration sends in all."""
     tax = number(plan.bandwidth_tax, f"{plan.bandwidth_tax:.2f}")
     return element(
@@ -166,10 +178,12 @@ def _notes(plan: Plan) -> Html:
     ]
     if named:
         notes.append(element("li", f"starting strategies: {', '.join(named)}"))
-    notes.append(
-        element("li", f"times are those of the fabric model {plan.fabric_model}, over one "
-                "iteration that starts on an idle cluster")
-    )  # fmt: skip
+    over = (
+        "one iteration that starts on an idle cluster"
+        if plan.schedule.overlap == "barrier"
+        else "the period of iterations in a row"
+    )
+    notes.append(element("li", f"times are those of the fabric model {plan.fabric_model}, {over}"))
     return element("ul", notes)
 
 
@@ -177,8 +191,8 @@ def _reproduce(plan: Plan) -> Html:
     command, remarks = plan_command_line(plan)
     lines = f"{command}\ntopoopt verify plan.json\ntopoopt report plan.json -o plan.html"
     return joined(
-        element("p", f"With topoopt {plan.version} (seed {plan.seed}, {plan.search.steps} steps), "
-                "the same command gives the same plan; verify recomputes it from the file alone."),
+        element("p", f"With topoopt {plan.version} this command gives the same plan; verify "
+                "recomputes it from the file alone."),
         element("pre", element("code", lines), tabindex=0),
         element("ul", (element("li", remark) for remark in remarks)) if remarks else "",
     )  # fmt: skip

@@ -1,14 +1,28 @@
 """The command line that makes a plan again."""
 
 import shlex
+from dataclasses import asdict
 
+from codesign_base import InputError
 from parallelism.accelerators import ACCELERATORS, ALIASES
 from parallelism.device import RooflineModel, Server
 from parallelism.models import PRESETS, get_model
+from parallelism.operator_records import OperatorQuestion, model_record
+from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.gpu import GpuRates, rates_of
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.load import is_transformer, load_transformer
+from parallelism.transformers.presets import TRANSFORMERS
+from parallelism.transformers.records import LayoutQuestion
+from topoopt.fabrics.baselines import PLAN_BASELINES
 from topoopt.plan.plan import Plan
-from topoopt.plan.records import model_record
+from topoopt.problem.job import MEMORY_RESERVE, nvlink_server
+from topoopt.problem.options import Improvements
 from topoopt.problem.prices import default_prices
 from topoopt.problem.units import parse_bandwidth, parse_time
+
+Options = list[tuple[str, object, object]]
+"""Of each option of the command line: its name, its value, and the value that it has anyhow."""
 
 
 def plan_command_line(plan: Plan) -> tuple[str, tuple[str, ...]]:
@@ -21,61 +35,157 @@ def plan_command_line(plan: Plan) -> tuple[str, tuple[str, ...]]:
     Returns
     -------
     command : str
-        For a shell; options that have their default value are left out, but for the budget.
+        For a shell; options that have their default value are left out.
     remarks : tuple of str
         Sentences on files that the command reads, and settings that only Python has.
     """
-    remarks = []
-    if plan.model.name in PRESETS and model_record(get_model(plan.model.name)) == plan.model:
-        model = plan.model.name
-    else:
-        model = "model.yaml"
-        remarks.append(
-            f"model.yaml stands for the operator-graph file of {plan.model.name}, which the plan "
-            "file holds under model"
-        )
-    words = ["topoopt", "plan", model]
-    cluster, search, compute = plan.cluster, plan.search, plan.compute
-    options: list[tuple[str, object, object]] = [
+    cluster, server = plan.cluster, plan.job.server
+    options: Options = [
         ("servers", cluster.servers, None),
         ("degree", cluster.degree, None),
         ("bandwidth", bandwidth_text(cluster.bandwidth_bytes_per_s), None),
         ("ports", cluster.ports, "directed"),
         ("latency", _time_text(cluster.latency_s), "1us"),
-        ("gpus-per-server", plan.server["gpus"], 4),
-        ("batch-per-gpu", plan.batch_per_gpu, plan.model.batch_per_gpu),
-        ("optimizer", plan.optimizer, "sgd"),
-        ("seed", plan.seed, None),
-        ("steps", search.steps, None),
-        ("chains", search.chains, 3),
-        ("faithful", search.faithful, None),
-        ("confirm", None if plan.confirmation is None else "train", None),
+        ("gpus-per-server", server.gpus, 4),
     ]
-    accelerator = plan.server["accelerator"]["name"]
-    if accelerator in ACCELERATORS:
-        short = {full: alias for alias, full in ALIASES.items()}
-        options.append(("device", short.get(accelerator, accelerator), "a100"))
+    if isinstance(plan.job, LayoutQuestion):
+        model, own, remarks = _layouts(plan, plan.job)
     else:
-        remarks.append(f"the accelerator {accelerator} is set from Python")
-    if compute.get("kind") == "profile":
-        options.append(("profile", "profile.json", None))
+        model, own, remarks = _operators(plan.job)
+    options += own
+    if ACCELERATORS.get(server.accelerator.name) == server.accelerator:
+        short = {full: alias for alias, full in ALIASES.items()}
+        name = server.accelerator.name
+        options.append(("device", short.get(name, name), "a100"))
+    else:
         remarks.append(
-            "profile.json stands for the measured operator times, which the plan file holds under "
-            "compute"
+            f"the accelerator {server.accelerator.name}, in the plan file under job.server, is set "
+            "in Python"
         )
-    elif not _usual_compute(plan):
-        remarks.append("the roofline's settings, in the plan file under compute, are set in Python")
-    if plan.server["intra_bandwidth"] != Server().intra_bandwidth:
+    if server.intra_bandwidth != _usual_server(plan).intra_bandwidth:
         remarks.append(
-            "the links inside a server, in the plan file under server, are set in Python"
+            "the links inside a server, in the plan file under job.server, are set in Python"
         )
+    searched, python = _search(plan)
+    options += searched
+    remarks += python
     if plan.prices != default_prices().to_dict():
         options.append(("prices", "prices.json", None))
         remarks.append("prices.json stands for the price table, which the plan file holds")
+    words = ["topoopt", "plan", model]
     for name, value, usual in options:
-        if value is not None and value != usual:
+        if value is True:
+            words.append(f"--{name}")
+        elif value is not None and value is not False and value != usual:
             words += [f"--{name}", str(value)]
     return shlex.join([*words, "-o", "plan.json"]), tuple(remarks)
+
+
+def _operators(job: OperatorQuestion) -> tuple[str, Options, list[str]]:
+    """Return model, options and remarks of a job by operators."""
+    remarks, name = [], job.model.name
+    known = name in PRESETS or name in TRANSFORMERS
+    if known and model_record(get_model(name)) == job.model:
+        model = name
+    else:
+        model = "model.yaml"
+        remarks.append(
+            f"model.yaml stands for the operator-graph file of {name}, which the plan file holds "
+            "under job.model"
+        )
+    options: Options = [
+        ("per-operator", is_transformer(model), False),
+        ("batch-per-gpu", job.batch_per_gpu, job.model.batch_per_gpu),
+        ("optimizer", job.optimizer, "sgd"),
+    ]
+    if job.compute.get("kind") == "profile":
+        options.append(("profile", "profile.json", None))
+        remarks.append(
+            "profile.json stands for the measured operator times, which the plan file holds under "
+            "job.compute"
+        )
+    elif not _usual_compute(job):
+        remarks.append(
+            "the roofline's settings, in the plan file under job.compute, are set in Python"
+        )
+    return model, options, remarks
+
+
+def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
+    """Return model, options and remarks of a job by layouts."""
+    remarks, name, sequence = [], job.model.name, job.sequence
+    model, own = "config.json", job.model.sequence
+    if name in TRANSFORMERS:
+        preset = load_transformer(name)
+        if {**asdict(job.model), "sequence": preset.sequence} == asdict(preset):
+            model, own = name, preset.sequence
+    if model != name:
+        remarks.append(
+            f"config.json stands for the Hugging Face configuration of {name}, whose architecture "
+            "the plan file holds under job.model"
+        )
+    choices, usual = job.choices, Choices()
+    considered: Options = [
+        (option, ",".join(map(str, getattr(choices, field))),
+         ",".join(map(str, getattr(usual, field))))
+        for option, field in (
+            ("tensor", "tensor"), ("pipeline", "pipeline"), ("context", "context"),
+            ("expert", "expert"), ("microbatch", "microbatch"), ("pipeline-schedule", "schedules"),
+            ("zero", "zero"), ("recompute", "recompute"),
+        )
+    ]  # fmt: skip
+    imbalance = job.implementation.load_imbalance
+    for name_, given, default in (
+        ("virtual stages considered", choices.virtual_stages, usual.virtual_stages),
+        ("settings of the training software", job.implementation,
+         Implementation(load_imbalance=imbalance)),
+        ("rates of the GPU", job.rates, _usual_rates(job)),
+        ("share of memory that is left free", job.memory_reserve, MEMORY_RESERVE),
+    ):  # fmt: skip
+        if given != default:
+            remarks.append(f"the {name_}, in the plan file under job, is set in Python")
+    options: Options = [
+        ("global-batch", plan.global_batch, None),
+        ("sequence", sequence, own),
+        *considered,
+        ("tensor-across-servers", choices.across_servers, False),
+        ("load-imbalance", imbalance, 1.0),
+    ]
+    return model, options, remarks
+
+
+def _search(plan: Plan) -> tuple[Options, list[str]]:
+    """Return the options of the search, and remarks on those that only Python has."""
+    search, asked = plan.search, plan.search.options
+    operators = plan.job.kind == "operators"
+    seed, steps, restarts = search.first_seed, asked.steps, asked.restarts
+    if operators and (asked.seconds is not None or search.interrupted):
+        # Only the steps that were made say how long this search was.
+        seed, steps, restarts = None, search.steps, 1
+    options: Options = [
+        ("seed", plan.seed if seed is None else seed, None),
+        ("steps", steps, None),
+        ("chains", asked.chains, 3),
+        ("faithful", asked.faithful, None),
+        ("method", asked.method, "joint"),
+        ("no-parameter-splits", not asked.parameter_splits, False),
+        ("confirm", asked.confirm, None),
+        ("schedule", asked.schedule, "plain"),
+        ("restarts", restarts, 1),
+        ("simulated", asked.simulated, 24),
+    ]
+    remarks = []
+    if search.interrupted and not operators:
+        remarks.append("the search was interrupted, and goes on to its end when made again")
+    if asked.improvements != Improvements() or asked.reconfiguration is not None:
+        remarks.append(
+            "the settings of the topology finder or of rewired fabrics, in the plan file under "
+            "search.options, are set in Python"
+        )
+    others = [name for name in plan.baselines if name not in PLAN_BASELINES]
+    if others:
+        remarks.append(f"that {', '.join(others)} is compared with is set in Python")
+    return options, remarks
 
 
 def bandwidth_text(rate: float) -> str:
@@ -95,11 +205,29 @@ def _time_text(seconds: float) -> str:
     return f"{seconds!r}s"
 
 
-def _usual_compute(plan: Plan) -> bool:
+def _usual_server(plan: Plan) -> Server:
+    """Return the server that the command line gives to such a job."""
+    if plan.job.kind == "operators":
+        return Server()
+    try:
+        return nvlink_server(plan.job.server.accelerator.name, plan.job.server.gpus)
+    except InputError:
+        return Server()
+
+
+def _usual_rates(job: LayoutQuestion) -> GpuRates | None:
+    """Return the rates that are fitted for a job's GPU; None if there are none."""
+    try:
+        return rates_of(job.server.accelerator)
+    except InputError:
+        return None
+
+
+def _usual_compute(job: OperatorQuestion) -> bool:
     usual = RooflineModel(Server())
     return (
-        plan.compute.get("efficiency") == usual.efficiency
-        and plan.compute.get("memory_efficiency") == usual.memory_efficiency
-        and plan.compute.get("launch_overhead_s") == usual.launch_overhead
-        and plan.compute.get("precision") is None
+        job.compute.get("efficiency") == usual.efficiency
+        and job.compute.get("memory_efficiency") == usual.memory_efficiency
+        and job.compute.get("launch_overhead_s") == usual.launch_overhead
+        and job.compute.get("precision") is None
     )

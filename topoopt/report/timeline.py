@@ -2,7 +2,7 @@
 
 from topoopt.problem.units import format_time
 from topoopt.report.evaluate import Evaluation
-from topoopt.report.lanes import CLASSES, Lane, Lanes, make_lanes
+from topoopt.report.lanes import CLASSES, NANOSECONDS, Lane, Lanes, make_lanes
 from topoopt.report.markup import Html, data_script, element, joined
 from topoopt.report.wiring import zoom_buttons
 
@@ -14,7 +14,6 @@ _NAMES = {
     "backward": "backward",
     "update": "update",
     "transfer": "transfers",
-    "allreduce": "AllReduce",
 }
 
 
@@ -27,13 +26,14 @@ def timeline_section(found: Evaluation) -> Html:
     for lane in made.lanes:
         numbers: list[int] = []
         for segment in lane.segments:
-            begin, end = round(segment.start * 1e9), round(segment.end * 1e9)
+            begin, end = (round(t * NANOSECONDS) for t in (segment.start, segment.end))
             numbers += [begin, end - begin, texts.setdefault(segment.label, len(texts))]
         lanes.append([lane.spoken, numbers])
     data = {"lanes": lanes, "texts": list(texts), "length": whole, "units": UNITS}
     rows = [_row(number, lane, whole) for number, lane in enumerate(made.lanes)]
+    names = {**_NAMES, "allreduce": made.collectives}
     keys = [
-        element("span", element("span", class_=f"key t-{kind}"), _NAMES[kind]) for kind in CLASSES
+        element("span", element("span", class_=f"key t-{kind}"), names[kind]) for kind in CLASSES
     ]
     keys.append(element("span", element("span", class_="key t-critical"), "critical"))
     return joined(
@@ -70,13 +70,25 @@ def _about(found: Evaluation, made: Lanes) -> str:
         "which each starts when the one before ends; its parts are marked below. Of each server "
         "the upper lane shows what it computes, the lower one when it sends or receives transfers."
     )
+    if found.tasks.devices > servers:
+        words += (
+            " Ranks of a server that compute the same at the same times share a lane; others have "
+            "lanes of their own."
+        )
+    if found.built.schedule.streaming:
+        words += (
+            " It is alone on an idle cluster here; iterations in a row overlap, and the plan's "
+            "time is their period."
+        )
     if len(made.servers) < servers:
         words += (
             f" Shown are {len(made.servers)} of {servers} servers: those of the critical path, as "
             "far as there is room, and an even sample of the others."
         )
     if made.left_out:
-        words += f" {made.left_out} of {made.streams} AllReduces found no room in the lanes."
+        words += (
+            f" {made.left_out} of {made.streams} {made.collectives} found no room in the lanes."
+        )
     return words
 
 

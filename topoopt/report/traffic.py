@@ -4,7 +4,8 @@ import numpy as np
 
 from parallelism.taskgraph import FloatArray
 from topoopt.problem.units import format_bytes
-from topoopt.report.evaluate import Played
+from topoopt.report.evaluate import Evaluation
+from topoopt.report.lanes import collectives_name
 from topoopt.report.markup import Html, data_script, element, joined
 from topoopt.report.raster import blocks, cell_texts, colour, levels, png_uri
 
@@ -15,17 +16,18 @@ _SPREAD = 30.0  # largest over smallest, above which the scale is logarithmic
 _LEFT, _TOP, _SIDE = 34, 18, 300
 
 
-def traffic_section(found: Played) -> Html:
+def traffic_section(found: Evaluation) -> Html:
     """Return the heat maps, and the data of what pointing at a cell tells."""
     servers = found.plan.cluster.servers
     if servers == 1:
         return element("p", "One server: nothing is sent.")
     size = -(-servers // MOST_CELLS)
     both = found.allreduce + found.transfers
+    rings = collectives_name(found)
     shown = (
-        ("AllReduce", "to the next on its rings", found.allreduce),
+        (rings[:1].upper() + rings[1:], "to the next on their rings", found.allreduce),
         ("Transfers", "activations and their gradients", found.transfers),
-        ("Both", "AllReduce and transfers", both),
+        ("Both", f"{rings} and transfers", both),
     )
     texts: dict[str, int] = {}
     figures, cells = [], {}

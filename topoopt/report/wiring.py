@@ -7,8 +7,9 @@ import numpy as np
 
 from parallelism.operator_text import server_names
 from parallelism.taskgraph import FloatArray
+from topoopt.plan.plan import Plan
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
-from topoopt.report.evaluate import AnyPlan, Played
+from topoopt.report.evaluate import Evaluation
 from topoopt.report.markup import Html, data_script, element, joined, number, table
 
 MOST_LINKS = 4096
@@ -43,12 +44,12 @@ class Drawing:
     rings: tuple[tuple[int, ...], ...]
 
 
-def draw(plan: AnyPlan, load: FloatArray | None = None) -> Drawing:
+def draw(plan: Plan, load: FloatArray | None = None) -> Drawing:
     """Choose what is drawn, and where.
 
     Parameters
     ----------
-    plan : Plan or TransformerPlan
+    plan : Plan
     load : float64 array, shape (links,), optional
         What each link carries, relative to what it could.
 
@@ -67,7 +68,7 @@ def draw(plan: AnyPlan, load: FloatArray | None = None) -> Drawing:
     return Drawing(seats_of(plan), tuple(order.tolist()), tuple(map(tuple, rings)))
 
 
-def seats_of(plan: AnyPlan) -> tuple[int, ...]:
+def seats_of(plan: Plan) -> tuple[int, ...]:
     """Return the server on each place: the seats of a ring of all servers, or sorted."""
     servers = plan.cluster.servers
     for ring in plan.rings:
@@ -79,12 +80,12 @@ def seats_of(plan: AnyPlan) -> tuple[int, ...]:
     return tuple(range(servers))
 
 
-def wiring_svg(plan: AnyPlan, drawing: Drawing, load: FloatArray | None = None) -> Html:
+def wiring_svg(plan: Plan, drawing: Drawing, load: FloatArray | None = None) -> Html:
     """Return the drawing: one path a link, one circle a server.
 
     Parameters
     ----------
-    plan : Plan or TransformerPlan
+    plan : Plan
     drawing : Drawing
     load : float64 array, shape (links,), optional
         As in `draw`; widths and classes follow it.
@@ -136,18 +137,18 @@ def wiring_svg(plan: AnyPlan, drawing: Drawing, load: FloatArray | None = None) 
     )
 
 
-def wiring_section(found: Played) -> Html:
+def wiring_section(found: Evaluation) -> Html:
     """Return the drawing with its switches, what hovering tells, and the busiest links.
 
     Parameters
     ----------
-    found : Played
+    found : Evaluation
     """
     plan = found.plan
     if not plan.links:
         return element("p", "One server: there is no network.")
-    network, sent = found.fabric.network, found.timeline.link_bytes
-    use = sent / network.capacity / max(found.timeline.makespan, 1e-300)
+    network, sent = found.built.fabric.network, found.timeline.link_bytes
+    use = sent / network.capacity / max(plan.iteration_time_s, 1e-300)
     drawing = draw(plan, use)
     names = ring_names(plan)
     tips, ends, rings = {}, {}, {}
@@ -196,7 +197,7 @@ def wiring_section(found: Played) -> Html:
     )  # fmt: skip
 
 
-def ring_names(plan: AnyPlan) -> list[str]:
+def ring_names(plan: Plan) -> list[str]:
     """Return what each ring is called: its generator, and its servers if not all."""
     names = []
     for ring in plan.rings:
@@ -212,7 +213,7 @@ def _some(names: list[str]) -> str:
     return f"{', '.join(names[:3])} and {len(names) - 3} more rings"
 
 
-def _about(plan: AnyPlan, drawing: Drawing) -> str:
+def _about(plan: Plan, drawing: Drawing) -> str:
     words = (
         f"{plan.degree_allreduce} of {plan.cluster.degree} ports a server carry AllReduce rings, "
         f"{plan.degree_transfer} transfers; routing {plan.routing}. Every line is a one-way link, "
@@ -225,7 +226,7 @@ def _about(plan: AnyPlan, drawing: Drawing) -> str:
     return words
 
 
-def _controls(plan: AnyPlan, names: list[str]) -> Html:
+def _controls(plan: Plan, names: list[str]) -> Html:
     def switch(number_: int, name: str, colour: str) -> Html:
         box = element("input", type="checkbox", checked=True, data_ring=number_)
         return element("label", box, element("span", class_=f"key {colour}"), name)
@@ -270,7 +271,7 @@ def _load_key(most: float) -> Html:
     return element("p", "Used of a link's capacity: ", steps, class_="keys loads")
 
 
-def _busiest(found: Played, use: FloatArray, count: int = 10) -> Html:
+def _busiest(found: Evaluation, use: FloatArray, count: int = 10) -> Html:
     plan, sent = found.plan, found.timeline.link_bytes
     # Loads that differ by the rounding of their sums are ties.
     ranked = sorted(range(len(plan.links)), key=lambda i: (-round(float(use[i]), 9), i))[:count]

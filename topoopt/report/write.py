@@ -12,10 +12,8 @@ from topoopt.plan.plan import Plan, parse_plan
 from topoopt.report.comparison_page import render_comparison
 from topoopt.report.experiment_page import SCHEMA, load_results, render_results
 from topoopt.report.plan_page import render_plan
-from topoopt.report.transformer_page import render_transformer_plan
-from topoopt.transformers.plan import KIND, TransformerPlan, load_transformer_plan
 
-Subject: TypeAlias = Plan | TransformerPlan | Comparison | ExperimentRun | str | Path
+Subject: TypeAlias = Plan | Comparison | ExperimentRun | str | Path
 
 
 def write_report(subject: Subject, path: str | Path) -> None:
@@ -23,7 +21,7 @@ def write_report(subject: Subject, path: str | Path) -> None:
 
     Parameters
     ----------
-    subject : Plan, TransformerPlan, Comparison, ExperimentRun, str or Path
+    subject : Plan, Comparison, ExperimentRun, str or Path
         What it is about, or the name of a plan file, of the JSON that ``topoopt compare --json``
         prints, or of an experiment's results folder.
     path : str or Path
@@ -42,7 +40,7 @@ def render_report(subject: Subject) -> str:
 
     Parameters
     ----------
-    subject : Plan, TransformerPlan, Comparison, ExperimentRun, str or Path
+    subject : Plan, Comparison, ExperimentRun, str or Path
 
     Returns
     -------
@@ -56,8 +54,6 @@ def render_report(subject: Subject) -> str:
     """
     if isinstance(subject, Plan):
         return render_plan(subject)
-    if isinstance(subject, TransformerPlan):
-        return render_transformer_plan(subject)
     if isinstance(subject, Comparison):
         return render_comparison(subject)
     if isinstance(subject, ExperimentRun):
@@ -79,12 +75,7 @@ def _of_file(path: Path) -> str:
     document = parse_json(text, where)
     if isinstance(document, dict):
         if "schema_version" in document:
-            layouts = document.get("kind") == KIND
-            plan = (
-                load_transformer_plan(path)
-                if layouts
-                else parse_plan(text, f"plan file {str(path)!r}")
-            )
+            plan = parse_plan(text, f"plan file {str(path)!r}")
             try:
                 return render_report(plan)
             except InputError as error:

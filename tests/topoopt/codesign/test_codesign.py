@@ -79,7 +79,7 @@ def test_seeds_differ_and_more_steps_are_never_worse():
     times = [solve(model, 4, steps=steps, seed=0).iteration_time_s for steps in (0, 20, 80, 320)]
     assert times == sorted(times, reverse=True)
     assert times[-1] < times[0]
-    assert len({json.dumps(solve(model, 4, seed=s, steps=80).to_dict()["strategy"])
+    assert len({json.dumps(solve(model, 4, seed=s, steps=80).to_dict()["parallelization"])
                 for s in range(4)}) > 1  # fmt: skip
 
 
@@ -204,7 +204,7 @@ def test_optimizer_state_counts_towards_memory():
     plain = solve(small_mlp(), 2, steps=0)
     adam = solve(small_mlp(), 2, steps=0, job={"optimizer": "adam"})
     assert adam.memory_per_gpu_bytes > plain.memory_per_gpu_bytes
-    assert adam.optimizer == "adam"
+    assert adam.job.optimizer == "adam"
 
 
 def test_batch_and_server_change_the_job():

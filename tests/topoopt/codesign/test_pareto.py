@@ -149,10 +149,14 @@ def test_the_store_goes_on_where_it_was_stopped(tmp_path):
 def test_ports_are_left_unused_where_they_do_not_pay():
     job = to.Job(to.models.get_model("vgg16-16"))
     cluster = to.Cluster(2, 2, "100Gbps")
-    found = choose_degree(job, cluster, "cost-time", Limits(), options=SearchOptions(steps=0))
+    found = choose_degree(
+        job, cluster, SearchOptions(steps=0), objective="cost-time", limits=Limits()
+    )
     assert found.best.point.degree == 1
     with pytest.raises(InfeasibleError, match="over the limit"):
-        choose_degree(job, cluster, "time", Limits(cost_usd=1.0), options=SearchOptions(steps=0))
+        choose_degree(
+            job, cluster, SearchOptions(steps=0), objective="time", limits=Limits(cost_usd=1.0)
+        )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ def test_seeds_are_derived_and_differ():
 
 def test_the_best_of_the_searches_is_kept(plan):
     alone = [
-        co_optimize(JOB, CLUSTER, SearchOptions(steps=12), seed=restart_seed(3, k)) for k in range(3)
+        co_optimize(JOB, CLUSTER, SearchOptions(steps=12), seed=restart_seed(3, k))
+        for k in range(3)
     ]  # fmt: skip
     times = [each.iteration_time_s for each in alone]
     best = times.index(min(times))
@@ -74,7 +75,7 @@ def test_a_checkpoint_skips_finished_searches(plan, tmp_path, monkeypatch):
     assert planned(JOB, CLUSTER, **ASKED, checkpoint=path) == plan
     assert made[3:] == [restart_seed(3, 2)]
     assert planned(JOB, CLUSTER, **ASKED, checkpoint=path) == plan
-    more = real(JOB, CLUSTER, **{**ASKED, "restarts": 4}, checkpoint=path)
+    more = planned(JOB, CLUSTER, **{**ASKED, "restarts": 4}, checkpoint=path)
     assert len(made) == 5
     assert more.iteration_time_s <= plan.iteration_time_s
 

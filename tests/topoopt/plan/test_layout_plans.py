@@ -135,7 +135,7 @@ def _set(data, keys, value):
         (("parallelization", "layout", "data"), lambda d: 2 * d, "structure"),
         (("links", 0, "cables"), 9, "ports"),
         (("links", 0, "capacity_bytes_per_s"), 1e12, "ports"),
-        (("rings", 0, "order"), [0, 0, 1, 2], "rings"),
+        (("rings", 0, "order"), [0, 2, 1, 3], "rings"),
         (("cost_usd",), 1.0, "costs"),
         (("tokens_per_s",), lambda t: 2 * t, "times"),
         (("baselines", "fat-tree", "iteration_time_s"), lambda t: 2 * t, "baselines"),

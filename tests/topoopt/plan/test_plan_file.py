@@ -12,7 +12,7 @@ from topoopt.plan.plan import SCHEMA_VERSION, parse_plan
 
 RELIED_ON = {
     "iteration_time_s", "lower_bound_s", "parallelization_lower_bound_s", "gap", "compute_time_s",
-    "exposed_communication_s", "baselines", "seed", "version", "strategy", "links", "rings",
+    "exposed_communication_s", "baselines", "seed", "version", "parallelization", "links", "rings",
     "routes",
 }  # fmt: skip
 
@@ -70,8 +70,7 @@ def test_every_quantity_names_its_unit():
             assert key.endswith(units) or key in plain, key
 
     document = shared_document()
-    for record in ("server", "prices"):  # the users' own records, in documented units
-        del document[record]
+    del document["prices"], document["job"]["server"]  # the users' own, in documented units
     walk(document, "")
 
 
@@ -97,7 +96,7 @@ def test_json_that_is_no_plan_is_refused(text):
     refusal(text)
 
 
-@pytest.mark.parametrize("version", [0, 1, 3, "2", None, True, 1.5])
+@pytest.mark.parametrize("version", [0, 1, 2, 4, "3", None, True, 1.5])
 def test_another_schema_version_is_refused(version):
     document = shared_document()
     document["schema_version"] = version
@@ -105,7 +104,8 @@ def test_another_schema_version_is_refused(version):
 
 
 @pytest.mark.parametrize("where", [(), ("cluster",), ("search",), ("links", 0), ("routes",),
-                                   ("model", "operators", 2), ("strategy", 1), ("bound",),
+                                   ("job", "model", "operators", 2), ("bound",),
+                                   ("parallelization", "operators", 1),
                                    ("baselines", "fat-tree")])  # fmt: skip
 def test_unknown_and_missing_fields_are_refused(where):
     document = shared_document()
@@ -116,7 +116,7 @@ def test_unknown_and_missing_fields_are_refused(where):
     assert "unknown field" in refusal(json.dumps(document))
     assert "colour" in refusal(json.dumps(document))
     del record["colour"]
-    first = next(key for key in record if key != "schema_version")
+    first = next(key for key in record if key not in ("schema_version", "kind"))
     del record[first]
     message = refusal(json.dumps(document))
     assert first in message and "missing" in message
@@ -127,9 +127,9 @@ def test_unknown_and_missing_fields_are_refused(where):
     [
         ("iteration_time_s", "0.01"), ("iteration_time_s", None), ("iteration_time_s", -1.0),
         ("iteration_time_s", True), ("seed", 1.5), ("seed", "0"), ("seed", -1), ("links", {}),
-        ("links", None), ("strategy", [3]), ("baselines", []), ("notes", "note"), ("routing", 5),
+        ("links", None), ("parallelization", [3]), ("baselines", []), ("notes", "note"), ("routing", 5),
         ("routes", []), ("degree_allreduce", -1), ("degree_allreduce", 2.0),
-        ("global_batch", 0), ("global_batch", 2**64), ("version", 1), ("server", []),
+        ("global_batch", 0), ("global_batch", 2**64), ("version", 1), ("job", []),
         ("prices", None),
     ],
 )  # fmt: skip
@@ -146,9 +146,9 @@ def test_numbers_that_are_not_finite_are_refused(number, where):
     if where == "gap":
         document["gap"] = "HERE"
     elif where == "server":
-        document["server"]["accelerator"]["fp16_flops"] = "HERE"
+        document["job"]["server"]["accelerator"]["fp16_flops"] = "HERE"
     else:
-        document["compute"]["efficiency"] = "HERE"
+        document["job"]["compute"]["efficiency"] = "HERE"
     refusal(json.dumps(document).replace('"HERE"', number))
 
 

@@ -14,18 +14,18 @@ from topoopt.plan.verify import verify_plan
 
 # Words, and how the search went: nothing that could be recomputed.
 DESCRIPTIVE = (
-    r"notes\.\d+", r"version", r"model\.name",
-    r"search\.(steps|chains|interrupted|converged|restarts|restart|first_seed)",
-    r"baselines\.[^.]+\.note", r"prices\.source", r"server\.accelerator\.(name|source)",
-    r"model\.batch_per_gpu", r"seed",
+    r"notes\.\d+", r"version", r"job\.model\.name",
+    r"search\.(steps|interrupted|converged|restart|first_seed)", r"search\.(options|counts)\..*",
+    r"baselines\.[^.]+\.note", r"prices\.source", r"job\.server\.accelerator\.(name|source)",
+    r"job\.model\.batch_per_gpu", r"seed",
 )  # fmt: skip
 # The question. Where the answer does not depend on a number (peaks of unused precisions,
 # arithmetic of memory-bound operators, ...), the plan answers the changed question, too.
 QUESTION = (
-    r"model\.operators\.\d+\.(forward_flops|backward_flops|forward_bytes|backward_bytes)",
-    r"model\.operators\.\d+\.(parameters|profile_key|splits\.\w+)",
-    r"server\.accelerator\.(tf32|bf16|fp16|fp32)_flops",
-    r"server\.accelerator\.memory_(bytes|bandwidth)", r"server\.intra_bandwidth",
+    r"job\.model\.operators\.\d+\.(forward_flops|backward_flops|forward_bytes|backward_bytes)",
+    r"job\.model\.operators\.\d+\.(parameters|profile_key|splits\.\w+)",
+    r"job\.server\.accelerator\.(tf32|bf16|fp16|fp32)_flops",
+    r"job\.server\.accelerator\.memory_(bytes|bandwidth)", r"job\.server\.intra_bandwidth",
     r"prices\.usd_per_port_by_gbps\.[a-z-]+\.\d+",
     r"baselines\.[^.]+\.reconfiguration\.(delay|window)_s",
 )  # fmt: skip
@@ -37,7 +37,7 @@ def test_plans_are_accepted_by_every_check(plan):
     verdict = verify_plan(plan())
     assert verdict.ok and not verdict.failures and not verdict.skipped
     assert verdict.checks == (
-        "structure", "strategy", "compute", "ports", "rings", "routes", "times", "confirmation",
+        "structure", "parallelization", "question", "ports", "rings", "routes", "times", "confirmation",
         "bounds", "costs", "starts", "baselines",
     )  # fmt: skip
 
@@ -216,8 +216,8 @@ def exposed_time_changed(d):
 
 @tampering
 def operator_time_changed(d):
-    d["strategy"][2]["backward_s"] *= 0.5
-    return {"strategy"}
+    d["parallelization"]["operators"][2]["backward_s"] *= 0.5
+    return {"structure", "parallelization"}
 
 
 @tampering
@@ -228,7 +228,7 @@ def lower_bound_changed(d):
 
 @tampering
 def strategy_bound_changed(d):
-    d["strategy_bound"]["terms_s"]["hop"] *= 1.01
+    d["parallelization_bound"]["terms_s"]["hop"] *= 1.01
     return {"bounds"}
 
 
@@ -259,90 +259,96 @@ def gap_part_explained_otherwise(d):
 
 @tampering
 def two_parts_on_one_server(d):
-    wide = next(op for op in d["strategy"] if op["sample"] == 4)
+    wide = next(op for op in d["parallelization"]["operators"] if op["sample"] == 4)
     wide["servers"][1] = wide["servers"][0]
-    return {"strategy"}
+    return {"structure", "parallelization"}
 
 
 @tampering
 def server_that_does_not_exist(d):
-    d["strategy"][0]["servers"][0] = 4
-    return {"strategy"}
+    d["parallelization"]["operators"][0]["servers"][0] = 4
+    return {"structure", "parallelization"}
 
 
 @tampering
 def sample_degree_does_not_divide_the_batch(d):
-    d["strategy"][0]["sample"], d["strategy"][0]["servers"] = 3, [0, 1, 2]
-    return {"strategy"}
+    (
+        d["parallelization"]["operators"][0]["sample"],
+        d["parallelization"]["operators"][0]["servers"],
+    ) = 3, [0, 1, 2]
+    return {"structure", "parallelization"}
 
 
 @tampering
 def parameter_degree_does_not_divide(d):
-    op = d["strategy"][0]
+    op = d["parallelization"]["operators"][0]
     op["sample"], op["parameter"], op["servers"] = 1, 3, [0, 1, 2]
-    return {"strategy"}
+    return {"structure", "parallelization"}
 
 
 @tampering
 def operator_missing(d):
-    del d["strategy"][3]
+    del d["parallelization"]["operators"][3]
     return {"structure"}
 
 
 @tampering
 def operators_exchanged(d):
-    d["strategy"][0], d["strategy"][1] = d["strategy"][1], d["strategy"][0]
+    d["parallelization"]["operators"][0], d["parallelization"]["operators"][1] = (
+        d["parallelization"]["operators"][1],
+        d["parallelization"]["operators"][0],
+    )
     return {"structure"}
 
 
 @tampering
 def origin_is_another_strategy(d):
-    d["strategy_origin"] = "data-parallel"
-    return {"strategy"}
+    d["origin"] = "data-parallel"
+    return {"structure", "parallelization"}
 
 
 @tampering
 def table_moved(d):
-    table = next(op for op in d["strategy"] if op["sample"] == 1)
+    table = next(op for op in d["parallelization"]["operators"] if op["sample"] == 1)
     table["servers"] = [(table["servers"][0] + 1) % 4]
-    d["strategy_origin"] = "search"
-    return {"strategy"}
+    d["origin"] = "search"
+    return {"structure", "parallelization"}
 
 
 @tampering
 def global_batch_changed(d):
     d["global_batch"] *= 2
-    return {"strategy"}
+    return {"structure", "parallelization"}
 
 
 @tampering
 def memory_lowered(d):
-    d["server"]["accelerator"]["memory_bytes"] = d["memory_per_gpu_bytes"] * 0.99
-    return {"strategy"}
+    d["job"]["server"]["accelerator"]["memory_bytes"] = d["memory_per_gpu_bytes"] * 0.99
+    return {"structure", "parallelization"}
 
 
 @tampering
 def memory_use_changed(d):
     d["memory_per_gpu_bytes"] *= 0.5
-    return {"strategy"}
+    return {"structure", "parallelization"}
 
 
 @tampering
 def faster_accelerator(d):
-    d["server"]["accelerator"]["memory_bandwidth"] *= 2
-    return {"strategy"}
+    d["job"]["server"]["accelerator"]["memory_bandwidth"] *= 2
+    return {"structure", "parallelization"}
 
 
 @tampering
 def compute_model_changed(d):
-    d["compute"]["efficiency"] = 0.7
-    return {"strategy", "compute"}
+    d["job"]["compute"]["efficiency"] = 0.7
+    return {"parallelization", "question"}
 
 
 @tampering
 def compute_record_changed(d):
-    d["compute"]["gpus"] = 8
-    return {"compute"}
+    d["job"]["compute"]["gpus"] = 8
+    return {"question"}
 
 
 @tampering
@@ -389,7 +395,7 @@ def baseline_cost_changed(d):
 
 @tampering
 def baseline_operator_time_changed(d):
-    d["baselines"]["expander"]["strategy"][0]["forward_s"] *= 2
+    d["baselines"]["expander"]["parallelization"]["operators"][0]["forward_s"] *= 2
     return {"baselines"}
 
 
@@ -450,20 +456,20 @@ def start_unknown(d):
 
 @tampering
 def model_changed(d):
-    d["model"]["operators"][-2]["parameters"] *= 2
-    return {"strategy"}
+    d["job"]["model"]["operators"][-2]["parameters"] *= 2
+    return {"structure", "parallelization"}
 
 
 @tampering
 def optimizer_unknown(d):
-    d["optimizer"] = "lion"
+    d["job"]["optimizer"] = "lion"
     return {"structure"}
 
 
 @tampering
 def fabric_model_of_another_version(d):
     d["fabric_model"] = "packets"
-    return {"strategy"}
+    return {"structure", "parallelization"}
 
 
 @tampering
@@ -512,7 +518,7 @@ def test_later_checks_are_skipped_and_named():
     verdict = verify_plan(parse_plan(json.dumps(document)))
     assert "baselines" in verdict.skipped and "baselines" not in verdict.checks
     document = shared_document()
-    document["model"]["operators"][0]["kind"] = "magic"
+    document["job"]["model"]["operators"][0]["kind"] = "magic"
     verdict = verify_plan(parse_plan(json.dumps(document)))
     assert verdict.checks == ("structure",) and len(verdict.skipped) == 11
 

@@ -19,6 +19,7 @@ from html_pages import Page, assert_safe
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
+from small_layouts import layout_job, shared_layout_plan
 from small_plans import shared_plan, small_dlrm
 from typer.testing import CliRunner
 
@@ -47,8 +48,18 @@ def comparison():
     )
 
 
-def test_a_comparison_shows_every_fabric():
-    found = comparison()
+@lru_cache(maxsize=1)
+def layout_comparison():
+    cluster, options = to.Cluster(4, 3, "100Gbps"), SearchOptions(simulated=2)
+    return to.compare(layout_job(), cluster, options, fabrics=("fat-tree",))
+
+
+@pytest.fixture(params=[comparison, layout_comparison], ids=["operators", "layouts"])
+def found(request):
+    return request.param()
+
+
+def test_a_comparison_shows_every_fabric(found):
     page = Page(render_report(found))
     assert_safe(page)
     rows = page.tables["Iteration time and cost by fabric"][1:]
@@ -63,10 +74,14 @@ def test_a_comparison_shows_every_fabric():
     assert_safe(shown)
     assert shown.tables == page.tables
     assert shown.count("script") == 0
+    noun = {"operators": "strategy", "layouts": "layout"}[found.kind]
+    assert f"the best {noun} that was found" in page.text
+    # Transformers have a global batch to be given, and no steps.
+    assert ("--global-batch" in page.text) == (found.kind == "layouts")
+    assert (f"--steps {found.steps}" in page.text) == (found.kind == "operators")
 
 
-def test_a_comparison_comes_back_from_its_json(tmp_path):
-    found = comparison()
+def test_a_comparison_comes_back_from_its_json(tmp_path, found):
     text = json.dumps(dataclasses.asdict(found), indent=2)
     assert parse_comparison(text) == found
     (tmp_path / "c.json").write_text(text)
@@ -82,6 +97,7 @@ def test_a_comparison_comes_back_from_its_json(tmp_path):
         ({"fabrics": []}, "lists no fabric"),
         ({"fabrics": [{"fabric": "x"}]}, "'fabrics.0.iteration_time_s' is missing; compare again"),
         ({"steps": "5"}, "field 'steps' is '5'"),
+        ({"kind": "models"}, "field 'kind' is 'models'"),
     ],
 )
 def test_a_wrong_comparison_is_refused(change, message):
@@ -204,13 +220,14 @@ def test_without_tables_the_rows_remain(folder):
     assert list(page.tables) == ["All results", "What the results were made with"]
 
 
-def test_the_command_writes_the_page_whole_or_not_at_all(tmp_path):
+@pytest.mark.parametrize("plan_of", [shared_plan, shared_layout_plan])
+def test_the_command_writes_the_page_whole_or_not_at_all(tmp_path, plan_of):
     plan = tmp_path / "plan.json"
-    shared_plan().save(plan)
+    plan_of().save(plan)
     done = CliRunner().invoke(app, ["report", str(plan), "-o", str(tmp_path / "plan.html")])
     assert done.exit_code == 0, done.output
     assert done.stdout == f"report written to {tmp_path / 'plan.html'}\n"
-    assert (tmp_path / "plan.html").read_text() == render_report(shared_plan())
+    assert (tmp_path / "plan.html").read_text() == render_report(plan_of())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.html", "plan.json"]
 
 
@@ -218,10 +235,10 @@ def test_the_command_writes_the_page_whole_or_not_at_all(tmp_path):
     ("name", "content", "output", "message"),
     [
         ("gone.json", None, "p.html", "does not exist"),
-        ("cut.json", '{"schema_version": 2,', "p.html", "is not valid JSON"),
+        ("cut.json", '{"schema_version": 3,', "p.html", "is not valid JSON"),
         ("other.json", '{"nodes": []}', "p.html", "is neither a plan nor a comparison"),
         ("list.json", "[]", "p.html", "is neither a plan nor a comparison"),
-        ("old.json", '{"schema_version": 1}', "p.html", "has schema_version 1"),
+        ("old.json", '{"schema_version": 2}', "p.html", "has schema_version 2"),
         ("empty.json", "", "p.html", "is empty"),
         ("other.json", "{}", "none/p.html", "does not exist; create it first"),
         ("other.json", "{}", "other.json", "is also read"),
@@ -350,9 +367,10 @@ def test_the_script_puts_words_in_as_text():
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_browser_shows_the_page(tmp_path, width, dark):
+@pytest.mark.parametrize("plan_of", [shared_plan, shared_layout_plan], ids=["strategy", "layout"])
+def test_a_browser_shows_the_page(tmp_path, plan_of, width, dark):
     path = tmp_path / "plan.html"
-    write_report(shared_plan(), path)
+    write_report(plan_of(), path)
     page = Browser(tmp_path / "profile")
     try:
         page.open(path, width=width, dark=dark)
@@ -373,7 +391,8 @@ def test_a_browser_shows_the_page(tmp_path, width, dark):
             assert words in page.run(tip), query
         page.run("document.querySelector('[data-ring=\"0\"]').click()")
         hidden = page.run("document.querySelectorAll('#wiring path.off').length")
-        assert hidden == len(shared_plan().rings[0].order)
+        first, *others = [{*pairwise((*ring.order, ring.order[0]))} for ring in plan_of().rings]
+        assert hidden == len(first.difference(*others))
         page.run("document.querySelector('#wiring .stage').focus()")
         for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
             page.key(key)

@@ -18,13 +18,25 @@ import pytest
 from html_pages import Page, assert_safe
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_layouts import lone_layout_plan, shared_layout_plan, shared_spanning_plan
 from small_plans import shared_bidirectional_plan, shared_plan, small_mlp, solve
 
 import topoopt as to
 from parallelism.taskgraph import TaskKind
+from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.load import load_transformer
+from parallelism.transformers.text import layout_text
 from topoopt.cli.app import app
+from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.units import format_bandwidth, format_bytes, format_time, parse_bandwidth
+from topoopt.problem.units import (
+    format_bandwidth,
+    format_bytes,
+    format_count,
+    format_time,
+    parse_bandwidth,
+)
 from topoopt.report import render_report, write_report
 from topoopt.report.evaluate import evaluate
 from topoopt.report.lanes import Segment, make_lanes, pack, shown_servers
@@ -40,8 +52,23 @@ def page_of(plan):
     return Page(render_report(plan()))
 
 
-@pytest.fixture(params=[shared_plan, shared_bidirectional_plan], ids=["directed", "bidirectional"])
+OPERATORS = {"directed": shared_plan, "bidirectional": shared_bidirectional_plan}
+LAYOUTS = {"layout": shared_layout_plan, "spanning": shared_spanning_plan}
+PLANS = OPERATORS | LAYOUTS
+
+
+@pytest.fixture(params=PLANS.values(), ids=list(PLANS))
 def plan_of(request):
+    return request.param
+
+
+@pytest.fixture(params=OPERATORS.values(), ids=list(OPERATORS))
+def operator_plan_of(request):
+    return request.param
+
+
+@pytest.fixture(params=LAYOUTS.values(), ids=list(LAYOUTS))
+def layout_plan_of(request):
     return request.param
 
 
@@ -57,6 +84,10 @@ def test_the_page_is_whole_and_fetches_nothing(plan_of):
     assert len(set(names)) == len(names)
     for link in page.of("a"):
         assert link["href"][1:] in names
+    noun = {"operators": "strategy", "layouts": "layout"}[plan_of().job.kind]
+    sections = [section["id"] for section in page.of("section")]
+    assert sections == ["baselines", "gap", "topology", "traffic-matrix", "iteration", noun,
+                        "notes", "reproduce"]  # fmt: skip
 
 
 def test_every_number_with_all_digits_is_the_plans_and_reads_like_it(plan_of):
@@ -68,6 +99,7 @@ def test_every_number_with_all_digits_is_the_plans_and_reads_like_it(plan_of):
     known |= {part.seconds for part in plan.gap_parts}
     for base in plan.baselines.values():
         known |= {base.iteration_time_s, base.cost_usd, base.bandwidth_bytes_per_s}
+    known |= {plan.tokens_per_s, plan.model_flops_utilisation}
     shown = {float(value) for value, _ in page.data}
     assert {value for value in known if value is not None} <= shown
     for value, text in page.data:
@@ -80,12 +112,14 @@ def test_every_number_with_all_digits_is_the_plans_and_reads_like_it(plan_of):
             f"{number:.2f}x",
             f"{number:.1%}",
             f"${number:,.0f}",
+            format_count(number),
+            str(int(number)),
         }
         # What is below a part in 10^8 of the iteration counts as nothing.
         assert text in readings or (text == "0 s" and number < 1e-8), (value, text)
 
 
-def test_tables_hold_baselines_gap_and_strategy(plan_of):
+def test_tables_hold_baselines_and_gap(plan_of):
     plan, page = plan_of(), page_of(plan_of)
     head, ours, *others = page.tables["Iteration time and cost by fabric"]
     assert head[:4] == ["fabric", "iteration", "vs plan", "network cost"]
@@ -94,16 +128,46 @@ def test_tables_hold_baselines_gap_and_strategy(plan_of):
     for row, base in zip(others, plan.baselines.values(), strict=True):
         ratio = base.iteration_time_s / plan.iteration_time_s
         assert row[1:3] == [format_time(base.iteration_time_s), f"{ratio:.2f}x"]
-        assert row[5] == base.origin
+        if plan.job.kind == "operators":
+            assert row[5] == base.origin
+        elif base.parallelization == plan.parallelization:
+            assert row[5] == "the same"
+        else:
+            assert row[5] == layout_text(base.parallelization.layout)
     gap = page.tables["The iteration: lower bound and the parts of the gap"][1:]
     assert [row[0] for row in gap] == ["lower bound", *(part.name for part in plan.gap_parts)]
     for row, part in zip(gap[1:], plan.gap_parts, strict=True):
         assert part.how[1:] in row[3]
         assert part.binding in row[3]
-    strategy = page.tables["The strategy, operator by operator"][1:]
-    assert sum(int(row[2]) for row in strategy) == len(plan.parallelization.operators)
-    for row in strategy:
+
+
+def test_a_strategy_is_shown_operator_by_operator(operator_plan_of):
+    plan, page = operator_plan_of(), page_of(operator_plan_of)
+    rows = page.tables["The strategy, operator by operator"][1:]
+    assert sum(int(row[2]) for row in rows) == len(plan.parallelization.operators)
+    for row in rows:
         assert row[5] in {format_time(op.forward_s) for op in plan.parallelization.operators}
+
+
+def test_a_layout_is_shown_with_its_speed_and_memory(layout_plan_of):
+    plan, page = layout_plan_of(), page_of(layout_plan_of)
+    layout = plan.parallelization.layout
+    shown = dict(map(tuple, page.tables["Degrees of parallelism and schedule"][1:]))
+    for name in ("tensor", "context", "data", "pipeline", "expert", "microbatch"):
+        assert shown[name] == str(getattr(layout, name))
+    assert shown["microbatches"] == str(plan.global_batch // layout.data // layout.microbatch)
+    assert shown["schedule"] in (layout.schedule, "no pipeline")
+    assert (shown["schedule"] == "no pipeline") == (layout.pipeline == 1)
+    tokens = plan.global_batch * plan.job.sequence / plan.iteration_time_s
+    assert f"{format_count(tokens)} tokens/s" in page.text
+    assert f"utilisation {plan.model_flops_utilisation:.1%}" in page.text
+    head, *rows = page.tables["Memory of a GPU by stage"]
+    assert [row[0] for row in rows] == [str(stage) for stage in range(layout.pipeline)]
+    for row, use in zip(rows, plan.parallelization.stages, strict=True):
+        for name, cell in zip(head[1:-1], row[1:-1], strict=True):
+            assert cell == format_bytes(getattr(use, name))
+        parts = (use.weights, use.gradients, use.optimizer, use.activations, use.buffers)
+        assert row[-1] == format_bytes(sum(parts))
 
 
 def test_stacked_bars_are_in_proportion(plan_of):
@@ -146,30 +210,37 @@ def sent_by_definition(plan):
                 link = plan.routes.links[entry]
                 share = plan.routes.weight_values[plan.routes.weights[entry]]
                 links[plan.links[link].source, plan.links[link].target] += share * size
-        elif tasks.kind[task] == TaskKind.ALLREDUCE:
+        elif tasks.kind[task] != TaskKind.COMPUTE:
             group = tasks.groups[int(tasks.first[task])]
             mine = [r.order for r in plan.rings if tuple(sorted(r.order)) == tuple(group)]
             if len(group) < 2:
                 continue
             assert mine, "the example's groups have rings"
+            times = 2 if tasks.kind[task] == TaskKind.ALLREDUCE else 1
             for order in mine:
                 for a, b in zip(order, order[1:] + order[:1], strict=True):
                     assert (a, b) in wired
-                    share = 2 * (len(group) - 1) / len(group) * size / len(mine)
+                    share = times * (len(group) - 1) / len(group) * size / len(mine)
                     rings[a, b] += share
                     links[a, b] += share
     return found, rings, transfers, links
 
 
-def test_matrices_and_links_are_sums_over_the_tasks():
-    plan = shared_plan()
+def test_sums_of_the_matrices_are_the_plans(plan_of):
+    plan = plan_of()
+    found = evaluate(plan)
+    assert found.allreduce.sum() == pytest.approx(plan.allreduce_bytes, rel=1e-12)
+    assert found.transfers.sum() == pytest.approx(plan.transfer_bytes, rel=1e-12)
+
+
+@pytest.mark.parametrize("plan_of", [shared_plan, shared_layout_plan])
+def test_matrices_and_links_are_sums_over_the_tasks(plan_of):
+    plan = plan_of()
     found, rings, transfers, links = sent_by_definition(plan)
     for matrix, pairs in ((found.allreduce, rings), (found.transfers, transfers)):
         for place, value in np.ndenumerate(matrix):
             assert value == pytest.approx(pairs.get(place, 0.0), rel=1e-12)
-    assert found.allreduce.sum() == pytest.approx(plan.allreduce_bytes, rel=1e-12)
-    assert found.transfers.sum() == pytest.approx(plan.transfer_bytes, rel=1e-12)
-    data = page_of(shared_plan).scripts["wiring-data"]
+    data = page_of(plan_of).scripts["wiring-data"]
     assert len(data["links"]) == len(plan.links)
     for index, source, target, tip, used in data["links"]:
         link = plan.links[index]
@@ -188,8 +259,9 @@ def test_heat_map_cells_read_as_the_matrices(plan_of):
     data = page_of(plan_of).scripts["traffic-data"]
     assert data["block"] == 1
     both = found.allreduce + found.transfers
+    rings = "AllReduces" if plan_of().job.kind == "operators" else "Collectives"
     for name, matrix in (
-        ("AllReduce", found.allreduce), ("Transfers", found.transfers), ("Both", both)
+        (rings, found.allreduce), ("Transfers", found.transfers), ("Both", both)
     ):  # fmt: skip
         which = np.frombuffer(base64.b64decode(data["cells"][name]), dtype="<u2")
         assert [data["texts"][i] for i in which] == [format_bytes(v) for v in matrix.ravel()]
@@ -206,11 +278,23 @@ def test_lanes_are_the_timeline(plan_of):
     for lane in made.lanes:
         for before, after in pairwise(lane.segments):
             assert before.end <= after.start
-    computing = [lane for lane in made.lanes if lane.name.startswith("server ")]
-    assert [int(lane.name.split()[1]) for lane in computing] == list(made.servers)
-    for lane, busy in zip(computing, found.timeline.device_busy, strict=True):
-        assert sum(s.end - s.start for s in lane.segments) == pytest.approx(busy)
-    streams = [s for lane in made.lanes if lane.spoken == "AllReduces" for s in lane.segments]
+    named = [lane.name for lane in made.lanes if lane.name.startswith("server ")]
+    assert named == [f"server {server}" for server in made.servers]
+    for server in made.servers:
+        # A device over several servers is listed under the first of them.
+        place = max(at for at in found.tasks.server_of_device.tolist() if at <= server)
+        left = set(np.flatnonzero(found.tasks.server_of_device == place).tolist())
+        mine = re.compile(rf"server {server}\b")
+        for lane in (lane for lane in made.lanes if mine.match(lane.spoken)):
+            if lane.size != "lane":
+                continue
+            ranks = {int(text) for text in re.findall(r"\d+", lane.spoken.partition(",")[2])}
+            for rank in ranks or set(left):
+                left.remove(rank)
+                busy = found.timeline.device_busy[rank]
+                assert sum(s.end - s.start for s in lane.segments) == pytest.approx(busy)
+        assert not left
+    streams = [s for lane in made.lanes if lane.spoken == made.collectives for s in lane.segments]
     assert len(streams) == made.streams
     assert not made.left_out
     critical = {s.label for lane in made.lanes[1:] for s in lane.segments if s.critical}
@@ -255,6 +339,21 @@ def test_of_many_servers_the_critical_ones_are_shown(monkeypatch):
     assert on_path <= set(shown) or len(on_path) > 3
 
 
+def test_of_many_collectives_the_longest_are_shown(monkeypatch):
+    found = evaluate(shared_spanning_plan())
+    every = [s for lane in make_lanes(found).lanes if lane.size == "lane stream"
+             for s in lane.segments]  # fmt: skip
+    monkeypatch.setattr("topoopt.report.lanes.MOST_COLLECTIVES", 5)
+    made = make_lanes(found)
+    kept = [s for lane in made.lanes if lane.size == "lane stream" for s in lane.segments]
+    assert made.streams == len(every) > 10
+    assert len(kept) == made.streams - made.left_out == 5
+    longest = sorted((s.end - s.start for s in every), reverse=True)
+    assert sorted((s.end - s.start for s in kept), reverse=True) == longest[:5]
+    page = Page(render_report(found.plan))
+    assert f"{made.left_out} of {made.streams} collectives found no room" in page.text
+
+
 @pytest.mark.parametrize(
     ("names", "shown"),
     [
@@ -270,43 +369,62 @@ def test_layers_that_differ_in_numbers_share_a_name(names, shown):
     assert layer_names(names) == shown
 
 
-def test_hostile_names_stay_words():
-    plan = shared_plan()
+def renamed_strategy(plan):
+    """The operators' plan with names that look like markup."""
+    model = plan.job.model
+    operators = [dataclasses.replace(op, name=f"{HOSTILE}{op.name}") for op in model.operators]
+    model = dataclasses.replace(model, name=HOSTILE, operators=operators)
+    placed = [dataclasses.replace(op, operator=f"{HOSTILE}{op.operator}")
+              for op in plan.parallelization.operators]  # fmt: skip
+    return dataclasses.replace(
+        plan, job=dataclasses.replace(plan.job, model=model),
+        parallelization=dataclasses.replace(plan.parallelization, operators=placed),
+    )  # fmt: skip
+
+
+def renamed_layout(plan):
+    """The layouts' plan with a name that looks like markup."""
+    model = dataclasses.replace(plan.job.model, name=HOSTILE)
+    return dataclasses.replace(plan, job=dataclasses.replace(plan.job, model=model))
+
+
+@pytest.mark.parametrize(
+    ("plan_of", "renamed_of"),
+    [(shared_plan, renamed_strategy), (shared_layout_plan, renamed_layout)],
+    ids=["operators", "layouts"],
+)
+def test_hostile_names_stay_words(plan_of, renamed_of):
+    plan = plan_of()
     renamed = dataclasses.replace(
-        plan,
-        model=dataclasses.replace(
-            plan.job.model,
-            name=HOSTILE,
-            operators=[dataclasses.replace(op, name=f"{HOSTILE}{op.name}")
-                       for op in plan.job.model.operators],
-        ),
-        strategy=[dataclasses.replace(op, operator=f"{HOSTILE}{op.operator}")
-                  for op in plan.parallelization.operators],
+        renamed_of(plan),
         notes=[HOSTILE],
-        strategy_origin=HOSTILE,
+        origin=HOSTILE,
         version=HOSTILE,
         baselines={HOSTILE: plan.baselines["fat-tree"]},
-    )  # fmt: skip
+    )
     text = render_report(renamed)
-    page, plain = Page(text), page_of(shared_plan)
+    page, plain = Page(text), page_of(plan_of)
     assert_safe(page)
     for tag in ("script", "img", "path", "rect", "image"):
         assert page.count(tag) == plain.count(tag), tag
     readable = HOSTILE.replace("\ud800", "?")
     assert readable in page.text
-    assert any(HOSTILE in text for text in page.scripts["timeline-data"]["texts"])
+    if plan.job.kind == "operators":
+        assert any(HOSTILE in text for text in page.scripts["timeline-data"]["texts"])
     scripts = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, re.S)
     assert len(scripts) == 3
     assert not any("<" in script for script in scripts)
     text.encode()  # a lone surrogate could not be written
     command, _ = plan_command_line(renamed)
-    assert shlex.split(command)[:3] == ["topoopt", "plan", "model.yaml"]
+    file = {"operators": "model.yaml", "layouts": "config.json"}[plan.job.kind]
+    assert shlex.split(command)[:3] == ["topoopt", "plan", file]
     for fragment in (renamed._repr_html_(), dataclasses.replace(renamed, links=[])._repr_html_()):
         assert_safe(Page(fragment))
 
 
-def test_the_same_plan_gives_the_same_page(tmp_path):
-    plan = shared_plan()
+@pytest.mark.parametrize("plan_of", [shared_plan, shared_layout_plan])
+def test_the_same_plan_gives_the_same_page(tmp_path, plan_of):
+    plan = plan_of()
     text = render_report(plan)
     plan.save(tmp_path / "plan.json")
     write_report(tmp_path / "plan.json", tmp_path / "a.html")
@@ -320,8 +438,11 @@ def test_the_same_plan_gives_the_same_page(tmp_path):
     assert not re.search(r"\b20\d\d-\d\d-\d\d", text)
 
 
-def test_one_server_has_no_network():
-    plan = solve(small_mlp(), 1, 1, steps=1, baselines=())
+@pytest.mark.parametrize(
+    "plan_of", [lambda: solve(small_mlp(), 1, 1, steps=1, baselines=()), lone_layout_plan]
+)
+def test_one_server_has_no_network(plan_of):
+    plan = plan_of()
     page = Page(render_report(plan))
     assert "there is no network" in page.text
     assert set(page.scripts) == {"timeline-data"}
@@ -337,9 +458,58 @@ def test_a_notebook_shows_the_plan_without_scripts(plan_of):
     assert "Iteration time and cost by fabric" in page.tables
 
 
-def test_the_command_line_makes_the_plan_again(tmp_path, monkeypatch):
+@pytest.mark.parametrize("schedule", ["barrier", "auto"])
+def test_a_schedule_is_simulated_as_planned(schedule):
+    plan = solve(small_mlp(), 3, schedule=schedule, steps=5)
+    found = evaluate(plan)
+    page = Page(render_report(plan))
+    assert_safe(page)
+    overlapping = plan.schedule.overlap == "next-forward"
+    assert overlapping == (schedule == "auto"), "the example's best schedules"
+    # One iteration alone takes no less than the period of many in a row.
+    assert found.timeline.makespan >= plan.iteration_time_s * (1 - 1e-9)
+    assert (found.timeline.makespan > plan.iteration_time_s * (1 + 1e-9)) == overlapping
+    assert ("period" in page.text) == overlapping
+
+
+def operator_question():
+    return (
+        to.Job(to.models.get_model("dlrm-16"), batch_per_gpu=128, optimizer="adam"),
+        to.Cluster(4, 3, "25Gbps", "directed", "1.5us"),
+        SearchOptions(steps=5, chains=2, parameter_splits=False, schedule="compute"),
+        5,
+    )
+
+
+def restarted_question():
+    options = SearchOptions(steps=2, restarts=2, method="sequential")
+    return to.Job(to.models.get_model("dlrm-16")), to.Cluster(3, 2, "100Gbps"), options, 1
+
+
+def layout_question():
+    model = load_transformer("gpt2", sequence=512)
+    choices = Choices(tensor=(1, 2), microbatch=(2,), zero=(1,), schedules=("gpipe", "1f1b"))
+    job = to.Job(model, server=nvlink_server("a100", 2), global_batch=16, choices=choices)
+    cluster = to.Cluster(2, 2, "100Gbps", "bidirectional")
+    return job, cluster, SearchOptions(simulated=3), 3
+
+
+def expert_question():
+    job = to.Job(
+        load_transformer("mixtral-8x7b"), server=nvlink_server("h200", 8), global_batch=64,
+        choices=Choices(expert=(8,), context=(1,), recompute=("full",), across_servers=True),
+        implementation=Implementation(load_imbalance=1.5),
+    )  # fmt: skip
+    return job, to.Cluster(4, 3, "100Gbps"), SearchOptions(simulated=1), 0
+
+
+@pytest.mark.parametrize(
+    "question", [operator_question, restarted_question, layout_question, expert_question]
+)
+def test_the_command_line_makes_the_plan_again(tmp_path, monkeypatch, question):
     monkeypatch.chdir(tmp_path)
-    plan = to.co_optimize(to.Job(to.models.get_model("dlrm-16"), batch_per_gpu=128, optimizer="adam"), to.Cluster(4, 3, "25Gbps", "directed", "1.5us"), SearchOptions(steps=5, chains=2), seed=5)  # fmt: skip
+    *asked, seed = question()
+    plan = to.co_optimize(*asked, seed=seed)
     command, remarks = plan_command_line(plan)
     assert remarks == ()
     words = shlex.split(command)
@@ -348,20 +518,48 @@ def test_the_command_line_makes_the_plan_again(tmp_path, monkeypatch):
     assert command in Page(render_report(plan)).text
 
 
+def test_a_search_of_so_many_seconds_is_made_again_by_its_steps():
+    plan = shared_plan()
+    options = SearchOptions(seconds=3.0, restarts=2, method="alternating")
+    search = dataclasses.replace(plan.search, options=options, restart=1, first_seed=8)
+    command, _ = plan_command_line(dataclasses.replace(plan, search=search, seed=9))
+    assert f"--seed 9 --steps {plan.search.steps} --method alternating" in command
+    assert "--restarts" not in command
+
+
 def test_what_the_command_line_cannot_say_is_said():
     plan = shared_plan()
-    command, remarks = plan_command_line(
-        dataclasses.replace(
-            plan, prices={**plan.prices, "source": "mine"},
-            server={**plan.job.server, "intra_bandwidth": 1e9},
-            compute={**plan.job.compute, "efficiency": 0.5},
-        )
+    job = dataclasses.replace(
+        plan.job, server=dataclasses.replace(plan.job.server, intra_bandwidth=1e9),
+        compute={**plan.job.compute, "efficiency": 0.5},
     )  # fmt: skip
+    command, remarks = plan_command_line(
+        dataclasses.replace(plan, prices={**plan.prices, "source": "mine"}, job=job)
+    )
     assert "--prices prices.json" in command
-    assert [
-        any(word in remark for remark in remarks)
-        for word in ("model.yaml", "prices.json", "roofline", "inside a server")
-    ] == [True] * 4
+    for word in ("model.yaml", "prices.json", "roofline", "inside a server", "sip-ml"):
+        assert any(word in remark for remark in remarks), word
+    assert len(remarks) == 5
+
+
+def test_what_the_command_line_cannot_say_of_layouts_is_said():
+    plan = shared_layout_plan()
+    job = dataclasses.replace(
+        plan.job, memory_reserve=0.2, rates=dataclasses.replace(plan.job.rates, launch=1e-5),
+        implementation=Implementation(flash=False, load_imbalance=2.0),
+        choices=dataclasses.replace(plan.job.choices, virtual_stages=(2,)),
+        server=dataclasses.replace(
+            plan.job.server,
+            accelerator=dataclasses.replace(plan.job.server.accelerator, memory_bytes=9e10),
+        ),
+    )  # fmt: skip
+    command, remarks = plan_command_line(dataclasses.replace(plan, job=job))
+    assert "--load-imbalance 2.0" in command
+    assert "--device" not in command
+    for word in ("config.json", "virtual stages", "training software", "rates", "left free",
+                 "accelerator"):  # fmt: skip
+        assert any(word in remark for remark in remarks), word
+    assert len(remarks) == 6
 
 
 @given(st.floats(1.0, 1e13))
@@ -415,17 +613,20 @@ def test_servers_sit_where_their_rings_put_them():
     assert seats_of(dataclasses.replace(plan, rings=[])) == tuple(range(9))
 
 
-def test_a_plan_whose_time_does_not_hold_is_refused(tmp_path):
-    plan = dataclasses.replace(shared_plan(), iteration_time_s=1.0)
+def test_a_plan_whose_time_does_not_hold_is_refused(tmp_path, plan_of):
+    plan = dataclasses.replace(plan_of(), iteration_time_s=1.0)
     plan.save(tmp_path / "plan.json")
     with pytest.raises(to.InputError, match=r"plan file .*iteration_time_s is 1\.0 in the plan"):
         write_report(tmp_path / "plan.json", tmp_path / "plan.html")
     assert not (tmp_path / "plan.html").exists()
-    other = dataclasses.replace(shared_plan(), fabric_model="fluid-0")
+    other = dataclasses.replace(plan_of(), fabric_model="fluid-0")
     with pytest.raises(to.InputError, match="fabric_model is 'fluid-0'"):
         render_report(other)
+
+
+def test_a_file_that_is_not_well_formed_is_refused(tmp_path):
     document = json.loads(shared_plan().to_json())
-    document["server"]["accelerator"] = 3
+    document["job"]["server"]["accelerator"] = 3
     (tmp_path / "odd.json").write_text(json.dumps(document))
-    with pytest.raises(to.InputError, match="server or compute record is malformed"):
+    with pytest.raises(to.InputError, match=r"field 'job\.operators\.server\.accelerator'"):
         render_report(tmp_path / "odd.json")

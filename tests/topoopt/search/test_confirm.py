@@ -95,7 +95,7 @@ def another_copy(record):
 
 
 def another_model(record):
-    record["model"] = "train-0"
+    record["job"]["model"] = "train-0"
 
 
 def a_faster_candidate(record):
