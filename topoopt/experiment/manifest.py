@@ -13,8 +13,9 @@ from pathlib import Path
 from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from topoopt.base.atomic import write_text_atomically
 from topoopt.experiment.declaration import Experiment, Row
+from topoopt.plan.document import MANIFEST
 
-SCHEMA = "topoopt-experiment-manifest/2"
+SCHEMA = f"{MANIFEST}2"
 
 
 def topoopt_version() -> str:

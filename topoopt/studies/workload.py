@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from codesign_base import InputError
+from parallelism.reading import parse_json, read_text
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
+from topoopt.plan.document import Document, kind_of
 
 if TYPE_CHECKING:
     from topoopt.fabric.fabric import Group
@@ -88,16 +90,16 @@ def load_workload(path: str | Path) -> Workload:
 
         return fbuf_workload(read_fbuf(path), Path(path).stem)
     if suffix == ".json":
-        from parallelism.reading import read_text
         from topoopt.plan.plan import parse_plan
 
         text = read_text(path, "plan file")
-        if '"schema_version"' not in text and '"edges"' in text:
-            raise InputError(
-                f"{str(path)!r} is a network, and holds no tasks; name a task graph or plan, and "
-                "give the network with --fabric"
-            )
         where = f"plan file {str(path)!r}"
+        kind = kind_of(parse_json(text, where))
+        if kind not in (Document.PLAN, Document.OTHER):
+            more = ", and give the network with --fabric" if kind is Document.NETWORK else ""
+            raise InputError(
+                f"{str(path)!r} is {kind}, and holds no tasks; name a task graph or plan{more}"
+            )
         plan = parse_plan(text, where)
         try:
             return plan_workload(plan, Path(path).stem)
