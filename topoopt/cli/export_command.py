@@ -108,7 +108,7 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
         notes = ["the order of compute is in the file, as dependencies between tasks of a device"]
     else:
         notes = schedule_left_out(plan)
-    tasks = built.builder.build(built.strategy)
+    tasks = built.tasks()
     computed = int((tasks.kind == TaskKind.COMPUTE).sum())
     omitted = computed - int(np.isin(file.task_type, COMPUTES).sum())
     if omitted:

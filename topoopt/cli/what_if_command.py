@@ -57,6 +57,8 @@ def what_if_command(
     common.check_seed(seed)
     loaded = load_plan(plan)
     built = rebuild(loaded)
+    if "steps" in built.family.refused:
+        common.refuse_given(context, ("steps",), built.family.refused["steps"])
     with common.progress_reports(quiet) as report:
 
         def progress(done: int, time: float) -> None:
@@ -64,11 +66,11 @@ def what_if_command(
 
         if what == "servers":
             lost = kill_servers(built, count, trials, steps=steps, seed=seed, progress=progress)
-            document = _server_document(lost, built.builder.servers, count, seed)
+            document = _server_document(lost, count, seed)
         else:
             found = fail_randomly(
                 built.fabric,
-                built.builder.build(built.strategy),
+                built.tasks(),
                 count,
                 trials,
                 seed=seed,
@@ -110,7 +112,7 @@ def _document(found: Any, what: str, count: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _server_document(found: Any, servers: int, count: int, seed: int) -> dict[str, Any]:
+def _server_document(found: Any, count: int, seed: int) -> dict[str, Any]:
     import numpy as np
 
     fits = np.array([trial.fits for trial in found.trials])
@@ -120,8 +122,9 @@ def _server_document(found: Any, servers: int, count: int, seed: int) -> dict[st
         "fail_servers": count,
         "trials": len(found.trials),
         "seed": seed,
-        "batch_share": (servers - count) / servers,
+        "batch_share": found.batch_share,
         "does_not_fit": int((~fits).sum()),
+        "why_not": next((trial.why for trial in found.trials if not trial.fits), None),
         "repairs": {how: _summary(times) for how, times in kept.items()},
         "best": _summary(np.min(np.stack([kept["skip"], kept["new-rings"]]), axis=0)),
     }
@@ -155,7 +158,7 @@ def _lines(document: dict[str, Any], what: str) -> list[str]:
         lines += ["", f"the others go on with {share:.1%} of the batch"]
         if document["does_not_fit"]:
             lines.append(
-                f"in {document['does_not_fit']} trials the model does not fit in their memory; "
-                "keep spare servers, or use accelerators with more memory"
+                f"in {document['does_not_fit']} of {document['trials']} trials they do not: "
+                f"{document['why_not']}"
             )
     return lines
