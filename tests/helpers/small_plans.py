@@ -1,10 +1,12 @@
 """Small jobs, and the plans that several test modules share; every plan is verified."""
 
 import json
+from dataclasses import fields
 from functools import lru_cache
 
 import topoopt as to
 from topoopt.plan.verify import verify_plan
+from topoopt.problem.options import SearchOptions
 
 
 def small_dlrm(tables=4, **numbers):
@@ -26,11 +28,19 @@ def small_mlp(**numbers):
 def solve(model, servers, degree=2, *, ports="directed", job=None, **options):
     """Co-optimize, and check that the plan's proof holds before handing it out."""
     options = {"steps": 40, "baselines": ("ideal-switch",), **options}
-    plan = to.co_optimize(
+    plan = planned(
         to.Job(model, **(job or {})), to.Cluster(servers, degree, "100Gbps", ports), **options
     )
     assert_valid(plan)
     return plan
+
+
+def planned(job, cluster, **asked):
+    """Co-optimize with arguments and search options from one dictionary."""
+    names = {each.name for each in fields(SearchOptions)}
+    options = {name: value for name, value in asked.items() if name in names}
+    rest = {name: value for name, value in asked.items() if name not in names}
+    return to.co_optimize(job, cluster, SearchOptions(**options), **rest)
 
 
 def assert_valid(plan):
@@ -41,7 +51,7 @@ def assert_valid(plan):
     assert again == plan
     verdict = verify_plan(again)
     assert verdict.ok, verdict.failures
-    assert plan.lower_bound_s <= plan.strategy_lower_bound_s <= plan.iteration_time_s
+    assert plan.lower_bound_s <= plan.parallelization_lower_bound_s <= plan.iteration_time_s
 
 
 @lru_cache(maxsize=1)

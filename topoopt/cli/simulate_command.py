@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from topoopt.base.text import table_lines
 from topoopt.cli import common
+from topoopt.problem.units import format_bytes, format_time, parse_bytes
 
 if TYPE_CHECKING:
     from topoopt.fabric.jitter import Jitter
@@ -95,7 +97,6 @@ def simulate_command(
     from topoopt.fabric.tasks import link_bytes
     from topoopt.fabric.warm import choose_rings, warm_up
     from topoopt.problem.schedule import Schedule
-    from topoopt.problem.units import parse_bytes
     from topoopt.studies.replay import replay_fabric
     from topoopt.studies.workload import load_workload, scheduled_workload
 
@@ -249,9 +250,7 @@ def _text(
     document: dict[str, Any],
     copies: "Jitter | None",
 ) -> list[str]:
-    from topoopt.base.text import table_lines
     from topoopt.fabric.report import LinkUse
-    from topoopt.problem.units import format_bytes, format_time
 
     tasks = workload.tasks
     servers = "server" if tasks.servers == 1 else "servers"
@@ -329,6 +328,4 @@ def _text(
 
 
 def _times(times: "Completion") -> tuple[str, ...]:
-    from topoopt.problem.units import format_time
-
     return tuple(format_time(t) for t in (times.p50_s, times.p90_s, times.p99_s, times.max_s))

@@ -5,7 +5,11 @@ from typing import Annotated, Any
 
 import typer
 
+from codesign_base import InputError
+from topoopt.base.progress import Progress
+from topoopt.base.text import table_lines
 from topoopt.cli import common
+from topoopt.problem.units import format_time
 
 
 def what_if_command(
@@ -36,8 +40,6 @@ def what_if_command(
 
     Example: topoopt what-if plan.json --fail-links 3 --trials 100
     """
-    from codesign_base import InputError
-    from topoopt.base.progress import Progress
     from topoopt.plan.plan import load_plan
     from topoopt.plan.rebuild import rebuild
     from topoopt.studies.failures import fail_randomly
@@ -131,9 +133,6 @@ def _server_document(found: Any, count: int, seed: int) -> dict[str, Any]:
 
 
 def _lines(document: dict[str, Any], what: str) -> list[str]:
-    from topoopt.base.text import table_lines
-    from topoopt.problem.units import format_time
-
     whole = document["iteration_time_s"]
     share = document.get("batch_share", 1.0)
     against = "mean slowdown a sample" if what == "servers" else "mean slowdown"

@@ -6,9 +6,12 @@ from codesign_base import InputError
 from parallelism.operator_records import OperatorQuestion
 from parallelism.transformers.records import LayoutRecord
 from routing.network import Network
+from topoopt.evaluate.scheduling import chained_tasks
 from topoopt.formats.fbuf_export import DRAM_BANDWIDTH, Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufFile
 from topoopt.plan.plan import Plan
+from topoopt.plan.rebuild import rebuild, rebuild_network
+from topoopt.problem.schedule import ORDERED
 
 
 class AllReduces(StrEnum):
@@ -58,10 +61,6 @@ def plan_fbuf(
     InputError
         If the plan is not well formed, or `fbuf_of` cannot express it.
     """
-    from topoopt.evaluate.scheduling import chained_tasks
-    from topoopt.plan.rebuild import rebuild
-    from topoopt.problem.schedule import ORDERED
-
     built = rebuild(plan)
     tasks = built.tasks()
     if built.schedule == ORDERED:
@@ -105,6 +104,4 @@ def _operators(plan: Plan) -> list[str]:
 
 def plan_network(plan: Plan) -> Network:
     """Return the network of a plan, for export as GraphML or node-link JSON."""
-    from topoopt.plan.rebuild import rebuild_network
-
     return rebuild_network(plan)

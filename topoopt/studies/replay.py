@@ -2,20 +2,21 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
+from routing.merging import merge_equivalent_links
 from routing.network import Network
+from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
+from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import Transport
 from topoopt.plan.document import Document, kind_of
+from topoopt.problem.routing import Routing
 from topoopt.problem.units import format_bandwidth, format_time, parse_bandwidth, parse_time
 from topoopt.studies.workload import Workload
-
-if TYPE_CHECKING:
-    from routing.routes import Routes
-    from topoopt.problem.routing import Routing
+from topoopt.topology.fabrics import fat_tree, ideal_switch
+from topoopt.topology.network_file import load_network
 
 FABRICS = ("ideal", "fat-tree", "oversubscribed-fat-tree", "own")
 """Fabrics by name; anything else names a file."""
@@ -183,9 +184,6 @@ def _switched(
     ratio: float,
     transport: Transport,
 ) -> Replay:
-    from routing.merging import merge_equivalent_links
-    from topoopt.topology.fabrics import fat_tree, ideal_switch
-
     if bandwidth is not None:
         rate, source = parse_bandwidth(bandwidth), "given"
     elif workload.port_rate > 0:
@@ -242,9 +240,6 @@ def _from_file(
             raise type(error)(f"plan file {str(path)!r}: {error}") from None
         about = "network, rings and routes of plan"
     else:
-        from topoopt.problem.routing import Routing
-        from topoopt.topology.network_file import load_network
-
         way = "ecmp" if routing is None else routing
         # Some routes are chosen for the traffic of one strategy, which only a plan has.
         known = [each.value for each in Routing if each not in (Routing.MCF, Routing.BALANCED)]
@@ -281,11 +276,9 @@ def _kind(path: Path) -> Document:
     return kind_of(parse_json(read_text(path, "fabric file"), f"fabric file {str(path)!r}"))
 
 
-def _routed(network: Network, way: "Routing", transport: Transport, seed: int) -> Fabric:
+def _routed(network: Network, way: Routing, transport: Transport, seed: int) -> Fabric:
     """Route a network as plans are routed."""
-    from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
     from topoopt.evaluate.scoring import allreduce_routes
-    from topoopt.problem.routing import Routing
 
     if way is Routing.ECMP:
         routes = ecmp_routes(network)

@@ -10,15 +10,19 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
 from parallelism.taskgraph import TaskGraph
-from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.fabric import Fabric, Group
+from topoopt.fabric.rings import Rings
+from topoopt.formats.fbuf_file import FbufFile
+from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
+from topoopt.formats.fbuf_read import read_fbuf
+from topoopt.formats.fbuf_ring_routes import ring_routes_of
+from topoopt.formats.taskgraph_fbuf import task_graph_of
 from topoopt.plan.document import Document, kind_of
+from topoopt.problem.schedule import Schedule
+from topoopt.problem.units import format_time
 
 if TYPE_CHECKING:
-    from topoopt.fabric.fabric import Group
-    from topoopt.fabric.rings import Rings
-    from topoopt.formats.fbuf_file import FbufFile
     from topoopt.plan.plan import Plan
-    from topoopt.problem.schedule import Schedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +67,7 @@ class Workload:
     latency: float | None
     direct: bool
     own: Callable[[float, float], Fabric]
-    orders: "Mapping[Group, Rings]" = field(default_factory=dict)
+    orders: Mapping[Group, Rings] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -86,8 +90,6 @@ def load_workload(path: str | Path) -> Workload:
     """
     suffix = Path(path).suffix.lower()
     if suffix == ".fbuf":
-        from topoopt.formats.fbuf_read import read_fbuf
-
         return fbuf_workload(read_fbuf(path), Path(path).stem)
     if suffix == ".json":
         from topoopt.plan.plan import parse_plan
@@ -111,7 +113,7 @@ def load_workload(path: str | Path) -> Workload:
     )
 
 
-def fbuf_workload(file: "FbufFile", name: str) -> Workload:
+def fbuf_workload(file: FbufFile, name: str) -> Workload:
     """Return the workload of a task-graph file.
 
     Parameters
@@ -124,8 +126,6 @@ def fbuf_workload(file: "FbufFile", name: str) -> Workload:
     Workload
         A file with one switch only, as published, has no direct-connect network.
     """
-    from topoopt.formats.taskgraph_fbuf import task_graph_of
-
     found = task_graph_of(file)
     hosts = file.nodes
     degree = np.bincount(
@@ -153,10 +153,7 @@ def fbuf_workload(file: "FbufFile", name: str) -> Workload:
     )
 
 
-def _fbuf_fabric(file: "FbufFile", name: str, rate: float, latency: float) -> Fabric:
-    from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
-    from topoopt.formats.fbuf_ring_routes import ring_routes_of
-
+def _fbuf_fabric(file: FbufFile, name: str, rate: float, latency: float) -> Fabric:
     network = network_of(file, latency, name)
     if rate != file.net_bandwidth:
         network = replace(network, capacity=network.multiplicity.astype(np.float64) * rate)
@@ -166,7 +163,7 @@ def _fbuf_fabric(file: "FbufFile", name: str, rate: float, latency: float) -> Fa
     return Fabric("own network", network, routes, rings, along)
 
 
-def scheduled_workload(workload: Workload, fabric: Fabric, schedule: "Schedule") -> Workload:
+def scheduled_workload(workload: Workload, fabric: Fabric, schedule: Schedule) -> Workload:
     """Return a workload with the buckets and priorities of a schedule.
 
     Parameters
@@ -259,8 +256,6 @@ def schedule_left_out(plan: "Plan") -> list[str]:
     list of str
     """
     from topoopt.plan.rebuild import rebuild_schedule
-    from topoopt.problem.schedule import Schedule
-    from topoopt.problem.units import format_time
 
     schedule = rebuild_schedule(plan.schedule)
     if schedule == Schedule.plain():

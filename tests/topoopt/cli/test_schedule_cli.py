@@ -38,7 +38,7 @@ def test_options_of_simulate_are_the_schedule(place):
     )  # fmt: skip
     schedule = Schedule("barrier", "critical-path", "transfers-first", 1e6)
     built = rebuild(shared_plan())
-    tasks, _ = ordered_tasks(built.fabric, built.builder.build(built.strategy), schedule)
+    tasks, _ = ordered_tasks(built.fabric, built.tasks(), schedule)
     assert found["iteration_time_s"] == simulate(built.fabric, tasks).makespan
     assert found["schedule"] == schedule.describe()
     assert found["notes"] == []

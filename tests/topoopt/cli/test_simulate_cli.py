@@ -169,7 +169,7 @@ def test_text_names_the_answer_and_where_the_bandwidth_comes_from(place):
 
 def test_jitter_is_the_mean_of_its_copies(place):
     built = rebuild(shared_plan())
-    tasks = built.builder.build(built.strategy)
+    tasks = built.tasks()
     found = simulated("plan.json", "--model", "train", "--jitter", "3", "--seed", "5",
                       directory=place)  # fmt: skip
     expected = jittered(built.fabric, tasks, 3, model="train", seed=5)

@@ -373,7 +373,7 @@ def test_a_plan_plays_alike_from_its_file(plan):
     exported = plan_fbuf(plan, updates=Updates.OMIT, allreduces=AllReduces.RINGS)
     file = parse_fbuf(write_fbuf(exported))
     assert file.gpus_per_node == 4 and file.nodes == plan.cluster.servers
-    assert list(file.op_name) == [op.name for op in plan.model.operators]
+    assert list(file.op_name) == [op.name for op in plan.job.model.operators]
     built = rebuild(plan)
     found = task_graph_of(file).graph
     read = network_of(file, plan.cluster.latency_s)
@@ -381,7 +381,7 @@ def test_a_plan_plays_alike_from_its_file(plan):
     mine = simulate(built.fabric, found)
     again = simulate(theirs, found)
     assert again.makespan == pytest.approx(mine.makespan, rel=1e-6)
-    whole = simulate(built.fabric, built.builder.build(built.strategy))
+    whole = simulate(built.fabric, built.tasks())
     # What is missing are the updates at the end.
     assert mine.makespan <= whole.makespan
     network = plan_network(plan)
@@ -395,7 +395,7 @@ def test_rounds_of_messages_play_the_whole_iteration(plan):
     file = parse_fbuf(write_fbuf(plan_fbuf(plan, allreduces=AllReduces.ROUNDS)))
     assert not file.ring_size.size and not (file.task_type == FbufTask.ALLREDUCE).any()
     built = rebuild(plan)
-    tasks = built.builder.build(built.strategy)
+    tasks = built.tasks()
     computed = np.isin(file.task_type, COMPUTES)
     assert computed.sum() == (tasks.kind == TaskKind.COMPUTE).sum()
     traffic = traffic_of(tasks)

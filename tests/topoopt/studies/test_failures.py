@@ -16,6 +16,7 @@ from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.cli.app import app
 from topoopt.fabric import Fabric, score
+from topoopt.problem.options import SearchOptions
 from topoopt.studies.failures import (
     REPAIRS,
     detoured,
@@ -157,7 +158,10 @@ def test_the_command(tmp_path) -> None:
     import topoopt as to
 
     plan = to.co_optimize(
-        to.Job(to.models.get_model("bert-16")), to.Cluster(6, 3, "100Gbps"), steps=5, baselines=()
+        to.Job(to.models.get_model("bert-16")),
+        to.Cluster(6, 3, "100Gbps"),
+        SearchOptions(steps=5),
+        baselines=(),
     )
     plan.save(tmp_path / "plan.json")
     arguments = ["what-if", str(tmp_path / "plan.json"), "--fail-links", "2", "--trials", "5", "-q"]

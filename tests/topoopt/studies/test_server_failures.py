@@ -203,7 +203,7 @@ def test_random_servers() -> None:
 
 def test_ports_in_trials() -> None:
     built = rebuild(shared_bidirectional_plan())
-    tasks = built.builder.build(built.strategy)
+    tasks = built.tasks()
     found = fail_randomly(built.fabric, tasks, 2, 3, both_ways=True, ports=True)
     assert all(2 <= cables.size <= 4 for cables in found.cables)
     assert min(found.best) >= found.undamaged * (1 - 1e-9)
