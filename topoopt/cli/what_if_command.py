@@ -36,7 +36,7 @@ def what_if_command(
 
     A cable is two-way with bidirectional ports, and one fibre with directed ones. A port takes
     its cable with it; a directed port the fibre it sends on and the one it receives on. Without a
-    server the job is planned again on those that are left, with the same batch a GPU.
+    server the job is planned again on those that are left, each with as many samples as before.
 
     Example: topoopt what-if plan.json --fail-links 3 --trials 100
     """

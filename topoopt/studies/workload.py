@@ -9,7 +9,7 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
-from parallelism.taskgraph import TaskGraph
+from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric, Group
 from topoopt.fabric.rings import Rings
 from topoopt.formats.fbuf_file import FbufFile
@@ -19,7 +19,7 @@ from topoopt.formats.fbuf_ring_routes import ring_routes_of
 from topoopt.formats.taskgraph_fbuf import task_graph_of
 from topoopt.plan.document import Document, kind_of
 from topoopt.problem.schedule import Schedule
-from topoopt.problem.units import format_time
+from topoopt.problem.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
@@ -182,7 +182,8 @@ def scheduled_workload(workload: Workload, fabric: Fabric, schedule: Schedule) -
     Raises
     ------
     InputError
-        As `topoopt.evaluate.scheduling.ordered_tasks`; or if there are microbatches.
+        As `topoopt.evaluate.scheduling.ordered_tasks`; or if there are microbatches, or buckets
+        without AllReduces.
     """
     from topoopt.evaluate.scheduling import ordered_tasks
 
@@ -190,6 +191,12 @@ def scheduled_workload(workload: Workload, fabric: Fabric, schedule: Schedule) -
         raise InputError(
             f"microbatches is {schedule.microbatches}, but the tasks of a file have their batch; "
             "give 1"
+        )
+    kinds = set(workload.tasks.kind[workload.tasks.collective].tolist())
+    if schedule.bucket_bytes is not None and kinds and TaskKind.ALLREDUCE not in kinds:
+        raise InputError(
+            f"buckets is {format_bytes(schedule.bucket_bytes)}, but {workload.name} scatters its "
+            "gradients and has no AllReduce to fuse; leave it out"
         )
     tasks, place = ordered_tasks(fabric, workload.tasks, schedule)
     last = np.empty(tasks.tasks, dtype=np.int64)
