@@ -46,7 +46,7 @@ def survivors_of(servers: int, dead: tuple[int, ...]) -> IntArray:
     return np.setdiff1d(np.arange(servers), gone).astype(np.int64)
 
 
-class Choices(Protocol):
+class Alternatives(Protocol):
     """The parallelizations of a job on the servers that are left.
 
     Attributes
@@ -71,9 +71,9 @@ def surviving_batch(family: AnyFamily, alive: int) -> int:
     return family.batch // family.servers * alive
 
 
-def choices_on(
+def alternatives_on(
     job: Rebuilt, alive: int, steps: int, seed: int
-) -> Callable[[tuple[int, ...]], Choices]:
+) -> Callable[[tuple[int, ...]], Alternatives]:
     """Return what gives, for dead servers, the parallelizations of a job on the others.
 
     Parameters
@@ -92,19 +92,19 @@ def choices_on(
         Layouts do not depend on which servers are dead, and are looked at once.
     """
     try:
-        return _choices_on(job, alive, steps, seed)
+        return _alternatives_on(job, alive, steps, seed)
     except InfeasibleError as error:
         refusal = error
 
-    def refuse(_: tuple[int, ...]) -> Choices:
+    def refuse(_: tuple[int, ...]) -> Alternatives:
         raise refusal
 
     return refuse
 
 
-def _choices_on(
+def _alternatives_on(
     job: Rebuilt, alive: int, steps: int, seed: int
-) -> Callable[[tuple[int, ...]], Choices]:
+) -> Callable[[tuple[int, ...]], Alternatives]:
     whole, old = job.family, job.cluster
     batch = surviving_batch(whole, alive)
     if batch < 1:
@@ -254,4 +254,10 @@ def _refilled(rows: list[list[int]], idle: list[int]) -> list[list[int]]:
     return whole
 
 
-__all__ = ["Choices", "choices_on", "surviving_batch", "surviving_strategy", "survivors_of"]
+__all__ = [
+    "Alternatives",
+    "alternatives_on",
+    "surviving_batch",
+    "surviving_strategy",
+    "survivors_of",
+]

@@ -13,7 +13,7 @@ from topoopt.evaluate.rewire import no_network
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.plan.rebuild import Rebuilt
-from topoopt.studies.replanning import Choices, choices_on, surviving_batch, survivors_of
+from topoopt.studies.replanning import Alternatives, alternatives_on, surviving_batch, survivors_of
 
 WAYS = ("skip", "new-rings", "rewired")
 """How the wiring of the survivors serves them: see `after_servers`."""
@@ -141,29 +141,31 @@ def after_servers(
     simulated on each wiring.
     """
     alive = survivors_of(job.family.servers, dead).size
-    return _without(job.fabric, dead, choices_on(job, alive, steps, seed))
+    return _without(job.fabric, dead, alternatives_on(job, alive, steps, seed))
 
 
 def _without(
-    fabric: Fabric, dead: tuple[int, ...], choices_without: Callable[[tuple[int, ...]], Choices]
+    fabric: Fabric,
+    dead: tuple[int, ...],
+    alternatives_without: Callable[[tuple[int, ...]], Alternatives],
 ) -> Continued:
     """Simulate the parallelizations of the survivors, each way."""
     times = dict.fromkeys(WAYS, float("inf"))
     try:
-        choices = choices_without(dead)
+        alternatives = alternatives_without(dead)
     except InfeasibleError as error:
         return Continued(dead, times, fits=False, origin="", why=str(error))
-    (best, origin), fastest = choices.first, float("inf")
+    (best, origin), fastest = alternatives.first, float("inf")
     for how in ("skip", "new-rings"):
         try:
             left = without_servers(fabric, dead, how)
         except InfeasibleError:
             break  # the links are the same for both
-        found, time, came = choices.best_on(left)
+        found, time, came = alternatives.best_on(left)
         times[how] = time
         if time < fastest:
             best, fastest, origin = found, time, came
-    times["rewired"] = choices.rewired(best, origin)
+    times["rewired"] = alternatives.rewired(best, origin)
     return Continued(dead, times, fits=True, origin=origin)
 
 
@@ -236,12 +238,12 @@ def fail_servers(
     known: dict[tuple[int, ...], Continued] = {}
     drawn: list[Continued] = []
     undamaged = score(job.fabric, job.tasks())
-    choices = choices_on(job, servers - count, steps, seed)
+    alternatives = alternatives_on(job, servers - count, steps, seed)
     try:
         for trial in range(trials):
             dead = tuple(sorted(rng.choice(servers, count, replace=False).tolist()))
             if dead not in known:
-                known[dead] = _without(job.fabric, dead, choices)
+                known[dead] = _without(job.fabric, dead, alternatives)
             drawn.append(known[dead])
             if progress:
                 progress(trial + 1, min(drawn[-1].times.values()))
