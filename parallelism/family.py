@@ -70,6 +70,10 @@ class Family(Protocol[P]):
         """Return the bytes that a GPU needs, of each server or of each pipeline stage."""
         ...
 
+    def on(self, servers: int, batch: int, /) -> "Family[P]":
+        """Return the same job on other servers, for so many samples an iteration."""
+        ...
+
     def question(self) -> Any:
         """Return the record from which the family is made again, beside the servers."""
         ...

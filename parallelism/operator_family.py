@@ -1,7 +1,7 @@
 """Models by operators, each split and placed by itself, as a family of parallelizations."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from codesign_base import InputError
@@ -119,6 +119,14 @@ class OperatorFamily:
             Optimizer(question.optimizer).states,
         )  # fmt: skip
         return cls(builder, question.server, compute, question.batch_per_gpu, question.optimizer)
+
+    def on(self, servers: int, batch: int) -> "OperatorFamily":
+        """Return the same job on other servers, with the same samples a GPU."""
+        old = self.builder
+        builder = TaskGraphBuilder(
+            old.graph, old.compute, old.server, servers, batch, old.optimizer_states
+        )
+        return replace(self, builder=builder)
 
     def record(self, strategy: Strategy) -> "StrategyRecord":
         """Return a strategy as a plan file holds it, with the times of its parts."""

@@ -96,6 +96,7 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     import numpy as np
 
     from parallelism.taskgraph import TaskKind
+    from topoopt.fabric.report import collective_noun
     from topoopt.formats.fbuf_check import COMPUTES
     from topoopt.formats.fbuf_file import FbufTask
     from topoopt.formats.fbuf_ring_routes import moved_ring_edges
@@ -108,7 +109,7 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
         notes = ["the order of compute is in the file, as dependencies between tasks of a device"]
     else:
         notes = schedule_left_out(plan)
-    tasks = built.builder.build(built.strategy)
+    tasks = built.tasks()
     computed = int((tasks.kind == TaskKind.COMPUTE).sum())
     omitted = computed - int(np.isin(file.task_type, COMPUTES).sum())
     if omitted:
@@ -117,7 +118,10 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
     if reduced and not file.ring_size.size:
         messages = int((file.task_type == FbufTask.NOMINAL_COMM).sum())
         messages -= int((tasks.kind == TaskKind.TRANSFER).sum())
-        notes.append(f"{reduced} AllReduces are in the file as {messages} messages, round by round")
+        notes.append(
+            f"{reduced} {collective_noun(tasks)} are in the file as {messages} messages, round by "
+            "round"
+        )
     if not file.ring_size.size:
         return notes
     own = fbuf_workload(file, "file").own(file.net_bandwidth, plan.cluster.latency_s)

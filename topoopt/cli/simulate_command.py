@@ -250,9 +250,9 @@ def _text(
     document: dict[str, Any],
     copies: "Jitter | None",
 ) -> list[str]:
-    from topoopt.fabric.report import LinkUse
+    from topoopt.fabric.report import LinkUse, collective_noun
 
-    tasks = workload.tasks
+    tasks, collectives = workload.tasks, collective_noun(workload.tasks)
     servers = "server" if tasks.servers == 1 else "servers"
     compat = f", compat {document['compat']}" if document["compat"] else ""
     if document["schedule"] != "plain":
@@ -273,7 +273,7 @@ def _text(
     lines += [
         f"exposed communication {format_time(report.exposed_communication_s)}, compute on the "
         f"critical path {format_time(report.critical_compute_s)}",
-        f"sent: transfers {format_bytes(report.transfer_bytes)}, AllReduces "
+        f"sent: transfers {format_bytes(report.transfer_bytes)}, {collectives} "
         f"{format_bytes(report.allreduce_bytes)}; bandwidth tax {report.bandwidth_tax:.2f}",
         "",
     ]
@@ -302,7 +302,7 @@ def _text(
             )
         lines += ["  " + line for line in table_lines(rows)]
     rows = [("completion times", "tasks", "p50", "p90", "p99", "max")]
-    for what, times in (("transfers", report.transfers), ("AllReduces", report.allreduces)):
+    for what, times in (("transfers", report.transfers), (collectives, report.allreduces)):
         if times.tasks:
             rows.append((what, str(times.tasks), *_times(times)))
     if len(rows) > 1:

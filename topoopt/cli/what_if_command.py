@@ -36,7 +36,7 @@ def what_if_command(
 
     A cable is two-way with bidirectional ports, and one fibre with directed ones. A port takes
     its cable with it; a directed port the fibre it sends on and the one it receives on. Without a
-    server the job is planned again on those that are left, with the same batch a GPU.
+    server the job is planned again on those that are left, each with as many samples as before.
 
     Example: topoopt what-if plan.json --fail-links 3 --trials 100
     """
@@ -59,6 +59,8 @@ def what_if_command(
     common.check_seed(seed)
     loaded = load_plan(plan)
     built = rebuild(loaded)
+    if "steps" in built.family.refused:
+        common.refuse_given(context, ("steps",), built.family.refused["steps"])
     with common.progress_reports(quiet) as report:
 
         def progress(done: int, time: float) -> None:
@@ -66,11 +68,11 @@ def what_if_command(
 
         if what == "servers":
             lost = kill_servers(built, count, trials, steps=steps, seed=seed, progress=progress)
-            document = _server_document(lost, built.builder.servers, count, seed)
+            document = _server_document(lost, count, seed)
         else:
             found = fail_randomly(
                 built.fabric,
-                built.builder.build(built.strategy),
+                built.tasks(),
                 count,
                 trials,
                 seed=seed,
@@ -112,7 +114,7 @@ def _document(found: Any, what: str, count: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _server_document(found: Any, servers: int, count: int, seed: int) -> dict[str, Any]:
+def _server_document(found: Any, count: int, seed: int) -> dict[str, Any]:
     import numpy as np
 
     fits = np.array([trial.fits for trial in found.trials])
@@ -122,8 +124,9 @@ def _server_document(found: Any, servers: int, count: int, seed: int) -> dict[st
         "fail_servers": count,
         "trials": len(found.trials),
         "seed": seed,
-        "batch_share": (servers - count) / servers,
+        "batch_share": found.batch_share,
         "does_not_fit": int((~fits).sum()),
+        "why_not": next((trial.why for trial in found.trials if not trial.fits), None),
         "repairs": {how: _summary(times) for how, times in kept.items()},
         "best": _summary(np.min(np.stack([kept["skip"], kept["new-rings"]]), axis=0)),
     }
@@ -154,7 +157,7 @@ def _lines(document: dict[str, Any], what: str) -> list[str]:
         lines += ["", f"the others go on with {share:.1%} of the batch"]
         if document["does_not_fit"]:
             lines.append(
-                f"in {document['does_not_fit']} trials the model does not fit in their memory; "
-                "keep spare servers, or use accelerators with more memory"
+                f"in {document['does_not_fit']} of {document['trials']} trials they do not: "
+                f"{document['why_not']}"
             )
     return lines

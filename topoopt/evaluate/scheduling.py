@@ -237,7 +237,7 @@ def _priorities(
     if schedule.compute == "critical-path":
         priority[compute] = rank[compute]
     if schedule.network == "transfers-first":
-        priority[played.kind == TaskKind.ALLREDUCE] = 1
+        priority[played.collective] = 1
     elif schedule.network == "critical-path":
         # The first iteration stands for all: its remaining paths lead into the next ones.
         sends = np.flatnonzero(tasks.kind != TaskKind.COMPUTE)

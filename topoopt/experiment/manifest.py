@@ -17,8 +17,9 @@ from topoopt.base.atomic import write_text_atomically
 from topoopt.base.version import installed_version
 from topoopt.experiment.declaration import Experiment
 from topoopt.experiment.rows import Row
+from topoopt.plan.document import MANIFEST
 
-SCHEMA = "topoopt-experiment-manifest/2"
+SCHEMA = f"{MANIFEST}2"
 
 
 def software_hash(experiment: Experiment, script: str | None = None) -> str:

@@ -78,10 +78,11 @@ class Report:
     links : tuple of LinkUse
         In order of links; also those that carried nothing.
     transfers, allreduces : Completion
-        AllReduces over two or more servers, with their delay inside the servers.
+        AllReduces, ReduceScatters and AllGathers over two or more servers, with their delay
+        inside the servers.
     transfer_bytes, allreduce_bytes : float
         Bytes that servers have to send to others, forwarding apart: of transfers, and
-        2 (g - 1) S of each AllReduce.
+        2 (g - 1) S of each AllReduce, or half as many of a ReduceScatter or AllGather.
     bandwidth_tax : float
         Bytes that servers send, forwarding included, over those that they have to: the mean
         number of links that a byte takes without switches, 1 with switches; 1 without traffic.
@@ -103,6 +104,11 @@ class Report:
         # Loads that differ by the rounding of their sums are ties.
         ranked = sorted(self.links, key=lambda link: (-round(link.utilisation, 9), link.link))
         return tuple(link for link in ranked[:count] if link.bytes > 0.0)
+
+
+def collective_noun(tasks: TaskGraph) -> str:
+    """Return what text calls the collectives of a task graph: AllReduces where they all are."""
+    return "collectives" if (tasks.kind > TaskKind.ALLREDUCE).any() else "AllReduces"
 
 
 def report_of(

@@ -47,6 +47,6 @@ def choose_rings(fabric: Fabric, tasks: TaskGraph) -> None:
     InputError
         If a group does not fit the fabric.
     """
-    for group in sorted(set(tasks.first[tasks.kind == TaskKind.ALLREDUCE].tolist())):
+    for group in sorted(set(tasks.first[tasks.collective].tolist())):
         if len(tasks.groups[group]) > 1:
             fabric.group_streams(tasks.groups[group])

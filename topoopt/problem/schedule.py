@@ -28,7 +28,7 @@ class Schedule:
         Order of tasks that wait for a device: first in first out, or the one with the longest
         remaining path first. A task that runs is not interrupted.
     network : {"fair", "transfers-first", "critical-path"}
-        How messages share links: max-min fair; transfers before AllReduces; or in `LEVELS`
+        How messages share links: max-min fair; transfers before collectives; or in `LEVELS`
         classes by the longest remaining path. A class takes what it can, max-min fair within
         itself, and leaves the rest to the next (strict priority).
     bucket_bytes : float, optional

@@ -1,7 +1,7 @@
 """Search over layouts, the places of their ranks, topologies and routings together."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from codesign_base import InfeasibleError
 from parallelism.transformers.family import LayoutFamily
@@ -213,13 +213,21 @@ class LayoutSearch:
     options : SearchOptions
     seed : int
         Of random shortest paths.
+    like : Placement, optional
+        Of the same model on other servers. A layout of the same degrees, but that of data, is
+        simulated whatever its estimate, with its ranks in the same order first.
     """
 
     def __init__(
-        self, family: LayoutFamily, cluster: Cluster, options: SearchOptions, seed: int
+        self,
+        family: LayoutFamily,
+        cluster: Cluster,
+        options: SearchOptions,
+        seed: int,
+        like: Placement | None = None,
     ) -> None:
         self.family, self.cluster = family, cluster
-        self.options, self.seed = options, seed
+        self.options, self.seed, self.like = options, seed, like
         self.placed: list[Placed] = []
 
     def run(
@@ -287,17 +295,21 @@ class LayoutSearch:
         rate = cluster.degree * cluster.port_rate
         network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
         ideal = Fabric("ideal-switch", network, routes, {})
-        chosen = diverse(found.candidates, self.options.simulated)
+        own = [each for each in found.candidates if self._alike(each.layout)]
+        promising = diverse(found.candidates, self.options.simulated)
+        chosen = [*own, *(each for each in promising if each not in own)]
         placed = self.placed = []
         try:
             for done, candidate in enumerate(chosen):
-                first = self.family.placements(candidate.layout)[0]
+                orders = self.family.placements(candidate.layout)
+                first = next(filter(self.resembles, orders), orders[0])
                 placed.append(Placed(candidate, first, self._time(ideal, first)))
                 best = min(p.ideal_s for p in placed)
                 report("placements", done + 1, len(chosen), best)
             for one in sorted(placed, key=lambda p: p.ideal_s)[:_REORDERED]:
-                for other in self.family.placements(one.candidate.layout)[1:]:
-                    placed.append(Placed(one.candidate, other, self._time(ideal, other)))
+                for other in self.family.placements(one.candidate.layout):
+                    if other != one.placement:
+                        placed.append(Placed(one.candidate, other, self._time(ideal, other)))
         except KeyboardInterrupt:
             if not placed:
                 raise
@@ -305,6 +317,17 @@ class LayoutSearch:
         finally:
             placed.sort(key=lambda p: p.ideal_s)
         return False
+
+    def _alike(self, layout: Layout) -> bool:
+        if self.like is None:
+            return False
+        here, there = asdict(layout), asdict(self.like.layout)
+        return all(here[name] == there[name] for name in here if name != "data")
+
+    def resembles(self, placement: Placement) -> bool:
+        """Say whether a placement is ``like``, but for its servers."""
+        like = self.like
+        return like is not None and self._alike(placement.layout) and placement.order == like.order
 
     def _time(self, fabric: Playable, placement: Placement, limit: float = float("inf")) -> float:
         scorer = Scorer(self.family, fabric, self.family.memory_limit)
@@ -343,16 +366,25 @@ class LayoutSearch:
         origin : str
             "plan", or "search".
         """
-        best, fastest = self.placed[0].placement, float("inf")
-        for one in self.placed[:_COMPARED]:
-            if one.ideal_s >= fastest:
-                break
-            time = self._time(base.fabric, one.placement, fastest)
-            if time < fastest:
-                best, fastest = one.placement, time
+        best, fastest = self.fastest_on(base.fabric)
         if progress:
             progress(Progress(base.fabric.name, 1, 1, fastest))
         return best, fastest, "plan" if best == result.best.strategy else "search"
+
+    def fastest_on(self, fabric: Playable) -> tuple[Placement, float]:
+        """Return which of the placed layouts is fastest on a fabric, and its seconds.
+
+        Those that resemble ``like`` come first, then those fastest on the ideal switch, until
+        none can be expected to do better.
+        """
+        own = [one for one in self.placed if self.resembles(one.placement)]
+        best, fastest = self.placed[0].placement, float("inf")
+        for one in [*own, *self.placed[:_COMPARED]]:
+            if one.ideal_s < fastest:
+                time = self._time(fabric, one.placement, fastest)
+                if time < fastest:
+                    best, fastest = one.placement, time
+        return best, fastest
 
 
 __all__ = ["Candidate", "LayoutSearch", "Placed", "Survey", "diverse", "survey"]

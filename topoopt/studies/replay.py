@@ -11,6 +11,7 @@ from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import Transport
+from topoopt.plan.document import Document, kind_of
 from topoopt.problem.routing import Routing
 from topoopt.problem.units import format_bandwidth, format_time, parse_bandwidth, parse_time
 from topoopt.studies.workload import Workload
@@ -221,7 +222,10 @@ def _switched(
 def _from_file(
     workload: Workload, path: Path, routing: str | None, transport: Transport, seed: int
 ) -> Replay:
-    if _is_plan(path):
+    kind = _kind(path)
+    if kind in (Document.COMPARISON, Document.MANIFEST):
+        raise InputError(f"fabric is {str(path)!r}, {kind}; give a plan or a network file")
+    if kind is Document.PLAN:
         if routing is not None:
             raise InputError(
                 "--routing does not go with a plan, which has its routes; leave it out"
@@ -265,12 +269,11 @@ def _from_file(
     )
 
 
-def _is_plan(path: Path) -> bool:
-    """Whether a JSON file holds a plan rather than a network."""
+def _kind(path: Path) -> Document:
+    """Return what a file is; those that are not called JSON are networks."""
     if path.suffix.lower() != ".json":
-        return False
-    document = parse_json(read_text(path, "fabric file"), f"fabric file {str(path)!r}")
-    return isinstance(document, dict) and "schema_version" in document
+        return Document.NETWORK
+    return kind_of(parse_json(read_text(path, "fabric file"), f"fabric file {str(path)!r}"))
 
 
 def _routed(network: Network, way: Routing, transport: Transport, seed: int) -> Fabric:

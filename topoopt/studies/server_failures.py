@@ -6,22 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from parallelism.builder import TaskGraphBuilder
-from parallelism.operator_family import OperatorFamily
-from parallelism.search.space import StrategySpace
-from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import FloatArray
 from routing.network import Network
 from routing.paths import ecmp_routes
-from topoopt.evaluate.rewire import Rewirer, no_network
+from topoopt.evaluate.rewire import no_network
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
-from topoopt.fabrics.baselines import best_on
 from topoopt.plan.rebuild import Rebuilt
-from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
-from topoopt.search.starts import starting_strategies
+from topoopt.studies.replanning import Alternatives, alternatives_on, surviving_batch, survivors_of
 
 WAYS = ("skip", "new-rings", "rewired")
 """How the wiring of the survivors serves them: see `after_servers`."""
@@ -53,7 +45,7 @@ def without_servers(fabric: Fabric, dead: tuple[int, ...], how: str = "skip") ->
         If the survivors are not connected.
     """
     network = fabric.network
-    alive = _survivors(network.hosts, dead)
+    alive = survivors_of(network.hosts, dead)
     if network.switches:
         raise InputError(f"fabric {fabric.name!r} has switches; give a direct-connect one")
     if alive.size == 1:
@@ -87,69 +79,6 @@ def without_servers(fabric: Fabric, dead: tuple[int, ...], how: str = "skip") ->
     )
 
 
-def surviving_strategy(
-    strategy: Strategy, servers: int, dead: tuple[int, ...], batch: int
-) -> Strategy:
-    """Return a strategy with its parts moved off dead servers, as little changed as may be.
-
-    Parameters
-    ----------
-    strategy : Strategy
-    servers : int
-        Before.
-    dead : tuple of int
-        Distinct servers.
-    batch : int
-        Global batch of the survivors, a multiple of their number.
-
-    Returns
-    -------
-    Strategy
-        On survivors, renumbered in their order. A replica that lost a server takes one that holds
-        nothing of the operator, the least busy first; where there is none it is given up, and
-        further ones until their number divides the batch. Shards stay as many; an operator with
-        more shards than survivors becomes data-parallel.
-    """
-    alive = _survivors(servers, dead)
-    number = {int(v): i for i, v in enumerate(alive)}
-    parts = np.zeros(alive.size, dtype=np.int64)
-    for config in strategy.configs:
-        for v in config.servers:
-            if v in number:
-                parts[number[v]] += 1
-    configs = []
-    for config in strategy.configs:
-        p = config.parameter
-        places = [number.get(v, -1) for v in config.servers]
-        rows = [places[i * p : (i + 1) * p] for i in range(config.sample)]
-        idle = sorted(set(range(alive.size)) - set(places), key=lambda v: (parts[v], v))
-        rows = _refilled(rows, idle)
-        count = max((s for s in range(1, len(rows) + 1) if batch % s == 0), default=0)
-        if not count:
-            configs.append(OperatorConfig(alive.size, 1, config.mode, tuple(range(alive.size))))
-            continue
-        chosen = tuple(v for row in rows[:count] for v in row)
-        for v in set(chosen) - set(places):
-            parts[v] += 1
-        configs.append(OperatorConfig(count, p, config.mode, chosen))
-    return Strategy(tuple(configs))
-
-
-def _refilled(rows: list[list[int]], idle: list[int]) -> list[list[int]]:
-    """Fill the gaps (-1) of replicas with idle servers; break up replicas where there are none."""
-    whole = [row for row in rows if min(row) >= 0]
-    broken = sorted((row for row in rows if min(row) < 0), key=lambda row: row.count(-1))
-    while broken:
-        row = broken.pop(0)
-        if row.count(-1) <= len(idle):
-            whole.append([idle.pop(0) if v < 0 else v for v in row])
-        else:
-            idle = sorted([*idle, *(v for v in broken.pop() if v >= 0)]) if broken else []
-            if idle:
-                broken.insert(0, row)
-    return whole
-
-
 @dataclass(frozen=True)
 class Continued:
     """How a job goes on without some servers.
@@ -160,15 +89,20 @@ class Continued:
     times : dict of str to float
         Seconds an iteration, by way; infinity where the survivors are not connected.
     fits : bool
-        Whether any strategy fits in the survivors' memory; without, all times are infinite.
+        Whether any parallelization is legal on the survivors and fits in their memory; without,
+        all times are infinite.
     origin : str
-        What the best strategy came from: "plan" (moved off the dead), a named one, or "search".
+        What the best one came from: "plan" (moved off the dead, or a layout of the same
+        degrees), a named strategy, or "search".
+    why : str
+        Why none fits, in a sentence; empty if one does.
     """
 
     dead: tuple[int, ...]
     times: dict[str, float]
     fits: bool
     origin: str
+    why: str = ""
 
 
 def after_servers(
@@ -183,15 +117,16 @@ def after_servers(
     dead : tuple of int
         Distinct servers.
     steps : int
-        Proposals of the strategy search on each wiring.
+        Proposals of the strategy search on each wiring; layouts are all looked at instead.
     seed : int
         Of the search.
 
     Returns
     -------
     Continued
-        Ways: skip and new-rings (`without_servers`) keep the cables that are left, rewired
-        builds a topology of all ports of the survivors for the best strategy found on those.
+        Ways: skip and new-rings (`without_servers`) keep the cables that are left. Rewired
+        builds a topology of all ports of the survivors, for the best strategy found on those or
+        for the best layouts.
 
     Raises
     ------
@@ -200,63 +135,38 @@ def after_servers(
 
     Notes
     -----
-    The batch of each GPU stays, so the global batch shrinks with the servers. Searched are
-    strategies from the plan's, moved off the dead (`surviving_strategy`), and from the named ones.
+    The batch of each server stays, so the global batch shrinks with the servers. Searched are
+    strategies from the plan's, moved off the dead (`surviving_strategy`), and from the named
+    ones. Of layouts, those of the plan's degrees but data, and the most promising others, are
+    simulated on each wiring.
     """
-    family = job.family
-    if not isinstance(family, OperatorFamily):
-        raise InputError("servers fail of plans by operators only; fail cables or ports")
-    whole = family.builder
-    alive = _survivors(whole.servers, dead).size
-    batch = whole.batch // whole.servers * alive
-    builder = TaskGraphBuilder(
-        whole.graph, whole.compute, whole.server, alive, batch, whole.optimizer_states
-    )
-    limit = family.memory_limit
-    space = StrategySpace(whole.graph, alive, batch)
-    moved = surviving_strategy(job.strategy, whole.servers, dead, batch)
-    starts = {"plan": space.intern(moved)}
-    starts |= starting_strategies(space, builder, limit, faithful=False)
-    starts = {
-        name: strategy
-        for name, strategy in starts.items()
-        if builder.memory(strategy).max() <= limit
-    }
+    alive = survivors_of(job.family.servers, dead).size
+    return _without(job.fabric, dead, alternatives_on(job, alive, steps, seed))
+
+
+def _without(
+    fabric: Fabric,
+    dead: tuple[int, ...],
+    alternatives_without: Callable[[tuple[int, ...]], Alternatives],
+) -> Continued:
+    """Simulate the parallelizations of the survivors, each way."""
     times = dict.fromkeys(WAYS, float("inf"))
-    if not starts:
-        return Continued(dead, times, fits=False, origin="")
-    best, fastest, origin = next(iter(starts.values())), float("inf"), next(iter(starts))
+    try:
+        alternatives = alternatives_without(dead)
+    except InfeasibleError as error:
+        return Continued(dead, times, fits=False, origin="", why=str(error))
+    (best, origin), fastest = alternatives.first, float("inf")
     for how in ("skip", "new-rings"):
         try:
-            fabric = without_servers(job.fabric, dead, how)
+            left = without_servers(fabric, dead, how)
         except InfeasibleError:
             break  # the links are the same for both
-        rng = np.random.default_rng((seed, *dead))
-        strategy, time, came = best_on(
-            fabric, builder, space, limit, starts, Budget(steps=steps), rng
-        )
+        found, time, came = alternatives.best_on(left)
         times[how] = time
         if time < fastest:
-            best, fastest, origin = strategy, time, came
-    cluster = Cluster(
-        alive, job.cluster.degree, job.cluster.bandwidth, job.cluster.ports, job.cluster.latency
-    )
-    try:
-        pair = Rewirer(builder, cluster, limit, SearchOptions(), seed).wire(best, origin)
-    except InfeasibleError:
-        pair = None
-    if pair is not None:
-        times["rewired"] = pair.time
+            best, fastest, origin = found, time, came
+    times["rewired"] = alternatives.rewired(best, origin)
     return Continued(dead, times, fits=True, origin=origin)
-
-
-def _survivors(servers: int, dead: tuple[int, ...]) -> np.ndarray:
-    gone = sorted(set(dead))
-    if len(gone) != len(dead) or (gone and not 0 <= gone[0] <= gone[-1] < servers):
-        raise InputError(f"dead servers are {dead}; name different ones of 0..{servers - 1}")
-    if len(gone) >= servers:
-        raise InputError(f"all {servers} servers are dead; leave at least one")
-    return np.setdiff1d(np.arange(servers), gone)
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,11 +180,14 @@ class ServerTrials:
     times : dict of str to float64 array, shape (trials,)
         Seconds by way; infinity where the survivors are not connected or the job does not fit.
     trials : tuple of Continued
+    batch_share : float
+        Of the batch that the survivors go on with.
     """
 
     undamaged: float
     times: dict[str, FloatArray]
     trials: tuple[Continued, ...]
+    batch_share: float
 
 
 def fail_servers(
@@ -325,11 +238,12 @@ def fail_servers(
     known: dict[tuple[int, ...], Continued] = {}
     drawn: list[Continued] = []
     undamaged = score(job.fabric, job.tasks())
+    alternatives = alternatives_on(job, servers - count, steps, seed)
     try:
         for trial in range(trials):
             dead = tuple(sorted(rng.choice(servers, count, replace=False).tolist()))
             if dead not in known:
-                known[dead] = after_servers(job, dead, steps=steps, seed=seed)
+                known[dead] = _without(job.fabric, dead, alternatives)
             drawn.append(known[dead])
             if progress:
                 progress(trial + 1, min(drawn[-1].times.values()))
@@ -337,4 +251,5 @@ def fail_servers(
         if not drawn:
             raise
     times = {how: np.array([trial.times[how] for trial in drawn]) for how in WAYS}
-    return ServerTrials(undamaged, times, tuple(drawn))
+    share = surviving_batch(job.family, servers - count) / job.family.batch
+    return ServerTrials(undamaged, times, tuple(drawn), share)

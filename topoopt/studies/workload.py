@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.reading import read_text
-from parallelism.taskgraph import TaskGraph
+from parallelism.reading import parse_json, read_text
+from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric, Group
 from topoopt.fabric.rings import Rings
 from topoopt.formats.fbuf_file import FbufFile
@@ -17,8 +17,9 @@ from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
 from topoopt.formats.fbuf_read import read_fbuf
 from topoopt.formats.fbuf_ring_routes import ring_routes_of
 from topoopt.formats.taskgraph_fbuf import task_graph_of
+from topoopt.plan.document import Document, kind_of
 from topoopt.problem.schedule import Schedule
-from topoopt.problem.units import format_time
+from topoopt.problem.units import format_bytes, format_time
 
 if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
@@ -94,12 +95,13 @@ def load_workload(path: str | Path) -> Workload:
         from topoopt.plan.plan import parse_plan
 
         text = read_text(path, "plan file")
-        if '"schema_version"' not in text and '"edges"' in text:
-            raise InputError(
-                f"{str(path)!r} is a network, and holds no tasks; name a task graph or plan, and "
-                "give the network with --fabric"
-            )
         where = f"plan file {str(path)!r}"
+        kind = kind_of(parse_json(text, where))
+        if kind not in (Document.PLAN, Document.OTHER):
+            more = ", and give the network with --fabric" if kind is Document.NETWORK else ""
+            raise InputError(
+                f"{str(path)!r} is {kind}, and holds no tasks; name a task graph or plan{more}"
+            )
         plan = parse_plan(text, where)
         try:
             return plan_workload(plan, Path(path).stem)
@@ -180,7 +182,8 @@ def scheduled_workload(workload: Workload, fabric: Fabric, schedule: Schedule) -
     Raises
     ------
     InputError
-        As `topoopt.evaluate.scheduling.ordered_tasks`; or if there are microbatches.
+        As `topoopt.evaluate.scheduling.ordered_tasks`; or if there are microbatches, or buckets
+        without AllReduces.
     """
     from topoopt.evaluate.scheduling import ordered_tasks
 
@@ -188,6 +191,12 @@ def scheduled_workload(workload: Workload, fabric: Fabric, schedule: Schedule) -
         raise InputError(
             f"microbatches is {schedule.microbatches}, but the tasks of a file have their batch; "
             "give 1"
+        )
+    kinds = set(workload.tasks.kind[workload.tasks.collective].tolist())
+    if schedule.bucket_bytes is not None and kinds and TaskKind.ALLREDUCE not in kinds:
+        raise InputError(
+            f"buckets is {format_bytes(schedule.bucket_bytes)}, but {workload.name} scatters its "
+            "gradients and has no AllReduce to fuse; leave it out"
         )
     tasks, place = ordered_tasks(fabric, workload.tasks, schedule)
     last = np.empty(tasks.tasks, dtype=np.int64)

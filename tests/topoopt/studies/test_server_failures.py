@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import networkx as nx
 import numpy as np
@@ -12,6 +13,7 @@ from small_plans import shared_bidirectional_plan, small_dlrm, small_mlp, solve
 from typer.testing import CliRunner
 
 from codesign_base import InfeasibleError, InputError
+from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.strategy import OperatorConfig, Strategy, check_legal
 from routing.network import Network
@@ -19,13 +21,8 @@ from topoopt.cli.app import app
 from topoopt.fabric import score
 from topoopt.plan.rebuild import rebuild
 from topoopt.studies.failures import fail_cables, fail_randomly, random_ports
-from topoopt.studies.server_failures import (
-    WAYS,
-    after_servers,
-    fail_servers,
-    surviving_strategy,
-    without_servers,
-)
+from topoopt.studies.replanning import surviving_strategy
+from topoopt.studies.server_failures import WAYS, after_servers, fail_servers, without_servers
 from topoopt.topology.fabrics import ideal_switch
 
 
@@ -158,11 +155,9 @@ def test_the_job_goes_on() -> None:
     assert set(found.times) == set(WAYS)
     assert all(np.isfinite(time) for time in found.times.values())
     # No slower than the plan's own strategy moved off, with the same rings.
-    batch = built.builder.batch // 5 * 4
+    old = built.family.builder
+    batch = old.batch // 5 * 4
     moved = surviving_strategy(built.strategy, 5, (1,), batch)
-    from parallelism.builder import TaskGraphBuilder
-
-    old = built.builder
     builder = TaskGraphBuilder(old.graph, old.compute, old.server, 4, batch, old.optimizer_states)
     plain = score(without_servers(built.fabric, (1,)), builder.build(moved))
     assert found.times["skip"] <= plain * (1 + 1e-9)
@@ -170,13 +165,12 @@ def test_the_job_goes_on() -> None:
 
 
 def test_what_does_not_fit_is_said() -> None:
-    from dataclasses import replace
-
     built = rebuild(shared_bidirectional_plan())
-    tight = replace(built.server.accelerator, memory_bytes=1.0)
-    starved = replace(built, server=replace(built.server, accelerator=tight))
+    server = built.family.server
+    tight = replace(server, accelerator=replace(server.accelerator, memory_bytes=1.0))
+    starved = replace(built, family=replace(built.family, server=tight))
     found = after_servers(starved, (0,))
-    assert not found.fits
+    assert not found.fits and "does not fit on 4 servers" in found.why
     assert all(np.isinf(time) for time in found.times.values())
 
 

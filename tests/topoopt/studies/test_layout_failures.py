@@ -1,0 +1,114 @@
+"""A job by layouts goes on without some servers."""
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+from small_layouts import SMALL_MOE, shared_moe_plan
+from small_plans import planned
+
+import topoopt as to
+from codesign_base import InputError
+from parallelism.transformers.enumeration import Choices
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.fabric import score
+from topoopt.plan.rebuild import rebuild
+from topoopt.problem.job import nvlink_server
+from topoopt.problem.options import SearchOptions
+from topoopt.search.layouts import LayoutSearch, survey
+from topoopt.studies.server_failures import WAYS, after_servers, fail_servers, without_servers
+
+FREE = Choices(tensor=(1, 2), microbatch=(1, 2), recompute=("none",))
+
+
+@pytest.fixture(scope="module")
+def built():
+    """Return a plan of four servers whose layouts may have any degrees, as objects."""
+    job = to.Job(SMALL_MOE, server=nvlink_server("h100", 2), global_batch=24, choices=FREE)
+    cluster = to.Cluster(4, 3, "100Gbps")
+    return rebuild(planned(job, cluster, simulated=4, baselines=()))
+
+
+def every_placement(family):
+    """Return all placed layouts that fit."""
+    return [
+        placement
+        for layout in family.layouts()
+        for placement in family.placements(layout)
+        if family.memory(placement).max() <= family.memory_limit
+    ]
+
+
+@pytest.mark.parametrize("dead", [(0,), (1, 3), (0, 1, 2)])
+def test_the_survivors_run_about_the_best_of_all_layouts(built, dead):
+    """Within 5 % of the best that an exhaustive look at each wiring finds, and never better."""
+    found = after_servers(built, dead, seed=3)
+    assert found.fits and found.why == "" and set(found.times) == set(WAYS)
+    alive = 4 - len(dead)
+    family = built.family.on(alive, 6 * alive)
+    placements = every_placement(family)
+    assert len(placements) > 10
+    for how in ("skip", "new-rings"):
+        fabric = without_servers(built.fabric, dead, how)
+        best = min(score(fabric, family.build(placement)) for placement in placements)
+        assert best * (1 - 1e-9) <= found.times[how] <= best * 1.05
+    # With cables that may be moved the survivors are no slower than the best of what is left.
+    assert found.times["rewired"] <= min(found.times.values()) * (1 + 1e-9)
+
+
+def test_layouts_like_the_plans_are_among_them(built):
+    """Those of the plan's degrees, but of data, even where others look more promising."""
+    cluster, family = to.Cluster(2, 3, "100Gbps"), built.family.on(2, 12)
+    options = SearchOptions(simulated=1)
+    plain = LayoutSearch(family, cluster, options, 0)
+    plain.run()
+    simulated = {one.candidate.layout for one in plain.placed}
+    assert not any(plain.resembles(one.placement) for one in plain.placed)
+    other = next(c for c in survey(family, cluster).candidates if c.layout not in simulated)
+    like = family.placements(other.layout)[-1]
+    on_more_servers = replace(like, layout=replace(like.layout, data=2 * like.layout.data))
+    search = LayoutSearch(family, cluster, options, 0, like=on_more_servers)
+    search.run()
+    assert [one.placement for one in search.placed if search.resembles(one.placement)] == [like]
+    fabric = without_servers(built.fabric, (2, 3))
+    assert search.fastest_on(fabric)[1] <= score(fabric, family.build(like)) * (1 + 1e-9)
+
+
+def test_random_servers(built):
+    found = fail_servers(built, 1, 6, seed=2)
+    assert found.batch_share == 0.75
+    assert found.undamaged == score(built.fabric, built.tasks())
+    for trial in found.trials:
+        assert trial == after_servers(built, trial.dead, seed=2)
+    # All cables anew: it does not matter who is dead.
+    assert np.ptp(found.times["rewired"]) == 0.0
+
+
+def test_rewired_is_a_topology_of_all_ports(built):
+    found = after_servers(built, (0,))
+    family = built.family.on(3, 18)
+    cluster = to.Cluster(3, 3, "100Gbps")
+    rewirer = Rewirer(family, cluster, family.memory_limit, SearchOptions(), 0)
+    pairs = [rewirer.wire(placement, "search") for placement in every_placement(family)]
+    best = min(pair.time for pair in pairs if pair is not None)
+    assert best * (1 - 1e-9) <= found.times["rewired"] <= best * 1.05
+
+
+def test_why_a_job_does_not_go_on():
+    small = rebuild(shared_moe_plan())
+    for dead in combinations(range(4), 1):
+        found = after_servers(small, dead)
+        assert not found.fits and found.origin == ""
+        assert all(np.isinf(time) for time in found.times.values())
+        assert "no layout fills 6 GPUs with a global batch of 6" in found.why
+    server = small.family.server
+    tight = replace(server, accelerator=replace(server.accelerator, memory_bytes=1e6))
+    starved = replace(small, family=replace(small.family, server=tight))
+    assert "does not fit" in after_servers(starved, (0, 1)).why
+    # Fewer samples than servers: none is left for a server.
+    few = replace(small, family=small.family.on(4, 2))
+    found = after_servers(few, (0,))
+    assert "the batch of 2 samples is less than one a server of 4" in found.why
+    with pytest.raises(InputError, match="dead"):
+        after_servers(small, (4,))
