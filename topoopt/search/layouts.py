@@ -13,13 +13,13 @@ from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.layouts import layout_bound, least_bound
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.result import SearchResult
 from topoopt.search.route_moves import other_routes
@@ -208,18 +208,13 @@ class LayoutSearch:
 
     Parameters
     ----------
-    family : LayoutFamily
-    cluster : Cluster
-    options : SearchOptions
-    seed : int
-        Of random shortest paths.
+    problem : Problem
+        Of a family of layouts.
     """
 
-    def __init__(
-        self, family: LayoutFamily, cluster: Cluster, options: SearchOptions, seed: int
-    ) -> None:
-        self.family, self.cluster = family, cluster
-        self.options, self.seed = options, seed
+    def __init__(self, problem: Problem[LayoutFamily]) -> None:
+        self.problem = problem
+        self.family, self.cluster = problem.family, problem.cluster
         self.placed: list[Placed] = []
 
     def run(
@@ -257,10 +252,7 @@ class LayoutSearch:
             if one.ideal_s >= best * _WORTH or (interrupted and pairs):
                 break
             try:
-                rewirer = Rewirer(
-                    self.family, self.cluster, self.family.memory_limit, self.options, self.seed
-                )
-                made = rewirer.wire(one.placement, "search", limit=best)
+                made = Rewirer(self.problem).wire(one.placement, "search", limit=best)
                 wired += 1
                 if made is not None:
                     pairs.append(made)
@@ -287,7 +279,7 @@ class LayoutSearch:
         rate = cluster.degree * cluster.port_rate
         network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
         ideal = Fabric("ideal-switch", network, routes, {})
-        chosen = diverse(found.candidates, self.options.simulated)
+        chosen = diverse(found.candidates, self.problem.options.simulated)
         placed = self.placed = []
         try:
             for done, candidate in enumerate(chosen):
@@ -307,15 +299,14 @@ class LayoutSearch:
         return False
 
     def _time(self, fabric: Playable, placement: Placement, limit: float = float("inf")) -> float:
-        scorer = Scorer(self.family, fabric, self.family.memory_limit)
+        scorer = Scorer(self.problem.plain, fabric)
         return scorer.simulate(self.family.build(placement), limit)
 
     def candidates(
         self, result: SearchResult[Placement], progress: ProgressCallback | None = None
     ) -> list[Pair[Placement]]:
         """Return the pairs among which packet trains choose: the best, with other routes, too."""
-        limit, order = self.family.memory_limit, self.options.compute_order
-        return other_routes(self.family, result.others, limit, order)
+        return other_routes(self.problem, result.others)
 
     def best_on(
         self,

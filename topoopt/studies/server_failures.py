@@ -1,7 +1,7 @@
 """What an iteration costs after servers fail: the job goes on with those that are left."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import FloatArray
 from routing.network import Network
 from routing.paths import ecmp_routes
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer, no_network
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
@@ -20,7 +21,6 @@ from topoopt.fabrics.baselines import best_on
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.search.starts import starting_strategies
 
 WAYS = ("skip", "new-rings", "rewired")
@@ -212,16 +212,16 @@ def after_servers(
     builder = TaskGraphBuilder(
         whole.graph, whole.compute, whole.server, alive, batch, whole.optimizer_states
     )
-    limit = family.memory_limit
+    family = replace(family, builder=builder)
+    cluster = Cluster(
+        alive, job.cluster.degree, job.cluster.bandwidth, job.cluster.ports, job.cluster.latency
+    )
+    problem = Problem(family, cluster, seed=seed)
     space = StrategySpace(whole.graph, alive, batch)
     moved = surviving_strategy(job.strategy, whole.servers, dead, batch)
     starts = {"plan": space.intern(moved)}
-    starts |= starting_strategies(space, builder, limit, faithful=False)
-    starts = {
-        name: strategy
-        for name, strategy in starts.items()
-        if builder.memory(strategy).max() <= limit
-    }
+    starts |= starting_strategies(space, family)
+    starts = {name: strategy for name, strategy in starts.items() if problem.fits(strategy)}
     times = dict.fromkeys(WAYS, float("inf"))
     if not starts:
         return Continued(dead, times, fits=False, origin="")
@@ -232,17 +232,12 @@ def after_servers(
         except InfeasibleError:
             break  # the links are the same for both
         rng = np.random.default_rng((seed, *dead))
-        strategy, time, came = best_on(
-            fabric, builder, space, limit, starts, Budget(steps=steps), rng
-        )
+        strategy, time, came = best_on(fabric, problem, space, starts, Budget(steps=steps), rng)
         times[how] = time
         if time < fastest:
             best, fastest, origin = strategy, time, came
-    cluster = Cluster(
-        alive, job.cluster.degree, job.cluster.bandwidth, job.cluster.ports, job.cluster.latency
-    )
     try:
-        pair = Rewirer(builder, cluster, limit, SearchOptions(), seed).wire(best, origin)
+        pair = Rewirer(problem).wire(best, origin)
     except InfeasibleError:
         pair = None
     if pair is not None:
