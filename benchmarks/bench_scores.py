@@ -10,9 +10,9 @@ import pytest
 import topoopt as to
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import SEARCH_TOLERANCE, Scorer, busiest
-from topoopt.problem.options import SearchOptions
 
 CASES = {
     "dlrm-16": (16, "hybrid"),
@@ -30,41 +30,37 @@ CASES = {
 
 def prepared(model):
     servers, name = CASES[model]
-    job = to.Job(to.models.get_model(model))
-    cluster = to.Cluster(servers, 4, "100Gbps")
-    builder = job.builder(servers)
-    space = StrategySpace(builder.graph, servers, builder.batch)
+    family = to.Job(to.models.get_model(model)).family(servers)
+    problem = Problem(family, to.Cluster(servers, 4, "100Gbps"))
+    space = StrategySpace(family.builder.graph, servers, family.batch)
     strategy = space.intern(named_strategies(space)[name])
-    limit = job.server.accelerator.memory_bytes
-    pair = Rewirer(builder, cluster, limit, SearchOptions(), 0).wire(
-        strategy, name, formula_only=True
-    )
-    return builder, strategy, pair.fabric, limit
+    pair = Rewirer(problem).wire(strategy, name, formula_only=True)
+    return problem, strategy, pair.fabric
 
 
 @pytest.mark.parametrize("model", CASES)
 def test_score(benchmark, model):
-    builder, strategy, fabric, limit = prepared(model)
+    problem, strategy, fabric = prepared(model)
     benchmark.group = "exact score"
-    assert benchmark(Scorer(builder, fabric, limit), strategy) > 0
+    assert benchmark(Scorer(problem, fabric), strategy) > 0
 
 
 @pytest.mark.parametrize("model", CASES)
 def test_search_score(benchmark, model):
-    builder, strategy, fabric, limit = prepared(model)
+    problem, strategy, fabric = prepared(model)
     benchmark.group = "score with batched completions (searches beyond 32 servers)"
-    assert benchmark(Scorer(builder, fabric, limit, SEARCH_TOLERANCE), strategy) > 0
+    assert benchmark(Scorer(problem, fabric, SEARCH_TOLERANCE), strategy) > 0
 
 
 @pytest.mark.parametrize("model", CASES)
 def test_build(benchmark, model):
-    builder, strategy, _, _ = prepared(model)
+    problem, strategy, _ = prepared(model)
     benchmark.group = "task graph alone"
-    assert benchmark(builder.build, strategy).tasks > 0
+    assert benchmark(problem.family.build, strategy).tasks > 0
 
 
 @pytest.mark.parametrize("model", CASES)
 def test_bound(benchmark, model):
-    builder, strategy, fabric, _ = prepared(model)
+    problem, strategy, fabric = prepared(model)
     benchmark.group = "bound alone"
-    assert benchmark(busiest, fabric, builder.build(strategy)) > 0
+    assert benchmark(busiest, fabric, problem.family.build(strategy)) > 0

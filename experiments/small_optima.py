@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallelism.graph import ModelGraph
+from parallelism.operator_family import OperatorFamily
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.elementwise import concat
 from parallelism.operators.layers import dense, embedding
@@ -62,8 +63,9 @@ def case(number: int, seed: int) -> dict[str, object]:
         The columns of `EXPERIMENT`.
     """
     job, cluster = instance(number)
-    memory = job.server.accelerator.memory_bytes
-    best = exhaustive_optimum(job.builder(cluster.servers), cluster, memory)
+    family = job.family(cluster.servers)
+    assert isinstance(family, OperatorFamily)  # drawn as graphs of operators
+    best = exhaustive_optimum(family, cluster)
     plan = co_optimize(job, cluster, seed=seed, baselines=())
     return {
         "servers": cluster.servers,

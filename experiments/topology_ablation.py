@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from topoopt import Cluster, Job, models
+from topoopt import models
 from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 from topoopt.experiment.plots import PALETTE, panels_of
 from topoopt.problem.budget import Budget
@@ -54,25 +55,21 @@ def case(
     list of dict
         The columns of `EXPERIMENT`; builder ``paper`` is the paper's finder with its routing.
     """
-    job = Job(models.get_model(model))
-    cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
-    builder, limit = job.builder(servers), job.server.accelerator.memory_bytes
-    search = AlternatingSearch(builder, cluster, limit, SearchOptions(), seed)
+    given = setting(models.get_model(model), servers, degree, bandwidth_gbps)
+    search = AlternatingSearch(given.problem(seed=seed))
     found = search.run(Budget(steps=steps))
     strategies = {"searched": found.best.strategy}
     starts, _, _ = search.start()
     strategies |= {pair.origin: pair.strategy for pair in starts[:4]}
     rows: list[dict[str, object]] = []
     for name, strategy in strategies.items():
-        plain = Rewirer(builder, cluster, limit, SearchOptions(faithful="paper"), seed)
+        plain = Rewirer(given.problem(SearchOptions(faithful="paper"), seed))
         paper = plain.wire(strategy, name)
         assert paper is not None  # no limit
         rows.append({"strategy": name, "builder": "paper", "iteration_time_s": paper.time,
                      "relative_time": 1.0, "work": plain.work})  # fmt: skip
         for variant, improvements in VARIANTS.items():
-            rewirer = Rewirer(
-                builder, cluster, limit, SearchOptions(improvements=improvements), seed
-            )
+            rewirer = Rewirer(given.problem(SearchOptions(improvements=improvements), seed))
             pair = rewirer.wire(strategy, name)
             assert pair is not None  # no limit
             rows.append({"strategy": name, "builder": variant, "iteration_time_s": pair.time,

@@ -15,19 +15,6 @@ from parallelism.taskgraph import FloatArray, TaskGraph
 
 # What is not said to be of another family is of operators.
 P = TypeVar("P", default=Strategy)
-P_contra = TypeVar("P_contra", contravariant=True, default=Strategy)
-
-
-class Buildable(Protocol[P_contra]):
-    """What scores need: task graphs, and the memory that they take."""
-
-    def build(self, parallelization: P_contra, /) -> TaskGraph:
-        """Return the task graph of one iteration."""
-        ...
-
-    def memory(self, parallelization: P_contra, /) -> FloatArray:
-        """Return the bytes that a GPU needs, of each server or of each pipeline stage."""
-        ...
 
 
 class Family(Protocol[P]):
@@ -105,4 +92,4 @@ class Family(Protocol[P]):
         ...
 
 
-__all__ = ["Buildable", "Family", "P"]
+__all__ = ["Family", "P"]

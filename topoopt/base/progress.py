@@ -16,7 +16,7 @@ class Progress:
         Steps made and planned in this stage (total 0: bounded by time).
     best : float
         Best score so far, seconds: an iteration time, or the mean of two where trains confirm
-        (`topoopt.evaluate.scoring.Scorer.wary`).
+        (``score`` of `topoopt.evaluate.problem.Problem`).
     """
 
     stage: str

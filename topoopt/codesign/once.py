@@ -15,6 +15,7 @@ from topoopt.base.version import installed_version
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedule_pairs
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.tasks import link_bytes
@@ -40,7 +41,6 @@ from topoopt.plan.records import (
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
-from topoopt.problem.schedule import Schedule
 from topoopt.search.confirm import Confirmed, confirm_pairs
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch
@@ -91,23 +91,20 @@ def optimize_once(
 def search_of(family: AnyFamily, cluster: Cluster, options: SearchOptions, seed: int) -> AnySearch:
     """Return the search of a family."""
     if isinstance(family, LayoutFamily):
-        return LayoutSearch(family, cluster, options, seed)
-    return OperatorSearch(family, cluster, options, seed)
+        return LayoutSearch(Problem(family, cluster, options, seed))
+    return OperatorSearch(Problem(family, cluster, options, seed))
 
 
 def _confirm(
     search: AnySearch, result: SearchResult[Any], progress: ProgressCallback | None
 ) -> Confirmed[Any] | None:
     """Let the packet model choose among the best pairs; nothing if it is interrupted."""
-    if search.cluster.servers == 1:
+    problem: Problem[Any] = search.problem
+    if problem.cluster.servers == 1:
         return None
-    schedule = Schedule(compute=search.options.compute_order)
     try:
         candidates: list[Pair[Any]] = search.candidates(result, progress)
-        family: Any = search.family
-        confirmed: Confirmed[Any] = confirm_pairs(
-            family, candidates, search.seed, progress, schedule
-        )
+        confirmed: Confirmed[Any] = confirm_pairs(problem, candidates, progress)
     except KeyboardInterrupt:
         result.interrupted = True
         return None
@@ -119,10 +116,10 @@ def _schedule(
     search: AnySearch, result: SearchResult[Any], progress: ProgressCallback | None
 ) -> Scheduled[Any]:
     """Choose a schedule for the best pairs; the plain one if that is asked or interrupted."""
-    family: Any = search.family
-    scheduling = search.options.schedule
+    family: Any = search.problem.family
+    scheduling = search.problem.options.schedule
     if scheduling == "compute":
-        return ordered(family, result.best, search.options.compute_order)
+        return ordered(family, result.best, search.problem.options.compute_order)
     if scheduling != "plain" and not result.interrupted:
         try:
             scheduled = schedule_pairs(family, result.others, scheduling, progress)
@@ -142,14 +139,14 @@ def _baselines(
 ) -> tuple[dict[str, Baseline], bool]:
     """Score the job on the other fabrics, each with a parallelization searched for it."""
     found: dict[str, Baseline] = {}
-    if search.cluster.servers == 1:
+    if search.problem.cluster.servers == 1:
         return found, False
     for number, base in enumerate(chosen):
         try:
             strategy, time, origin = search.best_on(base, result, number, progress)
         except KeyboardInterrupt:
             return found, True
-        family: Any = search.family
+        family: Any = search.problem.family
         found[base.fabric.name] = Baseline(
             iteration_time_s=time,
             cost_usd=base.cost,
@@ -171,8 +168,9 @@ def _assemble(
     prices: PriceTable,
 ) -> Plan:
     """Gather everything that the plan file holds."""
-    pair, played, cluster = result.best, scheduled.played, search.cluster
-    family: Any = search.family
+    pair, played, problem = result.best, scheduled.played, search.problem
+    family: Any = problem.family
+    cluster = problem.cluster
     bounds = plan_bounds(
         family, cluster, pair.strategy, pair.fabric, played.tasks, played.time,
         schedule=scheduled.schedule, everything=result.everything,
@@ -255,7 +253,7 @@ def _assemble(
         prices=prices.to_dict(),
         search=SearchRecord(
             # The steps that were made are its budget, whatever ended it.
-            options=replace(search.options, steps=None, seconds=None),
+            options=replace(problem.options, steps=None, seconds=None),
             steps=result.steps,
             counts=result.counts,
             interrupted=result.interrupted,
@@ -264,7 +262,7 @@ def _assemble(
         fabric_model=FABRIC_MODEL,
         confirmation=confirmation_record(confirmed),
         schedule=schedule_record(scheduled),
-        seed=search.seed,
+        seed=problem.seed,
         version=installed_version(),
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from codesign_base import InputError
 from parallelism.search.named import named_strategies
@@ -10,6 +11,7 @@ from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.restarts import co_optimize_with_restarts
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabrics.baselines import PLAN_BASELINES, BaselineFabric
 from topoopt.plan.plan import (
@@ -128,16 +130,15 @@ def score_named(job: Job, cluster: Cluster, name: str, *, seed: int = 0) -> floa
         Seconds; infinity if the strategy does not fit in memory.
     """
     builder = job.builder(cluster.servers)
-    limit = job.server.accelerator.memory_bytes
+    problem: Problem[Any] = Problem(job.family(cluster.servers), cluster, seed=seed)
     space = StrategySpace(builder.graph, cluster.servers, builder.batch)
     strategies = named_strategies(space)
     if name not in strategies:
         raise InputError(f"strategy is {name!r}; choose {', '.join(strategies)}")
     strategy = space.intern(strategies[name])
-    if builder.memory(strategy).max() > limit:
+    if not problem.fits(strategy):
         return float("inf")
-    rewirer = Rewirer(builder, cluster, limit, SearchOptions(), seed)
-    pair = rewirer.wire(strategy, name, formula_only=True)
+    pair = Rewirer(problem).wire(strategy, name, formula_only=True)
     assert pair is not None  # without a limit every pair is simulated
     return pair.time
 

@@ -7,12 +7,13 @@ from typing import Generic
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.family import Buildable, P
+from parallelism.family import Family, P
 from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import (
     SEARCH_TOLERANCE,
     Scorer,
@@ -21,8 +22,6 @@ from topoopt.evaluate.scoring import (
     search_tolerance,
 )
 from topoopt.fabric.fabric import Fabric
-from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
@@ -58,16 +57,7 @@ class Rewirer(Generic[P]):
 
     Parameters
     ----------
-    builder : Buildable
-        A family, or the builder of one.
-    cluster : Cluster
-    memory_limit : float
-        Bytes of each GPU.
-    options : SearchOptions
-    seed : int
-        Of random shortest paths.
-    wary : bool
-        As in `topoopt.evaluate.scoring.Scorer`.
+    problem : Problem
 
     Attributes
     ----------
@@ -75,34 +65,19 @@ class Rewirer(Generic[P]):
         Cost so far, in the units of `topoopt.evaluate.scoring.Scorer`.
     """
 
-    def __init__(
-        self,
-        builder: Buildable[P],
-        cluster: Cluster,
-        memory_limit: float,
-        options: SearchOptions,
-        seed: int,
-        wary: bool = False,
-    ) -> None:
-        self.builder = builder
-        self.cluster = cluster
-        self.memory_limit = memory_limit
-        self.options = options
-        self.seed = seed
-        self.wary = wary
-        self.tolerance = search_tolerance(cluster.servers)
+    def __init__(self, problem: Problem[Family[P]]) -> None:
+        self.problem = problem
+        self.family, self.cluster, self.options = problem.family, problem.cluster, problem.options
+        self.tolerance = search_tolerance(self.cluster.servers)
         self.work = 0.0
-        self._alone = no_network(1) if cluster.servers == 1 else None
+        self._alone = no_network(1) if self.cluster.servers == 1 else None
 
     def fresh(self) -> "Rewirer[P]":
         """Return one like it that has done no work yet."""
-        return Rewirer(
-            self.builder, self.cluster, self.memory_limit, self.options, self.seed, self.wary
-        )
+        return Rewirer(self.problem)
 
     def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer[P]:
-        order = self.options.compute_order
-        return Scorer(self.builder, fabric, self.memory_limit, tolerance, order, self.wary)
+        return Scorer(self.problem, fabric, tolerance)
 
     def wire(
         self,
@@ -138,7 +113,7 @@ class Rewirer(Generic[P]):
         if self._alone is not None:
             time = self._scorer(self._alone)(strategy)
             return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
-        tasks = self.builder.build(strategy)
+        tasks = self.family.build(strategy)
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
         best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
         self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
@@ -176,8 +151,8 @@ class Rewirer(Generic[P]):
             seen.add(key)
             for routing in self.options.routings:
                 if routing is Routing.MCF:
-                    continue  # dear, and worth it for the best topology only
-                fabric = direct_fabric(topology, routing, self.seed, tasks=tasks)
+                    continue  # costly, and worth it for the best topology only
+                fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
                 bound = busiest(fabric, tasks, best.time)
                 self.work += _WIRE_WORK * self.cluster.servers**2
                 candidates.append((bound, len(candidates), topology, routing, fabric))
@@ -199,7 +174,7 @@ class Rewirer(Generic[P]):
         if best.found is None or not np.any(tasks.kind == TaskKind.TRANSFER):
             return
         topology = best.found[0]
-        fabric = direct_fabric(topology, Routing.MCF, self.seed, tasks=tasks)
+        fabric = direct_fabric(topology, Routing.MCF, self.problem.seed, tasks=tasks)
         self.work += 4 * _WIRE_WORK * self.cluster.servers**2
         quick = self._scorer(fabric, self.tolerance)
         time = quick.timed(tasks, best.time)
@@ -215,11 +190,11 @@ class Rewirer(Generic[P]):
         """
         if pair.routing is not Routing.MCF or pair.topology is None:
             return pair
-        tasks = self.builder.build(pair.strategy)
+        tasks = self.family.build(pair.strategy)
         try:
             check_least_congestion(pair.fabric, tasks)
         except InputError:
-            fabric = direct_fabric(pair.topology, Routing.MCF, self.seed, tasks=tasks)
+            fabric = direct_fabric(pair.topology, Routing.MCF, self.problem.seed, tasks=tasks)
             scorer = self._scorer(fabric)
             time = scorer.timed(tasks)
             self.work += scorer.work
@@ -231,7 +206,7 @@ class Rewirer(Generic[P]):
         if not self.tolerance:
             return pair
         scorer = self._scorer(pair.fabric)
-        time = scorer.timed(self.builder.build(pair.strategy))
+        time = scorer.timed(self.family.build(pair.strategy))
         self.work += scorer.work
         return replace(pair, time=time)
 

@@ -7,7 +7,7 @@ from typing import Generic
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.family import Buildable, P
+from parallelism.family import Family, P
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
@@ -15,13 +15,13 @@ from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.evaluate.mcf_routes import least_congestion_routes
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import seeks_symmetry
 from topoopt.fabric.reconfigurable import Playable, least_time, play
 from topoopt.fabric.tasks import demand_of, link_bytes
 from topoopt.problem.routing import Routing
-from topoopt.problem.schedule import Schedule
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
 
@@ -136,20 +136,11 @@ class Scorer(Generic[P]):
 
     Parameters
     ----------
-    builder : Buildable
-        A family, or the builder of one.
+    problem : Problem
+        Reconfigurable fabrics know fluid scores and devices in order of arrival only.
     fabric : Fabric, DirectCircuits or WindowedCircuits
-    memory_limit : float
-        Bytes of each GPU.
     tolerance : float
         Completion tolerance of the simulation; 0 is exact.
-    compute_order : {"ready", "critical-path"}
-        Order of tasks that wait for a device, see `topoopt.problem.schedule.Schedule`;
-        reconfigurable fabrics know the first only.
-    wary : bool
-        Whether to return the mean of the times with fair shares of every link and where transfers
-        have only what AllReduces leave. Packet trains lie between: every round of an AllReduce
-        sends a whole window at once, and makes the windows of transfers small.
 
     Attributes
     ----------
@@ -158,17 +149,10 @@ class Scorer(Generic[P]):
         from the work done and not from a clock, so that budgets in it are reproducible.
     """
 
-    builder: Buildable[P]
+    problem: Problem[Family[P]]
     fabric: Playable
-    memory_limit: float
     tolerance: float = 0.0
-    compute_order: str = "ready"
-    wary: bool = False
     work: float = 0.0
-
-    def fits(self, strategy: P) -> bool:
-        """Whether every server can hold its part of the strategy."""
-        return bool(self.builder.memory(strategy).max() <= self.memory_limit)
 
     def __call__(self, strategy: P, limit: float = float("inf")) -> float:
         """Return the iteration time of a parallelization.
@@ -186,9 +170,9 @@ class Scorer(Generic[P]):
         float
             Seconds; infinity if the strategy does not fit.
         """
-        if not self.fits(strategy):
+        if not self.problem.fits(strategy):
             return float("inf")
-        tasks = self.builder.build(strategy)
+        tasks = self.problem.family.build(strategy)
         bound = 0.0
         if limit < float("inf"):
             self.work += _BOUND_WORK * tasks.tasks
@@ -213,13 +197,13 @@ class Scorer(Generic[P]):
         float
             Seconds.
         """
-        if not (self.wary and isinstance(self.fabric, Fabric)):
+        if self.problem.score == "fluid" or not isinstance(self.fabric, Fabric):
             return self.simulate(tasks, limit)
         most = 2.0 * limit - bound
-        fair = self.simulate(tasks, most)
-        if fair > most:
+        fluid = self.simulate(tasks, most)
+        if fluid > most:
             return float("inf")
-        return 0.5 * (fair + self.simulate(tasks, 2.0 * limit - fair, transfers_yield=True))
+        return 0.5 * (fluid + self.simulate(tasks, 2.0 * limit - fluid, transfers_yield=True))
 
     def simulate(
         self, tasks: TaskGraph, limit: float = float("inf"), transfers_yield: bool = False
@@ -239,9 +223,8 @@ class Scorer(Generic[P]):
         float
             Seconds.
         """
-        if self.compute_order != "ready" and isinstance(self.fabric, Fabric):
-            schedule = Schedule(compute=self.compute_order)
-            tasks, _ = ordered_tasks(self.fabric, tasks, schedule)
+        if self.problem.options.compute_order != "ready" and isinstance(self.fabric, Fabric):
+            tasks, _ = ordered_tasks(self.fabric, tasks, self.problem.schedule)
             self.work += _ORDER_WORK * tasks.tasks
         if transfers_yield:
             later = (tasks.kind == TaskKind.TRANSFER).astype(np.int64)

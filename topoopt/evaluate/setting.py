@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from codesign_base import InfeasibleError, InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import ModelGraph
+from parallelism.operator_family import OperatorFamily
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
@@ -22,26 +24,32 @@ class Setting:
     ----------
     job : Job
     cluster : Cluster
-    builder : TaskGraphBuilder
+    family : OperatorFamily
+        Of the job on the cluster's servers.
     space : StrategySpace
     """
 
     job: Job
     cluster: Cluster
-    builder: TaskGraphBuilder
+    family: OperatorFamily
     space: StrategySpace
+
+    @property
+    def builder(self) -> TaskGraphBuilder:
+        """What builds the family's task graphs."""
+        return self.family.builder
+
+    def problem(self, options: SearchOptions | None = None, seed: int = 0) -> Problem:
+        """Return what strategies are scored on."""
+        return Problem(self.family, self.cluster, options or SearchOptions(), seed)
 
     def strategies(self) -> dict[str, Strategy]:
         """Return the named strategies that fit in memory, data parallelism first."""
-        limit = self.job.server.accelerator.memory_bytes
         found = {
             name: self.space.intern(plain) for name, plain in named_strategies(self.space).items()
         }
-        return {
-            name: strategy
-            for name, strategy in found.items()
-            if self.builder.memory(strategy).max() <= limit
-        }
+        problem = self.problem()
+        return {name: strategy for name, strategy in found.items() if problem.fits(strategy)}
 
     def strategy(self, name: str, *, must_fit: bool = True) -> Strategy:
         """Return a named strategy.
@@ -57,8 +65,8 @@ class Setting:
         if name not in known:
             raise InputError(f"strategy is {name!r}; choose {', '.join(known)}")
         strategy = self.space.intern(known[name])
-        needed = float(self.builder.memory(strategy).max())
-        if must_fit and needed > self.job.server.accelerator.memory_bytes:
+        if must_fit and not self.problem().fits(strategy):
+            needed = float(self.family.memory(strategy).max())
             raise InfeasibleError(
                 f"strategy {name} needs {needed / 1e9:.4g} GB a GPU; choose another"
             )
@@ -68,9 +76,7 @@ class Setting:
         self, strategy: Strategy, name: str, settings: SearchOptions | None = None, seed: int = 0
     ) -> Pair:
         """Return a strategy that fits on the best topology built for it."""
-        limit = self.job.server.accelerator.memory_bytes
-        rewirer = Rewirer(self.builder, self.cluster, limit, settings or SearchOptions(), seed)
-        pair = rewirer.wire(strategy, name)
+        pair = Rewirer(self.problem(settings, seed)).wire(strategy, name)
         assert pair is not None  # without a limit every pair is simulated
         return pair
 
@@ -101,6 +107,7 @@ def setting(
     Setting
     """
     job = Job(model, batch_per_gpu)
-    builder = job.builder(servers)
+    family = job.family(servers)
+    assert isinstance(family, OperatorFamily)  # the model is a graph of operators
     cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps", ports)
-    return Setting(job, cluster, builder, StrategySpace(builder.graph, servers, builder.batch))
+    return Setting(job, cluster, family, StrategySpace(model, servers, family.batch))

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from parallelism.builder import TaskGraphBuilder
 from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from routing.merging import merge_equivalent_links
 from routing.paths import ecmp_routes
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
@@ -260,9 +260,8 @@ def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
 
 def best_on(
     fabric: Playable,
-    builder: TaskGraphBuilder,
+    problem: Problem,
     space: StrategySpace,
-    memory_limit: float,
     starts: dict[str, Strategy],
     budget: Budget,
     rng: np.random.Generator,
@@ -273,10 +272,9 @@ def best_on(
     Parameters
     ----------
     fabric : Fabric, DirectCircuits or WindowedCircuits
-    builder : TaskGraphBuilder
+    problem : Problem
+        Of its cluster only the servers count here, and devices work in order of arrival.
     space : StrategySpace
-    memory_limit : float
-        Bytes of each GPU.
     starts : dict of str to Strategy
         Scored first; the search goes on from the best.
     budget : Budget
@@ -292,7 +290,8 @@ def best_on(
     origin : str
         Name of the start, or "search".
     """
-    quick = Scorer(builder, fabric, memory_limit, search_tolerance(builder.servers))
+    plain = problem.plain
+    quick = Scorer(plain, fabric, search_tolerance(plain.family.servers))
     origin, fastest = "", float("inf")
     for name, strategy in starts.items():
         time = quick(strategy, fastest)
@@ -308,7 +307,7 @@ def best_on(
         if progress:
             progress(Progress(fabric.name, step + 1, budget.steps, chain.best_time))
     # The search may have batched completions; what is reported is exact.
-    exact = Scorer(builder, fabric, memory_limit)
+    exact = Scorer(plain, fabric)
     time = exact(starts[origin])
     if chain.best is not starts[origin]:
         searched = exact(chain.best, time)

@@ -18,6 +18,7 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.records import LayoutRecord
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.evaluate.scoring import Scorer
@@ -91,7 +92,7 @@ def _named(plan: Plan, rebuilt: Rebuilt) -> dict[str, Strategy]:
         parameter_splits=plan.search.options.parameter_splits,
     )
     # A baseline may start from what a faithful search does not.
-    return starting_strategies(space, family.builder, family.memory_limit, faithful=False)
+    return starting_strategies(space, family)
 
 
 def _check_origin(origin: str, strategy: Any, plan: Plan, rebuilt: Rebuilt) -> None:
@@ -346,17 +347,17 @@ def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
 def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
     """The starting strategies take the stated times on topologies of their own."""
     named = _named(plan, rebuilt)
-    family, limit = rebuilt.family, rebuilt.family.memory_limit
-    if not isinstance(family, OperatorFamily):
+    if not isinstance(rebuilt.family, OperatorFamily):
         if plan.named_strategies_s:
             raise InputError("named_strategies_s is given, but layouts have no named starts")
         return
-    rewirer = Rewirer(family, rebuilt.cluster, limit, plan.search.options, plan.seed)
+    problem = Problem(rebuilt.family, rebuilt.cluster, plan.search.options, plan.seed)
+    rewirer = Rewirer(problem)
     for name, stored in plan.named_strategies_s.items():
         if name not in named:
             raise InputError(f"named_strategies_s has {name!r}, which this job does not have")
         strategy = named[name]
-        fits = bool(family.memory(strategy).max() <= limit)
+        fits = problem.fits(strategy)
         if fits != (stored is not None):
             raise InputError(f"named_strategies_s: {name} {'fits' if fits else 'does not fit'}")
         if not fits:
@@ -386,6 +387,7 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
     """The fabrics compared with cost and take what is stated, with legal parallelizations."""
     prices = PriceTable.from_dict(plan.prices)
     family = rebuilt.family
+    problem: Problem[Any] = Problem(family, rebuilt.cluster, plan.search.options, plan.seed)
     for name, record in plan.baselines.items():
         base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, _reconfiguration(record))
         if record.reconfiguration != reconfiguration_record(base.fabric):
@@ -398,8 +400,7 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"the {family.noun} of {name}: {error}") from None
         _check_record(record.parallelization, strategy, family)
         _check_origin(record.origin, strategy, plan, rebuilt)
-        scorer: Scorer[Any] = Scorer(family, base.fabric, family.memory_limit)
-        time = scorer(strategy)
+        time = Scorer(problem.plain, base.fabric)(strategy)
         require_same(f"iteration_time_s of {name}", record.iteration_time_s, time, SIMULATED)
         if base.cost != record.cost_usd and (base.cost is None or record.cost_usd is None):
             raise InputError(f"cost_usd of {name} is {record.cost_usd!r}, expected {base.cost!r}")

@@ -5,13 +5,13 @@ import time as clock
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import Event, Lock
 from typing import NoReturn
 
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
-from parallelism.builder import TaskGraphBuilder
 from parallelism.search.annealing import Annealer
 from parallelism.search.local import LocalSearch
 from parallelism.search.mcmc import Acceptance, Chain, Score
@@ -23,12 +23,11 @@ from parallelism.strategy import Strategy
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.side_by_side import THREADED_FROM, in_twos
 from topoopt.evaluate.pair import Pair
-from topoopt.evaluate.rewire import Rewirer, no_network
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import TRAINED
@@ -100,38 +99,34 @@ class Round:
     work: float = 0.0
 
 
+def timed(problem: Problem, pairs: list[Pair], result: SearchResult) -> list[Pair]:
+    """Return pairs with a problem's scores for times, and count what that costs."""
+    found = []
+    for pair in pairs:
+        scorer = Scorer(problem, pair.fabric)
+        found.append(replace(pair, time=scorer(pair.strategy)))
+        result.work += scorer.work
+    return found
+
+
 class AlternatingSearch:
     """The alternating optimizer of one job on one cluster.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
-    cluster : Cluster
-    memory_limit : float
-        Bytes of each GPU.
-    options : SearchOptions
-    seed : int
-        Of the random proposals; the same seed and steps give the same result.
+    problem : Problem
+        The same and as many steps give the same result.
     """
 
-    def __init__(
-        self,
-        builder: TaskGraphBuilder,
-        cluster: Cluster,
-        memory_limit: float,
-        options: SearchOptions,
-        seed: int,
-    ) -> None:
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        builder, cluster, options = problem.family.builder, problem.cluster, problem.options
         if options.faithful == "artifact" and cluster.port_model is not PortModel.BIDIRECTIONAL:
             raise InputError(
                 "faithful is 'artifact' but ports is 'directed'; the artifact's rings are "
                 "bidirectional, so give ports='bidirectional'"
             )
-        self.builder = builder
-        self.cluster = cluster
-        self.memory_limit = memory_limit
-        self.options = options
-        self.seed = seed
+        self.builder, self.cluster, self.options = builder, cluster, options
         self.space = StrategySpace(
             builder.graph,
             cluster.servers,
@@ -142,21 +137,23 @@ class AlternatingSearch:
         )
         self.regions = Regions(builder.graph, self.space.alike)
 
-    def rewirer(self, wary: bool | None = None) -> Rewirer:
-        """Return what builds topologies for strategies of this job, wary as the search is."""
-        limit, wary = self.memory_limit, self.moves_by_trains if wary is None else wary
-        return Rewirer(self.builder, self.cluster, limit, self.options, self.seed, wary)
+    @cached_property
+    def sought(self) -> Problem:
+        """The problem with the score that the rounds go by: yielding where trains follow."""
+        return self.problem.scored("yielding" if self.moves_by_trains else "fluid")
 
-    def scorer(self, fabric: Fabric, tolerance: float = 0.0, wary: bool | None = None) -> Scorer:
-        """Return what scores strategies of this job on a fabric, wary where trains follow."""
-        limit, order = self.memory_limit, self.options.compute_order
-        wary = self.moves_by_trains if wary is None else wary
-        return Scorer(self.builder, fabric, limit, tolerance, order, wary)
+    def rewirer(self) -> Rewirer:
+        """Return what builds topologies for strategies of this job."""
+        return Rewirer(self.sought)
+
+    def scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer:
+        """Return what scores strategies of this job on a fabric."""
+        return Scorer(self.sought, fabric, tolerance)
 
     def start(
         self, progress: ProgressCallback | None = None
     ) -> tuple[list[Pair], dict[str, float], bool]:
-        """Score every named strategy on a topology of its own, with fair shares.
+        """Score every named strategy on a topology of its own, by its time in the fluid model.
 
         Returns
         -------
@@ -173,11 +170,9 @@ class AlternatingSearch:
         InfeasibleError
             If none fits in memory.
         """
-        scorer = Scorer(self.builder, no_network(self.cluster.servers), self.memory_limit)
-        named = starting_strategies(
-            self.space, self.builder, self.memory_limit, self.options.faithful is not None
-        )
-        times = {name: float("inf") for name, s in named.items() if not scorer.fits(s)}
+        names = None if self.options.faithful is None else USUAL
+        named = starting_strategies(self.space, self.problem.family, names)
+        times = {name: float("inf") for name, s in named.items() if not self.problem.fits(s)}
         fitting = [(name, strategy) for name, strategy in named.items() if name not in times]
         pairs: list[Pair] = []
         best = float("inf")
@@ -185,7 +180,7 @@ class AlternatingSearch:
 
         def wire(item: tuple[str, Strategy], limit: float) -> Pair | None:
             name, strategy = item
-            return start_pair(self.rewirer(wary=False), strategy, name, limit)
+            return start_pair(Rewirer(self.problem), strategy, name, limit)
 
         try:
             wired = in_twos(fitting, wire, lambda: 1.2 * best, self.cluster.servers)
@@ -206,7 +201,7 @@ class AlternatingSearch:
         kept = [pair for pair in pairs if pair.origin in USUAL]
         others = [pair for pair in pairs[: self.options.chains] if pair.origin not in USUAL]
         exactly = in_twos(
-            others, lambda pair, _: self.rewirer(wary=False).exactly(pair), lambda: 0.0,
+            others, lambda pair, _: Rewirer(self.problem).exactly(pair), lambda: 0.0,
             self.cluster.servers,
         )  # fmt: skip
         kept += [pair for _, pair in exactly]
@@ -215,11 +210,11 @@ class AlternatingSearch:
         return kept, times, interrupted
 
     def _refuse(self, strategy: Strategy) -> NoReturn:
-        least = float(self.builder.memory(strategy).max())
+        least, limit = float(self.builder.memory(strategy).max()), self.problem.family.memory_limit
         raise InfeasibleError(
             f"model {self.builder.graph.name!r} does not fit: even split for least memory it needs "
-            f"{least / 1e9:.4g} GB on a GPU that has {self.memory_limit / 1e9:.4g} GB, "
-            f"{(least - self.memory_limit) / 1e9:.4g} GB too much; use more servers, more GPUs a "
+            f"{least / 1e9:.4g} GB on a GPU that has {limit / 1e9:.4g} GB, "
+            f"{(least - limit) / 1e9:.4g} GB too much; use more servers, more GPUs a "
             "server, a smaller batch, fewer or smaller embedding tables, or accelerators with more "
             "memory"
         )
@@ -309,10 +304,10 @@ class AlternatingSearch:
         return result
 
     def _settle(self, result: SearchResult) -> None:
-        """Route anew what was routed for an earlier strategy of its chain; give fair times."""
+        """Route anew what was routed for an earlier strategy of its chain; give fluid times."""
         if self.moves_by_trains:
-            # In the order of the wary times that the search went by.
-            result.others = self._timed(result.others, result, wary=False)
+            # In the order of the scores that the search went by.
+            result.others = timed(self.problem, result.others, result)
             result.best = result.others[0]
         if not any(pair.routing is Routing.MCF for pair in result.others):
             return
@@ -321,15 +316,6 @@ class AlternatingSearch:
         result.best = result.others[0]
         result.work += rewirer.work
 
-    def _timed(self, pairs: list[Pair], result: SearchResult, wary: bool) -> list[Pair]:
-        """Return pairs with other times than they have, and count what that costs."""
-        found = []
-        for pair in pairs:
-            scorer = self.scorer(pair.fabric, wary=wary)
-            found.append(replace(pair, time=scorer(pair.strategy)))
-            result.work += scorer.work
-        return found
-
     def _begun(
         self, budget: Budget, deadline: float, progress: ProgressCallback | None
     ) -> SearchState:
@@ -337,7 +323,7 @@ class AlternatingSearch:
         pairs, times, interrupted = self.start(progress)
         result = SearchResult(pairs[0], times, interrupted=interrupted)
         if self.moves_by_trains:
-            pairs = sorted(self._timed(pairs, result, wary=True), key=lambda pair: pair.time)
+            pairs = sorted(timed(self.sought, pairs, result), key=lambda pair: pair.time)
             result.best = pairs[0]
         result.others = finalists(pairs, self.spacing, self.kept)
         current = []
@@ -349,7 +335,7 @@ class AlternatingSearch:
             current,
             carried=[(None, None)] * chains,
             streams=[
-                np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(c,)))
+                np.random.default_rng(np.random.SeedSequence(self.problem.seed, spawn_key=(c,)))
                 for c in range(chains)
             ],
             round_steps=self.round_steps(pairs[0], chains) if chains else 0,

@@ -10,20 +10,20 @@ from typing import Generic
 
 import numpy as np
 
-from parallelism.family import Buildable, P
+from parallelism.family import Family, P
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.transport import Transport
-from topoopt.problem.schedule import Schedule
 
 TRAIN_MODEL = "train-2"
 TRAINED = 120
 """The same where simulations with packet trains go on from them."""
-PLAYED = 5
+SCREENED = 5
 """Of variants that one copy each has ranked so many have all copies."""
 _RANKED = Transport(reconnect=True)
 # What long trains rank first is theirs by luck as well: some plans take one of two courses, which
@@ -52,22 +52,14 @@ class Confirmed(Generic[P]):
     candidates: tuple[tuple[str, float, float], ...]
 
 
-def train_time(
-    builder: Buildable[P],
-    pair: Pair[P],
-    seed: int,
-    schedule: Schedule | None = None,
-    limit: float = float("inf"),
-) -> float:
+def train_time(problem: Problem[Family[P]], pair: Pair[P], limit: float = float("inf")) -> float:
     """Return the time of one copy of a pair in long packet trains, which rank pairs quickly.
 
     Parameters
     ----------
-    builder : Buildable
+    problem : Problem
+        Its order of devices holds in trains, too; their links are first in, first out.
     pair : Pair
-    seed : int
-    schedule : Schedule, optional
-        Of compute only: links of trains are first in, first out.
     limit : float
         A pair that is known to take longer than this many seconds takes infinitely long.
 
@@ -77,8 +69,8 @@ def train_time(
         Seconds.
     """
     fabric = replace(pair.fabric, transport=_RANKED)
-    tasks = _scheduled(builder, pair, schedule)
-    return jittered(fabric, tasks, 1, model="train", seed=seed, limit=limit).mean
+    tasks = _ordered(problem, pair)
+    return jittered(fabric, tasks, 1, model="train", seed=problem.seed, limit=limit).mean
 
 
 def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
@@ -98,37 +90,32 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
     lengths = _SHORT_TRAINS if fabric.network.hosts <= _MOST_SERVERS else _LONG_TRAINS
     times = []
     for copy, length in enumerate(lengths):
-        played = replace(fabric, transport=Transport(reconnect=True, train=length))
-        times.append(jittered(played, tasks, 1, model="train", seed=seed + copy).mean)
+        truer = replace(fabric, transport=Transport(reconnect=True, train=length))
+        times.append(jittered(truer, tasks, 1, model="train", seed=seed + copy).mean)
     return Jitter(np.array(times))
 
 
-def _scheduled(builder: Buildable[P], pair: Pair[P], schedule: Schedule | None) -> TaskGraph:
-    tasks = builder.build(pair.strategy)
-    return tasks if schedule is None else ordered_tasks(pair.fabric, tasks, schedule)[0]
+def _ordered(problem: Problem[Family[P]], pair: Pair[P]) -> TaskGraph:
+    tasks = problem.family.build(pair.strategy)
+    return ordered_tasks(pair.fabric, tasks, problem.schedule)[0]
 
 
 def screened(
-    builder: Buildable[P],
+    problem: Problem[Family[P]],
     pairs: list[Pair[P]],
-    seed: int,
     count: int,
     progress: ProgressCallback | None = None,
-    schedule: Schedule | None = None,
 ) -> list[Pair[P]]:
     """Return the pairs of which one copy each is fastest in the packet-train model.
 
     Parameters
     ----------
-    builder : Buildable
+    problem : Problem
     pairs : list of Pair
         Fastest first.
-    seed : int
     count : int
         How many to return; all, in the given order, if there are no more.
     progress : callable, optional
-    schedule : Schedule, optional
-        As in `train_time`.
 
     Returns
     -------
@@ -140,7 +127,7 @@ def screened(
     times: list[float] = []
     for pair in pairs:
         limit = sorted(times)[count - 1] if len(times) >= count else float("inf")
-        times.append(train_time(builder, pair, seed, schedule, limit))
+        times.append(train_time(problem, pair, limit))
         if progress:
             progress(Progress("train ranking", len(times), len(pairs), min(times)))
     order = sorted(range(len(pairs)), key=lambda i: (times[i], i))
@@ -148,23 +135,18 @@ def screened(
 
 
 def confirm_pairs(
-    builder: Buildable[P],
+    problem: Problem[Family[P]],
     pairs: list[Pair[P]],
-    seed: int,
     progress: ProgressCallback | None = None,
-    schedule: Schedule | None = None,
 ) -> Confirmed[P]:
     """Simulate each pair with packet trains and return the one with the lowest mean.
 
     Parameters
     ----------
-    builder : Buildable
+    problem : Problem
     pairs : list of Pair
         At least one, fastest first; ties go to the earlier.
-    seed : int
     progress : callable, optional
-    schedule : Schedule, optional
-        As in `train_time`.
 
     Returns
     -------
@@ -172,8 +154,7 @@ def confirm_pairs(
     """
     results: list[Jitter] = []
     for pair in pairs:
-        tasks = _scheduled(builder, pair, schedule)
-        results.append(confirmed_times(pair.fabric, tasks, seed))
+        results.append(confirmed_times(pair.fabric, _ordered(problem, pair), problem.seed))
         if progress:
             best = min(result.mean for result in results)
             progress(Progress("packet trains", len(results), len(pairs), best))

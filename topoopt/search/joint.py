@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.search.forest import least
 from parallelism.search.local import LARGE
@@ -25,11 +24,10 @@ from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.relaxation import Wirings
 from topoopt.bounds.space_terms import trade_off
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search.alternating import IDEAL, AlternatingSearch, Round
 from topoopt.search.joint_moves import JointMoves, best_wired, promising
@@ -45,7 +43,7 @@ _SOUGHT_ROUNDS = 3
 _HOPEFUL = 1.5
 # Strategies this much slower than the best on the ideal switch are not wired.
 _NEAR = 1.35
-# Places at which windows of streams begin and end; fewer where scores are dear.
+# Places at which windows of streams begin and end; fewer where scores are costly.
 _CUTS, _FEW_CUTS, _FEW_FROM = 7, 4, 32
 # The same of relays; how many of them are wired, and how many begin with the windows.
 _LEGS, _FEW_LEGS = 13, 5
@@ -68,19 +66,12 @@ _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 class JointSearch(AlternatingSearch):
     """Search with a population; see `AlternatingSearch` for the arguments."""
 
-    def __init__(
-        self,
-        builder: TaskGraphBuilder,
-        cluster: Cluster,
-        memory_limit: float,
-        options: SearchOptions,
-        seed: int,
-    ) -> None:
-        super().__init__(builder, cluster, memory_limit, options, seed)
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
         self._reserve: list[Pair] = []
-        self._idle = [0] * options.chains
+        self._idle = [0] * problem.options.chains
         self._crossed: set[tuple[Strategy, Strategy]] = set()
-        self._times = [np.inf] * options.chains
+        self._times = [np.inf] * problem.options.chains
         self._going: list[JointMoves] = []
 
     def own(self) -> object:
@@ -154,7 +145,7 @@ class JointSearch(AlternatingSearch):
         cluster, builder, space = self.cluster, self.builder, self.space
         wirings = Wirings(
             cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency,
-            self.memory_limit,
+            self.problem.family.memory_limit,
         )  # fmt: skip
         choices, terms = trade_off(builder, wirings)
         compute, network = (terms.names.index(name) for name in ("compute", "network"))
@@ -198,7 +189,9 @@ class JointSearch(AlternatingSearch):
         rounds = [
             Round(
                 Pair(strategy, None, Routing.ECMP, fabric, time, "search"),
-                np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(500 + c,))),
+                np.random.default_rng(
+                    np.random.SeedSequence(self.problem.seed, spawn_key=(500 + c,))
+                ),
                 min(steps, budget.steps // len(first) + (c < budget.steps % len(first))),
                 rewire=False,
             )

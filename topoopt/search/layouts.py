@@ -13,13 +13,13 @@ from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.layouts import layout_bound, least_bound
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.result import SearchResult
 from topoopt.search.route_moves import other_routes
@@ -208,26 +208,16 @@ class LayoutSearch:
 
     Parameters
     ----------
-    family : LayoutFamily
-    cluster : Cluster
-    options : SearchOptions
-    seed : int
-        Of random shortest paths.
+    problem : Problem
+        Of a family of layouts.
     like : Placement, optional
         Of the same model on other servers. A layout of the same degrees, but that of data, is
         simulated whatever its estimate, with its ranks in the same order first.
     """
 
-    def __init__(
-        self,
-        family: LayoutFamily,
-        cluster: Cluster,
-        options: SearchOptions,
-        seed: int,
-        like: Placement | None = None,
-    ) -> None:
-        self.family, self.cluster = family, cluster
-        self.options, self.seed, self.like = options, seed, like
+    def __init__(self, problem: Problem[LayoutFamily], like: Placement | None = None) -> None:
+        self.problem, self.like = problem, like
+        self.family, self.cluster = problem.family, problem.cluster
         self.placed: list[Placed] = []
 
     def run(
@@ -265,10 +255,7 @@ class LayoutSearch:
             if one.ideal_s >= best * _WORTH or (interrupted and pairs):
                 break
             try:
-                rewirer = Rewirer(
-                    self.family, self.cluster, self.family.memory_limit, self.options, self.seed
-                )
-                made = rewirer.wire(one.placement, "search", limit=best)
+                made = Rewirer(self.problem).wire(one.placement, "search", limit=best)
                 wired += 1
                 if made is not None:
                     pairs.append(made)
@@ -296,7 +283,7 @@ class LayoutSearch:
         network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
         ideal = Fabric("ideal-switch", network, routes, {})
         own = [each for each in found.candidates if self._alike(each.layout)]
-        promising = diverse(found.candidates, self.options.simulated)
+        promising = diverse(found.candidates, self.problem.options.simulated)
         chosen = [*own, *(each for each in promising if each not in own)]
         placed = self.placed = []
         try:
@@ -330,15 +317,14 @@ class LayoutSearch:
         return like is not None and self._alike(placement.layout) and placement.order == like.order
 
     def _time(self, fabric: Playable, placement: Placement, limit: float = float("inf")) -> float:
-        scorer = Scorer(self.family, fabric, self.family.memory_limit)
+        scorer = Scorer(self.problem.plain, fabric)
         return scorer.simulate(self.family.build(placement), limit)
 
     def candidates(
         self, result: SearchResult[Placement], progress: ProgressCallback | None = None
     ) -> list[Pair[Placement]]:
         """Return the pairs among which packet trains choose: the best, with other routes, too."""
-        limit, order = self.family.memory_limit, self.options.compute_order
-        return other_routes(self.family, result.others, limit, order)
+        return other_routes(self.problem, result.others)
 
     def best_on(
         self,

@@ -2,18 +2,15 @@
 
 import numpy as np
 
-from parallelism.operator_family import OperatorFamily
 from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.fabrics.baselines import BaselineFabric, best_on
 from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
-from topoopt.problem.schedule import Schedule
-from topoopt.search.confirm import PLAYED, screened
+from topoopt.search.confirm import SCREENED, screened
 from topoopt.search.finalists import FINALISTS
 from topoopt.search.joint import SEARCHES
 from topoopt.search.result import SearchResult
@@ -30,27 +27,21 @@ class OperatorSearch:
 
     Parameters
     ----------
-    family : OperatorFamily
-    cluster : Cluster
-    options : SearchOptions
-    seed : int
+    problem : Problem
     """
 
-    def __init__(
-        self, family: OperatorFamily, cluster: Cluster, options: SearchOptions, seed: int
-    ) -> None:
-        self.family, self.cluster, self.options, self.seed = family, cluster, options, seed
-        self.search = SEARCHES[options.searched](
-            family.builder, cluster, family.memory_limit, options, seed
-        )
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.search = SEARCHES[problem.options.searched](problem)
 
     def budget(self) -> Budget:
         """Return when the search stops at the latest."""
-        if self.options.seconds is not None:
-            return Budget(seconds=self.options.seconds)
-        if self.options.steps is not None:
-            return Budget(steps=self.options.steps)
-        return Budget.default(self.cluster.servers, self.options.faithful is not None)
+        options = self.problem.options
+        if options.seconds is not None:
+            return Budget(seconds=options.seconds)
+        if options.steps is not None:
+            return Budget(steps=options.steps)
+        return Budget.default(self.problem.cluster.servers, options.faithful is not None)
 
     def run(
         self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
@@ -79,18 +70,17 @@ class OperatorSearch:
             From the keyboard.
         """
         found = result.others
-        if self.options.routings != (Routing.BALANCED,):
+        if self.problem.options.routings != (Routing.BALANCED,):
             return found
-        search, order = self.search, self.options.compute_order
-        builder, limit = search.builder, search.memory_limit
+        search = self.search
         if search.moves_by_trains and not result.interrupted:
-            moves = TrainMoves(builder, search.space, search.regions, limit, self.seed, order)
+            moves = TrainMoves(self.problem, search.space, search.regions)
             found = moves.improved(found, result.steps, progress)[:FINALISTS]
             if moves.interrupted:
                 result.best = found[0]
                 raise KeyboardInterrupt
-        found = other_routes(builder, found, limit, order)
-        found = screened(builder, found, self.seed, PLAYED, progress, Schedule(compute=order))
+        found = other_routes(self.problem, found)
+        found = screened(self.problem, found, SCREENED, progress)
         return sorted(found, key=lambda pair: pair.time)
 
     def best_on(
@@ -125,11 +115,9 @@ class OperatorSearch:
             starts[name] = space.intern(plain)
         share = 0 if result.interrupted else _BASELINE_SHARE
         budget = Budget(steps=int(result.steps * share), work=result.work * share)
-        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(2000 + number,)))
-        return best_on(
-            base.fabric, self.search.builder, space, self.search.memory_limit, starts, budget,
-            rng, progress,
-        )  # fmt: skip
+        key = np.random.SeedSequence(self.problem.seed, spawn_key=(2000 + number,))
+        rng = np.random.default_rng(key)
+        return best_on(base.fabric, self.problem, space, starts, budget, rng, progress)
 
 
 __all__ = ["OperatorSearch"]

@@ -1,8 +1,8 @@
 """Other routes for a pair that is wired: one path a pair improved by simulation, or ECMP.
 
 Routes that balance the bytes of a whole iteration know nothing of time: pairs that send at once
-can still meet on a link. Moving one pair after another to another shortest path, and playing the
-iteration each time, sees that; it is dear, and done for the best pairs of a search only.
+can still meet on a link. Moving one pair after another to another shortest path, and simulating
+the iteration each time, sees that; it is costly, and done for the best pairs of a search only.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,11 +11,12 @@ from itertools import islice
 
 import numpy as np
 
-from parallelism.family import Buildable, P
+from parallelism.family import Family, P
 from routing.network import IntArray, Network
 from routing.paths import ecmp_routes, hops_toward_hosts
 from routing.routes import Routes
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import demand_of
@@ -29,23 +30,14 @@ _MOST_TRIES, _MOST_PATHS = 150, 6
 _LEAST_GAIN = 1e-6
 
 
-def other_routes(
-    builder: Buildable[P],
-    pairs: Iterable[Pair[P]],
-    memory_limit: float,
-    compute_order: str = "ready",
-) -> list[Pair[P]]:
+def other_routes(problem: Problem[Family[P]], pairs: Iterable[Pair[P]]) -> list[Pair[P]]:
     """Return pairs of one path a server pair with their best fellows of other routes.
 
     Parameters
     ----------
-    builder : Buildable
+    problem : Problem
     pairs : iterable of Pair
         Fastest first.
-    memory_limit : float
-        Bytes of each GPU.
-    compute_order : {"ready", "critical-path"}
-        As in `Scorer`.
 
     Returns
     -------
@@ -58,29 +50,23 @@ def other_routes(
         found.append(pair)
         if place >= IMPROVED or pair.routing is not Routing.BALANCED:
             continue
-        better = improved_paths(builder, pair, memory_limit, compute_order)
+        better = improved_paths(problem, pair)
         if better is not pair:
             found.append(better)
         fabric = _with_routes(pair, ecmp_routes(pair.fabric.network))
-        time = Scorer(builder, fabric, memory_limit, 0.0, compute_order)(pair.strategy)
+        time = Scorer(problem, fabric)(pair.strategy)
         found.append(replace(pair, fabric=fabric, routing=Routing.ECMP, time=time))
     return sorted(found, key=lambda pair: pair.time)
 
 
-def improved_paths(
-    builder: Buildable[P], pair: Pair[P], memory_limit: float, compute_order: str = "ready"
-) -> Pair[P]:
+def improved_paths(problem: Problem[Family[P]], pair: Pair[P]) -> Pair[P]:
     """Move server pairs to other shortest paths, one at a time, while that saves time.
 
     Parameters
     ----------
-    builder : Buildable
+    problem : Problem
     pair : Pair
         Routed over one path a server pair.
-    memory_limit : float
-        Bytes of each GPU.
-    compute_order : {"ready", "critical-path"}
-        As in `Scorer`.
 
     Returns
     -------
@@ -89,7 +75,7 @@ def improved_paths(
     """
     network = pair.fabric.network
     hosts = network.hosts
-    demand = demand_of(pair.fabric, builder.build(pair.strategy)).ravel()
+    demand = demand_of(pair.fabric, problem.family.build(pair.strategy)).ravel()
     toward = hops_toward_hosts(network)
     best, tries = pair, 0
     for place in np.lexsort((np.arange(demand.size), -demand)).tolist():
@@ -101,8 +87,7 @@ def improved_paths(
             if routes is None:
                 continue
             fabric = _with_routes(best, routes)
-            score = Scorer(builder, fabric, memory_limit, 0.0, compute_order)
-            time = score(best.strategy, best.time)
+            time = Scorer(problem, fabric)(best.strategy, best.time)
             tries += 1
             if time < best.time * (1.0 - _LEAST_GAIN):
                 best = replace(best, fabric=fabric, time=time)

@@ -1,7 +1,10 @@
 """The strategies that a search starts from, and their topologies; verification repeats them."""
 
-from parallelism.builder import TaskGraphBuilder, part_memory
+from collections.abc import Sequence
+
+from parallelism.builder import part_memory
 from parallelism.graph import Mode
+from parallelism.operator_family import OperatorFamily
 from parallelism.search.named import least_memory, named_strategies
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
@@ -14,18 +17,16 @@ LEAST_MEMORY = "least-memory"
 
 
 def starting_strategies(
-    space: StrategySpace, builder: TaskGraphBuilder, memory_limit: float, faithful: bool
+    space: StrategySpace, family: OperatorFamily, names: Sequence[str] | None = None
 ) -> dict[str, Strategy]:
     """Return the starting strategies by name, those that do not fit included.
 
     Parameters
     ----------
     space : StrategySpace
-    builder : TaskGraphBuilder
-    memory_limit : float
-        Bytes of each GPU.
-    faithful : bool
-        Only the two that the published search knows.
+    family : OperatorFamily
+    names : sequence of str, optional
+        Only these of the named ones.
 
     Returns
     -------
@@ -33,9 +34,10 @@ def starting_strategies(
         Interned; with a strategy of least memory where no other fits.
     """
     named = named_strategies(space)
-    if faithful:
-        named = {name: strategy for name, strategy in named.items() if name in USUAL}
-    if all(builder.memory(strategy).max() > memory_limit for strategy in named.values()):
+    if names is not None:
+        named = {name: strategy for name, strategy in named.items() if name in names}
+    if all(family.memory(strategy).max() > family.memory_limit for strategy in named.values()):
+        builder = family.builder
         graph = builder.graph
 
         def memory(index: int, sample: int, parameter: int, mode: Mode) -> float:

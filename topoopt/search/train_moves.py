@@ -2,9 +2,10 @@
 
 Messages of trains queue first in, first out, where flows of the fluid model share. Of pairs that
 are about as fast in the fluid model some are thirty percent slower in trains: it matters what
-meets on a link, and so on which server of its set each part of an operator stands. A simulation
-with trains is tens of times dearer; so only variants have one that the wary score likes about as
-much as the pair. It goes with the times in trains, where those of fair flows alone do not.
+meets on a link, and so on which server of its set each part of an operator lies. A simulation
+with trains costs tens of times more; so only variants have one whose yielding score
+(`topoopt.evaluate.problem.Problem`) is about the pair's. It goes with the times in trains, where
+fluid times alone do not.
 """
 
 from collections.abc import Callable
@@ -12,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from parallelism.builder import TaskGraphBuilder
 from parallelism.search.moves import propose_region, transpose
 from parallelism.search.regions import Regions
 from parallelism.search.space import StrategySpace
@@ -20,17 +20,17 @@ from parallelism.strategy import Strategy
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import link_bytes
 from topoopt.problem.routing import Routing
-from topoopt.problem.schedule import Schedule
 from topoopt.search.confirm import train_time
 
 # How many pairs are improved with how many simulations each: most gains come early, and from which
 # pair most is to be gained, only trying tells; so many begin and the best go on.
 _STAGES = ((30, 4), (5, 6), (1, 12))
-# Variants whose wary time is longer by more than this are passed over.
+# Variants whose yielding score is longer by more than this are passed over.
 _SLACK = 0.005
 # Variants looked at for each simulation with trains, at most.
 _PROPOSALS = 40
@@ -61,11 +61,11 @@ def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
 
 @dataclass
 class _Climb:
-    """A pair on its way, its time in trains and its wary one, and what was tried."""
+    """A pair on its way, its time in trains and its yielding score, and what was tried."""
 
     pair: Pair
     least: float
-    wary: float
+    score: float
     rng: np.random.Generator
     seen: set[Strategy]
 
@@ -79,16 +79,11 @@ class TrainMoves:
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    problem : Problem
+        Its seed is that of the variants, and of the trains.
     space : StrategySpace
     regions : Regions
         Of the same model.
-    memory_limit : float
-        Bytes of each GPU.
-    seed : int
-        Of the variants, and of the trains.
-    compute_order : {"ready", "critical-path"}
-        As in `topoopt.evaluate.scoring.Scorer`.
 
     Attributes
     ----------
@@ -96,12 +91,9 @@ class TrainMoves:
         Whether the moves were stopped from the keyboard.
     """
 
-    builder: TaskGraphBuilder
+    problem: Problem
     space: StrategySpace
     regions: Regions
-    memory_limit: float
-    seed: int
-    compute_order: str = "ready"
     interrupted: bool = field(default=False, init=False)
 
     def improved(
@@ -124,15 +116,15 @@ class TrainMoves:
             Fastest in trains first; also when interrupted from the keyboard.
         """
         wired = [pair for pair in pairs if pair.topology is not None]
-        times = [self._wary(pair.fabric, pair.strategy) for pair in wired]
+        times = [self._score(pair.fabric, pair.strategy) for pair in wired]
         climbs: list[_Climb] = []
         for place in sorted(range(len(wired)), key=lambda i: (times[i], i)):
             if len(climbs) == _STAGES[0][0]:
                 break
             pair = wired[place]
-            least = self._trains(pair)
+            least = train_time(self.problem, pair)
             if all(climb.least != least for climb in climbs):  # else one is the other's twin
-                key = np.random.SeedSequence(self.seed, spawn_key=(900, place))
+                key = np.random.SeedSequence(self.problem.seed, spawn_key=(900, place))
                 rng = np.random.default_rng(key)
                 climbs.append(_Climb(pair, least, times[place], rng, {pair.strategy}))
         total = sum(min(count, len(climbs)) * min(tries, most) for count, tries in _STAGES)
@@ -163,17 +155,18 @@ class TrainMoves:
             if strategy in climb.seen:
                 continue
             climb.seen.add(strategy)
-            limit = climb.wary * (1.0 + _SLACK)
+            limit = climb.score * (1.0 + _SLACK)
             fabric = self._routed(climb.pair, strategy)
-            wary = self._wary(fabric, strategy, limit)
-            if wary > limit:
+            score = self._score(fabric, strategy, limit)
+            if score > limit:
                 continue
             found = replace(climb.pair, strategy=strategy, fabric=fabric, origin="search")
-            least = self._trains(found, climb.least)
+            least = train_time(self.problem, found, climb.least)
             done += 1
             if least < climb.least:
-                climb.pair = replace(found, time=self._scorer(fabric)(strategy))
-                climb.least, climb.wary = least, wary
+                time = Scorer(self.problem.scored("fluid"), fabric)(strategy)
+                climb.pair = replace(found, time=time)
+                climb.least, climb.score = least, score
             report(done)
 
     def _proposed(self, climb: _Climb) -> Strategy:
@@ -185,18 +178,11 @@ class TrainMoves:
     def _routed(self, pair: Pair, strategy: Strategy) -> Fabric:
         """Return a pair's topology with balanced routes for another strategy."""
         assert pair.topology is not None
-        tasks = self.builder.build(strategy)
+        tasks = self.problem.family.build(strategy)
         return direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
 
-    def _scorer(self, fabric: Fabric, wary: bool = False) -> Scorer:
-        return Scorer(self.builder, fabric, self.memory_limit, 0.0, self.compute_order, wary)
-
-    def _wary(self, fabric: Fabric, strategy: Strategy, limit: float = float("inf")) -> float:
-        return self._scorer(fabric, wary=True)(strategy, limit)
-
-    def _trains(self, pair: Pair, limit: float = float("inf")) -> float:
-        schedule = Schedule(compute=self.compute_order)
-        return train_time(self.builder, pair, self.seed, schedule, limit)
+    def _score(self, fabric: Fabric, strategy: Strategy, limit: float = float("inf")) -> float:
+        return Scorer(self.problem.scored("yielding"), fabric)(strategy, limit)
 
 
 __all__ = ["TrainMoves", "moves_work"]

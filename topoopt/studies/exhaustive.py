@@ -9,10 +9,12 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
+from parallelism.operator_family import OperatorFamily
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.job import Cluster
@@ -119,16 +121,14 @@ def count_pairs(builder: TaskGraphBuilder, cluster: Cluster) -> int:
 
 
 def exhaustive_optimum(
-    builder: TaskGraphBuilder, cluster: Cluster, memory: float, *, most_pairs: int = 100_000
+    family: OperatorFamily, cluster: Cluster, *, most_pairs: int = 100_000
 ) -> Optimum:
     """Try every strategy of the search's space on every circulant network.
 
     Parameters
     ----------
-    builder : TaskGraphBuilder
+    family : OperatorFamily
     cluster : Cluster
-    memory : float
-        Bytes of each GPU.
     most_pairs : int
         Refuse beyond so many strategies times fabrics.
 
@@ -142,6 +142,7 @@ def exhaustive_optimum(
     InputError
         If there is too much to try, or nothing fits.
     """
+    builder, problem = family.builder, Problem(family, cluster)
     pairs = count_pairs(builder, cluster)
     if pairs > most_pairs:
         raise InputError(
@@ -152,7 +153,7 @@ def exhaustive_optimum(
         StrategySpace(builder.graph, cluster.servers, builder.batch, any_parts=True)
     )
     fabrics = circulant_fabrics(cluster)
-    scorers = [Scorer(builder, fabric, memory) for _, _, fabric in fabrics]
+    scorers = [Scorer(problem, fabric) for _, _, fabric in fabrics]
     best, winner = np.inf, None
     for chosen in product(*configs):
         strategy = Strategy(chosen)

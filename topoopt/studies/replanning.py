@@ -13,13 +13,13 @@ from parallelism.taskgraph import IntArray
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.placement import Placement
 from topoopt.bounds.everything import AnyFamily
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.baselines import best_on
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.starts import starting_strategies
 
@@ -134,16 +134,17 @@ class _Strategies:
         steps: int,
         seed: tuple[int, ...],
     ) -> None:
-        builder, limit = family.builder, family.memory_limit
-        self.family, self.cluster, self.steps, self.seed = family, cluster, steps, seed
-        self.space = StrategySpace(builder.graph, family.servers, family.batch)
+        graph, limit = family.builder.graph, family.memory_limit
+        self.problem = Problem(family, cluster, seed=seed[0])
+        self.steps, self.seed = steps, seed
+        self.space = StrategySpace(graph, family.servers, family.batch)
         starts = {"plan": self.space.intern(moved)}
-        starts |= starting_strategies(self.space, builder, limit, faithful=False)
-        memory = {name: float(builder.memory(each).max()) for name, each in starts.items()}
+        starts |= starting_strategies(self.space, family)
+        memory = {name: float(family.memory(each).max()) for name, each in starts.items()}
         self.starts = {name: each for name, each in starts.items() if memory[name] <= limit}
         if not self.starts:
             raise InfeasibleError(
-                f"model {builder.graph.name!r} does not fit on {family.servers} servers: the least "
+                f"model {graph.name!r} does not fit on {family.servers} servers: the least "
                 f"of {len(starts)} strategies needs {min(memory.values()) / 1e9:.4g} GB on a GPU "
                 f"that has {limit / 1e9:.4g} GB; keep spare servers, or use accelerators with more "
                 "memory"
@@ -153,17 +154,13 @@ class _Strategies:
 
     def best_on(self, fabric: Fabric) -> tuple[Strategy, float, str]:
         return best_on(
-            fabric, self.family.builder, self.space, self.family.memory_limit, self.starts,
-            Budget(steps=self.steps), np.random.default_rng(self.seed),
+            fabric, self.problem, self.space, self.starts, Budget(steps=self.steps),
+            np.random.default_rng(self.seed),
         )  # fmt: skip
 
     def rewired(self, best: Strategy, origin: str) -> float:
-        rewirer = Rewirer(
-            self.family.builder, self.cluster, self.family.memory_limit, SearchOptions(),
-            self.seed[0],
-        )  # fmt: skip
         try:
-            pair = rewirer.wire(best, origin)
+            pair = Rewirer(self.problem).wire(best, origin)
         except InfeasibleError:
             pair = None
         return float("inf") if pair is None else pair.time
@@ -173,7 +170,7 @@ class _Layouts:
     """All layouts that fit, those like the plan's first, and the best of all wirings for them."""
 
     def __init__(self, family: LayoutFamily, cluster: Cluster, plan: Placement, seed: int) -> None:
-        self.search = LayoutSearch(family, cluster, SearchOptions(), seed, like=plan)
+        self.search = LayoutSearch(Problem(family, cluster, seed=seed), like=plan)
         found = self.search.run()
         if found.interrupted:
             raise KeyboardInterrupt

@@ -19,6 +19,7 @@ from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.bounds.bounds import Wirings, resource_bound, strategy_bound
 from topoopt.bounds.gap import plan_bounds, routes_bound, topology_bound
 from topoopt.evaluate import schedule_search
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import no_network
 from topoopt.evaluate.schedule_search import TRIED_PAIRS, plainly, schedule_pairs
 from topoopt.evaluate.scheduling import (
@@ -36,7 +37,6 @@ from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, ORDERED, OVERLAPS, Schedule
 from topoopt.search.alternating import AlternatingSearch
 from topoopt.search.confirm import confirmed_times
@@ -190,8 +190,7 @@ def test_a_limit_leaves_shorter_iterations_as_they_are(job, schedule, share):
 def searched(model, servers=4, degree=2):
     """Return the best pairs of a short search, its family and its cluster."""
     cluster, job = Cluster(servers, degree, "100Gbps"), to.Job(model)
-    memory = job.server.accelerator.memory_bytes
-    search = AlternatingSearch(job.builder(servers), cluster, memory, SearchOptions(), 0)
+    search = AlternatingSearch(Problem(job.family(servers), cluster))
     return search.run(Budget(steps=20)).others, job.family(servers), cluster
 
 

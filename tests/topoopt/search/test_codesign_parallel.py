@@ -10,6 +10,7 @@ import topoopt as to
 from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.named import hybrid
 from parallelism.search.space import StrategySpace
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.budget import Budget
@@ -24,7 +25,7 @@ def search():
         top_layers=2, batch_per_gpu=16,
     )  # fmt: skip
     job, cluster = to.Job(model), to.Cluster(36, 4, "100Gbps")
-    return AlternatingSearch(job.builder(36), cluster, 80e9, SearchOptions(), seed=3)
+    return AlternatingSearch(Problem(job.family(36), cluster, seed=3))
 
 
 def outcome(result):
@@ -129,15 +130,15 @@ def test_ruling_proposals_out_by_bounds_changes_no_chain():
         tables=6, rows=20_000, dim=32, bottom_width=64, bottom_layers=1, top_width=128,
         top_layers=2, batch_per_gpu=16,
     )  # fmt: skip
-    builder = to.Job(model).builder(8)
-    space = StrategySpace(model, 8, builder.batch)
+    family, cluster = to.Job(model).family(8), to.Cluster(8, 3, "25Gbps")
+    space = StrategySpace(model, 8, family.batch)
     ruled_out = 0
     for seed in range(6):
         start = space.intern(hybrid(space))
-        rewirer = Rewirer(builder, to.Cluster(8, 3, "25Gbps"), 80e9, SearchOptions(), seed)
-        pair = rewirer.wire(start, "hybrid")
-        full = Scorer(builder, pair.fabric, 80e9)
-        quick = Scorer(builder, pair.fabric, 80e9)
+        problem = Problem(family, cluster, seed=seed)
+        pair = Rewirer(problem).wire(start, "hybrid")
+        full = Scorer(problem, pair.fabric)
+        quick = Scorer(problem, pair.fabric)
 
         def whole(strategy, limit, full=full):
             nonlocal ruled_out

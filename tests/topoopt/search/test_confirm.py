@@ -6,6 +6,7 @@ import pytest
 
 import topoopt as to
 from codesign_base import InputError
+from topoopt.evaluate.problem import Problem
 from topoopt.fabric import score
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.rebuild import rebuild
@@ -33,9 +34,8 @@ def plan(question):
 @pytest.fixture(scope="module")
 def found(question):
     job, cluster = question
-    builder = job.builder(cluster.servers)
-    search = AlternatingSearch(builder, cluster, 80e9, SearchOptions(), 1)
-    return builder, search.run(Budget(steps=60))
+    problem = Problem(job.family(cluster.servers), cluster, seed=1)
+    return problem, AlternatingSearch(problem).run(Budget(steps=60))
 
 
 def test_a_search_keeps_its_best_few_pairs(found):
@@ -47,10 +47,12 @@ def test_a_search_keeps_its_best_few_pairs(found):
 
 
 def test_the_plan_is_the_candidate_with_the_lowest_mean(found):
-    builder, result = found
-    confirmed = confirm_pairs(builder, result.others, seed=1)
+    problem, result = found
+    confirmed = confirm_pairs(problem, result.others)
+    graphs = [problem.family.build(pair.strategy) for pair in result.others]
     means = [
-        confirmed_times(pair.fabric, builder.build(pair.strategy), 1).mean for pair in result.others
+        confirmed_times(pair.fabric, tasks, 1).mean
+        for pair, tasks in zip(result.others, graphs, strict=True)
     ]
     assert confirmed.jitter.mean == min(means)
     assert confirmed.pair is result.others[means.index(min(means))]

@@ -18,6 +18,7 @@ from topoopt.evaluate.mcf_routes import (
     least_congestion_routes,
     transfer_problem,
 )
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.problem.options import METHODS, SearchOptions
@@ -65,7 +66,7 @@ def test_the_steps_that_a_joint_plan_reports_reproduce_it():
         assert plan.search.steps <= steps
         again = to.co_optimize(job, cluster, SearchOptions(steps=plan.search.steps), baselines=())
         assert again.iteration_time_s == plan.iteration_time_s
-        assert again.strategy == plan.parallelization.operators
+        assert again.parallelization == plan.parallelization
 
 
 def test_without_parameter_splits_there_are_none():
@@ -76,7 +77,7 @@ def test_without_parameter_splits_there_are_none():
     loose = solve(small_mlp(), 4, steps=0)
     named = [name for name in loose.named_strategies_s if name.startswith("tensor")]
     if named:
-        assert loose.search.parameter_splits
+        assert loose.search.options.parameter_splits
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_methods_that_do_not_exist_are_refused(options, words):
 def weighted_pair(servers=8, degree=3):
     job, cluster = to.Job(small_dlrm(8)), to.Cluster(servers, degree, "100Gbps")
     builder = job.builder(servers)
-    search = SEARCHES["alternating"](builder, cluster, 80e9, SearchOptions(), 0)
+    search = SEARCHES["alternating"](Problem(job.family(servers), cluster))
     pair = next(p for p in search.start()[0] if p.origin == "hybrid")
     tasks = builder.build(pair.strategy)
     assert np.any(tasks.kind == TaskKind.TRANSFER)
@@ -135,9 +136,9 @@ def test_a_plan_with_weighted_routes_is_verified(monkeypatch):
     def always(self, tasks, best):
         if best.found is None or not np.any(tasks.kind == TaskKind.TRANSFER):
             return
-        fabric = direct_fabric(best.found[0], Routing.MCF, self.seed, tasks=tasks)
+        fabric = direct_fabric(best.found[0], Routing.MCF, self.problem.seed, tasks=tasks)
         best.found = (best.found[0], Routing.MCF, fabric)
-        best.time = Scorer(self.builder, fabric, self.memory_limit).simulate(tasks)
+        best.time = Scorer(self.problem, fabric).simulate(tasks)
 
     monkeypatch.setattr(Rewirer, "_route_weighted", always)
     job, cluster = to.Job(small_dlrm(8)), to.Cluster(8, 3, "100Gbps")
@@ -153,8 +154,8 @@ def test_links_of_two_cables_keep_to_the_ports_and_shorten_small_allreduces(port
         features=(8,), tower_layers=1, width=8, dense_layers=1, doses=1, batch_per_gpu=8
     )
     job, cluster = to.Job(model), to.Cluster(8, 4, "1Gbps", ports)
-    builder = job.builder(8)
-    rewirer = Rewirer(builder, cluster, 80e9, SearchOptions(), 0)
+    builder, problem = job.builder(8), Problem(job.family(8), cluster)
+    rewirer = Rewirer(problem)
     strategy = data_parallel(StrategySpace(builder.graph, 8, builder.batch))
     tasks = builder.build(strategy)
     trunked = rewirer._trunked(traffic_of(tasks))
@@ -164,8 +165,7 @@ def test_links_of_two_cables_keep_to_the_ports_and_shorten_small_allreduces(port
     assert trunked.degree_allreduce + trunked.degree_transfer == trunked.degree == 4
     plain = rewirer._build(traffic_of(tasks), None)
     times = [
-        Scorer(builder, direct_fabric(topology), 80e9).simulate(tasks)
-        for topology in (trunked, plain)
+        Scorer(problem, direct_fabric(topology)).simulate(tasks) for topology in (trunked, plain)
     ]
     assert times[0] < times[1]
     pair = rewirer.wire(strategy, "data-parallel")

@@ -15,10 +15,10 @@ from parallelism.graph import Mode
 from parallelism.search.named import data_parallel
 from parallelism.strategy import check_legal
 from topoopt import models
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, busiest
 from topoopt.problem.budget import Budget
-from topoopt.problem.options import SearchOptions
 from topoopt.search.joint import JointSearch
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
@@ -30,17 +30,15 @@ from small_optima import instance
 
 
 def search(model, servers=6, rate="1Gbps"):
-    job = to.Job(model)
     cluster = to.Cluster(servers, 2, rate)
-    memory = job.server.accelerator.memory_bytes
-    return JointSearch(job.builder(servers), cluster, memory, SearchOptions(), 0)
+    return JointSearch(Problem(to.Job(model).family(servers), cluster))
 
 
 def leap(found, count, seed=0):
     """The first pair that the moves of data parallelism come to."""
     pair = found.rewirer().wire(data_parallel(found.space), "data-parallel")
     moves = JointMoves(found.space, found.regions, pair)
-    score = Scorer(found.builder, found.ideal, found.memory_limit)
+    score = Scorer(found.problem, found.ideal)
     rng = np.random.default_rng(seed)
     steps = 0
     while not moves.over:
@@ -59,7 +57,7 @@ def test_what_is_found_is_faster_legal_and_truly_timed(model, count):
     # On slow links a big layer replicated everywhere is far from the best.
     assert better is not None and better.time < pair.time
     check_legal(found.builder.graph, better.strategy, 6, found.builder.batch)
-    assert Scorer(found.builder, better.fabric, found.memory_limit)(better.strategy) == better.time
+    assert Scorer(found.problem, better.fabric)(better.strategy) == better.time
     assert better.topology is not None
 
 
@@ -71,7 +69,7 @@ def test_the_same_seed_comes_to_the_same_pair():
 def test_moves_end_where_nothing_is_faster():
     found = search(small_mlp())
     _, pair, _ = leap(found, 10_000)
-    score = Scorer(found.builder, found.ideal, found.memory_limit)
+    score = Scorer(found.problem, found.ideal)
     rng = np.random.default_rng(0)
     while pair is not None:
         best, moves = pair, JointMoves(found.space, found.regions, pair)
@@ -100,7 +98,7 @@ def test_pairs_take_what_is_better_of_each_other():
     for before, pair in zip(pairs, after, strict=True):
         assert pair.time <= before.time
         check_legal(found.builder.graph, pair.strategy, 4, found.builder.batch)
-        again = Scorer(found.builder, pair.fabric, found.memory_limit)(pair.strategy)
+        again = Scorer(found.problem, pair.fabric)(pair.strategy)
         assert again == pair.time
     # What is wrong in one is right in the other: together they beat both.
     assert result.best.time == min(pair.time for pair in after)
@@ -168,8 +166,7 @@ def opposites(found):
 def test_topologies_that_only_another_strategy_asks_for_are_found(number):
     # Chains that changed one at a time ended 14 % and 8 % above these optima.
     job, cluster = instance(number)
-    memory = job.server.accelerator.memory_bytes
-    best = exhaustive_optimum(job.builder(cluster.servers), cluster, memory)
+    best = exhaustive_optimum(job.family(cluster.servers), cluster)
     plan = to.co_optimize(job, cluster, seed=0, baselines=())
     assert plan.lower_bound_s <= best.time_s * (1 + 1e-9)
     assert plan.iteration_time_s <= best.time_s * (1 + 1e-4)

@@ -13,6 +13,7 @@ from parallelism.search.named import named_strategies
 from parallelism.taskgraph import TaskKind
 from routing.paths import hops_toward_hosts
 from topoopt.evaluate.mcf_routes import check_least_congestion
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabric.fluid import run_fluid
@@ -27,32 +28,32 @@ from topoopt.search.route_moves import improved_paths, other_routes, shortest_pa
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
 CLUSTER = to.Cluster(servers=12, degree=3, bandwidth="25Gbps")
-MEMORY = JOB.server.accelerator.memory_bytes
+FAMILY = JOB.family(CLUSTER.servers)
+PROBLEM = Problem(FAMILY, CLUSTER)
 
 
 @pytest.fixture(scope="module")
 def wired():
     """The hybrid on a topology of its own, with balanced routes."""
-    builder = JOB.builder(CLUSTER.servers)
-    settings = SearchOptions(confirm="packet")
-    search = JointSearch(builder, CLUSTER, MEMORY, settings, 0)
+    problem = Problem(FAMILY, CLUSTER, SearchOptions(confirm="packet"))
+    search = JointSearch(problem)
     strategy = search.space.intern(named_strategies(search.space)["hybrid"])
-    pair = Rewirer(builder, CLUSTER, MEMORY, settings, 0).wire(strategy, "hybrid")
+    pair = Rewirer(problem).wire(strategy, "hybrid")
     assert pair is not None and pair.routing is Routing.BALANCED
-    return builder, pair
+    return FAMILY, pair
 
 
 def test_the_demand_is_what_links_carry(wired):
-    builder, pair = wired
-    tasks = builder.build(pair.strategy)
+    family, pair = wired
+    tasks = family.build(pair.strategy)
     demand = demand_of(pair.fabric, tasks)
     carried = pair.fabric.routes.link_bytes(pair.fabric.network, demand)
     np.testing.assert_allclose(carried, link_bytes(pair.fabric, tasks), rtol=1e-12)
 
 
 def test_groups_without_rings_count_as_if_all_pairs_sent(wired):
-    builder, pair = wired
-    tasks = builder.build(pair.strategy)
+    family, pair = wired
+    tasks = family.build(pair.strategy)
     bare = replace(pair.fabric, rings={})
     moves = tasks.kind == TaskKind.TRANSFER
     reduced = replace(tasks, size=np.where(moves, 0.0, tasks.size))
@@ -78,33 +79,33 @@ def test_enumerated_paths_are_those_of_networkx(wired):
 
 
 def test_improved_paths_save_time_and_stay_shortest(wired):
-    builder, pair = wired
+    family, pair = wired
     # All traffic over the paths of lowest numbers leaves something to improve.
     from routing.paths import shortest_routes
 
     poor = replace(pair.fabric, routes=shortest_routes(pair.fabric.network))
-    time = Scorer(builder, poor, MEMORY)(pair.strategy)
-    better = improved_paths(builder, replace(pair, fabric=poor, time=time), MEMORY)
+    time = Scorer(PROBLEM, poor)(pair.strategy)
+    better = improved_paths(PROBLEM, replace(pair, fabric=poor, time=time))
     assert better.time < time
-    played = run_fluid(better.fabric, builder.build(pair.strategy), 0.0)
+    played = run_fluid(better.fabric, family.build(pair.strategy), 0.0)
     assert better.time == played.finish.max()
     assert np.all(better.fabric.routes.weights == 1.0)
     np.testing.assert_array_equal(better.fabric.routes.hops, poor.routes.hops)
     # What cannot be improved comes back as it is.
-    again = improved_paths(builder, better, MEMORY)
+    again = improved_paths(PROBLEM, better)
     assert again.time <= better.time
 
 
 def test_other_routes_keep_all_pairs_and_add_ecmp(wired):
-    builder, pair = wired
-    found = other_routes(builder, [pair], MEMORY)
+    pair = wired[1]
+    found = other_routes(PROBLEM, [pair])
     assert pair in found
     assert {each.routing for each in found} == {Routing.BALANCED, Routing.ECMP}
     assert [each.time for each in found] == sorted(each.time for each in found)
     for each in found:
-        assert each.time == Scorer(builder, each.fabric, MEMORY)(pair.strategy)
+        assert each.time == Scorer(PROBLEM, each.fabric)(pair.strategy)
     plain = replace(pair, routing=Routing.ECMP)
-    assert other_routes(builder, [plain], MEMORY) == [plain]
+    assert other_routes(PROBLEM, [plain]) == [plain]
 
 
 @pytest.fixture(scope="module")
@@ -144,11 +145,10 @@ def test_balanced_routes_need_a_strategy(wired):
 
 def test_routes_of_another_strategy_are_made_anew(wired):
     # A chain may keep mcf routes while its strategy changes; a plan must not.
-    builder, pair = wired
-    settings = SearchOptions()
-    search = JointSearch(builder, CLUSTER, MEMORY, settings, 0)
-    rewirer = Rewirer(builder, CLUSTER, MEMORY, settings, 0)
-    tasks = builder.build(pair.strategy)
+    family, pair = wired
+    search = JointSearch(PROBLEM)
+    rewirer = Rewirer(PROBLEM)
+    tasks = family.build(pair.strategy)
     own = direct_fabric(pair.topology, Routing.MCF, tasks=tasks)
     right = replace(pair, routing=Routing.MCF, fabric=own)
     assert rewirer.settled(right) is right
@@ -161,13 +161,13 @@ def test_routes_of_another_strategy_are_made_anew(wired):
         index = int(rng.integers(len(shuffled.configs)))
         shuffled = shuffled.replace([(index, search.space.random_config(index, rng))])
         try:
-            check_least_congestion(own, builder.build(shuffled))
+            check_least_congestion(own, family.build(shuffled))
         except InputError:
             break
     wrong = replace(right, strategy=shuffled)
-    mended = rewirer.settled(wrong)
-    check_least_congestion(mended.fabric, builder.build(shuffled))
-    assert mended.time == Scorer(builder, mended.fabric, MEMORY)(shuffled)
+    rerouted = rewirer.settled(wrong)
+    check_least_congestion(rerouted.fabric, family.build(shuffled))
+    assert rerouted.time == Scorer(PROBLEM, rerouted.fabric)(shuffled)
     others = [replace(wrong, time=1e-9), replace(pair, routing=Routing.ECMP, fabric=ecmp)]
     result = SearchResult(others[0], {}, others)
     search._settle(result)

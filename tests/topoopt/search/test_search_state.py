@@ -12,6 +12,7 @@ from small_plans import planned
 
 from codesign_base import InputError
 from topoopt import Cluster, Job, models
+from topoopt.evaluate.problem import Problem
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
 from topoopt.search.joint import SEARCHES
@@ -40,11 +41,8 @@ class StoppingFile(StateFile):
 
 
 def search(method, seed=0, faithful=None):
-    settings = SearchOptions(faithful=faithful, method=method)
-    builder = JOB.builder(CLUSTER.servers)
-    return SEARCHES[settings.searched](
-        builder, CLUSTER, JOB.server.accelerator.memory_bytes, settings, seed
-    )
+    options = SearchOptions(faithful=faithful, method=method)
+    return SEARCHES[options.searched](Problem(JOB.family(CLUSTER.servers), CLUSTER, options, seed))
 
 
 def same(a, b):
@@ -89,6 +87,7 @@ def test_a_killed_search_goes_on_to_the_same_plan(tmp_path, monkeypatch):
     script.write_text(
         "import os, signal\n"
         "from topoopt import Cluster, Job, co_optimize, models\n"
+        "from topoopt.problem.options import SearchOptions\n"
         "import topoopt.search.search_state as state\n"
         "save, made = state.StateFile.save, []\n"
         "def kill(self, *arguments, last=False):\n"
@@ -99,7 +98,8 @@ def test_a_killed_search_goes_on_to_the_same_plan(tmp_path, monkeypatch):
         "state.StateFile.save = kill\n"
         "job = Job(models.dlrm(tables=6, top_layers=2, bottom_layers=2, batch_per_gpu=64))\n"
         "cluster = Cluster(servers=6, degree=2, bandwidth='10Gbps')\n"
-        f"co_optimize(job, cluster, seed=1, steps=1000, baselines=(), checkpoint={str(path)!r})\n"
+        "options = SearchOptions(steps=1000)\n"
+        f"co_optimize(job, cluster, options, seed=1, baselines=(), checkpoint={str(path)!r})\n"
     )
     done = subprocess.run([sys.executable, script], check=False, env=dict(os.environ))
     assert done.returncode == -signal.SIGKILL

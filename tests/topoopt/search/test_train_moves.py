@@ -11,6 +11,8 @@ from parallelism.search.named import named_strategies
 from parallelism.strategy import check_legal
 from parallelism.taskgraph import TaskKind
 from topoopt.cli.common import _line
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabric.jitter import jittered
 from topoopt.fabric.simulate import score
@@ -27,47 +29,48 @@ from topoopt.search.train_moves import TrainMoves, moves_work
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
 CLUSTER = to.Cluster(servers=8, degree=2, bandwidth="25Gbps")
-MEMORY = JOB.server.accelerator.memory_bytes
+PROBLEM = Problem(JOB.family(8), CLUSTER, seed=3)
+PACKETS = Problem(JOB.family(8), CLUSTER, SearchOptions(confirm="packet"))
 
 
 @pytest.fixture(scope="module")
 def search():
-    return JointSearch(JOB.builder(8), CLUSTER, MEMORY, SearchOptions(confirm="packet"), 0)
+    return JointSearch(PACKETS)
 
 
 @pytest.fixture(scope="module")
 def pairs(search):
     """Different strategies, wired, fastest first."""
-    rewirer = search.rewirer(wary=False)
+    rewirer = Rewirer(search.problem)
     named = [search.space.intern(s) for s in named_strategies(search.space).values()]
-    fitting = [s for s in dict.fromkeys(named) if search.builder.memory(s).max() <= MEMORY]
+    fitting = [s for s in dict.fromkeys(named) if PROBLEM.fits(s)]
     found = [rewirer.wire(strategy, "named") for strategy in fitting]
     return sorted(found, key=lambda pair: pair.time)
 
 
-def test_a_wary_score_lies_between_fair_transfers_and_yielding_ones(search, pairs):
+def test_a_yielding_score_is_the_mean_of_fluid_and_yielding_transfers(search, pairs):
     yielded = 0
     for pair in pairs:
         tasks = search.builder.build(pair.strategy)
-        fair = score(pair.fabric, tasks)
+        fluid = score(pair.fabric, tasks)
         last = score(pair.fabric, replace(tasks, priority=(tasks.kind == TaskKind.TRANSFER) * 1))
-        wary = search.scorer(pair.fabric)
-        time = wary(pair.strategy)
-        assert time == pytest.approx(0.5 * (fair + last), rel=1e-12)
-        assert search.scorer(pair.fabric, wary=False)(pair.strategy) == pair.time == fair
+        yielding = search.scorer(pair.fabric)
+        time = yielding(pair.strategy)
+        assert time == pytest.approx(0.5 * (fluid + last), rel=1e-12)
+        assert Scorer(PROBLEM, pair.fabric)(pair.strategy) == pair.time == fluid
         wired = search.rewirer().wire(pair.strategy, "named")
         assert wired.time == search.scorer(wired.fabric)(pair.strategy)
         for limit in (0.5 * time, 0.999 * time):
-            assert wary(pair.strategy, limit) > limit
-        assert wary(pair.strategy, 1.001 * time) == time
-        yielded += last > 1.001 * fair
+            assert yielding(pair.strategy, limit) > limit
+        assert yielding(pair.strategy, 1.001 * time) == time
+        yielded += last > 1.001 * fluid
     assert yielded
 
 
-def test_a_wary_search_ends_with_fair_times_of_its_pairs(search):
+def test_a_search_by_yielding_scores_ends_with_fluid_times(search):
     result = search.run(Budget(steps=200))
     for pair in result.others:
-        assert pair.time == Scorer(search.builder, pair.fabric, MEMORY)(pair.strategy)
+        assert pair.time == Scorer(PROBLEM, pair.fabric)(pair.strategy)
     assert result.best is result.others[0]
     times = [search.scorer(pair.fabric)(pair.strategy) for pair in result.others]
     assert len(times) > 1 and times[0] <= 1.01 * min(times)
@@ -75,7 +78,7 @@ def test_a_wary_search_ends_with_fair_times_of_its_pairs(search):
 
 @pytest.mark.parametrize("stage", ["start", "search"])
 def test_a_plan_that_was_interrupted_before_the_trains_verifies(stage):
-    """Its times are fair ones, as of any plan."""
+    """Its times are fluid ones, as of any plan."""
 
     def stop(progress):
         if progress.stage == stage and progress.done > 1:
@@ -88,11 +91,11 @@ def test_a_plan_that_was_interrupted_before_the_trains_verifies(stage):
 
 
 def one_copy(search, pair):
-    return train_time(search.builder, pair, 3)
+    return train_time(PROBLEM, pair)
 
 
 def moved(search, pairs, most=6):
-    moves = TrainMoves(search.builder, search.space, search.regions, MEMORY, 3)
+    moves = TrainMoves(PROBLEM, search.space, search.regions)
     return moves.improved(pairs, most)
 
 
@@ -100,9 +103,9 @@ def test_screening_keeps_what_is_fastest_in_trains(search, pairs):
     times = {pair.strategy: one_copy(search, pair) for pair in pairs}
     assert len(set(times.values())) > 3
     for count in (1, 3, len(pairs) - 1):
-        kept = screened(search.builder, pairs, 3, count)
+        kept = screened(PROBLEM, pairs, count)
         assert [times[pair.strategy] for pair in kept] == sorted(times.values())[:count]
-    assert screened(search.builder, pairs, 3, len(pairs)) == pairs
+    assert screened(PROBLEM, pairs, len(pairs)) == pairs
 
 
 def test_moves_save_time_in_trains_and_stay_on_the_topology(search, pairs):
@@ -114,7 +117,7 @@ def test_moves_save_time_in_trains_and_stay_on_the_topology(search, pairs):
     for pair in found:
         check_legal(search.builder.graph, pair.strategy, 8, search.builder.batch)
         assert pair.topology in topologies
-        assert Scorer(search.builder, pair.fabric, MEMORY)(pair.strategy) == pair.time
+        assert Scorer(PROBLEM, pair.fabric)(pair.strategy) == pair.time
         own = direct_fabric(
             pair.topology, Routing.BALANCED, tasks=search.builder.build(pair.strategy)
         )
@@ -146,7 +149,7 @@ def test_an_interruption_keeps_what_trains_liked(search, pairs):
         if progress.best < lasts[0]:
             raise KeyboardInterrupt
 
-    moves = TrainMoves(search.builder, search.space, search.regions, MEMORY, 3)
+    moves = TrainMoves(PROBLEM, search.space, search.regions)
     found = moves.improved(pairs, 6, stop)
     assert moves.interrupted and one_copy(search, found[0]) == lasts[-1] < lasts[0]
 
@@ -178,11 +181,12 @@ def test_an_interrupted_plan_is_the_best_by_trains():
 def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, servers, moves):
     settings = SearchOptions(faithful=faithful, chains=1 if faithful else 3, confirm="packet")
     cluster = to.Cluster(servers, 2, "25Gbps")
-    search = JointSearch(JOB.builder(servers), cluster, MEMORY, settings, 0)
+    problem = Problem(JOB.family(servers), cluster, settings)
+    search = JointSearch(problem)
     assert search.moves_by_trains is moves
     assert search.kept == (TRAINED if moves else FINALISTS)
     for lesser in (StrategySearch, TopologySearch, SequentialSearch):
-        assert not lesser(JOB.builder(servers), cluster, MEMORY, settings, 0).moves_by_trains
+        assert not lesser(problem).moves_by_trains
 
 
 def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
@@ -193,7 +197,7 @@ def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
     twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
     assert moves_work(pairs[0].fabric, twice) == pytest.approx(2.0 * cost, rel=1e-3)
     whole = search.run(Budget(steps=10**6, work=5e6))
-    plain = JointSearch(JOB.builder(8), CLUSTER, MEMORY, SearchOptions(), 0)
+    plain = JointSearch(Problem(JOB.family(8), CLUSTER))
     assert cost > 0.0 and whole.work < plain.run(Budget(steps=10**6, work=5e6)).work
 
 

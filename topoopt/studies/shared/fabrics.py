@@ -15,7 +15,6 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.baselines import baseline_fabric, best_on
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
-from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import (
     PriceTable,
     default_prices,
@@ -150,10 +149,7 @@ def partition_run(
         On the topology built for it.
     """
     given = setting(get_model(model), servers, degree, bandwidth_gbps)
-    limit = given.job.server.accelerator.memory_bytes
-    found = AlternatingSearch(given.builder, given.cluster, limit, SearchOptions(), seed).run(
-        Budget(steps=steps)
-    )
+    found = AlternatingSearch(given.problem(seed=seed)).run(Budget(steps=steps))
     return given.builder.build(found.best.strategy), found.best.time
 
 
@@ -194,9 +190,8 @@ def tenant_run(
         alone = Fabric(fabric, *ideal_switch(servers, bandwidth, stretch * latency), {})
     strategy, _, _ = best_on(
         alone,
-        given.builder,
+        given.problem(),
         given.space,
-        given.job.server.accelerator.memory_bytes,
         given.strategies(),
         Budget(steps=steps),
         np.random.default_rng(seed),

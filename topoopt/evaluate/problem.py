@@ -1,0 +1,65 @@
+"""What is scored: a family of parallelizations on a cluster, and how their times are taken."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, Literal
+
+from typing_extensions import TypeVar
+
+from parallelism.family import Family
+from parallelism.operator_family import OperatorFamily
+from topoopt.problem.job import Cluster
+from topoopt.problem.options import SearchOptions
+from topoopt.problem.schedule import Schedule
+
+ScoreKind = Literal["fluid", "yielding"]
+
+# What is not said to be of another family is of operators.
+F_co = TypeVar("F_co", bound=Family[Any], covariant=True, default=OperatorFamily)
+
+
+@dataclass(frozen=True, eq=False)
+class Problem(Generic[F_co]):
+    """A job on a cluster, and everything that the score of a pair depends on beside the pair.
+
+    Parameters
+    ----------
+    family : Family
+        Builds the task graphs, and says what fits in memory.
+    cluster : Cluster
+    options : SearchOptions
+        Which topologies and routings are tried, and in which order devices work.
+    seed : int
+        Of random shortest paths, of proposals, and of what perturbs packet trains.
+    score : {"fluid", "yielding"}
+        fluid: the time with max-min fair shares of every link. yielding: the mean of that time
+        and of the one where transfers have only what AllReduces leave. Packet trains lie between:
+        every round of an AllReduce sends a whole window at once, and makes the windows of
+        transfers small.
+    """
+
+    family: F_co
+    cluster: Cluster
+    options: SearchOptions = field(default_factory=SearchOptions)
+    seed: int = 0
+    score: ScoreKind = "fluid"
+
+    @property
+    def schedule(self) -> Schedule:
+        """The order in which devices work while parallelizations are sought."""
+        return Schedule(compute=self.options.compute_order)
+
+    @property
+    def plain(self) -> "Problem[F_co]":
+        """The same, scored as fabrics are compared: fluid times, devices in order of arrival."""
+        return replace(self, options=replace(self.options, schedule="plain"), score="fluid")
+
+    def scored(self, score: ScoreKind) -> "Problem[F_co]":
+        """Return the same with another kind of score."""
+        return replace(self, score=score)
+
+    def fits(self, parallelization: Any) -> bool:
+        """Whether every GPU can hold its part of a parallelization of the family."""
+        return bool(self.family.memory(parallelization).max() <= self.family.memory_limit)
+
+
+__all__ = ["Problem", "ScoreKind"]
