@@ -44,9 +44,11 @@ def case(
         Slowdowns over the undamaged plan, of the trials that leave all servers connected.
     """
     cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
-    plan = co_optimize(Job(models.get_model(model)), cluster, SearchOptions(steps=steps), seed=seed, baselines=())  # fmt: skip
+    plan = co_optimize(
+        Job(models.get_model(model)), cluster, SearchOptions(steps=steps), seed=seed, baselines=()
+    )
     built = rebuild(plan)
-    tasks = built.builder.build(built.strategy)
+    tasks = built.tasks()
     found = fail_randomly(built.fabric, tasks, cables, trials, seed=seed)
     rows: list[dict[str, object]] = []
     for repair, times in {**found.times, BEST: found.best}.items():

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from topoopt.transformers.job import TransformerJob, nvlink_server
-from topoopt.transformers.solve import plan_transformer
-
 from parallelism.transformers.presets import get_transformer
-from topoopt import Cluster
+from topoopt import Cluster, Job, SearchOptions, co_optimize
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.problem.job import nvlink_server
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,20 +44,21 @@ def case(
         The columns of `EXPERIMENT`.
     """
     server = nvlink_server("h100", 8)
-    job = TransformerJob(
-        get_transformer(model), global_batch=servers * server.gpus * batch_per_gpu, server=server
-    )
-    plan = plan_transformer(
-        job, Cluster(servers, degree, f"{bandwidth_gbps}Gbps"), simulated=simulated,
-        baselines=FABRICS[1:], seed=seed,
+    batch = servers * server.gpus * batch_per_gpu
+    job = Job(get_transformer(model), global_batch=batch, server=server)
+    plan = co_optimize(
+        job, Cluster(servers, degree, f"{bandwidth_gbps}Gbps"),
+        SearchOptions(simulated=simulated), baselines=FABRICS[1:], seed=seed,
     )  # fmt: skip
     own = plan.iteration_time_s
-    tokens = job.global_batch * job.tokens
-    found = {"topoopt": (own, plan.layout, plan.cost_usd, bandwidth_gbps * 1e9 / 8)}
+    tokens = plan.global_batch * plan.job.sequence
+    layout = plan.parallelization.layout
+    found = {"topoopt": (own, layout, plan.cost_usd, bandwidth_gbps * 1e9 / 8)}
     for name in FABRICS[1:]:
         other = plan.baselines[name]
         found[name] = (
-            other.iteration_time_s, other.layout, other.cost_usd, other.bandwidth_bytes_per_s
+            other.iteration_time_s, other.parallelization.layout, other.cost_usd,
+            other.bandwidth_bytes_per_s,
         )  # fmt: skip
     return [
         {

@@ -88,7 +88,7 @@ def case(
             "iteration_time_s": plan.baselines[key].iteration_time_s,
             "relative_time": plan.baselines[key].iteration_time_s / plan.iteration_time_s,
             "cost_usd": plan.baselines[key].cost_usd,
-            "strategy_origin": plan.baselines[key].strategy_origin,
+            "strategy_origin": plan.baselines[key].origin,
         }
         for key, (label, delay) in keys.items()
     ]

@@ -38,7 +38,13 @@ def case(
     rows: list[dict[str, object]] = []
     plain_s = None
     for schedule in SCHEDULES:
-        plan = co_optimize(Job(models.get_model(model)), cluster, SearchOptions(steps=steps, schedule=schedule), seed=seed, baselines=())  # fmt: skip
+        plan = co_optimize(
+            Job(models.get_model(model)),
+            cluster,
+            SearchOptions(steps=steps, schedule=schedule),
+            seed=seed,
+            baselines=(),
+        )
         plain_s = plan.iteration_time_s if plain_s is None else plain_s
         chosen = plan.schedule
         bucket = chosen.bucket_bytes if chosen else None

@@ -34,7 +34,9 @@ def case(
         The columns of `EXPERIMENT`.
     """
     cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
-    plan = co_optimize(Job(models.get_model(model)), cluster, SearchOptions(steps=steps), seed=seed, baselines=())  # fmt: skip
+    plan = co_optimize(
+        Job(models.get_model(model)), cluster, SearchOptions(steps=steps), seed=seed, baselines=()
+    )
     named = [time for time in plan.named_strategies_s.values() if time is not None]
     return {
         "iteration_time_s": plan.iteration_time_s,

@@ -53,7 +53,13 @@ def case(
     profile = (
         Path(os.environ[DATA]) / "measured" / PROFILES[model] if compute != "roofline" else None
     )
-    plan = co_optimize(Job(models.get_model(model), profile=profile), Cluster(16, degree, f"{bandwidth_gbps}Gbps", ports="bidirectional"), SearchOptions(steps=steps, confirm="packet"), seed=seed, baselines=())  # fmt: skip
+    plan = co_optimize(
+        Job(models.get_model(model), profile=profile),
+        Cluster(16, degree, f"{bandwidth_gbps}Gbps", ports="bidirectional"),
+        SearchOptions(steps=steps, confirm="packet"),
+        seed=seed,
+        baselines=(),
+    )
     assert plan.confirmation is not None  # asked for
     train = plan.confirmation.iteration_time_s
     best, worst = sixteen_servers_s(model, degree)

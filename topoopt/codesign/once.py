@@ -252,8 +252,7 @@ def _assemble(
         ),
         prices=prices.to_dict(),
         search=SearchRecord(
-            # The steps that were made are its budget, whatever ended it.
-            options=replace(problem.options, steps=None, seconds=None),
+            options=_recorded(problem.options, result, layouts),
             steps=result.steps,
             counts=result.counts,
             interrupted=result.interrupted,
@@ -265,6 +264,13 @@ def _assemble(
         seed=problem.seed,
         version=installed_version(),
     )
+
+
+def _recorded(options: SearchOptions, result: SearchResult[Any], layouts: bool) -> SearchOptions:
+    """Return the options with the steps that one search made as its budget, whatever ended it."""
+    if layouts or options.restarts > 1:
+        return options
+    return replace(options, steps=result.steps, seconds=None)
 
 
 __all__ = ["optimize_once", "search_of"]

@@ -39,8 +39,9 @@ class ClusterRecord:
 class SearchRecord:
     """How the plan was searched.
 
-    ``options`` is what was asked, but for the budget, which ``steps`` holds: what was proposed, or
-    simulated of layouts. ``counts`` is what else was looked at, ``restart``
+    ``options`` is what was asked; the budget of a single search is the steps that it made, which
+    reproduce it. ``steps`` is what was proposed, or simulated of layouts, and ``counts`` what else
+    was looked at, ``restart``
     the place of this search among several, and ``first_seed`` the seed of the first of them.
     """
 

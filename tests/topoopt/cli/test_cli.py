@@ -137,7 +137,7 @@ def test_verify_accepts_and_says_what_it_checked(workplace):
     directory, _ = workplace
     result = inside("verify", "plan.json", directory=directory)
     assert result.exit_code == 0
-    assert result.stdout.startswith("plan.json: ok (structure, strategy,")
+    assert result.stdout.startswith("plan.json: ok (structure, parallelization,")
     result = inside("verify", "plan.json", "--json", directory=directory)
     verdict = json.loads(result.stdout)
     assert verdict["ok"] and not verdict["failures"] and "routes" in verdict["checks"]
@@ -252,7 +252,7 @@ WRONG = {
     "missing prices": (("--prices", "none.json"), "price file 'none.json'"),
 }
 PLAN_ONLY = {
-    "faithful": (("--faithful", "thesis"), "faithful is 'thesis'; choose paper or artifact"),
+    "faithful": (("--faithful", "thesis"), "faithful is 'thesis'; choose paper, artifact"),
     "artifact needs bidirectional": (("--faithful", "artifact"), "ports='bidirectional'"),
     "seconds 0": (("--seconds", "0"), "seconds is 0.0"),
     "seconds nan": (("--seconds", "nan"), "seconds is nan"),
@@ -430,10 +430,10 @@ LAYOUTS = ("plan", "gpt2", *CLUSTER, "--global-batch", "64")
 UNUSED = {
     "optimizer": ((*LAYOUTS, "--optimizer", "adam"), "planned by layouts"),
     "default optimizer": ((*LAYOUTS, "--optimizer", "sgd"), "planned by layouts"),
-    "chains": ((*LAYOUTS, "--chains", "5"), "planned by layouts"),
-    "sequence": (("plan", "small.yaml", *FAST, "--sequence", "512"), "planned by operators"),
-    "zero": (("plan", "small.yaml", *FAST, "--zero", "1"), "planned by operators"),
-    "across": (("plan", "small.yaml", *FAST, "--tensor-across-servers"), "planned by operators"),
+    "chains": ((*LAYOUTS, "--chains", "5"), "none is proposed at random"),
+    "sequence": (("plan", "small.yaml", *FAST, "--sequence", "512"), "planned operator by operator"),
+    "zero": (("plan", "small.yaml", *FAST, "--zero", "1"), "planned operator by operator"),
+    "across": (("plan", "small.yaml", *FAST, "--tensor-across-servers"), "planned operator by operator"),
     "workers": (("plan", "small.yaml", *FAST, "--workers", "2"), "one search only"),
     "window": (
         ("compare", "small.yaml", *FAST, "--fabrics", "sip-ml", "--demand-window", "20ms"),

@@ -175,7 +175,7 @@ def test_faithful_modes_differ_from_each_other_and_from_the_default():
         mode: solve(small_mlp(), 8, 4, ports="bidirectional", faithful=mode, steps=60)
         for mode in (None, "paper", "artifact")
     }
-    parts = ("strategy", "links", "routes")
+    parts = ("parallelization", "links", "routes")
     documents = [json.dumps([p.to_dict()[k] for k in parts]) for p in found.values()]
     assert len(set(documents)) == 3
     # The artifact's generators for eight servers and four bidirectional ports.

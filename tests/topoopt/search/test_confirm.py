@@ -97,7 +97,7 @@ def another_copy(record):
 
 
 def another_model(record):
-    record["job"]["model"] = "train-0"
+    record["model"] = "train-0"
 
 
 def a_faster_candidate(record):

@@ -204,7 +204,14 @@ def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
 def test_the_stages_of_a_search_are_said_in_words():
     """Whatever a search reports, no stage is mistaken for a fabric to compare with."""
     lines = []
-    to.co_optimize(JOB, CLUSTER, SearchOptions(steps=60, confirm="packet"), seed=0, baselines=(), progress=lambda made: lines.append(_line(made)))  # fmt: skip
+    to.co_optimize(
+        JOB,
+        CLUSTER,
+        SearchOptions(steps=60, confirm="packet"),
+        seed=0,
+        baselines=(),
+        progress=lambda made: lines.append(_line(made)),
+    )
     assert {line.split(":")[0] for line in lines} == {
         "starting strategies", "search", "moves scored by packet trains",
         "ranking by packet trains", "confirming with packet trains",
