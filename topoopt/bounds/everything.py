@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from codesign_base import InfeasibleError
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
 from topoopt.bounds.bounds import Bound, resource_bound, space_bound
@@ -42,6 +43,7 @@ def everything_bound(
     hops: float = 1.0,
     weights: Mapping[str, float] | None = None,
     schedule: Schedule | None = None,
+    quick: bool = False,
 ) -> Bound:
     """Bound the iteration time over all parallelizations, topologies and routings.
 
@@ -55,6 +57,9 @@ def everything_bound(
         Operators: as in `space_bound`.
     schedule : Schedule, optional
         Plain by default; with overlap or microbatches only what no order hides counts.
+    quick : bool
+        Layouts: the least of their own bounds, without the task graphs of placements. Lower, and
+        enough to rule a cluster out.
 
     Returns
     -------
@@ -63,11 +68,20 @@ def everything_bound(
     Raises
     ------
     InfeasibleError
-        If no layout is legal.
+        If no layout is legal, or none fits in memory.
     """
     if isinstance(family, LayoutFamily):
         wirings = wirings_of(family, cluster)
-        return least_bound(family, wirings, fitting_bounds(family, wirings))
+        bounded = fitting_bounds(family, wirings)
+        if not bounded:
+            raise InfeasibleError(
+                f"model {family.model.name!r} does not fit: no layout needs at most "
+                f"{family.memory_limit / 1e9:.4g} GB a GPU; give more servers, or GPUs with more "
+                "memory"
+            )
+        if quick:
+            return min((bound for _, bound in bounded), key=lambda bound: bound.seconds)
+        return least_bound(family, wirings, bounded)
     wirings = wirings_of(family, cluster, hops)
     schedule = schedule or Schedule.plain()
     if schedule.streaming or schedule.microbatches > 1:

@@ -295,7 +295,7 @@ def _planned(
         asked = job if global_batch is None else job.of_batch(global_batch, point.servers)
         cluster = grid.cluster(point)
         family = asked.family(cluster.servers)
-        bound = everything_bound(family, cluster).seconds / family.batch
+        bound = everything_bound(family, cluster, quick=True).seconds / family.batch
         if bound >= best:
             why = f"no plan is faster than {format_time(bound)} a sample; a cheaper design is"
             return Design(point, "dominated", why, bound), None

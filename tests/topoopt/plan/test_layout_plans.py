@@ -279,3 +279,10 @@ def test_simulated_layouts_differ_before_they_repeat() -> None:
         for c in first
     }  # fmt: skip
     assert len(kinds) == 6
+
+
+def test_a_cluster_is_ruled_out_by_a_bound_that_is_no_higher() -> None:
+    quick = everything_bound(FAMILY, CLUSTER, quick=True)
+    assert 0 < quick.seconds < everything_bound(FAMILY, CLUSTER).seconds
+    with pytest.raises(InfeasibleError, match="does not fit"):
+        everything_bound(replace(FAMILY, memory_reserve=0.99999), CLUSTER)

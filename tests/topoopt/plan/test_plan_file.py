@@ -127,7 +127,8 @@ def test_unknown_and_missing_fields_are_refused(where):
     [
         ("iteration_time_s", "0.01"), ("iteration_time_s", None), ("iteration_time_s", -1.0),
         ("iteration_time_s", True), ("seed", 1.5), ("seed", "0"), ("seed", -1), ("links", {}),
-        ("links", None), ("parallelization", [3]), ("baselines", []), ("notes", "note"), ("routing", 5),
+        ("links", None), ("parallelization", [3]), ("baselines", []), ("notes", "note"),
+        ("routing", 5),
         ("routes", []), ("degree_allreduce", -1), ("degree_allreduce", 2.0),
         ("global_batch", 0), ("global_batch", 2**64), ("version", 1), ("job", []),
         ("prices", None),

@@ -37,7 +37,8 @@ def test_plans_are_accepted_by_every_check(plan):
     verdict = verify_plan(plan())
     assert verdict.ok and not verdict.failures and not verdict.skipped
     assert verdict.checks == (
-        "structure", "parallelization", "question", "ports", "rings", "routes", "times", "confirmation",
+        "structure", "parallelization", "question", "ports", "rings", "routes", "times",
+        "confirmation",
         "bounds", "costs", "starts", "baselines",
     )  # fmt: skip
 
