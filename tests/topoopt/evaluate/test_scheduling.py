@@ -38,9 +38,11 @@ from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, ORDERED, OVERLAPS, Schedule
-from topoopt.search.alternating import AlternatingSearch
 from topoopt.search.confirm import confirmed_times
+from topoopt.search.driver import run
+from topoopt.search.methods import search_for
 from topoopt.studies.workload import fbuf_workload
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -192,8 +194,9 @@ def searched(model, servers=4, degree=2):
     """Return the best pairs of a short search, its builder and its cluster."""
     cluster, job = Cluster(servers, degree, "100Gbps"), to.Job(model)
     memory = job.server.accelerator.memory_bytes
-    search = AlternatingSearch(Problem(job.family(servers), cluster))
-    return search.run(Budget(steps=20)).others, search.builder, cluster, memory
+    problem = Problem(job.family(servers), cluster, SearchOptions(method="alternating"))
+    found = run(search_for(problem), Budget(steps=20))
+    return found.others, problem.family.builder, cluster, memory
 
 
 @pytest.mark.parametrize("model", [small_dlrm(), small_mlp()])
