@@ -11,7 +11,8 @@ from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_l
 from topoopt.experiment.plots import PALETTE, panels_of
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import Improvements, SearchOptions
-from topoopt.search.alternating import AlternatingSearch
+from topoopt.search.driver import run, start
+from topoopt.search.methods import search_for
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,10 +57,10 @@ def case(
         The columns of `EXPERIMENT`; builder ``paper`` is the paper's finder with its routing.
     """
     given = setting(models.get_model(model), servers, degree, bandwidth_gbps)
-    search = AlternatingSearch(given.problem(seed=seed))
-    found = search.run(Budget(steps=steps))
+    search = search_for(given.problem(SearchOptions(method="alternating"), seed))
+    found = run(search, Budget(steps=steps))
     strategies = {"searched": found.best.strategy}
-    starts, _, _ = search.start()
+    starts, _, _ = start(search)
     strategies |= {pair.origin: pair.strategy for pair in starts[:4]}
     rows: list[dict[str, object]] = []
     for name, strategy in strategies.items():

@@ -1,4 +1,4 @@
-"""Strategies to start from that stand between the named ones: placed degrees, windows, relays."""
+"""Strategies to start from that lie between the named ones."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations, combinations_with_replacement
@@ -72,8 +72,8 @@ def streams(regions: Regions) -> tuple[Region, Region] | None:
     return None if best is None or best[0] < 2 else best[1:]
 
 
-def windows(space: StrategySpace, regions: Regions, cuts: int) -> Iterator[Strategy]:
-    """Yield data parallelism but for a window of each of two streams, on a half of its own.
+def streams_on_halves(space: StrategySpace, regions: Regions, cuts: int) -> Iterator[Strategy]:
+    """Yield data parallelism but for a stretch of each of two streams, on a half of its own.
 
     Two streams that run side by side can each use half of the servers for a while, which pays
     where operators lose efficiency when split finely. Yields nothing for models of one stream,
@@ -84,7 +84,7 @@ def windows(space: StrategySpace, regions: Regions, cuts: int) -> Iterator[Strat
     space : StrategySpace
     regions : Regions
     cuts : int
-        Places at which a window may begin or end, evenly spread over each stream.
+        Places at which a stretch may begin or end, evenly spread over each stream.
 
     Returns
     -------
@@ -113,14 +113,14 @@ def windows(space: StrategySpace, regions: Regions, cuts: int) -> Iterator[Strat
                 yield Strategy(tuple(configs))
 
 
-def relays(
+def widening_branches(
     space: StrategySpace, regions: Regions, seconds: PartSeconds, cuts: int
 ) -> Iterator[Strategy]:
     """Yield branches on blocks of servers, of which those left over begin narrow and go on wide.
 
     Where there are a few more branches than blocks (`Regions.packing`), each that is left over
-    stands on one block at first, beside the branch there; then on some of the others, whose
-    branches are over sooner; and at last on all. What is in no branch stands on all servers.
+    lies on one block at first, beside the branch there; then on some of the others, whose
+    branches are over sooner; and at last on all. What is in no branch lies on all servers.
 
     Parameters
     ----------
@@ -153,17 +153,17 @@ def relays(
             configs = list(wide.configs)
             for region, config in zip(order, at, strict=False):
                 stand(space, configs, region, config)
-            yield from _relayed(space, configs, order[blocks:], at, cuts)
+            yield from _widened(space, configs, order[blocks:], at, cuts)
 
 
-def _relayed(
+def _widened(
     space: StrategySpace,
     configs: list[OperatorConfig],
     branches: list[Region],
     at: list[OperatorConfig],
     cuts: int,
 ) -> Iterator[Strategy]:
-    """Yield all relays of the branches that are left over, the others standing where they do."""
+    """Yield all ways for the branches that are left over, the others staying where they are."""
     blocks, size = len(at), len(at[0].servers)
     widths = [n for n in range(1, blocks) if space.batch % (size * n) == 0]
     ways = [(n, turn) for n in widths for turn in range(1 if n == blocks - 1 else blocks - 1)]

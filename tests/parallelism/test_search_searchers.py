@@ -21,7 +21,7 @@ from parallelism.search.partition import partitions
 from parallelism.search.portfolio import Portfolio
 from parallelism.search.regions import Regions
 from parallelism.search.searcher import run_searcher
-from parallelism.search.seeds import placed_degrees, relays, windows
+from parallelism.search.seeds import placed_degrees, streams_on_halves, widening_branches
 from parallelism.search.size import space_size
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy, check_legal
@@ -212,12 +212,12 @@ def test_partitions_keep_towers_apart():
     assert len({v for block in blocks if len(block) == 4 for v in block}) == 16
 
 
-def test_relays_begin_on_one_block_and_go_on_on_others():
+def test_widening_branches_begin_on_one_block_and_go_on_on_others():
     graph = get_model("candle-16")
     space = StrategySpace(graph, 16, 16 * 256, any_parts=True)
     regions = Regions(graph, space.alike)
     assert len(regions.packing) == 5
-    found = list(relays(space, regions, lambda index, parts: 1.0 / parts, 4))
+    found = list(widening_branches(space, regions, lambda index, parts: 1.0 / parts, 4))
     # Blocks of four only: strided and contiguous. Of four places two at which the branch goes on;
     # six different ones, with one or two of three other blocks between (three times four servers
     # do not divide the batch), and four equal ones, with nothing between.
@@ -241,13 +241,13 @@ def test_relays_begin_on_one_block_and_go_on_on_others():
                 kinds.add(tuple(map(len, legs)))
     assert kinds == {(4, 4), (4, 8), (4, 16), (8, 16), (4, 4, 16), (4, 8, 16)}
     # As many blocks as branches leave nothing over.
-    assert not list(relays(StrategySpace(graph, 5, 5 * 256), regions, lambda *a: 1.0, 4))
+    assert not list(widening_branches(StrategySpace(graph, 5, 5 * 256), regions, lambda *a: 1.0, 4))
 
 
-def test_windows_use_both_halves_and_are_legal():
+def test_streams_on_halves_use_both_halves_and_are_legal():
     graph = get_model("bert-16")
     space = StrategySpace(graph, 16, 1024, any_parts=True)
-    found = list(windows(space, Regions(graph, space.alike), 3))
+    found = list(streams_on_halves(space, Regions(graph, space.alike), 3))
     assert len(found) == len(set(found)) == 2 * 3 * 3
     for strategy in found:
         check_legal(graph, strategy, 16, 1024)

@@ -116,6 +116,8 @@ class Rewirer(Generic[P]):
         tasks = self.family.build(strategy)
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
         best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
+        # The published search knows no other split either.
+        formula_only |= self.options.faithful is not None
         self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
         if not formula_only and best.promising is not None:
             # Other rings for the split of the fastest so far: all splits would cost as much
@@ -236,10 +238,10 @@ class Rewirer(Generic[P]):
 
     def _variants(self, traffic: Traffic, formula_only: bool) -> Iterator[Topology]:
         """Build topologies with geometric rings, the paper's formula first."""
-        cluster, faithful = self.cluster, self.options.faithful
-        first = self._build(traffic, None, like=faithful)
+        cluster = self.cluster
+        first = self._build(traffic, None, like=self.options.faithful)
         yield first
-        if formula_only or faithful is not None:
+        if formula_only:
             return
         if traffic.transfer_sent() > 0 and traffic.groups:
             yield self._build(traffic, None, "rings")
@@ -286,8 +288,6 @@ class Rewirer(Generic[P]):
     def _improved(self, traffic: Traffic, split: int) -> Iterator[Topology]:
         """Build topologies with other rings that can matter for this traffic."""
         tried = self.options.improvements
-        if self.options.faithful is not None:
-            return
         moves = traffic.transfer_sent() > 0
         # A single group without transfers is as fast on any of its rings.
         if tried.exact and (moves or len(traffic.groups) > 1):

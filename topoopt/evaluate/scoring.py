@@ -231,11 +231,11 @@ class Scorer(Generic[P]):
             tasks = replace(
                 tasks, priority=later + (0 if tasks.priority is None else tasks.priority)
             )
-        played = play(self.fabric, tasks, self.tolerance, limit=limit)
-        self.work += _TASK_WORK * tasks.tasks + played.resolved
+        run = play(self.fabric, tasks, self.tolerance, limit=limit)
+        self.work += _TASK_WORK * tasks.tasks + run.resolved
         if seeks_symmetry(tasks):
             self.work += _COLLAPSE_WORK * tasks.tasks
-        return played.makespan
+        return run.makespan
 
 
 def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:

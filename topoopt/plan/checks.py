@@ -34,6 +34,7 @@ from topoopt.problem.prices import PriceTable, direct_connect_cost
 from topoopt.problem.reconfiguration import WINDOW, Reconfiguration
 from topoopt.problem.schedule import ORDERED, Schedule
 from topoopt.search.confirm import COPIES, TRAIN_MODEL, confirmed_times
+from topoopt.search.methods import SEARCHES
 from topoopt.search.starts import USUAL, start_pair, starting_strategies
 from topoopt.topology.totient import ring_places
 from topoopt.topology.wiring import Ring, labelled
@@ -369,8 +370,8 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"named_strategies_s: {name} cannot be wired")
         require_same(f"named_strategies_s of {name}", stored, pair.time, SIMULATED)
         # The methods that exist for comparison do not go back to where they started.
-        returns = plan.search.options.searched in ("joint", "alternating")
-        if returns and plan.iteration_time_s > pair.time * (1 + SIMULATED):
+        compared = SEARCHES[plan.search.options.searched].compared
+        if not compared and plan.iteration_time_s > pair.time * (1 + SIMULATED):
             raise InputError(f"the plan is slower than the starting strategy {name}")
 
 

@@ -24,13 +24,15 @@ class Budget:
     seconds: float = float("inf")
 
     @classmethod
-    def default(cls, servers: int, faithful: bool = False) -> "Budget":
+    def default(cls, servers: int) -> "Budget":
         """Return the budget of a job that names none.
 
-        Up to 20000 steps (4000 where the search is that of the paper); fewer where scores are
-        expensive, by counted work and not by the clock, so that a 16-server job takes seconds and
-        a 128-server job about a minute.
+        Up to 20000 steps; fewer where scores are expensive, by counted work and not by the clock,
+        so that a 16-server job takes seconds and a 128-server job about a minute.
         """
-        if faithful:
-            return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 8e7)))
         return cls(steps=20000, work=float(np.clip(8e6 * servers, 2e7, 1e8)))
+
+    @classmethod
+    def published(cls, servers: int) -> "Budget":
+        """Return the budget of a job that names none, where the search is that of the paper."""
+        return cls(steps=4000, work=float(np.clip(3e6 * servers, 2e7, 8e7)))

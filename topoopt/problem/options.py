@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from codesign_base import InputError
-from parallelism.search.mcmc import Acceptance
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.routing import Routing
 
@@ -12,9 +11,6 @@ FAITHFUL = ("paper", "artifact")
 METHODS = ("joint", "alternating", "sequential", "strategy-only", "topology-only")
 SCHEDULING = ("plain", "compute", "barrier", "auto")
 CONFIRMING = ("packet",)
-
-# FlexFlow's acceptance constant, per millisecond; used by the faithful settings only.
-_FLEXFLOW_ALPHA = 0.05
 
 
 @dataclass(frozen=True)
@@ -177,8 +173,8 @@ class SearchOptions:
 
     @property
     def searched(self) -> str:
-        """The method that is used: a faithful search alternates."""
-        return "alternating" if self.faithful is not None else self.method
+        """How strategies are sought: as published where that is asked, else by the method."""
+        return self.method if self.faithful is None else self.faithful
 
     @property
     def one_path(self) -> bool:
@@ -189,11 +185,6 @@ class SearchOptions:
     def compute_order(self) -> str:
         """Order of tasks that wait for a device, see `topoopt.problem.schedule.Schedule`."""
         return "critical-path" if self.schedule == "compute" else "ready"
-
-    @property
-    def acceptance(self) -> Acceptance:
-        """Acceptance rule of the chains."""
-        return Acceptance(absolute_alpha=_FLEXFLOW_ALPHA if self.faithful else None)
 
     @property
     def routings(self) -> tuple[Routing, ...]:

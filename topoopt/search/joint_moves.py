@@ -88,8 +88,8 @@ def best_wired(
     best = [pair]
 
     def wire(strategy: Strategy, limit: float) -> tuple[Pair | None, float]:
-        own = rewirer.fresh()
-        return own.wire(strategy, "search", limit=limit, exact=False), own.work
+        fresh = rewirer.fresh()
+        return fresh.wire(strategy, "search", limit=limit, exact=False), fresh.work
 
     chosen = [strategy for _, strategy in promising(score, strategies, pair.time)]
     affordable = takewhile(lambda _: rewirer.work < most_work, chosen)
@@ -116,7 +116,7 @@ class JointMoves(Replayed):
 
     def __init__(self, space: StrategySpace, regions: Regions, pair: Pair) -> None:
         self.pair = pair
-        self.over = False
+        self.exhausted = False
         self._local = LocalSearch(
             space, regions, pair.strategy, pair.time, most_placements=_PLACEMENTS
         )
@@ -163,5 +163,5 @@ class JointMoves(Replayed):
             self._moves = self._begin()
         batch = list(islice(self._moves, count))
         self._taken += len(batch)
-        self.over = len(batch) < count
+        self.exhausted = len(batch) < count
         return best_wired(self.pair, batch, score, rewirer)

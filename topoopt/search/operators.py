@@ -11,8 +11,9 @@ from topoopt.fabrics.baselines import BaselineFabric, best_on
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import SCREENED, screened
+from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS
-from topoopt.search.joint import SEARCHES
+from topoopt.search.methods import search_for
 from topoopt.search.result import SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
@@ -32,7 +33,7 @@ class OperatorSearch:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        self.search = SEARCHES[problem.options.searched](problem)
+        self.search = search_for(problem)
 
     def budget(self) -> Budget:
         """Return when the search stops at the latest."""
@@ -41,13 +42,13 @@ class OperatorSearch:
             return Budget(seconds=options.seconds)
         if options.steps is not None:
             return Budget(steps=options.steps)
-        return Budget.default(self.problem.cluster.servers, options.faithful is not None)
+        return self.search.method.budget(self.problem.cluster.servers)
 
     def run(
         self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
     ) -> SearchResult:
-        """Search; see `topoopt.search.alternating.AlternatingSearch.run`."""
-        return self.search.run(self.budget(), progress, keeper)
+        """Search; see `topoopt.search.driver.run`."""
+        return run(self.search, self.budget(), progress, keeper)
 
     def candidates(
         self, result: SearchResult, progress: ProgressCallback | None = None

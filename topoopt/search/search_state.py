@@ -9,7 +9,7 @@ import io
 import pickle
 import time as clock
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,13 +22,13 @@ from parallelism.graph import Mode
 from parallelism.search.regions import Regions
 from parallelism.search.searcher import Searcher
 from parallelism.search.space import StrategySpace
-from parallelism.strategy import OperatorConfig
+from parallelism.strategy import OperatorConfig, Strategy
 from topoopt.base.atomic import write_bytes_atomically
 from topoopt.evaluate.pair import Pair
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 
-_SCHEMA = b"topoopt-search/1"
+_SCHEMA = b"topoopt-search/2"
 # Writing may take this share of the time; and there is no need to write more often than this.
 _SHARE, _EVERY_SECONDS = 0.05, 2.0
 # What the pickles of arrays and random generators name beside the classes of these packages.
@@ -46,40 +46,58 @@ _NUMPY = {
 
 @dataclass
 class SearchState:
-    """All that a search goes on from, between two rounds.
+    """All that a search goes on from, between two rounds; lists have an entry per chain.
 
     Attributes
     ----------
     result : SearchResult
         What was found so far.
     current : list of Pair
-        The pair of each chain.
+        Where the chains are.
     carried : list of (Searcher or None, JointMoves or None)
         What searches each pair, where it is under way.
     streams : list of numpy.random.Generator
-        One a chain.
     round_steps : int
         Proposals of a chain's round.
     later_work : float
         What is kept of the budget's work for moves after the rounds.
     stale : int
         Rounds without progress.
-    own : object
-        What the method remembers besides.
+    reserve : list of Pair
+        Wired, and searched by no chain yet.
+    idle : list of int
+        Rounds in which a chain has not progressed.
+    times : list of float
+        Of the chains' pairs after the round before, seconds.
+    crossed : set of (Strategy, Strategy)
+        Of which the second has given regions to the first.
+    shared : list of JointMoves
+        Neighbours that chains at one pair share.
     """
 
     result: SearchResult
-    current: list[Pair]
-    carried: list[tuple[Searcher | None, JointMoves | None]]
-    streams: list[np.random.Generator]
-    round_steps: int
+    current: list[Pair] = field(default_factory=list)
+    carried: list[tuple[Searcher | None, JointMoves | None]] = field(default_factory=list)
+    streams: list[np.random.Generator] = field(default_factory=list)
+    round_steps: int = 0
     later_work: float = 0.0
     stale: int = 0
-    own: Any = None
+    reserve: list[Pair] = field(default_factory=list)
+    idle: list[int] = field(default_factory=list)
+    times: list[float] = field(default_factory=list)
+    crossed: set[tuple[Strategy, Strategy]] = field(default_factory=set)
+    shared: list[JointMoves] = field(default_factory=list)
+
+    def begin(self, current: list[Pair], streams: list[np.random.Generator]) -> None:
+        """Set chains to pairs, each with random numbers of its own."""
+        chains = len(current)
+        self.current, self.streams = current, streams
+        self.carried = [(None, None)] * chains
+        self.idle, self.times = [0] * chains, [float("inf")] * chains
 
 
 class Searching(Protocol):
-    """What a state belongs to: its space, and what the method remembers."""
+    """What a state belongs to, and every process makes of the question for itself."""
 
     @property
     def space(self) -> StrategySpace: ...
@@ -87,10 +105,6 @@ class Searching(Protocol):
     def regions(self) -> Regions: ...
     @property
     def builder(self) -> TaskGraphBuilder: ...
-
-    def own(self) -> object:
-        """Return what the method remembers between rounds beside the state of the chains."""
-        ...
 
 
 class Keeper(Protocol):
@@ -156,7 +170,6 @@ class StateFile:
         if begin < self._next and not last:
             return
         stream = io.BytesIO()
-        state.own = search.own()
         _Pickler(stream, search).dump(state)
         write_bytes_atomically(self.path, self._head + zlib.compress(stream.getvalue(), 1))
         end = clock.monotonic()

@@ -93,7 +93,7 @@ def test_the_steps_of_a_timed_run_reproduce_its_plan(seconds):
 @pytest.mark.parametrize("looks", [*range(1, 6), *range(61, 69), *range(122, 132)])
 def test_steps_reproduce_a_timed_run_wherever_the_clock_runs_out(looks, monkeypatch):
     clock = itertools.count()
-    monkeypatch.setattr("topoopt.search.alternating.clock.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("topoopt.search.driver.clock.monotonic", lambda: float(next(clock)))
     model = small_mlp(tower_layers=1)
     timed = solve(model, 4, 2, steps=None, seconds=float(looks), baselines=())
     again = solve(model, 4, 2, steps=timed.search.steps, baselines=())

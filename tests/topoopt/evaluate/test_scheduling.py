@@ -37,9 +37,11 @@ from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, ORDERED, OVERLAPS, Schedule
-from topoopt.search.alternating import AlternatingSearch
 from topoopt.search.confirm import confirmed_times
+from topoopt.search.driver import run
+from topoopt.search.methods import search_for
 from topoopt.studies.workload import fbuf_workload
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -190,8 +192,8 @@ def test_a_limit_leaves_shorter_iterations_as_they_are(job, schedule, share):
 def searched(model, servers=4, degree=2):
     """Return the best pairs of a short search, its family and its cluster."""
     cluster, job = Cluster(servers, degree, "100Gbps"), to.Job(model)
-    search = AlternatingSearch(Problem(job.family(servers), cluster))
-    return search.run(Budget(steps=20)).others, job.family(servers), cluster
+    problem = Problem(job.family(servers), cluster, SearchOptions(method="alternating"))
+    return run(search_for(problem), Budget(steps=20)).others, problem.family, cluster
 
 
 @pytest.mark.parametrize("model", [small_dlrm(), small_mlp()])

@@ -15,8 +15,9 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
-from topoopt.search import alternating as codesign
-from topoopt.search.alternating import AlternatingSearch
+from topoopt.search import steps
+from topoopt.search.driver import run
+from topoopt.search.methods import search_for
 
 
 def search():
@@ -25,7 +26,8 @@ def search():
         top_layers=2, batch_per_gpu=16,
     )  # fmt: skip
     job, cluster = to.Job(model), to.Cluster(36, 4, "100Gbps")
-    return AlternatingSearch(Problem(job.family(36), cluster, seed=3))
+    options = SearchOptions(method="alternating")
+    return search_for(Problem(job.family(36), cluster, options, seed=3))
 
 
 def outcome(result):
@@ -34,18 +36,18 @@ def outcome(result):
 
 
 def test_threads_do_not_change_the_result(monkeypatch):
-    assert codesign.THREADED_FROM <= 36
-    side_by_side = outcome(search().run(Budget(steps=200)))
+    assert steps.THREADED_FROM <= 36
+    side_by_side = outcome(run(search(), Budget(steps=200)))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    one_worker = outcome(search().run(Budget(steps=200)))
-    monkeypatch.setattr(codesign, "THREADED_FROM", 10**9)
-    in_sequence = outcome(search().run(Budget(steps=200)))
+    one_worker = outcome(run(search(), Budget(steps=200)))
+    monkeypatch.setattr(steps, "THREADED_FROM", 10**9)
+    in_sequence = outcome(run(search(), Budget(steps=200)))
     assert side_by_side == one_worker == in_sequence
 
 
 @pytest.mark.parametrize("threaded", [0, 10**9])
 def test_an_interrupt_in_any_chain_keeps_the_best_pair(monkeypatch, threaded):
-    monkeypatch.setattr(codesign, "THREADED_FROM", threaded)
+    monkeypatch.setattr(steps, "THREADED_FROM", threaded)
     seen = []
 
     def interrupt(report):
@@ -53,7 +55,7 @@ def test_an_interrupt_in_any_chain_keeps_the_best_pair(monkeypatch, threaded):
         if report.stage == "search" and report.done >= 70:
             raise KeyboardInterrupt
 
-    result = search().run(Budget(steps=400), interrupt)
+    result = run(search(), Budget(steps=400), interrupt)
     assert result.interrupted and not result.converged
     assert 0 < result.steps < 400
     # Above 32 servers the search reports times with batched completions, within about 0.1 %.
@@ -66,16 +68,16 @@ def test_a_time_budget_discards_the_round_that_it_cuts_short(monkeypatch):
     ticks = iter(range(10**9))
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(codesign, "THREADED_FROM", 10**9)
+    monkeypatch.setattr(steps, "THREADED_FROM", 10**9)
 
     def advance(report):
         if report.stage == "search":
             next(ticks)
             now[0] += 1.0
 
-    timed = search().run(Budget(seconds=1200.0), advance)
+    timed = run(search(), Budget(seconds=1200.0), advance)
     assert 0 < timed.steps <= 1200
-    again = search().run(Budget(steps=timed.steps))
+    again = run(search(), Budget(steps=timed.steps))
     assert again.best.time == timed.best.time
     assert again.best.strategy == timed.best.strategy
 

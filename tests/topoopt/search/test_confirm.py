@@ -13,9 +13,10 @@ from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
-from topoopt.search.alternating import AlternatingSearch
 from topoopt.search.confirm import COPIES, confirm_pairs, confirmed_times
+from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
+from topoopt.search.methods import search_for
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +35,9 @@ def plan(question):
 @pytest.fixture(scope="module")
 def found(question):
     job, cluster = question
-    problem = Problem(job.family(cluster.servers), cluster, seed=1)
-    return problem, AlternatingSearch(problem).run(Budget(steps=60))
+    options = SearchOptions(method="alternating")
+    problem = Problem(job.family(cluster.servers), cluster, options, seed=1)
+    return problem, run(search_for(problem), Budget(steps=60))
 
 
 def test_a_search_keeps_its_best_few_pairs(found):

@@ -21,9 +21,10 @@ from topoopt.evaluate.mcf_routes import (
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, direct_fabric
-from topoopt.problem.options import METHODS, SearchOptions
+from topoopt.problem.options import FAITHFUL, METHODS, SearchOptions
 from topoopt.problem.routing import Routing
-from topoopt.search.joint import SEARCHES
+from topoopt.search.driver import start
+from topoopt.search.methods import SEARCHES, search_for
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -38,7 +39,7 @@ def test_every_method_gives_a_verified_plan_that_says_so(method, servers):
 
 
 def test_the_methods_are_those_that_there_are_searches_for():
-    assert set(SEARCHES) == set(METHODS)
+    assert set(SEARCHES) == {*METHODS, *FAITHFUL}
 
 
 @pytest.mark.parametrize("model", [small_mlp(), small_dlrm()])
@@ -95,8 +96,8 @@ def test_methods_that_do_not_exist_are_refused(options, words):
 def weighted_pair(servers=8, degree=3):
     job, cluster = to.Job(small_dlrm(8)), to.Cluster(servers, degree, "100Gbps")
     builder = job.builder(servers)
-    search = SEARCHES["alternating"](Problem(job.family(servers), cluster))
-    pair = next(p for p in search.start()[0] if p.origin == "hybrid")
+    search = search_for(Problem(job.family(servers), cluster))
+    pair = next(p for p in start(search)[0] if p.origin == "hybrid")
     tasks = builder.build(pair.strategy)
     assert np.any(tasks.kind == TaskKind.TRANSFER)
     fabric = direct_fabric(pair.topology, Routing.MCF, tasks=tasks)

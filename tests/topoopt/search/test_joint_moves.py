@@ -1,6 +1,7 @@
 """Moves of strategy and topology together, and the bound that rules fabrics out early."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,12 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, busiest
 from topoopt.problem.budget import Budget
-from topoopt.search.joint import JointSearch
+from topoopt.search.driver import run
+from topoopt.search.joint import crossed, moves_of
 from topoopt.search.joint_moves import JointMoves
+from topoopt.search.methods import search_for
 from topoopt.search.result import SearchResult
+from topoopt.search.search_state import SearchState
 from topoopt.studies.exhaustive import exhaustive_optimum
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "experiments"))
@@ -31,7 +35,7 @@ from small_optima import instance
 
 def search(model, servers=6, rate="1Gbps"):
     cluster = to.Cluster(servers, 2, rate)
-    return JointSearch(Problem(to.Job(model).family(servers), cluster))
+    return search_for(Problem(to.Job(model).family(servers), cluster))
 
 
 def leap(found, count, seed=0):
@@ -41,7 +45,7 @@ def leap(found, count, seed=0):
     score = Scorer(found.problem, found.ideal)
     rng = np.random.default_rng(seed)
     steps = 0
-    while not moves.over:
+    while not moves.exhausted:
         steps += 1
         better = moves.step(score, found.rewirer(), rng, count)
         if better is not None:
@@ -74,19 +78,20 @@ def test_moves_end_where_nothing_is_faster():
     while pair is not None:
         best, moves = pair, JointMoves(found.space, found.regions, pair)
         pair = moves.step(score, found.rewirer(), rng, 10_000)
-    assert moves.over
+    assert moves.exhausted
     assert best.time <= leap(found, 10_000)[1].time
 
 
 def test_chains_at_one_pair_share_its_neighbours():
     found = search(small_mlp())
     wired = [found.rewirer().wire(data_parallel(found.space), "x") for _ in range(2)]
-    moves = found._moves_of(wired[0])
-    assert found._moves_of(wired[1]) is moves
-    assert found._moves_of(leap(search(small_mlp()), 40)[1]) is not moves
+    state = SearchState(SearchResult(wired[0]))
+    moves = moves_of(found, state, wired[0])
+    assert moves_of(found, state, wired[1]) is moves
+    assert moves_of(found, state, leap(search(small_mlp()), 40)[1]) is not moves
     # Chains that run side by side share nothing: which comes first would be chance.
     found.cluster = to.Cluster(64, 2, "1Gbps")
-    assert found._moves_of(wired[0]) is not moves
+    assert moves_of(found, state, wired[0]) is not moves
 
 
 def test_pairs_take_what_is_better_of_each_other():
@@ -94,7 +99,11 @@ def test_pairs_take_what_is_better_of_each_other():
     pairs = [found.rewirer().wire(strategy, "x") for strategy in opposites(found)]
     result = SearchResult(min(pairs, key=lambda pair: pair.time))
     result.work = 1e9  # as after a search
-    after = found.mixed(pairs, result)
+    state = SearchState(result)
+    state.begin(pairs, [])
+    after = pairs
+    for step in found.method.mix:
+        after = step(found, state, after)
     for before, pair in zip(pairs, after, strict=True):
         assert pair.time <= before.time
         check_legal(found.builder.graph, pair.strategy, 4, found.builder.batch)
@@ -120,9 +129,8 @@ def test_crossing_ends_where_it_costs_its_share_of_all_before(monkeypatch):
     for before in (0.0, 1.0, 1e9):
         result = SearchResult(min(pairs, key=lambda pair: pair.time))
         result.work = before
-        found._crossed.clear()
         wired.clear()
-        found._cross(list(pairs), result)
+        crossed(found, SearchState(result), pairs)
         counts.append(len(wired))
         assert result.work > before
     assert counts[0] == 0 < counts[1] == 1 < counts[2]
@@ -130,12 +138,13 @@ def test_crossing_ends_where_it_costs_its_share_of_all_before(monkeypatch):
 
 def test_the_steps_of_a_search_that_its_work_ended_reproduce_it():
     found = [
-        search(models.get_model("dlrm-16"), servers=8, rate="25Gbps").run(
-            Budget(steps=20000, work=6e6)
+        run(
+            search(models.get_model("dlrm-16"), servers=8, rate="25Gbps"),
+            Budget(steps=20000, work=6e6),
         )
     ]
     found.append(
-        search(models.get_model("dlrm-16"), servers=8, rate="25Gbps").run(Budget(found[0].steps))
+        run(search(models.get_model("dlrm-16"), servers=8, rate="25Gbps"), Budget(found[0].steps))
     )
     first, again = found
     assert first.work >= 6e6
@@ -145,12 +154,13 @@ def test_the_steps_of_a_search_that_its_work_ended_reproduce_it():
     assert [pair.time for pair in first.others] == [pair.time for pair in again.others]
 
 
-def test_an_interruption_between_rounds_keeps_what_was_found(monkeypatch):
-    def interrupted(self, current, result):
+def test_an_interruption_between_rounds_keeps_what_was_found():
+    def interrupted(search, state, current):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(JointSearch, "mixed", interrupted)
-    result = search(small_mlp()).run(Budget(steps=4000))
+    found = search(small_mlp())
+    found.method = replace(found.method, mix=(interrupted,))
+    result = run(found, Budget(steps=4000))
     assert result.interrupted and result.steps > 0
     assert result.best.time <= min(result.named.values())
 

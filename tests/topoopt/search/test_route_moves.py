@@ -22,7 +22,8 @@ from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
-from topoopt.search.joint import JointSearch
+from topoopt.search.driver import _settle
+from topoopt.search.methods import search_for
 from topoopt.search.result import SearchResult
 from topoopt.search.route_moves import improved_paths, other_routes, shortest_paths
 
@@ -36,7 +37,7 @@ PROBLEM = Problem(FAMILY, CLUSTER)
 def wired():
     """The hybrid on a topology of its own, with balanced routes."""
     problem = Problem(FAMILY, CLUSTER, SearchOptions(confirm="packet"))
-    search = JointSearch(problem)
+    search = search_for(problem)
     strategy = search.space.intern(named_strategies(search.space)["hybrid"])
     pair = Rewirer(problem).wire(strategy, "hybrid")
     assert pair is not None and pair.routing is Routing.BALANCED
@@ -146,7 +147,7 @@ def test_balanced_routes_need_a_strategy(wired):
 def test_routes_of_another_strategy_are_made_anew(wired):
     # A chain may keep mcf routes while its strategy changes; a plan must not.
     family, pair = wired
-    search = JointSearch(PROBLEM)
+    search = search_for(PROBLEM)
     rewirer = Rewirer(PROBLEM)
     tasks = family.build(pair.strategy)
     own = direct_fabric(pair.topology, Routing.MCF, tasks=tasks)
@@ -170,5 +171,5 @@ def test_routes_of_another_strategy_are_made_anew(wired):
     assert rerouted.time == Scorer(PROBLEM, rerouted.fabric)(shuffled)
     others = [replace(wrong, time=1e-9), replace(pair, routing=Routing.ECMP, fabric=ecmp)]
     result = SearchResult(others[0], {}, others)
-    search._settle(result)
+    _settle(search, result)
     assert result.best.time == min(each.time for each in result.others) > 1e-9

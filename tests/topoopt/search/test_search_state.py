@@ -15,7 +15,9 @@ from topoopt import Cluster, Job, models
 from topoopt.evaluate.problem import Problem
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
-from topoopt.search.joint import SEARCHES
+from topoopt.search import driver
+from topoopt.search.driver import run, start
+from topoopt.search.methods import search_for
 from topoopt.search.search_state import StateFile
 
 JOB = Job(models.dlrm(tables=6, top_layers=2, bottom_layers=2, batch_per_gpu=64))
@@ -42,7 +44,7 @@ class StoppingFile(StateFile):
 
 def search(method, seed=0, faithful=None):
     options = SearchOptions(faithful=faithful, method=method)
-    return SEARCHES[options.searched](Problem(JOB.family(CLUSTER.servers), CLUSTER, options, seed))
+    return search_for(Problem(JOB.family(CLUSTER.servers), CLUSTER, options, seed))
 
 
 def same(a, b):
@@ -65,13 +67,13 @@ def same(a, b):
 )
 def test_a_search_stopped_after_every_round_comes_to_the_same(method, faithful, tmp_path):
     budget = Budget(steps=1000)
-    whole = search(method, faithful=faithful).run(budget)
+    whole = run(search(method, faithful=faithful), budget)
     path = tmp_path / "state"
     stops = 0
     while True:
         try:
             # The state that was loaded is saved again first.
-            found = search(method, faithful=faithful).run(budget, None, StoppingFile(path, 2))
+            found = run(search(method, faithful=faithful), budget, None, StoppingFile(path, 2))
         except Stopped:
             stops += 1
             continue
@@ -105,8 +107,7 @@ def test_a_killed_search_goes_on_to_the_same_plan(tmp_path, monkeypatch):
     assert done.returncode == -signal.SIGKILL
     assert [p.name for p in tmp_path.glob("search*")] == ["search.json.search-0"]
     begun = []
-    start = SEARCHES["joint"].start
-    monkeypatch.setattr(SEARCHES["joint"], "start", lambda *a: begun.append(0) or start(*a))
+    monkeypatch.setattr(driver, "start", lambda *a: begun.append(0) or start(*a))
     asked = {"seed": 1, "steps": 1000, "baselines": ()}
     plan = planned(JOB, CLUSTER, **asked, checkpoint=path)
     assert not begun
@@ -115,13 +116,13 @@ def test_a_killed_search_goes_on_to_the_same_plan(tmp_path, monkeypatch):
     assert begun
 
 
-def test_a_search_that_was_over_is_not_made_again(tmp_path):
+def test_a_search_that_was_over_is_not_made_again(tmp_path, monkeypatch):
     path = tmp_path / "state"
     budget = Budget(steps=400)
-    whole = search("joint").run(budget, None, StateFile(path, "the question"))
+    whole = run(search("joint"), budget, None, StateFile(path, "the question"))
+    monkeypatch.setattr(driver, "make_rounds", None)  # no round is made
     again = search("joint")
-    again.play = None  # no round is played
-    same(again.run(budget, None, StateFile(path, "the question")), whole)
+    same(run(again, budget, None, StateFile(path, "the question")), whole)
 
 
 def test_states_are_written_now_and_then(tmp_path, monkeypatch):
@@ -131,25 +132,25 @@ def test_states_are_written_now_and_then(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "topoopt.search.search_state.write_bytes_atomically", lambda *a: written.append(0)
     )
-    search("alternating").run(Budget(steps=1000), None, state)
+    run(search("alternating"), Budget(steps=1000), None, state)
     assert len(written) == 2  # the first at once, the last at the end
 
 
 def test_files_of_another_search_and_damaged_ones_are_refused(tmp_path):
     path = tmp_path / "state"
     budget = Budget(steps=400)
-    search("joint").run(budget, None, StateFile(path, "the question"))
+    run(search("joint"), budget, None, StateFile(path, "the question"))
     with pytest.raises(InputError, match="no state of this search"):
-        search("joint").run(budget, None, StateFile(path, "another"))
+        run(search("joint"), budget, None, StateFile(path, "another"))
     content = path.read_bytes()
     for cut in (len(content) - 1, len(content) // 2, 40):
         path.write_bytes(content[:cut])
         with pytest.raises(InputError, match="damaged"):
-            search("joint").run(budget, None, StateFile(path, "the question"))
+            run(search("joint"), budget, None, StateFile(path, "the question"))
     path.unlink()
     path.mkdir()
     with pytest.raises(InputError, match="directory"):
-        search("joint").run(budget, None, StateFile(path, "the question"))
+        run(search("joint"), budget, None, StateFile(path, "the question"))
 
 
 class Harmful:
@@ -170,7 +171,7 @@ class Indirect:
 def test_a_file_runs_nothing(content, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "state"
-    head = b"topoopt-search/1\nthe question\n"
+    head = b"topoopt-search/2\nthe question\n"
     path.write_bytes(head + zlib.compress(pickle.dumps(content)))
     with pytest.raises(InputError, match="damaged"):
         StateFile(path, "the question").load(search("joint"))

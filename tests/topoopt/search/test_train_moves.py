@@ -23,8 +23,10 @@ from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import TRAINED, screened, train_time
+from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS
-from topoopt.search.joint import JointSearch, SequentialSearch, StrategySearch, TopologySearch
+from topoopt.search.methods import SEARCHES, search_for
+from topoopt.search.steps import Search
 from topoopt.search.train_moves import TrainMoves, moves_work
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
@@ -35,7 +37,7 @@ PACKETS = Problem(JOB.family(8), CLUSTER, SearchOptions(confirm="packet"))
 
 @pytest.fixture(scope="module")
 def search():
-    return JointSearch(PACKETS)
+    return search_for(PACKETS)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +70,7 @@ def test_a_yielding_score_is_the_mean_of_fluid_and_yielding_transfers(search, pa
 
 
 def test_a_search_by_yielding_scores_ends_with_fluid_times(search):
-    result = search.run(Budget(steps=200))
+    result = run(search, Budget(steps=200))
     for pair in result.others:
         assert pair.time == Scorer(PROBLEM, pair.fabric)(pair.strategy)
     assert result.best is result.others[0]
@@ -182,11 +184,11 @@ def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, ser
     settings = SearchOptions(faithful=faithful, chains=1 if faithful else 3, confirm="packet")
     cluster = to.Cluster(servers, 2, "25Gbps")
     problem = Problem(JOB.family(servers), cluster, settings)
-    search = JointSearch(problem)
+    search = search_for(problem)
     assert search.moves_by_trains is moves
     assert search.kept == (TRAINED if moves else FINALISTS)
-    for lesser in (StrategySearch, TopologySearch, SequentialSearch):
-        assert not lesser(problem).moves_by_trains
+    for lesser in ("strategy-only", "topology-only", "sequential"):
+        assert not Search(problem, SEARCHES[lesser]).moves_by_trains
 
 
 def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
@@ -196,9 +198,9 @@ def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
     sent = tasks.kind != TaskKind.COMPUTE
     twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
     assert moves_work(pairs[0].fabric, twice) == pytest.approx(2.0 * cost, rel=1e-3)
-    whole = search.run(Budget(steps=10**6, work=5e6))
-    plain = JointSearch(Problem(JOB.family(8), CLUSTER))
-    assert cost > 0.0 and whole.work < plain.run(Budget(steps=10**6, work=5e6)).work
+    budget = Budget(steps=10**6, work=5e6)
+    plain = search_for(Problem(JOB.family(8), CLUSTER))
+    assert cost > 0.0 and run(search, budget).work < run(plain, budget).work
 
 
 def test_the_stages_of_a_search_are_said_in_words():

@@ -15,13 +15,15 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.baselines import baseline_fabric, best_on
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
+from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import (
     PriceTable,
     default_prices,
     direct_connect_cost,
     equal_cost_fat_tree_bandwidth,
 )
-from topoopt.search.alternating import AlternatingSearch
+from topoopt.search.driver import run
+from topoopt.search.methods import search_for
 from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
 
@@ -149,7 +151,8 @@ def partition_run(
         On the topology built for it.
     """
     given = setting(get_model(model), servers, degree, bandwidth_gbps)
-    found = AlternatingSearch(given.problem(seed=seed)).run(Budget(steps=steps))
+    problem = given.problem(SearchOptions(method="alternating"), seed)
+    found = run(search_for(problem), Budget(steps=steps))
     return given.builder.build(found.best.strategy), found.best.time
 
 

@@ -1,0 +1,344 @@
+"""The search over operator strategies: starts, population, rounds, conclusion.
+
+Every method goes the same way, after the alternating optimization of TopoOpt (NSDI'23, sec. 4);
+what it does at each step is its own (`topoopt.search.steps.Method`).
+"""
+
+import os
+import time as clock
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event, Lock
+from typing import NoReturn
+
+import numpy as np
+
+from codesign_base import InfeasibleError
+from parallelism.strategy import Strategy
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.base.side_by_side import in_twos
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.problem.budget import Budget
+from topoopt.problem.routing import Routing
+from topoopt.search.finalists import finalists
+from topoopt.search.result import SearchResult
+from topoopt.search.search_state import Keeper, SearchState
+from topoopt.search.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
+from topoopt.search.steps import IDEAL, After, Round, Run, Search, timed
+from topoopt.search.train_moves import moves_work
+
+# A round that improves the best time by less than this share counts as converged.
+_CONVERGED = 1e-3
+_PATIENCE = 10
+# Share of the work that moves by packet trains may take at most from what comes before them.
+_MOST_LATER = 0.8
+# Where a score is expensive a round has fewer proposals, so that the default budget holds this
+# many of them.
+_LEAST_ROUND_STEPS = 8
+_ROUNDS = 10
+
+
+def run(
+    search: Search,
+    budget: Budget,
+    progress: ProgressCallback | None = None,
+    keeper: Keeper | None = None,
+) -> SearchResult:
+    """Search strategies and topologies from the best starting pairs on.
+
+    In every round each chain makes proposals on its present fabric and changes its topology;
+    then the chains are mixed. Stops when the budget is spent, or when no chain improved for some
+    rounds. Work is looked at between rounds only, and a round that time cuts short is discarded,
+    so that a budget of the steps that the result reports reproduces it.
+
+    Parameters
+    ----------
+    search : Search
+    budget : Budget
+    progress : callable, optional
+    keeper : Keeper, optional
+        Is given the state between rounds, and may give back one to go on from.
+
+    Returns
+    -------
+    SearchResult
+        Also when interrupted from the keyboard, provided that any pair was scored.
+    """
+    going = Run.begun(budget, progress)
+    state = keeper.load(search) if keeper else None
+    if state is None:
+        state = _begun(search, going)
+    result, chains = state.result, len(state.current)
+    if result.interrupted and not chains:
+        _settle(search, result)
+        return result
+    cut = False
+    while (
+        chains and not result.interrupted and not _over(state)
+        and result.steps < budget.steps and result.work < budget.work - state.later_work
+    ):  # fmt: skip
+        if keeper:
+            keeper.save(search, state)
+        cut = not _round(search, state, going)
+        if cut:
+            break
+    if keeper and not cut and not result.interrupted:
+        keeper.save(search, state, last=True)
+    search.method.conclude(search, state)
+    _settle(search, result)
+    result.converged = _over(state)
+    return result
+
+
+def start(
+    search: Search, progress: ProgressCallback | None = None
+) -> tuple[list[Pair], dict[str, float], bool]:
+    """Score every named strategy on a topology of its own, by its time in the fluid model.
+
+    Returns
+    -------
+    pairs : list of Pair
+        Those that fit, fastest first.
+    times : dict
+        Seconds by name; infinity where a strategy does not fit. Those that are slower than
+        the best few are left out.
+    interrupted : bool
+        Whether it was stopped from the keyboard after at least one pair was scored.
+
+    Raises
+    ------
+    InfeasibleError
+        If none fits in memory.
+    """
+    problem, servers = search.problem, search.cluster.servers
+    named = starting_strategies(search.space, problem.family, search.method.starts)
+    times = {name: float("inf") for name, s in named.items() if not problem.fits(s)}
+    fitting = [(name, strategy) for name, strategy in named.items() if name not in times]
+    pairs: list[Pair] = []
+    best = float("inf")
+    interrupted = False
+
+    def wire(item: tuple[str, Strategy], limit: float) -> Pair | None:
+        name, strategy = item
+        return start_pair(Rewirer(problem), strategy, name, limit)
+
+    try:
+        wired = in_twos(fitting, wire, lambda: 1.2 * best, servers)
+        for done, (_, pair) in enumerate(wired):
+            if pair is not None:
+                pairs.append(pair)
+                best = min(best, pair.time)
+            if progress:
+                progress(Progress("start", len(times) + done + 1, len(named), best))
+    except KeyboardInterrupt:
+        if not pairs:
+            raise
+        interrupted = True
+    if not pairs:
+        _refuse(search, named[LEAST_MEMORY])
+    pairs.sort(key=lambda pair: pair.time)
+    # Only those that chains may start from, and the usual two, need exact times.
+    kept = [pair for pair in pairs if pair.origin in USUAL]
+    others = [pair for pair in pairs[: search.options.chains] if pair.origin not in USUAL]
+    exactly = in_twos(others, lambda pair, _: Rewirer(problem).exactly(pair), lambda: 0.0, servers)
+    kept += [pair for _, pair in exactly]
+    kept.sort(key=lambda pair: pair.time)
+    times |= {pair.origin: pair.time for pair in kept}
+    return kept, times, interrupted
+
+
+def make_rounds(
+    search: Search, state: SearchState, rounds: list[Round], going: Run, after: After
+) -> tuple[bool, bool]:
+    """Let all chains make their rounds.
+
+    Parameters
+    ----------
+    search : Search
+    state : SearchState
+        What they cost and find is not counted yet.
+    rounds : list of Round
+    going : Run
+    after : callable
+        A method's step that follows a chain's proposals.
+
+    Returns
+    -------
+    whole : bool
+        Whether time sufficed.
+    interrupted : bool
+        Whether they were stopped from the keyboard.
+    """
+    stop, lock = Event(), Lock()
+    result = state.result
+
+    def report() -> None:
+        if going.progress:
+            with lock:
+                done = result.steps + sum(r.done for r in rounds)
+                wired = (r.pair.time for r in rounds if r.pair.fabric.name != IDEAL)
+                best = min([result.best.time, *wired])
+                going.progress(Progress("search", done, going.budget.steps, best))
+
+    def chain(r: Round) -> None:
+        try:
+            changed = _propose(search, r, stop, going.deadline, report)
+            if not stop.is_set():
+                after(search, state, r, changed)
+        except BaseException:
+            stop.set()
+            raise
+
+    if len(rounds) == 1 or not search.threaded:
+        try:
+            for r in rounds:
+                chain(r)
+        except KeyboardInterrupt:
+            return False, True
+        return not stop.is_set(), False
+    with ThreadPoolExecutor(min(len(rounds), os.cpu_count() or 1)) as pool:
+        try:
+            for future in [pool.submit(chain, r) for r in rounds]:
+                future.result()
+        except KeyboardInterrupt:
+            stop.set()
+            return False, True
+        finally:
+            stop_now = stop.is_set()
+    return not stop_now, False
+
+
+def round_steps(search: Search, pair: Pair, chains: int) -> int:
+    """Return the proposals of a chain's round, from the cost of one score."""
+    scorer, method = search.quick_scorer(pair.fabric), search.method
+    scorer.timed(search.builder.build(pair.strategy))
+    affordable = method.budget(search.cluster.servers).work / (scorer.work + 1.0)
+    return int(np.clip(affordable / (_ROUNDS * chains), _LEAST_ROUND_STEPS, method.round_steps))
+
+
+def _begun(search: Search, going: Run) -> SearchState:
+    """Score the starts, and return the state before the first round."""
+    pairs, times, interrupted = start(search, going.progress)
+    result = SearchResult(pairs[0], times, interrupted=interrupted)
+    if search.moves_by_trains:
+        pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
+        result.best = pairs[0]
+    result.others = finalists(pairs, search.method.spacing, search.kept)
+    state = SearchState(result)
+    current = [] if interrupted else search.method.population(search, state, pairs, going)
+    chains = len(current)
+    state.begin(
+        current,
+        [
+            np.random.default_rng(np.random.SeedSequence(search.problem.seed, spawn_key=(c,)))
+            for c in range(chains)
+        ],
+    )
+    state.round_steps = round_steps(search, pairs[0], chains) if chains else 0
+    best = result.best
+    if search.moves_by_trains and best.topology is not None:
+        cost = moves_work(best.fabric, search.builder.build(best.strategy))
+        state.later_work = min(cost, _MOST_LATER * going.budget.work)
+    return state
+
+
+def _round(search: Search, state: SearchState, going: Run) -> bool:
+    """Make one round and mix the chains; say whether it counts."""
+    result, chains = state.result, len(state.current)
+    left = going.budget.steps - result.steps
+    rounds = [
+        Round(pair, rng, min(state.round_steps, left // chains + (c < left % chains)), *carried)
+        for c, (pair, rng, carried) in enumerate(
+            zip(state.current, state.streams, state.carried, strict=True)
+        )
+    ]
+    whole, result.interrupted = make_rounds(search, state, rounds, going, search.method.after)
+    if not whole and not result.interrupted:
+        return False
+    before = result.best.time
+    result.steps += sum(r.done for r in rounds)
+    result.work += sum(r.work for r in rounds)
+    state.current = current = [r.pair for r in rounds]
+    search.keep(result, current)
+    if result.interrupted:
+        return False
+    try:
+        for step in search.method.mix:
+            current = step(search, state, current)
+    except KeyboardInterrupt:
+        result.interrupted = True
+        return True
+    state.current = current
+    # What searches a pair goes on where it is, for as long as the pair stays.
+    state.carried = [
+        (r.searcher, r.moves) if pair is r.pair else (None, None)
+        for pair, r in zip(current, rounds, strict=True)
+    ]
+    state.stale = state.stale + 1 if result.best.time > before * (1 - _CONVERGED) else 0
+    return True
+
+
+def _propose(
+    search: Search, r: Round, stop: Event, deadline: float, report: Callable[[], None]
+) -> bool:
+    """Search strategies on a chain's fabric; say whether a faster one was found."""
+    pair = r.pair
+    score = search.quick_scorer(pair.fabric)
+    searcher = r.searcher or search.method.searcher(search, pair)
+    r.searcher = searcher
+    try:
+        while r.done < r.steps and not stop.is_set():
+            if clock.monotonic() >= deadline:
+                stop.set()
+                break
+            if not searcher.step(score, r.rng):
+                break
+            r.done += 1
+            report()
+    finally:
+        # An interruption must not lose what this round has found so far.
+        if searcher.best is not pair.strategy:
+            exact = search.scorer(pair.fabric)
+            time = exact(searcher.best, pair.time)
+            score.work += exact.work
+            if time < pair.time:
+                r.pair = replace(pair, strategy=searcher.best, time=time, origin="search")
+        r.work += score.work
+    return r.pair is not pair
+
+
+def _over(state: SearchState) -> bool:
+    """Whether there is nothing left to try."""
+    return not state.reserve and state.stale >= _PATIENCE
+
+
+def _settle(search: Search, result: SearchResult) -> None:
+    """Route anew what was routed for an earlier strategy of its chain; give fluid times."""
+    if search.moves_by_trains:
+        # In the order of the scores that the search went by.
+        result.others = timed(search.problem, result.others, result)
+        result.best = result.others[0]
+    if not any(pair.routing is Routing.MCF for pair in result.others):
+        return
+    rewirer = search.rewirer()
+    settled = map(rewirer.settled, result.others)
+    result.others = finalists(settled, search.method.spacing, search.kept)
+    result.best = result.others[0]
+    result.work += rewirer.work
+
+
+def _refuse(search: Search, strategy: Strategy) -> NoReturn:
+    family = search.problem.family
+    least, limit = float(family.memory(strategy).max()), family.memory_limit
+    raise InfeasibleError(
+        f"model {search.builder.graph.name!r} does not fit: even split for least memory it needs "
+        f"{least / 1e9:.4g} GB on a GPU that has {limit / 1e9:.4g} GB, "
+        f"{(least - limit) / 1e9:.4g} GB too much; use more servers, more GPUs per "
+        "server, a smaller batch, fewer or smaller embedding tables, or accelerators with more "
+        "memory"
+    )
+
+
+__all__ = ["make_rounds", "round_steps", "run", "start"]

@@ -1,0 +1,210 @@
+"""The pairs that a joint search starts from: strategies for an ideal switch, wired.
+
+On an ideal switch no topology stands in a strategy's way. Those that are fastest there have
+topologies built for them.
+"""
+
+import numpy as np
+
+from parallelism.graph import Mode
+from parallelism.search.forest import least
+from parallelism.search.named import named_strategies
+from parallelism.search.partition import partitions
+from parallelism.search.seeds import placed_degrees, streams_on_halves, widening_branches
+from parallelism.strategy import Strategy
+from topoopt.base.side_by_side import in_twos
+from topoopt.bounds.relaxation import Wirings
+from topoopt.bounds.space_terms import trade_off
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.scoring import Scorer
+from topoopt.problem.routing import Routing
+from topoopt.search.driver import make_rounds, round_steps
+from topoopt.search.joint_moves import promising
+from topoopt.search.search_state import SearchState
+from topoopt.search.steps import Round, Run, Search, stay
+
+# Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
+_SOUGHT, _WIRED = 2, 4
+# How many rounds' proposals each of them has.
+_SOUGHT_ROUNDS = 3
+# Starts this much slower than the best on the ideal switch are not improved there.
+_HOPEFUL = 1.5
+# Strategies this much slower than the best on the ideal switch are not wired.
+_NEAR = 1.35
+# Places at which streams on halves begin and end; fewer where scores are costly.
+_CUTS, _FEW_CUTS, _FEW_FROM = 7, 4, 32
+# The same of widening branches; how many of them are wired, and how many of both are searched.
+_WIDENINGS, _FEW_WIDENINGS = 13, 5
+_WIDENED, _FEW_WIDENED = 64, 8
+_LIKE = 2
+# Widening branches that are slower by no more than this may be faster in trains.
+_WORTH_TRAINS = 1.03
+# Weights of device time against link-bytes in the additive costs.
+_WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
+
+Timed = list[tuple[float, Strategy]]
+
+
+def best_starts(search: Search, state: SearchState, pairs: list[Pair], going: Run) -> list[Pair]:
+    """Return the fastest starting pair of each chain."""
+    # Where fewer strategies fit than there are chains, several start at the same one.
+    return [pairs[c % len(pairs)] for c in range(search.options.chains)]
+
+
+def wired_population(
+    search: Search, state: SearchState, pairs: list[Pair], going: Run
+) -> list[Pair]:
+    """Seek strategies on an ideal switch, wire the best, and return the best pairs."""
+    chains, budget, result = search.options.chains, going.budget, state.result
+    if search.cluster.servers == 1 or budget.steps == 0:
+        return best_starts(search, state, pairs, going)
+    score = search.quick_scorer(search.ideal)
+    try:
+        widened = widening(search, score)
+        starts = seeds(search, score, [pair.strategy for pair in pairs], widened)
+    except KeyboardInterrupt:
+        result.interrupted = True
+        return []
+    result.work += score.work
+    first = [s for s in starts[: _SOUGHT * chains] if s[0] <= _HOPEFUL * starts[0][0]]
+    steps = _SOUGHT_ROUNDS * round_steps(search, pairs[0], chains)
+    key = search.problem.seed
+    rounds = [
+        Round(
+            Pair(strategy, None, Routing.ECMP, search.ideal, time, "search"),
+            np.random.default_rng(np.random.SeedSequence(key, spawn_key=(500 + c,))),
+            min(steps, budget.steps // len(first) + (c < budget.steps % len(first))),
+        )
+        for c, (time, strategy) in enumerate(first)
+    ]
+    whole, result.interrupted = make_rounds(search, state, rounds, going, stay)
+    if not whole and not result.interrupted:
+        return []
+    result.steps += sum(r.done for r in rounds)
+    result.work += sum(r.work for r in rounds)
+    if result.interrupted:
+        return []
+    candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
+    try:
+        return _wired(search, state, candidates, widened, pairs)
+    except KeyboardInterrupt:
+        result.interrupted = True
+        return []
+
+
+def widening(search: Search, score: Scorer) -> Timed:
+    """Return the best widening branches with their times on the ideal switch, fastest first."""
+    few = search.cluster.servers > _FEW_FROM
+    cuts, count = (_FEW_WIDENINGS, _FEW_WIDENED) if few else (_WIDENINGS, _WIDENED)
+    found = widening_branches(
+        search.space, search.regions, lambda i, parts: _part_seconds(search, i, parts), cuts
+    )
+    # Of short branches several places to go on are one.
+    distinct = dict.fromkeys(map(search.space.intern, found))
+    return promising(score, distinct, np.inf, count)
+
+
+def seeds(search: Search, score: Scorer, known: list[Strategy], widened: Timed) -> Timed:
+    """Return starting strategies with their times on the ideal switch, fastest first.
+
+    Parameters
+    ----------
+    search : Search
+    score : Scorer
+    known : list of Strategy
+        Some that fit.
+    widened : list of (float, Strategy)
+        What `widening` returns, of which the best few count.
+
+    Returns
+    -------
+    list of (float, Strategy)
+        Distinct, those that do not fit left out.
+    """
+    space, regions = search.space, search.regions
+    found = [*known, *named_strategies(space).values()]
+    found += partitions(space, regions, lambda i, parts: _part_seconds(search, i, parts)).values()
+    found += _traded(search)
+    few = search.cluster.servers > _FEW_FROM
+    timed: dict[Strategy, float] = {}
+    for strategy in map(space.intern, found):
+        if strategy not in timed:
+            timed[strategy] = score(strategy)
+    # Of the many streams on halves and widening branches only the best few: they are much alike.
+    halves = map(space.intern, streams_on_halves(space, regions, _FEW_CUTS if few else _CUTS))
+    for time, strategy in promising(score, halves, np.inf, _LIKE) + widened[:_LIKE]:
+        timed.setdefault(strategy, time)
+    order = sorted(timed, key=lambda strategy: timed[strategy])
+    return [(timed[s], s) for s in order if timed[s] < np.inf]
+
+
+def _part_seconds(search: Search, index: int, parts: int) -> float:
+    time = search.builder.part_time(index, parts, 1, Mode.OUTPUT)
+    return time.forward + time.backward + time.update
+
+
+def _traded(search: Search) -> list[Strategy]:
+    """Return the best degrees under additive costs of several weights, placed."""
+    cluster, builder, space = search.cluster, search.builder, search.space
+    wirings = Wirings(
+        cluster.servers, cluster.degree, cluster.port_rate, cluster.hop_latency,
+        search.problem.family.memory_limit,
+    )  # fmt: skip
+    choices, terms = trade_off(builder, wirings)
+    compute, network = (terms.names.index(name) for name in ("compute", "network"))
+    found = []
+    for weight in _WEIGHTS:
+        own = weight * terms.own[compute] + (1.0 - weight) * terms.own[network]
+        shared = weight * terms.shared[compute] + (1.0 - weight) * terms.shared[network]
+        _, chosen = least(choices, own, shared)
+        degrees = [choices.degrees[o][c] for o, c in enumerate(chosen)]
+        if all(d in space.degrees(o) for o, d in enumerate(degrees)):
+            found.append(
+                placed_degrees(
+                    space, degrees,
+                    lambda i, parts: builder.part_time(i, parts, 1, Mode.OUTPUT).forward,
+                )
+            )  # fmt: skip
+    return found
+
+
+def _wired(
+    search: Search, state: SearchState, candidates: Timed, widened: Timed, pairs: list[Pair]
+) -> list[Pair]:
+    """Wire candidates, fastest on the ideal switch first; return the best pairs of all."""
+    chains, servers, result = search.options.chains, search.cluster.servers, state.result
+    order = sorted(range(len(candidates)), key=lambda c: (candidates[c][0], c))
+    near = _NEAR * candidates[order[0]][0]
+    found, seen = list(pairs), {pair.strategy for pair in pairs}
+    hopeful = [candidates[c][1] for c in order if candidates[c][0] <= near]
+    chosen = [s for s in dict.fromkeys(hopeful) if s not in seen][: _WIRED * chains]
+    seen |= set(chosen)
+
+    def wire(strategy: Strategy, limit: float) -> tuple[Pair | None, float]:
+        rewirer = search.rewirer()
+        return rewirer.wire(strategy, "search", limit=limit), rewirer.work
+
+    def fastest(wired: list[Pair]) -> float:
+        return min(pair.time for pair in wired)
+
+    for _, (pair, work) in in_twos(chosen, wire, lambda: 1.1 * fastest(found), servers):
+        result.work += work
+        if pair is not None:
+            found.append(pair)
+    # Widening branches are much alike on the ideal switch, and differ once they are wired.
+    late: list[Pair] = []
+    slack = _WORTH_TRAINS if search.moves_by_trains else 1.0
+    fresh = [strategy for _, strategy in widened if strategy not in seen]
+    for _, (pair, work) in in_twos(fresh, wire, lambda: slack * fastest(found + late), servers):
+        result.work += work
+        if pair is not None:
+            late.append(pair)
+    late.sort(key=lambda pair: pair.time)
+    found += late[:chains]
+    search.keep(result, found + late)
+    found.sort(key=lambda pair: pair.time)
+    state.reserve = found[chains:]
+    return [found[c % len(found)] for c in range(chains)]
+
+
+__all__ = ["best_starts", "seeds", "widening", "wired_population"]

@@ -1,0 +1,284 @@
+"""What a search over operator strategies is made of: its question, its steps, and their state.
+
+A method is a record of functions, which `topoopt.search.driver` calls in the same order for all
+methods. They share one state, which is everything that the search goes on from.
+"""
+
+import time as clock
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from parallelism.builder import TaskGraphBuilder
+from parallelism.search.annealing import Annealer
+from parallelism.search.local import LocalSearch
+from parallelism.search.mcmc import Acceptance
+from parallelism.search.portfolio import Portfolio
+from parallelism.search.regions import Regions
+from parallelism.search.searcher import Searcher
+from parallelism.search.space import StrategySpace
+from topoopt.base.progress import ProgressCallback
+from topoopt.base.side_by_side import THREADED_FROM
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate.scoring import Scorer, search_tolerance
+from topoopt.fabric.fabric import Fabric
+from topoopt.problem.budget import Budget
+from topoopt.problem.routing import Routing
+from topoopt.search.confirm import TRAINED
+from topoopt.search.finalists import FINALISTS, finalists
+from topoopt.search.joint_moves import JointMoves
+from topoopt.search.result import SearchResult
+from topoopt.search.search_state import SearchState
+from topoopt.topology.fabrics import ideal_switch
+
+# The fabric that strategies are sought on before they are wired; times on it are no plan's.
+IDEAL = "ideal-switch"
+# Of many variants of one pair only the fastest is worth a truer simulation.
+_SPACING = 0.004
+# Up to this size trains are quick enough to go on from many pairs.
+_TRAINED_SERVERS = 32
+# Proposals that a chain makes on one fabric before the topology is built anew.
+_ROUND_STEPS = 150
+
+
+@dataclass(frozen=True)
+class Run:
+    """When a search stops, and to whom it reports.
+
+    Parameters
+    ----------
+    budget : Budget
+    deadline : float
+        On the monotonic clock, seconds.
+    progress : callable or None
+    """
+
+    budget: Budget
+    deadline: float
+    progress: ProgressCallback | None
+
+    @classmethod
+    def begun(cls, budget: Budget, progress: ProgressCallback | None) -> "Run":
+        """Return a run whose time begins now."""
+        return cls(budget, clock.monotonic() + budget.seconds, progress)
+
+
+@dataclass
+class Round:
+    """One chain's share of a round: its own state, so that chains can run side by side.
+
+    Attributes
+    ----------
+    pair : Pair
+        Where the chain is.
+    rng : numpy.random.Generator
+    steps : int
+        Proposals to make at most.
+    searcher : Searcher or None
+        What goes on proposing strategies on the pair's fabric; None to begin anew.
+    moves : JointMoves or None
+        What goes on with neighbours of the pair.
+    done : int
+        Proposals made.
+    work : float
+        What they and their topologies cost.
+    """
+
+    pair: Pair
+    rng: np.random.Generator
+    steps: int
+    searcher: Searcher | None = None
+    moves: JointMoves | None = None
+    done: int = 0
+    work: float = 0.0
+
+
+After = Callable[["Search", SearchState, Round, bool], None]
+Mix = Callable[["Search", SearchState, list[Pair]], list[Pair]]
+
+
+def any_ports(problem: Problem) -> None:
+    """Accept every problem."""
+
+
+def whole_space(problem: Problem) -> StrategySpace:
+    """Return all strategies that the options allow."""
+    return StrategySpace(
+        problem.family.builder.graph, problem.cluster.servers, problem.family.batch,
+        any_parts=True, parameter_splits=problem.options.parameter_splits,
+    )  # fmt: skip
+
+
+def portfolio(search: "Search", pair: Pair) -> Searcher:
+    """Return two annealers and a local search that take turns from a pair on its fabric."""
+    space, regions, start, time = search.space, search.regions, pair.strategy, pair.time
+    return Portfolio(
+        [
+            Annealer(space, regions, start, time, period=400),
+            Annealer(
+                space, regions, start, time, period=1000,
+                acceptance=Acceptance(start=0.003, end=0.0001),
+            ),
+            LocalSearch(space, regions, start, time),
+        ]
+    )  # fmt: skip
+
+
+def stay(search: "Search", state: SearchState, r: Round, changed: bool) -> None:
+    """Keep a chain on its fabric."""
+
+
+def as_found(search: "Search", state: SearchState) -> None:
+    """Leave a result as the rounds have left it."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to search: the steps that `topoopt.search.driver.run` takes, in this order.
+
+    Parameters
+    ----------
+    population : callable
+        Given the search, its state, the starting pairs (fastest first) and the run, return the
+        pairs that the chains start from, none where there is nothing to search; bring the
+        state's result up to date with what that costs and finds.
+    after : callable
+        Given the search, its state, a chain's round and whether it has found a faster strategy
+        on its fabric, change the topology.
+    mix : sequence of callables
+        After every round, each given the search, its state and the pairs of the chains: return
+        the pairs that they go on with.
+    conclude : callable
+        Do what is left to do when the rounds are over.
+    check : callable
+        Refuse problems that the method cannot serve.
+    space : callable
+        Return a problem's strategies.
+    starts : sequence of str or None
+        Names of the strategies that it begins with; all that are known by default.
+    searcher : callable
+        Return what proposes strategies from a pair on its fabric.
+    budget : callable
+        Of a number of servers, when to stop by default.
+    round_steps : int
+        Proposals in a chain's round at most.
+    spacing : float
+        By how much the pairs differ that a truer model may choose among.
+    compared : bool
+        Whether the method holds strategy or topology fast, to be compared with: its result may
+        be slower than a start, and packet trains do not go on from it.
+    """
+
+    population: Callable[["Search", SearchState, list[Pair], Run], list[Pair]]
+    after: After = stay
+    mix: Sequence[Mix] = ()
+    conclude: Callable[["Search", SearchState], None] = as_found
+    check: Callable[[Problem], None] = any_ports
+    space: Callable[[Problem], StrategySpace] = whole_space
+    starts: Sequence[str] | None = None
+    searcher: Callable[["Search", Pair], Searcher] = portfolio
+    budget: Callable[[int], Budget] = Budget.default
+    round_steps: int = _ROUND_STEPS
+    spacing: float = _SPACING
+    compared: bool = False
+
+
+class Search:
+    """A problem and the method that searches it, with what all steps use.
+
+    Parameters
+    ----------
+    problem : Problem
+        Scored by fluid times. The same problem and as many steps give the same result.
+    method : Method
+
+    Raises
+    ------
+    InputError
+        If the method cannot serve the problem.
+    """
+
+    def __init__(self, problem: Problem, method: Method) -> None:
+        method.check(problem)
+        self.problem, self.method = problem, method
+        self.cluster, self.options = problem.cluster, problem.options
+        self.space = method.space(problem)
+        self.regions = Regions(self.builder.graph, self.space.alike)
+        # What the rounds go by.
+        self.sought = problem.scored("yielding" if self.moves_by_trains else "fluid")
+
+    @property
+    def builder(self) -> TaskGraphBuilder:
+        """What builds the task graphs of strategies."""
+        return self.problem.family.builder
+
+    @property
+    def moves_by_trains(self) -> bool:
+        """Whether the search goes on by simulations with packet trains."""
+        balanced = self.options.routings == (Routing.BALANCED,)
+        return balanced and not self.method.compared and self.cluster.servers <= _TRAINED_SERVERS
+
+    @property
+    def kept(self) -> int:
+        """How many pairs a truer model may choose among."""
+        return TRAINED if self.moves_by_trains else FINALISTS
+
+    @property
+    def threaded(self) -> bool:
+        """Whether chains run side by side, and so can share nothing."""
+        return self.cluster.servers >= THREADED_FROM
+
+    @cached_property
+    def ideal(self) -> Fabric:
+        """A switch at which every server has the rate of all its ports."""
+        cluster = self.cluster
+        rate = cluster.degree * cluster.port_rate
+        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
+        return Fabric(IDEAL, network, routes, {})
+
+    def rewirer(self) -> Rewirer:
+        """Return what builds topologies for strategies, by the score of the rounds."""
+        return Rewirer(self.sought)
+
+    def scorer(self, fabric: Fabric) -> Scorer:
+        """Return what scores strategies on a fabric exactly."""
+        return Scorer(self.sought, fabric)
+
+    def quick_scorer(self, fabric: Fabric) -> Scorer:
+        """Return what scores proposals on a fabric, near enough on many servers."""
+        return Scorer(self.sought, fabric, search_tolerance(self.cluster.servers))
+
+    def keep(self, result: SearchResult, found: list[Pair]) -> None:
+        """Bring a result up to date with pairs that were found."""
+        result.best = min([result.best, *found], key=lambda pair: pair.time)
+        met = [result.best, *result.others, *found]
+        result.others = finalists(met, self.method.spacing, self.kept)
+
+
+def rewired(search: Search, state: SearchState, r: Round, changed: bool) -> None:
+    """Build topologies for a chain's strategy, and go on with the best if it is faster."""
+    rewirer = search.rewirer()
+    found = rewirer.wire(r.pair.strategy, r.pair.origin, limit=r.pair.time, weighted=True)
+    r.work += rewirer.work
+    if found is not None and found.time < r.pair.time:
+        r.pair, r.searcher = found, None
+    r.moves = None
+
+
+def timed(problem: Problem, pairs: list[Pair], result: SearchResult) -> list[Pair]:
+    """Return pairs with a problem's scores for times, and count what that costs."""
+    found = []
+    for pair in pairs:
+        scorer = Scorer(problem, pair.fabric)
+        found.append(replace(pair, time=scorer(pair.strategy)))
+        result.work += scorer.work
+    return found
+
+
+__all__ = [
+    "IDEAL", "After", "Method", "Round", "Run", "Search", "portfolio", "rewired", "stay", "timed",
+]  # fmt: skip
