@@ -256,7 +256,7 @@ def _family(model: object) -> type[OperatorFamily] | type[LayoutFamily]:
         return OperatorFamily
     raise InputError(
         f"model is {_shown(model)}; give a graph of operators or a transformer, such as "
-        "topoopt.models.dlrm() or topoopt.transformer('llama3-8b')"
+        "topoopt.models.dlrm() or topoopt.load_transformer('llama3-8b')"
     )
 
 
