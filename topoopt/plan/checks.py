@@ -89,7 +89,7 @@ def _named(plan: Plan, rebuilt: Rebuilt) -> dict[str, Strategy]:
         family.builder.graph,
         plan.cluster.servers,
         plan.global_batch,
-        sample_only=plan.search.options.faithful == "artifact",
+        sample_only=SEARCHES[plan.search.options.searched].sample_only,
         parameter_splits=plan.search.options.parameter_splits,
     )
     # A baseline may start from what a faithful search does not.

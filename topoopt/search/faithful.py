@@ -62,20 +62,6 @@ def from_hybrid(search: Search, state: SearchState, pairs: list[Pair], going: Ru
     return [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]
 
 
-def equal_parts(problem: Problem) -> StrategySpace:
-    """Return strategies whose parts divide the servers."""
-    builder, splits = problem.family.builder, problem.options.parameter_splits
-    servers, batch = problem.cluster.servers, problem.family.batch
-    return StrategySpace(builder.graph, servers, batch, parameter_splits=splits)
-
-
-def sample_splits(problem: Problem) -> StrategySpace:
-    """Return what the artifact knows: sample splits, and operators placed whole."""
-    builder, splits = problem.family.builder, problem.options.parameter_splits
-    servers, batch = problem.cluster.servers, problem.family.batch
-    return StrategySpace(builder.graph, servers, batch, sample_only=True, parameter_splits=splits)
-
-
 def bidirectional_ports(problem: Problem) -> None:
     """Refuse clusters on which the artifact's rings cannot be wired."""
     if problem.cluster.port_model is not PortModel.BIDIRECTIONAL:
@@ -86,9 +72,9 @@ def bidirectional_ports(problem: Problem) -> None:
 
 
 PAPER = Method(
-    from_hybrid, rewired, space=equal_parts, starts=USUAL, searcher=plain_chain,
+    from_hybrid, rewired, any_parts=False, starts=USUAL, searcher=plain_chain,
     budget=Budget.published, round_steps=60, spacing=0.0,
 )  # fmt: skip
-ARTIFACT = replace(PAPER, after=stay, check=bidirectional_ports, space=sample_splits)
+ARTIFACT = replace(PAPER, after=stay, check=bidirectional_ports, sample_only=True)
 
 __all__ = ["ARTIFACT", "PAPER", "PlainChain"]

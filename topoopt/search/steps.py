@@ -105,14 +105,6 @@ def any_ports(problem: Problem) -> None:
     """Accept every problem."""
 
 
-def whole_space(problem: Problem) -> StrategySpace:
-    """Return all strategies that the options allow."""
-    return StrategySpace(
-        problem.family.builder.graph, problem.cluster.servers, problem.family.batch,
-        any_parts=True, parameter_splits=problem.options.parameter_splits,
-    )  # fmt: skip
-
-
 def portfolio(search: "Search", pair: Pair) -> Searcher:
     """Return two annealers and a local search that take turns from a pair on its fabric."""
     space, regions, start, time = search.space, search.regions, pair.strategy, pair.time
@@ -156,8 +148,8 @@ class Method:
         Do what is left to do when the rounds are over.
     check : callable
         Refuse problems that the method cannot serve.
-    space : callable
-        Return a problem's strategies.
+    any_parts, sample_only : bool
+        Which strategies may be proposed, see `parallelism.search.space.StrategySpace`.
     starts : sequence of str or None
         Names of the strategies that it begins with; all that are known by default.
     searcher : callable
@@ -178,7 +170,8 @@ class Method:
     mix: Sequence[Mix] = ()
     conclude: Callable[["Search", SearchState], None] = as_found
     check: Callable[[Problem], None] = any_ports
-    space: Callable[[Problem], StrategySpace] = whole_space
+    any_parts: bool = True
+    sample_only: bool = False
     starts: Sequence[str] | None = None
     searcher: Callable[["Search", Pair], Searcher] = portfolio
     budget: Callable[[int], Budget] = Budget.default
@@ -206,7 +199,11 @@ class Search:
         method.check(problem)
         self.problem, self.method = problem, method
         self.cluster, self.options = problem.cluster, problem.options
-        self.space = method.space(problem)
+        self.space = StrategySpace(
+            self.builder.graph, self.cluster.servers, problem.family.batch,
+            sample_only=method.sample_only, any_parts=method.any_parts,
+            parameter_splits=self.options.parameter_splits,
+        )  # fmt: skip
         self.regions = Regions(self.builder.graph, self.space.alike)
         # What the rounds go by.
         self.sought = problem.scored("yielding" if self.moves_by_trains else "fluid")
