@@ -27,7 +27,7 @@ from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric import Fabric, Transport, default_rings, score, simulate
 from topoopt.fabric.fluid import run_fluid
-from topoopt.fabric.trains import run_trains
+from topoopt.fabric.packets import run_packets
 from topoopt.formats.fbuf_read import read_fbuf
 from topoopt.formats.taskgraph_fbuf import task_graph_of
 from topoopt.topology.fabrics import fat_tree, ideal_switch
@@ -221,13 +221,13 @@ def published_fabric(path: Path, hosts: int, shape: str, model: str, htsim: bool
 
 @pytest.mark.parametrize("htsim", [False, True], ids=["default", "htsim"])
 @pytest.mark.parametrize("shape", ["ideal", "fat-tree"])
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 @pytest.mark.benchmark(group="published graphs", timer=time.process_time)
 def test_published(benchmark, path: Path, model: str, shape: str, htsim: bool) -> None:  # type: ignore[no-untyped-def]
     tasks = task_graph_of(read_fbuf(path)).graph
     fabric = published_fabric(path, tasks.servers, shape, model, htsim)
-    run = run_fluid if model == "fluid" else run_trains
+    run = run_fluid if model == "fluid" else run_packets
     found = run(fabric, tasks)
     peak = traced_peak(lambda: run(fabric, tasks))
     quick = model == "fluid" and tasks.tasks < 20_000

@@ -118,7 +118,7 @@ def compiled_cache_is_warm(kernels: str = "*/*") -> bool:
     Parameters
     ----------
     kernels : str
-        Pattern of package and module, such as ``clos_*/*`` or ``fabric_*/train_kernels*``.
+        Pattern of package and module, such as ``clos_*/*`` or ``fabric_*/packet_kernels*``.
     """
     return any(cache_directory().glob(f"{kernels}.nbi"))
 

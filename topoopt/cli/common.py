@@ -280,8 +280,8 @@ def _line(report: Progress) -> str:
     stage = {
         "start": "starting strategies",
         "search": "search",
-        "train moves": "moves scored by packet trains",
-        "train ranking": "ranking by packet trains",
+        "packet moves": "moves scored by packet trains",
+        "packet ranking": "ranking by packet trains",
         "packet trains": "confirming with packet trains",
         "failures": "failures",
         "layouts": "estimating layouts",

@@ -108,7 +108,7 @@ def simulate_command(
     _check(file, fabric, model, jitter, seed, timeline, timeline_links)
     if compat == "reconnect" and model == "fluid":
         raise InputError("compat is 'reconnect', which the fluid model does not know; use train")
-    kernels = "simulate_kernels" if model == "fluid" else "train_kernels"
+    kernels = "simulate_kernels" if model == "fluid" else "packet_kernels"
     with common.first_run_notice(f"fabric_*/{kernels}*"):
         workload = load_workload(file)
         replay = replay_fabric(

@@ -57,7 +57,7 @@ def validate_command(
 
     names = tuple(name.strip() for name in models.split(",") if name.strip())
 
-    kernels = "train_kernels" if "train" in names else "simulate_kernels"
+    kernels = "packet_kernels" if "packet" in names else "simulate_kernels"
     with common.first_run_notice(f"fabric_*/{kernels}*") as started:
 
         def report(case: "Case") -> None:

@@ -43,7 +43,7 @@ def jittered(
     tasks: TaskGraph,
     copies: int,
     *,
-    model: str = "train",
+    model: str = "packet",
     seed: int = 0,
     limit: float = float("inf"),
 ) -> Jitter:
@@ -58,7 +58,7 @@ def jittered(
     tasks : TaskGraph
     copies : int
         At most `MOST_COPIES`.
-    model : {"fluid", "train"}
+    model : {"fluid", "packet"}
     seed : int
         Of the factors, uniform within 2 % of 1, and of the paths that each copy draws.
     limit : float

@@ -6,11 +6,11 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
+from topoopt.fabric.packets import PacketRun, run_packets
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
-from topoopt.fabric.trains import TrainRun, run_trains
 
-MODELS = ("fluid", "train")
+MODELS = ("fluid", "packet")
 
 
 def simulate(
@@ -34,13 +34,13 @@ def simulate(
     ----------
     fabric : Fabric
     tasks : TaskGraph
-    model : {"fluid", "train"}
+    model : {"fluid", "packet"}
         fluid: at every instant rates are max-min fair over all active flows; an AllReduce is one
         coupled stream over every edge of its rings, whose rate is such that a round takes at
         least its bytes and its lag on an empty network. train: packet trains through first-in
-        first-out links with DCTCP windows; slower and truer, see `run_trains`.
+        first-out links with DCTCP windows; slower and truer, see `run_packets`.
     seed : int
-        Of the paths that the train model draws.
+        Of the paths that the packet model draws.
     completion_tolerance : float, optional
         Fluid only. 0 (default) is exact. Otherwise flows whose time left is at most this
         fraction of the time they have been active, when another one ends, keep their rate for
@@ -67,19 +67,19 @@ def simulate(
     flows of a symmetric fabric are filled as one (see `collapse`); both are exact.
     """
     check_model(model)
-    if model == "train":
-        return timeline_of(fabric, tasks, run_trains(fabric, tasks, seed=seed))
+    if model == "packet":
+        return timeline_of(fabric, tasks, run_packets(fabric, tasks, seed=seed))
     return timeline_of(fabric, tasks, run_fluid(fabric, tasks, completion_tolerance))
 
 
-def timeline_of(fabric: Fabric, tasks: TaskGraph, run: Run | TrainRun) -> Timeline:
+def timeline_of(fabric: Fabric, tasks: TaskGraph, run: Run | PacketRun) -> Timeline:
     """Return what happened in a run, task by task, link by link and device by device.
 
     Parameters
     ----------
     fabric : Fabric
     tasks : TaskGraph
-    run : Run or TrainRun
+    run : Run or PacketRun
         Of these tasks over this fabric, to the end.
 
     Returns
@@ -124,8 +124,8 @@ def score(
         Seconds; infinity if the simulation gave up.
     """
     check_model(model)
-    if model == "train":
-        return run_trains(fabric, tasks, seed=seed, limit=limit).makespan
+    if model == "packet":
+        return run_packets(fabric, tasks, seed=seed, limit=limit).makespan
     return run_fluid(fabric, tasks, completion_tolerance, limit=limit).makespan
 
 
@@ -141,5 +141,7 @@ def check_model(model: str) -> None:
     InputError
         If it is none of `MODELS`.
     """
+    if model == "train":
+        raise InputError("simulation model is 'train', which is now called 'packet'; give 'packet'")
     if model not in MODELS:
         raise InputError(f"simulation model is {model!r}; choose {', '.join(MODELS)}")

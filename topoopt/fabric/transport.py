@@ -53,7 +53,7 @@ class Transport:
     def __post_init__(self) -> None:
         if not (self.segment_bytes >= 0 and isfinite(self.segment_bytes)):
             raise InputError(f"segment_bytes is {self.segment_bytes}; give zero or more bytes")
-        for name in ("initial_window", "marking_backlog", "train"):
+        for name in ("initial_window", "marking_backlog", "packet"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give at least 1 packet")
 

@@ -33,7 +33,7 @@ from topoopt.plan.records import reconfiguration_record
 from topoopt.problem.prices import PriceTable, direct_connect_cost
 from topoopt.problem.reconfiguration import WINDOW, Reconfiguration
 from topoopt.problem.schedule import ORDERED, Schedule
-from topoopt.search.confirm import COPIES, TRAIN_MODEL, confirmed_times
+from topoopt.search.confirm import COPIES, PACKET_MODEL, confirmed_times
 from topoopt.search.methods import SEARCHES
 from topoopt.search.starts import USUAL, start_pair, starting_strategies
 from topoopt.topology.totient import ring_places
@@ -264,7 +264,7 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
             f"confirmation: packet trains do not know the schedule {rebuilt.schedule.describe()!r}"
         )
     for name, stored, expected in (
-        ("model", record.model, TRAIN_MODEL),
+        ("model", record.model, PACKET_MODEL),
         ("copies", record.copies, COPIES),
     ):
         if stored != expected:

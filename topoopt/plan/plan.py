@@ -157,7 +157,7 @@ class CandidateRecord:
 
 @checked(frozen=True, config=STRICT)
 class ConfirmationRecord:
-    """What the packet-train model says of the best pairs found; the plan is its choice.
+    """What the packet-packet model says of the best pairs found; the plan is its choice.
 
     Times are means over copies with perturbed delays; the spread is slowest minus fastest.
     """

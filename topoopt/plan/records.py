@@ -23,7 +23,7 @@ from topoopt.problem.job import Cluster
 from topoopt.problem.prices import PriceTable
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_time
-from topoopt.search.confirm import COPIES, TRAIN_MODEL, Confirmed
+from topoopt.search.confirm import COPIES, PACKET_MODEL, Confirmed
 from topoopt.topology.finder import Ring
 
 
@@ -107,7 +107,7 @@ def confirmation_record(confirmed: Confirmed | None) -> ConfirmationRecord | Non
     if confirmed is None:
         return None
     return ConfirmationRecord(
-        model=TRAIN_MODEL,
+        model=PACKET_MODEL,
         copies=COPIES,
         iteration_time_s=confirmed.jitter.mean,
         iteration_time_spread_s=confirmed.jitter.spread,

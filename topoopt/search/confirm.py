@@ -20,14 +20,14 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.transport import Transport
 
-TRAIN_MODEL = "train-2"
-TRAINED = 120
+PACKET_MODEL = "packet-2"
+PACKET_FINALISTS = 120
 """The same where simulations with packet trains go on from them."""
 SCREENED = 5
 """Of variants that one copy each has ranked so many have all copies."""
 _RANKED = Transport(reconnect=True)
 # What long trains rank first is theirs by luck as well: some plans take one of two courses, which
-# trains of several lengths show. Beyond this many servers short ones take minutes.
+# packet trains of several lengths show. Beyond this many servers short ones take minutes.
 _SHORT_TRAINS, _LONG_TRAINS, _MOST_SERVERS = (16, 8, 4), (32, 24, 16), 32
 COPIES = len(_SHORT_TRAINS)
 """Simulations of each finalist, with perturbed delays; their mean counts."""
@@ -52,13 +52,13 @@ class Confirmed(Generic[P]):
     candidates: tuple[tuple[str, float, float], ...]
 
 
-def train_time(problem: Problem[Family[P]], pair: Pair[P], limit: float = float("inf")) -> float:
+def packet_time(problem: Problem[Family[P]], pair: Pair[P], limit: float = float("inf")) -> float:
     """Return the time of one copy of a pair in long packet trains, which rank pairs quickly.
 
     Parameters
     ----------
     problem : Problem
-        Its order of devices holds in trains, too; their links are first in, first out.
+        Its order of devices holds in packet trains, too; their links are first in, first out.
     pair : Pair
     limit : float
         A pair that is known to take longer than this many seconds takes infinitely long.
@@ -70,7 +70,7 @@ def train_time(problem: Problem[Family[P]], pair: Pair[P], limit: float = float(
     """
     fabric = replace(pair.fabric, transport=_RANKED)
     tasks = _ordered(problem, pair)
-    return jittered(fabric, tasks, 1, model="train", seed=problem.seed, limit=limit).mean
+    return jittered(fabric, tasks, 1, model="packet", seed=problem.seed, limit=limit).mean
 
 
 def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
@@ -91,7 +91,7 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
     times = []
     for copy, length in enumerate(lengths):
         truer = replace(fabric, transport=Transport(reconnect=True, train=length))
-        times.append(jittered(truer, tasks, 1, model="train", seed=seed + copy).mean)
+        times.append(jittered(truer, tasks, 1, model="packet", seed=seed + copy).mean)
     return Jitter(np.array(times))
 
 
@@ -106,7 +106,7 @@ def screened(
     count: int,
     progress: ProgressCallback | None = None,
 ) -> list[Pair[P]]:
-    """Return the pairs of which one copy each is fastest in the packet-train model.
+    """Return the pairs of which one copy each is fastest in the packet-packet model.
 
     Parameters
     ----------
@@ -120,16 +120,16 @@ def screened(
     Returns
     -------
     list of Pair
-        Fastest in trains first, ties as given.
+        Fastest in packet trains first, ties as given.
     """
     if len(pairs) <= count:
         return list(pairs)
     times: list[float] = []
     for pair in pairs:
         limit = sorted(times)[count - 1] if len(times) >= count else float("inf")
-        times.append(train_time(problem, pair, limit))
+        times.append(packet_time(problem, pair, limit))
         if progress:
-            progress(Progress("train ranking", len(times), len(pairs), min(times)))
+            progress(Progress("packet ranking", len(times), len(pairs), min(times)))
     order = sorted(range(len(pairs)), key=lambda i: (times[i], i))
     return [pairs[i] for i in order[:count]]
 

@@ -23,11 +23,11 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.finalists import finalists
+from topoopt.search.packet_moves import moves_work
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
 from topoopt.search.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
 from topoopt.search.steps import IDEAL, After, Round, Run, Search, timed
-from topoopt.search.train_moves import moves_work
 
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
@@ -222,7 +222,7 @@ def _begun(search: Search, going: Run) -> SearchState:
     """Score the starts, and return the state before the first round."""
     pairs, times, interrupted = start(search, going.progress)
     result = SearchResult(pairs[0], times, interrupted=interrupted)
-    if search.moves_by_trains:
+    if search.moves_by_packets:
         pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
         result.best = pairs[0]
     result.others = finalists(pairs, search.method.spacing, search.kept)
@@ -238,7 +238,7 @@ def _begun(search: Search, going: Run) -> SearchState:
     )
     state.round_steps = round_steps(search, pairs[0], chains) if chains else 0
     best = result.best
-    if search.moves_by_trains and best.topology is not None:
+    if search.moves_by_packets and best.topology is not None:
         cost = moves_work(best.fabric, search.builder.build(best.strategy))
         state.later_work = min(cost, _MOST_LATER * going.budget.work)
     return state
@@ -316,7 +316,7 @@ def _over(state: SearchState) -> bool:
 
 def _settle(search: Search, result: SearchResult) -> None:
     """Route anew what was routed for an earlier strategy of its chain; give fluid times."""
-    if search.moves_by_trains:
+    if search.moves_by_packets:
         # In the order of the scores that the search went by.
         result.others = timed(search.problem, result.others, result)
         result.best = result.others[0]

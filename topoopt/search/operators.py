@@ -14,10 +14,10 @@ from topoopt.search.confirm import SCREENED, screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS
 from topoopt.search.methods import search_for
+from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
-from topoopt.search.train_moves import TrainMoves
 
 # Share of the main search's steps and work that each baseline's search may use.
 _BASELINE_SHARE = 0.1
@@ -74,8 +74,8 @@ class OperatorSearch:
         if self.problem.options.routings != (Routing.BALANCED,):
             return found
         search = self.search
-        if search.moves_by_trains and not result.interrupted:
-            moves = TrainMoves(self.problem, search.space, search.regions)
+        if search.moves_by_packets and not result.interrupted:
+            moves = PacketMoves(self.problem, search.space, search.regions)
             found = moves.improved(found, result.steps, progress)[:FINALISTS]
             if moves.interrupted:
                 result.best = found[0]

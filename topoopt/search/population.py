@@ -37,8 +37,8 @@ _CUTS, _FEW_CUTS, _FEW_FROM = 7, 4, 32
 _WIDENINGS, _FEW_WIDENINGS = 13, 5
 _WIDENED, _FEW_WIDENED = 64, 8
 _LIKE = 2
-# Widening branches that are slower by no more than this may be faster in trains.
-_WORTH_TRAINS = 1.03
+# Widening branches that are slower by no more than this may be faster in packet trains.
+_WORTH_PACKETS = 1.03
 # Weights of device time against link-bytes in the additive costs.
 _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 
@@ -193,7 +193,7 @@ def _wired(
             found.append(pair)
     # Widening branches are much alike on the ideal switch, and differ once they are wired.
     late: list[Pair] = []
-    slack = _WORTH_TRAINS if search.moves_by_trains else 1.0
+    slack = _WORTH_PACKETS if search.moves_by_packets else 1.0
     fresh = [strategy for _, strategy in widened if strategy not in seen]
     for _, (pair, work) in in_twos(fresh, wire, lambda: slack * fastest(found + late), servers):
         result.work += work

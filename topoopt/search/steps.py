@@ -28,7 +28,7 @@ from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import TRAINED
+from topoopt.search.confirm import PACKET_FINALISTS
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
@@ -40,7 +40,7 @@ IDEAL = "ideal-switch"
 # Of many variants of one pair only the fastest is worth a truer simulation.
 _SPACING = 0.004
 # Up to this size trains are quick enough to go on from many pairs.
-_TRAINED_SERVERS = 32
+_PACKET_SERVERS = 32
 # Proposals that a chain makes on one fabric before the topology is built anew.
 _ROUND_STEPS = 150
 
@@ -206,7 +206,7 @@ class Search:
         )  # fmt: skip
         self.regions = Regions(self.builder.graph, self.space.alike)
         # What the rounds go by.
-        self.sought = problem.scored("yielding" if self.moves_by_trains else "fluid")
+        self.sought = problem.scored("yielding" if self.moves_by_packets else "fluid")
 
     @property
     def builder(self) -> TaskGraphBuilder:
@@ -214,15 +214,15 @@ class Search:
         return self.problem.family.builder
 
     @property
-    def moves_by_trains(self) -> bool:
+    def moves_by_packets(self) -> bool:
         """Whether the search goes on by simulations with packet trains."""
         balanced = self.options.routings == (Routing.BALANCED,)
-        return balanced and not self.method.compared and self.cluster.servers <= _TRAINED_SERVERS
+        return balanced and not self.method.compared and self.cluster.servers <= _PACKET_SERVERS
 
     @property
     def kept(self) -> int:
         """How many pairs a truer model may choose among."""
-        return TRAINED if self.moves_by_trains else FINALISTS
+        return PACKET_FINALISTS if self.moves_by_packets else FINALISTS
 
     @property
     def threaded(self) -> bool:

@@ -90,7 +90,7 @@ def replay_fabric(
         Of a network file; ecmp by default.
     compat : {"htsim", "reconnect"}, optional
         Repeat the artefacts of that simulator: all, or only that every round of an AllReduce
-        begins with new connections (which the train model tells from others).
+        begins with new connections (which the packet model tells from others).
     seed : int
         Of the paths that ``single`` draws.
 

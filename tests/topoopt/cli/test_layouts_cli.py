@@ -79,16 +79,16 @@ def test_packets_take_about_as_long_as_the_fluid():
     built = rebuild(shared_moe_plan())
     tasks = built.tasks()
     fluid = simulated("scattered.json")
-    packets = simulated("scattered.json", "--model", "train", "--jitter", "3", "--seed", "5")
-    expected = jittered(built.fabric, tasks, 3, model="train", seed=5)
+    packets = simulated("scattered.json", "--model", "packet", "--jitter", "3", "--seed", "5")
+    expected = jittered(built.fabric, tasks, 3, model="packet", seed=5)
     assert packets["jitter_iteration_times_s"] == expected.times.tolist()
     assert packets["iteration_time_s"] == pytest.approx(fluid["iteration_time_s"], rel=0.05)
     # Computing takes as long in both; only the network differs.
     busy = [[use["busy_s"] for use in found["devices"]] for found in (fluid, packets)]
     assert busy[0] == pytest.approx(busy[1], rel=1e-12)
-    again = simulated("scattered.json", "--model", "train", "--compat", "reconnect")
+    again = simulated("scattered.json", "--model", "packet", "--compat", "reconnect")
     cold = replace(built.fabric, transport=Transport(reconnect=True))
-    assert again["iteration_time_s"] == simulate(cold, tasks, model="train").makespan
+    assert again["iteration_time_s"] == simulate(cold, tasks, model="packet").makespan
 
 
 def test_options_of_schedules():
@@ -105,7 +105,7 @@ def test_options_of_schedules():
     assert ordered["iteration_time_s"] != simulated("experts.json")["iteration_time_s"]
     # Scattering is no transfer, so that there are two priorities among messages.
     message = refused(
-        "simulate", "scattered.json", "--priority", "transfers-first", "--model", "train"
+        "simulate", "scattered.json", "--priority", "transfers-first", "--model", "packet"
     )
     assert "messages have 2 priorities" in message
 
@@ -163,7 +163,7 @@ def test_an_exported_plan_plays_alike(name):
     # In the fluid model a collective is one stream in the plan, and single messages in the file.
     whole = simulated(f"{name}.fbuf")
     assert whole["iteration_time_s"] == pytest.approx(plan.iteration_time_s, rel=0.01)
-    options = ("--model", "train", "--compat", "reconnect")
+    options = ("--model", "packet", "--compat", "reconnect")
     packets, file_packets = simulated(f"{name}.json", *options), simulated(f"{name}.fbuf", *options)
     ratio = file_packets["iteration_time_s"] / packets["iteration_time_s"]
     assert ratio == pytest.approx(1.0, rel=1e-6)

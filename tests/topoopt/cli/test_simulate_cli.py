@@ -94,7 +94,7 @@ def renamed(file, name):
 def test_names_of_nodes_do_not_matter_on_a_switch(graph):
     file = read_fbuf(DATA / f"{graph}.fbuf")
     rng = np.random.default_rng(0)
-    for model in ("fluid", "train"):
+    for model in ("fluid", "packet"):
         times = []
         for name in (np.arange(16), rng.permutation(16)):
             named = np.append(name, np.arange(16, file.nodes + file.switches))
@@ -162,7 +162,7 @@ def test_text_names_the_answer_and_where_the_bandwidth_comes_from(place):
     text = run("simulate", "plan.fbuf", "--fabric", "ideal", directory=place)
     assert "a server (of the task-graph file" in text
     text = run("simulate", "plan.json", "--fabric", "oversubscribed-fat-tree", "--bandwidth",
-               "50Gbps", "--model", "train", "--jitter", "2", directory=place)  # fmt: skip
+               "50Gbps", "--model", "packet", "--jitter", "2", directory=place)  # fmt: skip
     assert "2:1 oversubscribed" in text and "50 Gbps a server (given)" in text
     assert "mean of 2 copies" in text and "spread" in text and "unperturbed" in text
 
@@ -170,18 +170,18 @@ def test_text_names_the_answer_and_where_the_bandwidth_comes_from(place):
 def test_jitter_is_the_mean_of_its_copies(place):
     built = rebuild(shared_plan())
     tasks = built.tasks()
-    found = simulated("plan.json", "--model", "train", "--jitter", "3", "--seed", "5",
+    found = simulated("plan.json", "--model", "packet", "--jitter", "3", "--seed", "5",
                       directory=place)  # fmt: skip
-    expected = jittered(built.fabric, tasks, 3, model="train", seed=5)
+    expected = jittered(built.fabric, tasks, 3, model="packet", seed=5)
     assert found["jitter_iteration_times_s"] == expected.times.tolist()
     assert found["iteration_time_s"] == expected.mean
     assert found["iteration_time_spread_s"] == expected.spread
-    plain = simulate(built.fabric, tasks, model="train", seed=5).makespan
+    plain = simulate(built.fabric, tasks, model="packet", seed=5).makespan
     assert found["unperturbed_iteration_time_s"] == plain
 
 
 def test_the_same_command_gives_the_same_answer(place):
-    command = ("plan.json", "--model", "train", "--jitter", "2", "--fabric", "fat-tree")
+    command = ("plan.json", "--model", "packet", "--jitter", "2", "--fabric", "fat-tree")
     first, second = (simulated(*command, directory=place) for _ in range(2))
     first.pop("wall_time_s"), second.pop("wall_time_s")
     assert first == second
@@ -261,7 +261,7 @@ def without_updates(tmp_path_factory):
     return directory
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 def test_an_exported_plan_plays_alike(without_updates, model):
     text = run("export", "plan.json", "--format", "fbuf", "-o", "plan.fbuf",
                directory=without_updates)  # fmt: skip
@@ -290,7 +290,7 @@ def test_exports(place):
     assert not (place / "x").exists()
     text = run("export", "plan.json", "--format", "fbuf", "-o", "rounds.fbuf", directory=place)
     assert "messages, round by round" in text and "left out" not in text
-    options = ("--model", "train", "--compat", "reconnect")
+    options = ("--model", "packet", "--compat", "reconnect")
     whole = simulated("plan.json", *options, directory=place)
     file = simulated("rounds.fbuf", *options, directory=place)
     assert file["iteration_time_s"] == pytest.approx(whole["iteration_time_s"], rel=0.02)
@@ -347,7 +347,7 @@ def replaced(file: FbufFile, **changes):
         (("net.json",), "is a network, and holds no tasks"),
         (("torn.fbuf",), "truncated"),
         (("torn.json",), "not valid JSON"),
-        (("plan.json", "--model", "packet"), "model is 'packet'; choose fluid, train"),
+        (("plan.json", "--model", "packet"), "model is 'packet'; choose fluid, packet"),
         (("plan.json", "--jitter", "0"), "jitter is 0 copies"),
         (("plan.json", "--jitter", "9" * 12), "give 1 to 100000"),
         (("plan.json", "--timeline", "plan.json"), "plan.json is also read"),
@@ -411,10 +411,10 @@ def test_validate_prints_errors_and_what_is_skipped(place, monkeypatch):
     assert "incast-4-ideal-switch" in text and "0 %" in text
     assert "skipped" in text and "100vgg_16/ideal-switch" not in text
     assert "100candle_16/ideal-switch" in text and "TOPOOPT_DATA" in text
-    found = json.loads(run("validate", "--cases", "ring-*", "--models", "train", "--json", "-q",
+    found = json.loads(run("validate", "--cases", "ring-*", "--models", "packet", "--json", "-q",
                            directory=place))  # fmt: skip
-    assert [summary["model"] for summary in found["summaries"]] == ["train", "train"]
-    assert found["cases"][0]["results"]["train"]["error"] == pytest.approx(0.0, abs=1e-9)
+    assert [summary["model"] for summary in found["summaries"]] == ["packet", "packet"]
+    assert found["cases"][0]["results"]["packet"]["error"] == pytest.approx(0.0, abs=1e-9)
     assert found["source"] and found["data"] is None
 
 
@@ -429,7 +429,7 @@ def test_published_graphs_on_the_command_line(place):
     assert explicit["iteration_time_s"] == found["iteration_time_s"]
     own = simulated(file, "--fabric", "own", directory=place)
     assert own["iteration_time_s"] == pytest.approx(found["iteration_time_s"], rel=1e-9)
-    tree = simulated(file, "--fabric", "fat-tree", "--model", "train", directory=place)
+    tree = simulated(file, "--fabric", "fat-tree", "--model", "packet", directory=place)
     assert len(tree["links"]) == 96
     assert found["transfer_bytes"] == 1_073_741_824
     assert max(device["busy_s"] for device in found["devices"]) == pytest.approx(17.568e-3, 1e-3)

@@ -51,7 +51,7 @@ def test_ring_goes_round_once(servers: int, kind: TaskKind) -> None:
     assert strategy_bound(tasks, 1, 5.0, 0.01).seconds <= timeline.makespan
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 def test_scattering_and_gathering_make_an_allreduce(model: str) -> None:
     group = (tuple(range(8)),)
     fabric = replace(circulant(8, (1, 3), capacity=1e9, latency=1e-6), transport=PACKETS)

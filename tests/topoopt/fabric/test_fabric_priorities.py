@@ -37,10 +37,10 @@ def test_equals_the_oracle(seed):
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from(["fluid", "train"]))
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["fluid", "packet"]))
 def test_equal_priorities_are_none(seed, model):
     fabric, tasks = case(seed)
-    if model == "train":
+    if model == "packet":
         fabric = replace(fabric, transport=PACKETS)
     equal = replace(tasks, priority=np.full(tasks.tasks, 7))
     plain, other = simulate(fabric, tasks, model=model), simulate(fabric, equal, model=model)
@@ -61,7 +61,7 @@ def test_a_level_waits_for_the_one_before(priority, finish):
     assert simulate(star(3), tasks).finish.tolist() == pytest.approx(finish)
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 def test_every_order_of_a_device_and_its_best(model):
     """Three computations, each followed by a transfer of its own: longest transfer first."""
     sent = [1e4, 9e5, 4e5]
@@ -82,4 +82,4 @@ def test_every_order_of_a_device_and_its_best(model):
 def test_trains_refuse_priorities_among_messages():
     tasks = replace(two_flows(), priority=np.array([0, 1]))
     with pytest.raises(InputError, match="2 priorities"):
-        score(star(3, transport=PACKETS), tasks, model="train")
+        score(star(3, transport=PACKETS), tasks, model="packet")

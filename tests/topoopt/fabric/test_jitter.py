@@ -23,7 +23,7 @@ def busy(hosts: int = 8) -> TaskGraph:
     return TaskGraph.from_lists(hosts, tasks, [(0, 40)], (tuple(range(hosts)),))
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 def test_the_same_seed_gives_the_same_bits(model: str) -> None:
     fabric = circulant(8, (1, 3), 12.5e9, 1e-6, transport=PACKETS)
     one, again, other = (jittered(fabric, busy(), 4, model=model, seed=s) for s in (1, 1, 2))
@@ -34,7 +34,7 @@ def test_the_same_seed_gives_the_same_bits(model: str) -> None:
     assert one.spread == max(one.times) - min(one.times) > 0
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 def test_only_delays_are_moved(model: str) -> None:
     """A lone message: each copy's delay lies within two percent; compute never moves."""
     fabric = star(4, 12.5e9, 1e-3, PACKETS)
@@ -52,7 +52,7 @@ def test_ring_routes_are_slowed_too() -> None:
     slow = circulant(4, (1,), 12.5e9, 1e-3, transport=PACKETS)
     fabric = Fabric("rings", slow.network, slow.routes, slow.rings, slow.routes, PACKETS)
     tasks = TaskGraph.from_lists(4, [(A, 0, -1, 1e5, 0.0)], [], ((0, 1, 2, 3),))
-    for model in ("fluid", "train"):
+    for model in ("fluid", "packet"):
         both = [jittered(f, tasks, 3, model=model).times for f in (slow, fabric)]
         np.testing.assert_array_equal(*both)
         assert np.ptp(both[0]) > 1e-5
@@ -78,7 +78,7 @@ def test_bad_input() -> None:
     fabric, tasks = star(4, 1e9, transport=PACKETS), TaskGraph.from_lists(4, [], [])
     with pytest.raises(InputError, match="jitter is 0 copies"):
         jittered(fabric, tasks, 0)
-    with pytest.raises(InputError, match="choose fluid, train"):
+    with pytest.raises(InputError, match="choose fluid, packet"):
         jittered(fabric, tasks, 1, model="packets")
     with pytest.raises(InputError, match="without packets"):
         jittered(star(4, 1e9, transport=IDEAL), tasks, 1)

@@ -39,7 +39,7 @@ def by_instants(tasks, timeline):
     return found
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 @pytest.mark.parametrize("seed", range(12))
 def test_devices_wait_for_what_is_under_way(seed, model):
     tasks = random_tasks(np.random.default_rng(seed))

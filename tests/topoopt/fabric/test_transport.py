@@ -177,7 +177,7 @@ def test_rings_without_switches_begin_at_places() -> None:
     assert switched.ring_edges(group).tolist() == [true]
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 def test_an_allreduce_over_one_server_takes_no_time_in_htsim(model: str) -> None:
     tasks = TaskGraph.from_lists(
         3, [(A, 0, -1, 1e6, 0.25), (A, 1, -1, 1e6, 0.125)], [], ((1,), (0, 1, 2))
@@ -189,7 +189,7 @@ def test_an_allreduce_over_one_server_takes_no_time_in_htsim(model: str) -> None
     assert min(whole[1], htsim[1]) > 0.125
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 @pytest.mark.parametrize("size", [5e4, 2e5, 1e6])
 def test_a_lone_allreduce_with_artefacts(size: float, model: str) -> None:
     """Short, stopped after a round, and whole; a new connection each round."""
@@ -247,7 +247,7 @@ def test_bad_packets(segment: float) -> None:
         Transport(segment_bytes=segment)
 
 
-@pytest.mark.parametrize("name", ["initial_window", "marking_backlog", "train"])
+@pytest.mark.parametrize("name", ["initial_window", "marking_backlog", "packet"])
 def test_bad_windows(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} is 0; give at least 1 packet"):
         Transport(**{name: 0})

@@ -1,4 +1,4 @@
-"""Collectives written out as messages: nothing is lost, and trains play them alike."""
+"""Collectives written out as messages: nothing is lost, and packet trains play them alike."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing.network import Network
 from topoopt.fabric import Fabric, Transport
-from topoopt.fabric.trains import run_trains
+from topoopt.fabric.packets import run_packets
 from topoopt.fabric.unrolled import unrolled
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -61,10 +61,10 @@ def random_job(seed: int) -> tuple[Fabric, TaskGraph]:
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_an_iteration_takes_as_long_as_before(seed: int) -> None:
-    """In trains whose rounds reconnect: whole graphs, with what waits for collectives."""
+    """In packet trains whose rounds reconnect: whole graphs, with what waits for collectives."""
     fabric, graph = random_job(seed)
     whole = unrolled(graph, fabric.rings)
-    before, after = run_trains(fabric, graph), run_trains(fabric, whole)
+    before, after = run_packets(fabric, graph), run_packets(fabric, whole)
     # Messages that begin at one time may queue in another order.
     assert after.finish.max() == pytest.approx(before.finish.max(), rel=0.05, abs=2e-5)
     assert np.isfinite(after.finish).all()
@@ -110,8 +110,8 @@ def test_a_collective_alone_on_a_ring(kind: TaskKind, rounds: int) -> None:
     whole = unrolled(graph, {graph.groups[0]: (graph.groups[0],)})
     moves = whole.kind == T
     assert moves.sum() == 8 * rounds and set(whole.size[moves].tolist()) == {1e6}
-    assert run_trains(fabric, whole).finish.max() == pytest.approx(
-        run_trains(fabric, graph).finish.max(), rel=1e-9
+    assert run_packets(fabric, whole).finish.max() == pytest.approx(
+        run_packets(fabric, graph).finish.max(), rel=1e-9
     )
 
 

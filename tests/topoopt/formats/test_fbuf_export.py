@@ -390,7 +390,7 @@ def test_a_plan_plays_alike_from_its_file(plan):
 
 @pytest.mark.parametrize("plan", [shared_plan, shared_bidirectional_plan])
 def test_rounds_of_messages_play_the_whole_iteration(plan):
-    """With what waits for AllReduces, in trains whose rounds begin with new connections."""
+    """With what waits for AllReduces, in packet trains whose rounds begin with new connections."""
     plan = plan()
     file = parse_fbuf(write_fbuf(plan_fbuf(plan, allreduces=AllReduces.ROUNDS)))
     assert not file.ring_size.size and not (file.task_type == FbufTask.ALLREDUCE).any()
@@ -405,8 +405,8 @@ def test_rounds_of_messages_play_the_whole_iteration(plan):
     read = network_of(file, plan.cluster.latency_s)
     transport = Transport(reconnect=True)
     theirs = Fabric("theirs", read, routes_of(file, read), {}, None, transport)
-    found = simulate(theirs, task_graph_of(file).graph, model="train")
-    mine = simulate(replace(built.fabric, transport=transport), tasks, model="train")
+    found = simulate(theirs, task_graph_of(file).graph, model="packet")
+    mine = simulate(replace(built.fabric, transport=transport), tasks, model="packet")
     assert found.makespan == pytest.approx(mine.makespan, rel=0.02)
     shorter = plan_fbuf(plan, allreduces=AllReduces.ROUNDS, updates=Updates.OMIT)
     assert (shorter.task_type == FbufTask.UPDATE).sum() < (file.task_type == FbufTask.UPDATE).sum()

@@ -61,7 +61,7 @@ def check(document, makespan):
     return found
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 @pytest.mark.parametrize("seed", range(6))
 def test_traces_are_well_formed(tmp_path, seed, model):
     tasks = random_tasks(np.random.default_rng(seed), count=60)
@@ -151,7 +151,7 @@ def test_a_failed_trace_leaves_the_old_file(tmp_path):
 def test_the_same_iteration_gives_the_same_bytes(tmp_path):
     tasks = random_tasks(np.random.default_rng(4))
     for name in ("a.json", "b.json"):
-        written(tmp_path / name, FABRIC, tasks, simulate(FABRIC, tasks, model="train"))
+        written(tmp_path / name, FABRIC, tasks, simulate(FABRIC, tasks, model="packet"))
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
 
 

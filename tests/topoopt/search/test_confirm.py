@@ -66,11 +66,11 @@ def test_the_plan_is_the_candidate_with_the_lowest_mean(found):
 
 def test_a_plan_records_what_the_trains_say(plan, question):
     record = plan.confirmation
-    assert record.copies == COPIES and record.model == "train-2"
+    assert record.copies == COPIES and record.model == "packet-2"
     assert record.iteration_time_s == min(c.mean_time_s for c in record.candidates)
     rebuilt = rebuild(plan)
     tasks = rebuilt.tasks()
-    once = score(rebuilt.fabric, tasks, model="train", seed=1)
+    once = score(rebuilt.fabric, tasks, model="packet", seed=1)
     assert record.iteration_time_s == pytest.approx(once, rel=0.02)
     assert plan.iteration_time_s == score(rebuilt.fabric, tasks)
     assert "packet trains: " in plan.summary()

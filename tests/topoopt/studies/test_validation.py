@@ -44,9 +44,9 @@ def test_closed_forms_need_no_data():
         "ring-allreduce", "all-to-all", "incast", "parking-lot"
     }  # fmt: skip
     for case in closed:
-        fluid, train = case.results["fluid"], case.results["train"]
+        fluid, packet = case.results["fluid"], case.results["packet"]
         assert abs(fluid.error) <= 1e-9
-        assert abs(train.error) <= (0.02 if case.family == "parking-lot" else 1e-9)
+        assert abs(packet.error) <= (0.02 if case.family == "parking-lot" else 1e-9)
         assert fluid.tolerance is not None
     assert not any(summary.beyond_tolerance for summary in found.summaries)
 
@@ -145,19 +145,19 @@ def test_the_fluid_model_is_as_true_as_promised():
 @published
 @pytest.mark.slow
 def test_the_train_model_is_as_true_as_promised():
-    found = validate(DATA, models=("train",), cases="*_*/*")
-    worst = errors(found, "train")
+    found = validate(DATA, models=("packet",), cases="*_*/*")
+    worst = errors(found, "packet")
     assert worst["all"].median <= 0.003
     assert max(worst[family].max for family in ("vgg", "transformer", "dlrm")) <= 0.015
     assert worst["candle"].max <= 0.04
     for case in found.cases:
-        assert case.results["train"].copies == (5 if case.family == "candle" else 1)
+        assert case.results["packet"].copies == (5 if case.family == "candle" else 1)
 
 
 @published
 def test_a_noisy_case_is_a_mean_of_copies():
-    found = validate(DATA.parent, cases="400candle_16/ideal-switch", models=("train",))
-    result = found.cases[0].results["train"]
+    found = validate(DATA.parent, cases="400candle_16/ideal-switch", models=("packet",))
+    result = found.cases[0].results["packet"]
     assert result.copies == 5 and result.spread_s > 0.0
     assert abs(result.error) <= 0.04
     assert result.default_time_s != result.time_s

@@ -68,13 +68,13 @@ def validate(
     data: str | Path | None = None,
     *,
     cases: str = "*",
-    models: Sequence[str] = ("fluid", "train"),
+    models: Sequence[str] = ("fluid", "packet"),
     progress: CaseCallback | None = None,
 ) -> Validation:
     """Compare the simulation models with references.
 
     Published task graphs are played with the artefacts of the reference simulator
-    (``Transport(htsim=True)``), and by default, beside it. The train model's time of CANDLE
+    (``Transport(htsim=True)``), and by default, beside it. The packet model's time of CANDLE
     graphs is the mean of five copies with perturbed delays, because single packet-level runs
     of these depend on chance (see `ReferenceTable.noise`); all other times are of single runs.
 
@@ -84,7 +84,7 @@ def validate(
         See `data_directory`. Cases without data are listed as skipped.
     cases : str
         A pattern (``*dlrm*``, ``*/fat-tree``, ``ring-*``) of the names of cases to run.
-    models : sequence of {"fluid", "train"}
+    models : sequence of {"fluid", "packet"}
     progress : callable, optional
         Called with each case when it is done.
 
@@ -106,7 +106,7 @@ def validate(
     """
     chosen = tuple(dict.fromkeys(models))
     if not chosen:
-        raise InputError("no simulation model is given; name fluid, train or both")
+        raise InputError("no simulation model is given; name fluid, packet or both")
     for model in chosen:
         check_model(model)
     directory = data_directory(data)
@@ -179,7 +179,7 @@ def _published_case(
     )
     results = {}
     for model in models:
-        noisy = model == "train" and _NOISY in reference.graph
+        noisy = model == "packet" and _NOISY in reference.graph
         copies = COPIES if noisy else 1
         seconds, spread, wall = _timed(mimic.for_model(model), workload.tasks, model, copies)
         default, _, _ = _timed(plain.for_model(model), workload.tasks, model, copies)

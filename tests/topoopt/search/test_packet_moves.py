@@ -22,12 +22,12 @@ from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import TRAINED, screened, train_time
+from topoopt.search.confirm import PACKET_FINALISTS, packet_time, screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS
 from topoopt.search.methods import SEARCHES, search_for
+from topoopt.search.packet_moves import PacketMoves, moves_work
 from topoopt.search.steps import Search
-from topoopt.search.train_moves import TrainMoves, moves_work
 
 JOB = to.Job(to.models.get_model("dlrm-16"))
 CLUSTER = to.Cluster(servers=8, degree=2, bandwidth="25Gbps")
@@ -93,11 +93,11 @@ def test_a_plan_that_was_interrupted_before_the_trains_verifies(stage):
 
 
 def one_copy(search, pair):
-    return train_time(PROBLEM, pair)
+    return packet_time(PROBLEM, pair)
 
 
 def moved(search, pairs, most=6):
-    moves = TrainMoves(PROBLEM, search.space, search.regions)
+    moves = PacketMoves(PROBLEM, search.space, search.regions)
     return moves.improved(pairs, most)
 
 
@@ -151,7 +151,7 @@ def test_an_interruption_keeps_what_trains_liked(search, pairs):
         if progress.best < lasts[0]:
             raise KeyboardInterrupt
 
-    moves = TrainMoves(PROBLEM, search.space, search.regions)
+    moves = PacketMoves(PROBLEM, search.space, search.regions)
     found = moves.improved(pairs, 6, stop)
     assert moves.interrupted and one_copy(search, found[0]) == lasts[-1] < lasts[0]
 
@@ -160,7 +160,7 @@ def test_an_interrupted_plan_is_the_best_by_trains():
     trains = []
 
     def stop(progress):
-        if progress.stage == "train moves":
+        if progress.stage == "packet moves":
             trains.append(progress.best)
             if len(trains) == 3:
                 raise KeyboardInterrupt
@@ -185,10 +185,10 @@ def test_trains_go_on_where_they_are_quick_and_routes_are_balanced(faithful, ser
     cluster = to.Cluster(servers, 2, "25Gbps")
     problem = Problem(JOB.family(servers), cluster, settings)
     search = search_for(problem)
-    assert search.moves_by_trains is moves
-    assert search.kept == (TRAINED if moves else FINALISTS)
+    assert search.moves_by_packets is moves
+    assert search.kept == (PACKET_FINALISTS if moves else FINALISTS)
     for lesser in ("strategy-only", "topology-only", "sequential"):
-        assert not Search(problem, SEARCHES[lesser]).moves_by_trains
+        assert not Search(problem, SEARCHES[lesser]).moves_by_packets
 
 
 def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):

@@ -1,11 +1,11 @@
 """The last moves of a search, scored by packet trains themselves.
 
-Messages of trains queue first in, first out, where flows of the fluid model share. Of pairs that
-are about as fast in the fluid model some are thirty percent slower in trains: it matters what
+Packet trains queue first in, first out, where flows of the fluid model share. Of pairs that are
+about as fast in the fluid model some are thirty percent slower in packet trains: it matters what
 meets on a link, and so on which server of its set each part of an operator lies. A simulation
-with trains costs tens of times more; so only variants have one whose yielding score
-(`topoopt.evaluate.problem.Problem`) is about the pair's. It goes with the times in trains, where
-fluid times alone do not.
+with packet trains costs tens of times more; so only variants have one whose yielding score
+(`topoopt.evaluate.problem.Problem`) is about the pair's. It goes with the times in packet trains,
+where fluid times alone do not.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,18 @@ from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import link_bytes
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import train_time
+from topoopt.search.confirm import packet_time
 
 # How many pairs are improved with how many simulations each: most gains come early, and from which
 # pair most is to be gained, only trying tells; so many begin and the best go on.
 _STAGES = ((30, 4), (5, 6), (1, 12))
 # Variants whose yielding score is longer by more than this are passed over.
 _SLACK = 0.005
-# Variants looked at for each simulation with trains, at most.
+# Variants looked at for each simulation with packet trains, at most.
 _PROPOSALS = 40
 # Set aside for sending a train over a link, in the units of `Scorer.work`. It takes about
-# 1.2; but plans of longer searches before the trains were no better when replayed.
-_TRAIN_WORK = 3.0
+# 1.2; but plans of longer searches before the packet trains were no better when replayed.
+_PACKET_WORK = 3.0
 
 
 def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
@@ -56,7 +56,7 @@ def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
     transport = fabric.transport
     hops = float(link_bytes(fabric, tasks).sum()) / (transport.train * transport.segment_bytes)
     simulations = _STAGES[0][0] + sum(pairs * tries for pairs, tries in _STAGES)
-    return _TRAIN_WORK * simulations * hops
+    return _PACKET_WORK * simulations * hops
 
 
 @dataclass
@@ -71,7 +71,7 @@ class _Climb:
 
 
 @dataclass
-class TrainMoves:
+class PacketMoves:
     """Changes strategies on their topologies, as long as that saves time in packet trains.
 
     Half of the variants exchange two servers of one set (`parallelism.search.moves.transpose`),
@@ -80,7 +80,7 @@ class TrainMoves:
     Parameters
     ----------
     problem : Problem
-        Its seed is that of the variants, and of the trains.
+        Its seed is that of the variants, and of the packet trains.
     space : StrategySpace
     regions : Regions
         Of the same model.
@@ -99,7 +99,7 @@ class TrainMoves:
     def improved(
         self, pairs: list[Pair], most: int, progress: ProgressCallback | None = None
     ) -> list[Pair]:
-        """Return the variants that trains like best of the pairs that promise most.
+        """Return the variants that packet trains like best of the pairs that promise most.
 
         Parameters
         ----------
@@ -107,13 +107,13 @@ class TrainMoves:
             Wired, and routed over one path a server pair. Of pairs with one time in trains the
             first counts.
         most : int
-            Simulations with trains for each at most.
+            Simulations with packet trains for each at most.
         progress : callable, optional
 
         Returns
         -------
         list of Pair
-            Fastest in trains first; also when interrupted from the keyboard.
+            Fastest in packet trains first; also when interrupted from the keyboard.
         """
         wired = [pair for pair in pairs if pair.topology is not None]
         times = [self._score(pair.fabric, pair.strategy) for pair in wired]
@@ -122,7 +122,7 @@ class TrainMoves:
             if len(climbs) == _STAGES[0][0]:
                 break
             pair = wired[place]
-            least = train_time(self.problem, pair)
+            least = packet_time(self.problem, pair)
             if all(climb.least != least for climb in climbs):  # else one is the other's twin
                 key = np.random.SeedSequence(self.problem.seed, spawn_key=(900, place))
                 rng = np.random.default_rng(key)
@@ -133,7 +133,7 @@ class TrainMoves:
         def report(count: int) -> None:
             if progress:
                 least = min(climb.least for climb in climbs)
-                progress(Progress("train moves", done + count, total, least))
+                progress(Progress("packet moves", done + count, total, least))
 
         try:
             for count, tries in _STAGES:
@@ -161,7 +161,7 @@ class TrainMoves:
             if score > limit:
                 continue
             found = replace(climb.pair, strategy=strategy, fabric=fabric, origin="search")
-            least = train_time(self.problem, found, climb.least)
+            least = packet_time(self.problem, found, climb.least)
             done += 1
             if least < climb.least:
                 time = Scorer(self.problem.scored("fluid"), fabric)(strategy)
@@ -185,4 +185,4 @@ class TrainMoves:
         return Scorer(self.problem.scored("yielding"), fabric)(strategy, limit)
 
 
-__all__ = ["TrainMoves", "moves_work"]
+__all__ = ["PacketMoves", "moves_work"]

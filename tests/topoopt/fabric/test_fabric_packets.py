@@ -1,4 +1,4 @@
-"""The packet-train model: equal to a plain-Python simulation, and to closed forms."""
+"""The packet-packet model: equal to a plain-Python simulation, and to closed forms."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,7 +8,7 @@ import pytest
 from fabric_oracle import circulant, routes_along, shortest_routes, star
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from train_oracle import TrainsPlayed, drawn_path, hashed, play_trains
+from packet_oracle import PacketsPlayed, drawn_path, hashed, play_packets
 
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
@@ -16,7 +16,7 @@ from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.paths import k_shortest_routes
 from topoopt.fabric import PACKETS, Fabric, Transport, score, simulate
-from topoopt.fabric.trains import run_trains
+from topoopt.fabric.packets import run_packets
 from topoopt.topology.fabrics import fat_tree, ideal_switch
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -30,8 +30,8 @@ def played(fabric: Fabric, tasks: list, edges: list = (), groups: tuple = (), se
     return compared(fabric, graph, seed)
 
 
-def compared(fabric: Fabric, graph: TaskGraph, seed: int = 0) -> TrainsPlayed:
-    found, expected = run_trains(fabric, graph, seed=seed), play_trains(fabric, graph, seed)
+def compared(fabric: Fabric, graph: TaskGraph, seed: int = 0) -> PacketsPlayed:
+    found, expected = run_packets(fabric, graph, seed=seed), play_packets(fabric, graph, seed)
     np.testing.assert_allclose(found.start, expected.start, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(found.finish, expected.finish, rtol=1e-9, atol=1e-15)
     assert found.binding.tolist() == expected.binding
@@ -39,7 +39,7 @@ def compared(fabric: Fabric, graph: TaskGraph, seed: int = 0) -> TrainsPlayed:
     return expected
 
 
-def check_links(fabric: Fabric, found: TrainsPlayed) -> None:
+def check_links(fabric: Fabric, found: PacketsPlayed) -> None:
     """No link serves two trains at once, and each serves the bytes of all that crosses it."""
     must = np.zeros(fabric.network.links)
     for message in found.messages:
@@ -60,7 +60,7 @@ def check_links(fabric: Fabric, found: TrainsPlayed) -> None:
 # --- a lone message -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("train", [1, 4, 32])
+@pytest.mark.parametrize("packet", [1, 4, 32])
 @pytest.mark.parametrize("hops", [1, 2, 6])
 @pytest.mark.parametrize(("gbps", "latency"), [(100, 1e-6), (400, 1e-6), (100, 2e-5)])
 def test_a_lone_transfer(gbps: int, latency: float, hops: int, train: int) -> None:
@@ -70,7 +70,7 @@ def test_a_lone_transfer(gbps: int, latency: float, hops: int, train: int) -> No
     for packets in (1, 2, 3, 33, 64, 65, 97, 99, 100):
         tasks = TaskGraph.from_lists(8, [(T, 0, hops, packets * P - 7.0, 0.0)], [])
         expected = 2 * hops * latency + (packets + hops - 1) * P / rate
-        assert score(fabric, tasks, model="train") == pytest.approx(expected, rel=1e-9)
+        assert score(fabric, tasks, model="packet") == pytest.approx(expected, rel=1e-9)
 
 
 # --- the plain-Python simulation ------------------------------------------------------------
@@ -140,7 +140,7 @@ def test_equals_the_plain_simulation(case: int, seed: int) -> None:
     fabric, graph = random_case(case)
     found = compared(fabric, graph, seed)
     longest = max(found.finish)
-    assert score(fabric, graph, model="train", seed=seed) == pytest.approx(longest, rel=1e-9)
+    assert score(fabric, graph, model="packet", seed=seed) == pytest.approx(longest, rel=1e-9)
 
 
 # --- closed forms ---------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def test_a_ring_allreduce(servers: int, packets: int) -> None:
     for fabric, hops in fabrics:
         once = 2 * hops * latency + (packets + hops - 1) * P / rate
         expected = 3e-6 + 2 * (servers - 1) * once
-        assert score(fabric, tasks, model="train") == pytest.approx(expected, rel=1e-9)
+        assert score(fabric, tasks, model="packet") == pytest.approx(expected, rel=1e-9)
         assert score(fabric, tasks) == pytest.approx(expected, rel=1e-9)
 
 
@@ -205,7 +205,7 @@ def test_a_slow_link_in_the_middle_sets_the_pace() -> None:
     assert found.finish[0] == pytest.approx(whole, rel=1e-9)
 
 
-@pytest.mark.parametrize(("train", "packets"), [(1, 60_000), (32, 150_000)])
+@pytest.mark.parametrize(("packet", "packets"), [(1, 60_000), (32, 150_000)])
 def test_windows_of_more_trains_than_the_first_table_holds(train: int, packets: int) -> None:
     """Over 10 ms slow start opens the window to ten thousand packets and more, unmarked."""
     rate, latency = 12.5e9, 5e-3
@@ -241,7 +241,7 @@ def test_small_windows_are_paid_in_round_trips() -> None:
         assert found.finish[0] == pytest.approx(2.0 + 1.0 * (2 * (rounds - 1)), rel=1e-3)
 
 
-@pytest.mark.parametrize("model", ["fluid", "train"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
 def test_of_what_becomes_ready_at_one_time_the_lowest_number_goes_first(model: str) -> None:
     """Tasks 3 and 4 end together; the first makes 2 ready, the second makes 1 ready."""
     tasks = [(C, 2, -1, 9.0, 0.0), (C, 0, -1, 1.0, 0.0), (C, 0, -1, 2.0, 0.0),
@@ -277,13 +277,13 @@ def test_the_same_run_gives_the_same_bits_and_seeds_change_only_split_routes() -
     switch = Fabric("switch", *ideal_switch(8, 12.5e9, 1e-6))
     tree = small_fat_tree()
     for fabric in (switch, tree):
-        first, again = (run_trains(fabric, graph, seed=5) for _ in range(2))
+        first, again = (run_packets(fabric, graph, seed=5) for _ in range(2))
         assert first.finish.tobytes() == again.finish.tobytes()
         assert first.start.tobytes() == again.start.tobytes()
         assert first.binding.tobytes() == again.binding.tobytes()
-    finishes = [run_trains(switch, graph, seed=seed).finish.tobytes() for seed in range(4)]
+    finishes = [run_packets(switch, graph, seed=seed).finish.tobytes() for seed in range(4)]
     assert len(set(finishes)) == 1
-    finishes = [run_trains(tree, graph, seed=seed).finish.tobytes() for seed in range(4)]
+    finishes = [run_packets(tree, graph, seed=seed).finish.tobytes() for seed in range(4)]
     assert len(set(finishes)) == 4
 
 
@@ -292,7 +292,7 @@ def test_trains_of_one_packet_change_little(seed: int) -> None:
     graph = contended(seed)
     for network, routes in (ideal_switch(8, 12.5e9, 1e-6), fat_tree(16, 12.5e9, 1e-6)):
         true, quick = (
-            score(Fabric("f", network, routes, transport=Transport(train=t)), graph, model="train")
+            score(Fabric("f", network, routes, transport=Transport(train=t)), graph, model="packet")
             for t in (1, 32)
         )
         assert quick == pytest.approx(true, rel=0.05)
@@ -303,7 +303,7 @@ def test_trains_and_fluid_agree_roughly(seed: int) -> None:
     """Two models of one thing; on a switch, where DCTCP keeps busy links busy."""
     fabric = Fabric("switch", *ideal_switch(8, 12.5e9, 1e-6))
     graph = contended(seed)
-    assert score(fabric, graph, model="train") == pytest.approx(score(fabric, graph), rel=0.15)
+    assert score(fabric, graph, model="packet") == pytest.approx(score(fabric, graph), rel=0.15)
 
 
 @settings(max_examples=60, deadline=None)
@@ -342,7 +342,7 @@ def test_renamed_nodes_take_the_same_time(seed: int) -> None:
         tasks += [(A, 0, -1, 5e6, 0.0), (C, name[0], -1, 1e-4, 0.0)]
         edges = [(0, 3), (3, 12), (4, 13), (13, 5)]
         graph = TaskGraph.from_lists(hosts, tasks, edges, (tuple(range(hosts)),))
-        return run_trains(fabric, graph).finish
+        return run_packets(fabric, graph).finish
 
     plain, renamed = finish(list(range(hosts))), finish(rng.permutation(hosts).tolist())
     np.testing.assert_allclose(renamed, plain, rtol=1e-9)
@@ -460,22 +460,22 @@ def test_neighbouring_seeds_draw_paths_of_their_own() -> None:
 def test_a_limit_gives_infinity() -> None:
     fabric = Fabric("switch", *ideal_switch(8, 12.5e9, 1e-6))
     graph = contended(1)
-    whole = score(fabric, graph, model="train")
-    assert score(fabric, graph, model="train", limit=whole) == whole
-    assert score(fabric, graph, model="train", limit=whole * 0.999) == np.inf
-    assert score(fabric, graph, model="train", limit=0.0) == np.inf
+    whole = score(fabric, graph, model="packet")
+    assert score(fabric, graph, model="packet", limit=whole) == whole
+    assert score(fabric, graph, model="packet", limit=whole * 0.999) == np.inf
+    assert score(fabric, graph, model="packet", limit=0.0) == np.inf
 
 
 @given(case=st.integers(0, 10**6))
 @settings(max_examples=60, deadline=None)
 def test_a_limit_never_cuts_off_what_keeps_it(case: int) -> None:
     fabric, graph = random_case(case)
-    whole = run_trains(fabric, graph)
+    whole = run_packets(fabric, graph)
     makespan = float(whole.finish.max(initial=0.0))
-    same = run_trains(fabric, graph, limit=makespan)
+    same = run_packets(fabric, graph, limit=makespan)
     assert same.finish.tolist() == whole.finish.tolist()
     for share in (0.999, 0.9, 0.5) if makespan > 0.0 else ():
-        cut = run_trains(fabric, graph, limit=share * makespan)
+        cut = run_packets(fabric, graph, limit=share * makespan)
         assert cut.finish.max() == np.inf and cut.events <= whole.events
 
 
@@ -484,13 +484,13 @@ def test_what_must_follow_makes_known_early_that_a_limit_is_passed() -> None:
         8, [(T, 0, 1, 5e6, 0.0), (T, 2, 3, 50e6, 0.0), (C, 1, -1, 1.0, 0.0)], [(0, 2)]
     )
     switch = Fabric("switch", *ideal_switch(8, 12.5e9, 1e-6))
-    late = run_trains(switch, chain, limit=1.0)
-    assert np.isinf(late.finish[1]) and late.events < run_trains(switch, chain).events / 2
+    late = run_packets(switch, chain, limit=1.0)
+    assert np.isinf(late.finish[1]) and late.events < run_packets(switch, chain).events / 2
 
 
 def test_no_tasks_and_tasks_that_send_nothing() -> None:
     fabric = Fabric("switch", *ideal_switch(4, 12.5e9, 1e-6))
-    assert score(fabric, TaskGraph.from_lists(4, [], []), model="train") == 0.0
+    assert score(fabric, TaskGraph.from_lists(4, [], []), model="packet") == 0.0
     found = played(fabric, [(T, 0, 1, 0.0, 0.0), (A, 0, -1, 0.0, 1e-6), (A, 1, -1, 5e6, 7e-6)],
                    groups=((0, 1, 2), (3,)))  # fmt: skip
     lag = 4e-6 + P / 12.5e9
@@ -503,7 +503,7 @@ def test_cycles_and_missing_routes_are_named() -> None:
 
     def fails(says: str, tasks: list, edges: list = (), groups: tuple = ()) -> None:
         with pytest.raises(InputError, match=says):
-            simulate(fabric, TaskGraph.from_lists(3, tasks, list(edges), groups), model="train")
+            simulate(fabric, TaskGraph.from_lists(3, tasks, list(edges), groups), model="packet")
 
     fails("2 of 3 tasks never ran", [(C, 0, -1, 1.0, 0.0)] * 3, [(0, 1), (1, 0)])
     fails("no route 2->0", [(T, 2, 0, 1.0, 0.0)])
@@ -511,18 +511,18 @@ def test_cycles_and_missing_routes_are_named() -> None:
     fails("negative or not finite", [(T, 0, 1, -1.0, 0.0)])
     cycle = TaskGraph.from_lists(3, [(C, 0, -1, 1.0, 0.0)] * 2, [(0, 1), (1, 0)])
     with pytest.raises(InputError, match="2 of 2 tasks never ran"):
-        score(fabric, cycle, model="train", limit=9.0)
+        score(fabric, cycle, model="packet", limit=9.0)
 
 
 def test_bad_seeds_models_and_transports() -> None:
     graph = TaskGraph.from_lists(4, [(T, 0, 1, 1.0, 0.0)], [])
     for seed in (-1, 2**31):
         with pytest.raises(InputError, match="seed is"):
-            score(star(4, 1e9, transport=PACKETS), graph, model="train", seed=seed)
-    with pytest.raises(InputError, match="fluid, train"):
+            score(star(4, 1e9, transport=PACKETS), graph, model="packet", seed=seed)
+    with pytest.raises(InputError, match="fluid, packet"):
         score(star(4), graph, model="packet")
     with pytest.raises(InputError, match="without packets"):
-        score(star(4), graph, model="train")
+        score(star(4), graph, model="packet")
 
 
 @pytest.mark.parametrize("hosts", [4, 16, 24])
@@ -532,7 +532,7 @@ def test_merged_fabrics_are_refused(hosts: int) -> None:
     merged = Fabric("merged fat-tree", network, routes)
     graph = TaskGraph.from_lists(hosts, [(T, 0, hosts - 1, 1e6, 0.0)], [])
     with pytest.raises(InputError, match="merged"):
-        score(merged, graph, model="train")
+        score(merged, graph, model="packet")
     assert score(merged, graph) > 0
 
 
@@ -541,4 +541,4 @@ def test_rows_that_are_no_path_are_named() -> None:
     routes = routes_along(network, {(0, 2): [[1, 2]]})
     graph = TaskGraph.from_lists(3, [(T, 0, 2, 1.0, 0.0)], [])
     with pytest.raises(InputError, match="no path along its links leads from host 0 to 2"):
-        score(Fabric("line", network, routes), graph, model="train")
+        score(Fabric("line", network, routes), graph, model="packet")

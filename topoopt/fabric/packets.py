@@ -1,4 +1,4 @@
-"""Play a task graph over a fabric as trains of packets on first-in first-out links."""
+"""Play a task graph over a fabric as packet trains of packets on first-in first-out links."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from topoopt.fabric.tasks import checked_tasks, starting_order
 _SEED_LIMIT = 2**31
 
 
-class TrainRun(NamedTuple):
+class PacketRun(NamedTuple):
     """What the kernel returns: times and bindings, and the number of events."""
 
     start: FloatArray
@@ -29,7 +29,7 @@ class TrainRun(NamedTuple):
 
 
 class _Messages(NamedTuple):
-    """All messages of a task graph; see `train_kernels.play_trains`."""
+    """All messages of a task graph; see `packet_kernels.play_packets`."""
 
     task: IntArray
     pair: IntArray
@@ -39,17 +39,17 @@ class _Messages(NamedTuple):
     row_end: IntArray
 
 
-def run_trains(
+def run_packets(
     fabric: Fabric, tasks: TaskGraph, *, seed: int = 0, limit: float = float("inf")
-) -> TrainRun:
+) -> PacketRun:
     """Simulate one iteration packet train by packet train.
 
     Every link is a first-in first-out server that sends at its capacity. A transfer, and each
     member's part of each round of a ring AllReduce, is a message over one path, drawn among the
     pair's routes with their shares. It is announced by a set-up packet that waits in the same
-    queues, then sends its first window in trains; the window grows by what has arrived, in slow
-    start, or by a packet each round trip once a train was marked, and shrinks by the share of
-    marks. A queue marks trains that leave a long backlog behind, which is looked at when the
+    queues, then sends its first window in packet trains; the window grows by what has arrived, in
+    slow start, or by a packet each round trip once a train was marked, and shrinks by the share of
+    marks. A queue marks packet trains that leave a long backlog behind, which is looked at when the
     train reaches the next link, or on its last link when its acknowledgement arrives. Hosts
     behind a switch do not mark in their own queue. A round begins when all messages of the one
     before it have arrived.
@@ -66,7 +66,7 @@ def run_trains(
 
     Returns
     -------
-    TrainRun
+    PacketRun
         Tasks that the limit cut off finish at infinity.
 
     Raises
@@ -78,10 +78,10 @@ def run_trains(
     References
     ----------
     The windows follow DCTCP (SIGCOMM 2010) in slow start, the packet sizes TopoOpt's simulator
-    (NSDI 2023, section 5); trains in place of packets are ours.
+    (NSDI 2023, section 5); packet trains in place of packets are ours.
     """
-    from topoopt.fabric.train_kernels import play_trains
-    from topoopt.fabric.train_queue_kernels import COLUMNS, PACKETS, PAIR, RING, TASK
+    from topoopt.fabric.packet_kernels import play_packets
+    from topoopt.fabric.packet_queue_kernels import COLUMNS, PACKETS, PAIR, RING, TASK
 
     transport, network = fabric.transport, fabric.network
     if transport.segment_bytes == 0:
@@ -116,7 +116,7 @@ def run_trains(
     if network.switches:
         link[3, network.source < network.hosts] = np.inf
     routes = (fabric.routes,) if fabric.ring_routes is None else (fabric.routes, fabric.ring_routes)
-    start, finish, binding, done, work = play_trains(
+    start, finish, binding, done, work = play_packets(
         compute,
         tasks.first.copy(),
         volume,
@@ -164,7 +164,7 @@ def run_trains(
             f"task graph: {tasks.tasks - done} of {tasks.tasks} tasks never ran, because tasks "
             "wait for each other in a cycle; remove a dependency"
         )
-    return TrainRun(start, finish, binding, events)
+    return PacketRun(start, finish, binding, events)
 
 
 def _least_after(
@@ -172,7 +172,7 @@ def _least_after(
 ) -> FloatArray:
     """Return the least seconds from each task's end to the end of all: alone, on the best link."""
     from parallelism.longest_path_kernels import heads_and_tails
-    from topoopt.fabric.train_queue_kernels import ROUNDS
+    from topoopt.fabric.packet_queue_kernels import ROUNDS
 
     packet = fabric.transport.segment_bytes / fabric.network.capacity.max(initial=1.0)
     rounds = np.ones(messages.task.size)

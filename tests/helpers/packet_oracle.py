@@ -1,8 +1,8 @@
-"""A plain-Python event simulation of the packet-train model, written from its description.
+"""A plain-Python event simulation of the packet model, written from its description.
 
 Everything is a dictionary, a list or a number. Events are ordered by (time, kind, number), where
-set-up packets come first, then tasks, rings and trains; trains are numbered by slots, of which
-the one that was given back last is taken first.
+set-up packets come first, then tasks, rings and packet trains; these are numbered by slots, of
+which the one that was given back last is taken first.
 """
 
 import heapq
@@ -95,7 +95,7 @@ class Message:
     way_back: float = 0.0
     left: int = 0
     unheard: int = 0  # packets sent that it has not heard of
-    coming: int = 0  # trains that have not entered their last link
+    coming: int = 0  # packet trains that have not entered their last link
     is_set_up: bool = False
     set_up_hop: int = 0
     end: float = 0.0
@@ -118,7 +118,7 @@ class Train:
 
 
 @dataclass
-class TrainsPlayed:
+class PacketsPlayed:
     """What the oracle found; what each link served as (from, to, bytes)."""
 
     start: list[float]
@@ -129,7 +129,7 @@ class TrainsPlayed:
     marks: int
 
 
-def play_trains(fabric: Fabric, tasks: TaskGraph, seed: int = 0) -> TrainsPlayed:
+def play_packets(fabric: Fabric, tasks: TaskGraph, seed: int = 0) -> PacketsPlayed:
     """Simulate one iteration train by train."""
     return _Simulation(fabric, tasks, seed).run()
 
@@ -241,7 +241,7 @@ class _Simulation:
     def make_room(self, m: Message) -> None:
         """Have slots for all that a message may send now.
 
-        Only the order of trains that arrive at one instant depends on the slots.
+        Only the order of packet trains that arrive at one instant depends on the slots.
         """
         window = max(self.way.initial_window, int(m.window)) + self.way.train
         most = min(m.left, window) // self.way.train + 2
@@ -387,7 +387,7 @@ class _Simulation:
         else:
             yield number
 
-    def run(self) -> TrainsPlayed:
+    def run(self) -> PacketsPlayed:
         tasks = self.tasks
         n = tasks.tasks
         waiting = tasks.predecessors.tolist()
@@ -441,4 +441,4 @@ class _Simulation:
                         binding[after] = t
                         get_ready(after)
             employ()
-        return TrainsPlayed(start, finish, binding, self.served, self.messages, self.marks)
+        return PacketsPlayed(start, finish, binding, self.served, self.messages, self.marks)

@@ -1,7 +1,7 @@
-"""The compiled event loop of the packet-train model.
+"""The compiled event loop of the packet-packet model.
 
 Events are named by numbers, which order those of one time: messages' set-up packets first, then
-tasks, rings and trains.
+tasks, rings and packet trains.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.draw_kernels import mixed
 from topoopt.fabric.heap_kernels import pop, push
-from topoopt.fabric.train_queue_kernels import (
+from topoopt.fabric.packet_queue_kernels import (
     ALPHA,
     ARRIVED,
     AT,
@@ -60,7 +60,7 @@ DRAWS = 1048576  # hashes of one message and of the next do not overlap within s
 
 
 @kernel
-def play_trains(
+def play_packets(
     compute: Flags,
     resource: Ints,
     volume: Floats,
@@ -96,7 +96,7 @@ def play_trains(
     horizon: float,
     tail: Floats,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:
-    """Play all tasks; see `topoopt.fabric.trains.run_trains` for the meaning.
+    """Play all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
 
     Parameters
     ----------
@@ -257,7 +257,7 @@ def _play_on(
     idle: Ints,
     turn: Ints,
 ) -> None:
-    """Play until the end, or until there are fewer than ``state[SHORT]`` rows for trains.
+    """Play until the end, or until there are fewer than ``state[SHORT]`` rows for packet trains.
 
     A function of its own, because in one that makes arrays anew every use of any counts
     references.

@@ -27,7 +27,7 @@ def case(
     most : int
         Of the named strategies that fit, the first so many.
     seed : int
-        Of the trains' paths and delays.
+        Of the packet trains' paths and delays.
 
     Returns
     -------
@@ -42,9 +42,9 @@ def case(
             {
                 "strategy": name,
                 "fluid_s": pair.time,
-                "train_s": trains.mean,
-                "train_spread_s": trains.spread,
-                "train_over_fluid": trains.mean / pair.time,
+                "packet_s": trains.mean,
+                "packet_spread_s": trains.spread,
+                "packet_over_fluid": trains.mean / pair.time,
             }
         )
     return rows
@@ -56,22 +56,22 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     for row in rows:
         if row["status"] == "ok":
             key = (row["model"], row["degree"], row["bandwidth_gbps"])
-            times = float(row["fluid_s"] or 0), float(row["train_s"] or 0)
+            times = float(row["fluid_s"] or 0), float(row["packet_s"] or 0)
             jobs.setdefault(key, []).append(times)
     lines = []
     for (model, degree, gbps), times in jobs.items():
         pairs = list(combinations(times, 2))
         alike = sum((a[0] - b[0]) * (a[1] - b[1]) >= 0 for a, b in pairs)
         chosen = min(times)[1]
-        ratios = [train / fluid for fluid, train in times]
+        ratios = [packet / fluid for fluid, packet in times]
         lines.append(
             (str(model), str(degree), str(gbps), len(times), alike / len(pairs) if pairs else None,
              chosen / min(train for _, train in times) - 1, min(ratios), max(ratios))
         )  # fmt: skip
     columns = ("model", "degree", "Gbps", "strategies", "pairs ranked alike",
-               "loss of the fluid choice", "least trains/fluid", "most trains/fluid")  # fmt: skip
-    names = ("model", "degree", "bandwidth_gbps", "strategy", "fluid_s", "train_s",
-             "train_over_fluid")  # fmt: skip
+               "loss of the fluid choice", "least packet/fluid", "most packet/fluid")  # fmt: skip
+    names = ("model", "degree", "bandwidth_gbps", "strategy", "fluid_s", "packet_s",
+             "packet_over_fluid")  # fmt: skip
     return [
         Table(columns, tuple(lines), "agreement"),
         Table(names, tuple(tuple(row[name] for name in names) for row in rows), "times"),
@@ -89,7 +89,7 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
         mine = [row for row in rows if row["model"] == model]
         fluid = [1e3 * float(row["fluid_s"] or 0) for row in mine]
         axes.loglog(
-            fluid, [1e3 * float(row["train_s"] or 0) for row in mine], "o", label=str(model)
+            fluid, [1e3 * float(row["packet_s"] or 0) for row in mine], "o", label=str(model)
         )
     axes.xaxis.set_minor_formatter(NullFormatter())
     ends = axes.get_xlim()
@@ -97,11 +97,11 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     axes.set_xlabel("fluid model [ms]")
     axes.set_ylabel("packet trains [ms]")
     axes.legend()
-    return {"fluid-train": figure}
+    return {"fluid-packet": figure}
 
 
 EXPERIMENT = Experiment(
-    name="fluid-train",
+    name="fluid-packet",
     description=(
         "Iteration times of named strategies in both fabric models. Loss of the fluid choice: "
         "train time of the strategy that the fluid model likes best over the best train time, "
@@ -124,7 +124,7 @@ EXPERIMENT = Experiment(
         "most": [4],
         "seed": [0],
     },
-    columns=("strategy", "fluid_s", "train_s", "train_spread_s", "train_over_fluid"),
+    columns=("strategy", "fluid_s", "packet_s", "packet_spread_s", "packet_over_fluid"),
     case=case,
     tabulate=tabulate,
     draw=draw,

@@ -2,7 +2,7 @@
 
 Links are first-in first-out servers that remember when they are free. A *message* (a transfer,
 or one member's part of one round of a ring) announces itself with a set-up packet, then sends
-what its window allows as *trains* of packets; each train that arrives opens the window, as DCTCP
+what its window allows as *packet trains*; each train that arrives opens the window, as DCTCP
 does with the marks that the train met.
 """
 
@@ -15,13 +15,13 @@ from topoopt.fabric.heap_kernels import push
 
 # Columns of the table of messages: task; row of routes; ring, -1 for transfers; packets in all,
 # not yet sent, and sent but not acknowledged; hops of the path, and those that the set-up packet
-# has behind it, one more once it has arrived; trains that have not entered their last link.
+# has behind it, one more once it has arrived; packet trains that have not entered their last link.
 TASK, PAIR, RING, PACKETS, LEFT, FLYING, HOPS, HOP, COMING, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 # Columns of its moments: latest arrival (s); time of an acknowledgement (s); window (packets);
 # share of marks, DCTCP's alpha, negative in slow start; packets arrived and marked since the
 # window was last reduced, and how many make the next reduction due.
 END, ACK, WINDOW, ALPHA, SEEN, MARKED, DUE, MOMENTS = 0, 1, 2, 3, 4, 5, 6, 7
-# Columns of the table of trains: message; hops behind it, ARRIVED on its last link; packets;
+# Columns of the table of packet trains: message; hops behind it, ARRIVED on its last link; packets;
 # whether marked; next free row, or on its last link that link.
 OF, AT, LENGTH, MARK, NEXT = 0, 1, 2, 3, 4
 ARRIVED = -1
@@ -45,7 +45,7 @@ def worth(window: float, longest: int) -> int:
 
 @inner_kernel
 def trains_needed(packets: int, longest: int) -> int:
-    """Return in how many trains so many packets go at most, when a window opens."""
+    """Return in how many packet trains so many packets go at most, when a window opens."""
     # All but the last are as long as may be, or take all the room that there is.
     return packets // longest + 2
 
