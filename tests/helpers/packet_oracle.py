@@ -243,8 +243,8 @@ class _Simulation:
 
         Only the order of packet trains that arrive at one instant depends on the slots.
         """
-        window = max(self.way.initial_window, int(m.window)) + self.way.train
-        most = min(m.left, window) // self.way.train + 2
+        window = max(self.way.initial_window, int(m.window)) + self.way.train_packets
+        most = min(m.left, window) // self.way.train_packets + 2
         while len(self.slots) < most:
             self.slots += reversed(range(self.room, 2 * self.room))
             self.room *= 2
@@ -252,14 +252,14 @@ class _Simulation:
     def fill(self, m: Message) -> bool:
         """Send what the window allows; whether all is sent and its arrival known."""
         over = False
-        worth = min(self.way.train // 2 + 1, max(int(m.window) // 8, 1))
+        worth = min(self.way.train_packets // 2 + 1, max(int(m.window) // 8, 1))
         while m.left:
             room = int(m.window) - m.unheard
             if m.unheard == 0:
                 room = max(room, 1)
             elif room < min(worth, m.left):
                 break  # too little to be worth a train
-            length = min(room, m.left, self.way.train)
+            length = min(room, m.left, self.way.train_packets)
             m.left -= length
             m.unheard += length
             m.coming += 1

@@ -53,7 +53,7 @@ def simulate_command(
         typer.Option(help="Of a network file: ecmp, k-shortest or single.", show_default="ecmp"),
     ] = None,
     model: Annotated[
-        str, typer.Option(help="fluid: max-min fair flows. train: packet trains, slower, truer.")
+        str, typer.Option(help="fluid: max-min fair flows. packet: packet trains, slower, truer.")
     ] = "fluid",
     jitter: Annotated[
         int | None,
@@ -107,7 +107,7 @@ def simulate_command(
     )
     _check(file, fabric, model, jitter, seed, timeline, timeline_links)
     if compat == "reconnect" and model == "fluid":
-        raise InputError("compat is 'reconnect', which the fluid model does not know; use train")
+        raise InputError("compat is 'reconnect', which the fluid model does not know; use packet")
     kernels = "simulate_kernels" if model == "fluid" else "packet_kernels"
     with common.first_run_notice(f"fabric_*/{kernels}*"):
         workload = load_workload(file)

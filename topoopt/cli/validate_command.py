@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from topoopt.studies.validation.llm import LlmValidation
     from topoopt.studies.validation.results import Case, Validation
 
-_MODELS = "fluid,train"
+_MODELS = "fluid,packet"
 
 
 def validate_command(

@@ -143,7 +143,7 @@ def run_packets(
         _longest_path(fabric, routes),
         transport.segment_bytes,
         transport.initial_window,
-        transport.train,
+        transport.train_packets,
         transport.htsim,
         not transport.htsim,
         transport.handshake,

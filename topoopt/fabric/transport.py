@@ -27,7 +27,7 @@ class Transport:
         Packets that a flow sends before it hears from its receiver (packet trains only).
     marking_backlog : int
         Packets in a queue above which it marks what leaves it (packet trains only).
-    train : int
+    train_packets : int
         Most packets that are simulated as one (packet trains only).
     reconnect : bool
         Whether every round of a ring begins with a new connection, as in TopoOpt's simulator: it
@@ -46,14 +46,14 @@ class Transport:
     handshake: bool = True
     initial_window: int = 100
     marking_backlog: int = 50
-    train: int = 32
+    train_packets: int = 32
     reconnect: bool = False
     htsim: bool = False
 
     def __post_init__(self) -> None:
         if not (self.segment_bytes >= 0 and isfinite(self.segment_bytes)):
             raise InputError(f"segment_bytes is {self.segment_bytes}; give zero or more bytes")
-        for name in ("initial_window", "marking_backlog", "packet"):
+        for name in ("initial_window", "marking_backlog", "train_packets"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give at least 1 packet")
 

@@ -137,7 +137,7 @@ class SearchOptions:
             ("confirm", CONFIRMING),
         ):  # fmt: skip
             value = getattr(self, name)
-            if name == "confirm" and value == "packet":
+            if name == "confirm" and value == "train":
                 raise InputError("confirm is 'train', which is now called 'packet'; give 'packet'")
             if value not in (*choices, None) or (name in ("method", "schedule") and value is None):
                 raise InputError(f"{name} is {value!r}; choose {', '.join(choices)}")

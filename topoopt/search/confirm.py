@@ -90,7 +90,7 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
     lengths = _SHORT_TRAINS if fabric.network.hosts <= _MOST_SERVERS else _LONG_TRAINS
     times = []
     for copy, length in enumerate(lengths):
-        truer = replace(fabric, transport=Transport(reconnect=True, train=length))
+        truer = replace(fabric, transport=Transport(reconnect=True, train_packets=length))
         times.append(jittered(truer, tasks, 1, model="packet", seed=seed + copy).mean)
     return Jitter(np.array(times))
 

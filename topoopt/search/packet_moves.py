@@ -54,7 +54,9 @@ def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
         In the units of `topoopt.evaluate.scoring.Scorer`.
     """
     transport = fabric.transport
-    hops = float(link_bytes(fabric, tasks).sum()) / (transport.train * transport.segment_bytes)
+    hops = float(link_bytes(fabric, tasks).sum()) / (
+        transport.train_packets * transport.segment_bytes
+    )
     simulations = _STAGES[0][0] + sum(pairs * tries for pairs, tries in _STAGES)
     return _PACKET_WORK * simulations * hops
 

@@ -60,13 +60,13 @@ def check_links(fabric: Fabric, found: PacketsPlayed) -> None:
 # --- a lone message -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("packet", [1, 4, 32])
+@pytest.mark.parametrize("train", [1, 4, 32])
 @pytest.mark.parametrize("hops", [1, 2, 6])
 @pytest.mark.parametrize(("gbps", "latency"), [(100, 1e-6), (400, 1e-6), (100, 2e-5)])
 def test_a_lone_transfer(gbps: int, latency: float, hops: int, train: int) -> None:
     """2 h d + W / b + (h - 1) P / b, also where acknowledgements are slow to come back."""
     rate = gbps * GBPS
-    fabric = circulant(8, (1,), rate, latency, transport=Transport(train=train))
+    fabric = circulant(8, (1,), rate, latency, transport=Transport(train_packets=train))
     for packets in (1, 2, 3, 33, 64, 65, 97, 99, 100):
         tasks = TaskGraph.from_lists(8, [(T, 0, hops, packets * P - 7.0, 0.0)], [])
         expected = 2 * hops * latency + (packets + hops - 1) * P / rate
@@ -99,7 +99,7 @@ def random_case(seed: int) -> tuple[Fabric, TaskGraph]:
         handshake=bool(rng.integers(4)),
         initial_window=int(rng.choice([1, 2, 10, 100])),
         marking_backlog=int(rng.choice([1, 5, 50])),
-        train=int(rng.choice([1, 2, 5, 32])),
+        train_packets=int(rng.choice([1, 2, 5, 32])),
         htsim=rng.random() < 0.25,
         reconnect=rng.random() < 0.25,
     )
@@ -205,11 +205,13 @@ def test_a_slow_link_in_the_middle_sets_the_pace() -> None:
     assert found.finish[0] == pytest.approx(whole, rel=1e-9)
 
 
-@pytest.mark.parametrize(("packet", "packets"), [(1, 60_000), (32, 150_000)])
+@pytest.mark.parametrize(("train", "packets"), [(1, 60_000), (32, 150_000)])
 def test_windows_of_more_trains_than_the_first_table_holds(train: int, packets: int) -> None:
     """Over 10 ms slow start opens the window to ten thousand packets and more, unmarked."""
     rate, latency = 12.5e9, 5e-3
-    fabric = Fabric("long", *ideal_switch(2, rate, latency / 2), transport=Transport(train=train))
+    fabric = Fabric(
+        "long", *ideal_switch(2, rate, latency / 2), transport=Transport(train_packets=train)
+    )
     found = played(fabric, [(T, 0, 1, packets * P, 0.0)])
     doublings = np.log2(2 * latency * rate / P / 100)
     least = 2 * latency + packets * P / rate
@@ -234,7 +236,7 @@ def test_a_round_may_take_a_path_of_another_length(seed: int) -> None:
 
 def test_small_windows_are_paid_in_round_trips() -> None:
     """One packet, then 2, 4, 8 ...: log2 round trips when the way is long."""
-    fabric = circulant(2, (1,), 1e9, 1.0, transport=Transport(initial_window=1, train=1))
+    fabric = circulant(2, (1,), 1e9, 1.0, transport=Transport(initial_window=1, train_packets=1))
     for rounds in range(1, 8):
         packets = 2**rounds - 1
         found = played(fabric, [(T, 0, 1, packets * P, 0.0)])
@@ -292,7 +294,11 @@ def test_trains_of_one_packet_change_little(seed: int) -> None:
     graph = contended(seed)
     for network, routes in (ideal_switch(8, 12.5e9, 1e-6), fat_tree(16, 12.5e9, 1e-6)):
         true, quick = (
-            score(Fabric("f", network, routes, transport=Transport(train=t)), graph, model="packet")
+            score(
+                Fabric("f", network, routes, transport=Transport(train_packets=t)),
+                graph,
+                model="packet",
+            )
             for t in (1, 32)
         )
         assert quick == pytest.approx(true, rel=0.05)

@@ -247,7 +247,7 @@ def test_bad_packets(segment: float) -> None:
         Transport(segment_bytes=segment)
 
 
-@pytest.mark.parametrize("name", ["initial_window", "marking_backlog", "packet"])
+@pytest.mark.parametrize("name", ["initial_window", "marking_backlog", "train_packets"])
 def test_bad_windows(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} is 0; give at least 1 packet"):
         Transport(**{name: 0})

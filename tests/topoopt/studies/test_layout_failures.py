@@ -11,6 +11,7 @@ from small_plans import planned
 import topoopt as to
 from codesign_base import InputError
 from parallelism.transformers.enumeration import Choices
+from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric import score
 from topoopt.plan.rebuild import rebuild
@@ -61,14 +62,14 @@ def test_layouts_like_the_plans_are_among_them(built):
     """Those of the plan's degrees, but of data, even where others look more promising."""
     cluster, family = to.Cluster(2, 3, "100Gbps"), built.family.on(2, 12)
     options = SearchOptions(simulated=1)
-    plain = LayoutSearch(family, cluster, options, 0)
+    plain = LayoutSearch(Problem(family, cluster, options))
     plain.run()
     simulated = {one.candidate.layout for one in plain.placed}
     assert not any(plain.resembles(one.placement) for one in plain.placed)
     other = next(c for c in survey(family, cluster).candidates if c.layout not in simulated)
     like = family.placements(other.layout)[-1]
     on_more_servers = replace(like, layout=replace(like.layout, data=2 * like.layout.data))
-    search = LayoutSearch(family, cluster, options, 0, like=on_more_servers)
+    search = LayoutSearch(Problem(family, cluster, options), like=on_more_servers)
     search.run()
     assert [one.placement for one in search.placed if search.resembles(one.placement)] == [like]
     fabric = without_servers(built.fabric, (2, 3))
@@ -89,7 +90,7 @@ def test_rewired_is_a_topology_of_all_ports(built):
     found = after_servers(built, (0,))
     family = built.family.on(3, 18)
     cluster = to.Cluster(3, 3, "100Gbps")
-    rewirer = Rewirer(family, cluster, family.memory_limit, SearchOptions(), 0)
+    rewirer = Rewirer(Problem(family, cluster))
     pairs = [rewirer.wire(placement, "search") for placement in every_placement(family)]
     best = min(pair.time for pair in pairs if pair is not None)
     assert best * (1 - 1e-9) <= found.times["rewired"] <= best * 1.05

@@ -85,8 +85,8 @@ def test_where_data_is_found(tmp_path, monkeypatch):
 def test_what_is_refused(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         validate(tmp_path / "none")
-    with pytest.raises(InputError, match="model is 'packet'"):
-        validate(models=("packet",))
+    with pytest.raises(InputError, match="now called 'packet'"):
+        validate(models=("train",))
     with pytest.raises(InputError, match="no simulation model"):
         validate(models=())
     with pytest.raises(InputError, match="no case is called 'none'"):
