@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import doctest
 import importlib
 import json
 import re
@@ -312,6 +313,12 @@ def test_examples_of_the_docs_run(name, small, monkeypatch, capsys):
     program = compile("\n".join(EXAMPLES[name]), f"docs/{name}", "exec", dont_inherit=True)
     exec(program, {"__name__": "__main__"})
     assert capsys.readouterr().out.strip() or name in SILENT
+
+
+def test_the_example_of_the_package_runs():
+    found = doctest.testmod(topoopt)
+    assert found.attempted == 5
+    assert found.failed == 0
 
 
 def imported_names():
