@@ -2,12 +2,14 @@
 
 import ast
 import dataclasses
+import doctest
 import importlib
 import json
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 import typing
 from pathlib import Path
 
@@ -98,6 +100,8 @@ def test_the_other_examples_print_what_they_say(outputs):
     assert float(time) == pytest.approx(numbers(outputs[0])["iteration time"], rel=1e-3)
     assert float(cost) == pytest.approx(54912)
     assert outputs[1].split()[2] == "True"
+    assert outputs[2].startswith("llama3-8b (8.03 G parameters) on 8 servers x 8 h100")
+    assert "\nlayout: " in outputs[2]
 
 
 def test_first_screen():
@@ -311,6 +315,12 @@ def test_examples_of_the_docs_run(name, small, monkeypatch, capsys):
     assert capsys.readouterr().out.strip() or name in SILENT
 
 
+def test_the_example_of_the_package_runs():
+    found = doctest.testmod(topoopt)
+    assert found.attempted == 5
+    assert found.failed == 0
+
+
 def imported_names():
     """Every name of ours that an example imports: (page, dotted name)."""
     for page, text in PAGES.items():
@@ -325,12 +335,12 @@ OF_TODAY = {page: text for page, text in PAGES.items() if page != "CHANGELOG.md"
 
 
 def test_every_module_and_function_that_a_page_names_exists():
-    dotted = re.compile(rf"\b(?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+")
+    dotted = re.compile(rf"(?<![\w./])(?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+")
     named = {(page, name) for page, text in OF_TODAY.items() for name in dotted.findall(text)}
     named |= {(page, name) for page, name in imported_names() if name.startswith(PACKAGES)}
     assert len(named) > 50
     for page, name in sorted(named):
-        # There is a page docs/routing.md.
+        # There is a page routing.md.
         assert name.endswith(".md") or exists(name), f"{page} names {name}"
 
 
@@ -415,24 +425,50 @@ for name in topoopt.__all__:
     assert "compare" in topoopt.__all__
 
 
-def rooms():
-    """Rows of the table of rooms: (directory, what it says that lies there)."""
-    table = (ROOT / "ARCHITECTURE.md").read_text().split("## Rooms")[1].split("\n## ")[0]
-    for line in table.splitlines():
-        if line.startswith("| `"):
-            first, what = line.split("|")[1:3]
-            (path,) = re.findall(r"`([\w/]+)`", first)
-            yield ROOT / path, re.findall(r"`([\w./]+)`", what)
+ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 
 
-def test_the_table_of_rooms_names_what_exists():
-    elsewhere = {"config.json", "simulate", "route", "routing/clos"}
-    for path, names in rooms():
-        assert path.is_dir(), path
-        for name in set(names) - elsewhere:
-            there = (path / name, path / f"{name}.py", ROOT / name)
-            below = [*path.glob(f"*/{name}.py")]
-            assert below or any(place.exists() for place in there), f"{path.name}: {name}"
+def packages():
+    """Rows of the table of packages: (layer, folders of the row)."""
+    table = ARCHITECTURE.split("## Packages")[1].split("\n## ")[0]
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("|")]
+    package = ""
+    for layer, first, what in rows[2:]:
+        package = first.strip(" `/") or package
+        within = [f"{package}/{name}" for name in re.findall(r"`(\w+)/`", what)]
+        own = [package] if first.strip() else []
+        yield (
+            int(layer) if layer.strip() else None,
+            own + [n for n in within if (ROOT / n).is_dir()],
+        )
+
+
+def test_the_architecture_names_every_package_once():
+    named = [folder for _, folders in packages() for folder in folders]
+    there = {
+        str(path.parent.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("__init__.py")
+    }
+    assert sorted(named) == sorted(there)
+
+
+def test_the_architecture_orders_packages_as_the_contracts_do():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    layers = [each["layers"] for each in project["tool"]["importlinter"]["contracts"][:2]]
+    top, rooms = ([set(re.findall(r"\w+", layer)) for layer in each[::-1]] for each in layers)
+    order = [*top[:-1], *({f"topoopt/{room}" for room in layer} for layer in rooms)]
+    found = [set() for _ in order]
+    for layer, folders in packages():
+        if layer is not None:
+            found[layer].add(folders[0])
+    assert found == order
+
+
+def test_the_architecture_fits_on_a_screen_and_a_half():
+    lines = ARCHITECTURE.splitlines()
+    assert len(lines) <= 95
+    assert max(map(len, lines)) <= 110
 
 
 def test_tables_of_results_are_those_that_the_experiments_wrote():
