@@ -36,7 +36,13 @@ from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
-from topoopt.search.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
+from topoopt.search.starts import (
+    LEAST_MEMORY,
+    SLOW_START,
+    USUAL,
+    start_pair,
+    starting_strategies,
+)
 from topoopt.search.train_moves import moves_work
 
 # The fabric that strategies are sought on before they are wired; times on it are no plan's.
@@ -188,7 +194,7 @@ class AlternatingSearch:
             return start_pair(self.rewirer(wary=False), strategy, name, limit)
 
         try:
-            wired = in_twos(fitting, wire, lambda: 1.2 * best, self.cluster.servers)
+            wired = in_twos(fitting, wire, lambda: SLOW_START * best, self.cluster.servers)
             for done, (_, pair) in enumerate(wired):
                 if pair is not None:
                     pairs.append(pair)
