@@ -88,7 +88,8 @@ def strategy_record(builder: TaskGraphBuilder, strategy: Strategy) -> StrategyRe
                 operator=builder.graph.operators[index].name,
                 sample=config.sample,
                 parameter=config.parameter,
-                mode=config.mode.name.lower(),
+                # Along which dimension a whole operator is not split means nothing.
+                mode=(config.mode if config.parameter > 1 else Mode.OUTPUT).name.lower(),
                 servers=[int(v) for v in config.servers],
                 forward_s=float(times.forward),
                 backward_s=float(times.backward),

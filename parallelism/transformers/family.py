@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Set
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -93,6 +94,11 @@ class LayoutFamily:
             raise InputError(
                 f"memory_reserve is {self.memory_reserve}; give a share of at least 0 and below 1"
             )
+        if self.rates.accelerator != self.server.accelerator:
+            raise InputError(
+                f"rates are of accelerator {self.rates.accelerator.name!r}, but the server's is "
+                f"{self.server.accelerator.name!r}, or differs in a number; give rates of the same"
+            )
 
     @property
     def gpus(self) -> int:
@@ -104,7 +110,7 @@ class LayoutFamily:
         """Bytes of each GPU that a layout may use."""
         return self.server.accelerator.memory_bytes * (1.0 - self.memory_reserve)
 
-    def layouts(self) -> list[Layout]:
+    def layouts(self) -> tuple[Layout, ...]:
         """Return every legal layout of the choices; see `enumerate_layouts`.
 
         Raises
@@ -112,8 +118,14 @@ class LayoutFamily:
         InfeasibleError
             If there is none.
         """
-        return enumerate_layouts(
-            self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices
+        return self._layouts
+
+    @cached_property
+    def _layouts(self) -> tuple[Layout, ...]:
+        return tuple(
+            enumerate_layouts(
+                self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices
+            )
         )
 
     def placements(self, layout: Layout) -> list[Placement]:

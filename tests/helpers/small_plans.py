@@ -4,6 +4,8 @@ import json
 from dataclasses import fields
 from functools import lru_cache
 
+from small_transformers import gpt
+
 import topoopt as to
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.options import SearchOptions
@@ -71,3 +73,48 @@ def shared_bidirectional_plan():
 def shared_document(plan=shared_plan):
     """Return a fresh copy of a shared plan's document."""
     return json.loads(plan().to_json())
+
+
+# One pipeline of two stages, so that servers send to each other beside their AllReduces.
+_STAGES = {
+    "pipeline": (2,), "tensor": (1,), "microbatch": (1,), "recompute": ("none",), "zero": (1,),
+    "schedules": ("1f1b", "zero-bubble"),
+}  # fmt: skip
+
+
+def small_layout_job(**choices):
+    """Return a small GPT to be planned by layouts, on servers of one GPU."""
+    from parallelism.transformers.enumeration import Choices
+    from topoopt.problem.job import nvlink_server
+
+    server = nvlink_server("h100", 1)
+    return to.Job(gpt(4, 256, 4, 512), global_batch=8, server=server, choices=Choices(**choices))
+
+
+def solve_layouts(servers=4, degree=2, *, ports="directed", choices=None, **options):
+    """Plan by layouts, and check that the plan's proof holds before handing it out."""
+    options = {"simulated": 6, "baselines": (), **options}
+    job = small_layout_job(**(_STAGES if choices is None else choices))
+    plan = planned(job, to.Cluster(servers, degree, "100Gbps", ports), **options)
+    assert_valid(plan)
+    return plan
+
+
+@lru_cache(maxsize=1)
+def shared_layout_plan():
+    """Return a plan by layouts, chosen among some kinds, beside several fabrics."""
+    choices = {"pipeline": (1, 2), "tensor": (1,), "microbatch": (1,), "recompute": ("none",)}
+    baselines = ("ideal-switch", "fat-tree", "expander", "ocs-reconfig")
+    return solve_layouts(choices=choices, baselines=baselines)
+
+
+@lru_cache(maxsize=1)
+def shared_bidirectional_layout_plan():
+    """Return a plan by layouts with rings and transfers on bidirectional ports."""
+    return solve_layouts(degree=3, ports="bidirectional", baselines=("ideal-switch",))
+
+
+@lru_cache(maxsize=1)
+def shared_confirmed_layout_plan():
+    """Return a plan by layouts that packets chose."""
+    return solve_layouts(confirm="packet")

@@ -17,6 +17,7 @@ from topoopt.bounds.gap import how, plan_bounds
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedule_pairs
+from topoopt.evaluate.scoring import plainest_routing
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
@@ -31,6 +32,7 @@ from topoopt.plan.plan import (
 from topoopt.plan.records import (
     bound_record,
     confirmation_record,
+    degree_split,
     link_records,
     price_notes,
     reconfiguration_record,
@@ -85,7 +87,8 @@ def optimize_once(
         scheduled = _schedule(search, result, report)
         compared, interrupted = _baselines(search, result, chosen, report)
     result.interrupted = result.interrupted or interrupted
-    return _assemble(search, result, confirmed, scheduled, compared, table)
+    asked = [base.fabric.name for base in chosen]
+    return _assemble(search, result, confirmed, scheduled, compared, asked, table)
 
 
 def search_of(family: AnyFamily, cluster: Cluster, options: SearchOptions, seed: int) -> AnySearch:
@@ -165,6 +168,7 @@ def _assemble(
     confirmed: Confirmed[Any] | None,
     scheduled: Scheduled[Any],
     compared: dict[str, Baseline],
+    asked: list[str],
     prices: PriceTable,
 ) -> Plan:
     """Gather everything that the plan file holds."""
@@ -189,6 +193,13 @@ def _assemble(
     values, which = np.unique(routes.weights, return_inverse=True)
     alone = cluster.servers == 1
     layouts = isinstance(family, LayoutFamily)
+    routing = pair.routing
+    if topology is not None:
+        known = problem.options.plan_routings
+        routing = plainest_routing(topology, pair.fabric, tasks, routing, known)
+    rings = ring_records(topology.rings if topology else ())
+    links = link_records(network, rings)
+    split = degree_split(links, 0 if alone else cluster.degree)
     return Plan(
         iteration_time_s=played.time,
         lower_bound_s=everything.seconds,
@@ -199,9 +210,9 @@ def _assemble(
         cost_usd=0.0
         if alone
         else direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices),
-        degree_allreduce=topology.degree_allreduce if topology else 0,
-        degree_transfer=topology.degree_transfer if topology else 0,
-        routing=pair.routing.value,
+        degree_allreduce=split[0],
+        degree_transfer=split[1],
+        routing=routing.value,
         bandwidth_tax=float(carried.sum() / useful) if useful else 1.0,
         allreduce_bytes=traffic.allreduce_sent(),
         transfer_bytes=traffic.transfer_sent(),
@@ -214,8 +225,8 @@ def _assemble(
         },
         origin=pair.origin,
         parallelization=family.record(pair.strategy),
-        links=link_records(network),
-        rings=ring_records(topology.rings if topology else ()),
+        links=links,
+        rings=rings,
         routes=RouteTable(
             offsets=routes.offsets.tolist(),
             links=routes.links.tolist(),
@@ -253,6 +264,7 @@ def _assemble(
         prices=prices.to_dict(),
         search=SearchRecord(
             options=_recorded(problem.options, result, layouts),
+            baselines=asked,
             steps=result.steps,
             counts=result.counts,
             interrupted=result.interrupted,

@@ -95,12 +95,7 @@ def check_least_congestion(fabric: Fabric, tasks: TaskGraph) -> None:
         )
     plain = ecmp_routes(fabric.network)
     merged = _with_idle(fabric.routes, plain, demand.ravel() > 0.0)
-    same = merged.links.size == fabric.routes.links.size and (
-        np.array_equal(merged.links, fabric.routes.links)
-        and np.allclose(merged.weights, fabric.routes.weights, rtol=0.0, atol=1e-9)
-        and np.allclose(merged.latency, fabric.routes.latency, rtol=1e-9)
-    )
-    if not same:
+    if not merged.like(fabric.routes):
         raise InputError("a pair without transfers is not routed over all shortest paths")
 
 

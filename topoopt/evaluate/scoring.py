@@ -94,6 +94,56 @@ def direct_fabric(
     )
 
 
+def plainest_routing(
+    topology: Topology,
+    fabric: Fabric,
+    tasks: TaskGraph,
+    routing: Routing,
+    known: Sequence[Routing],
+) -> Routing:
+    """Return the first routing that gives the routes of a fabric, so that each has one name.
+
+    Parameters
+    ----------
+    topology : Topology
+    fabric : Fabric
+        Of this topology, with routes of ``routing``.
+    tasks : TaskGraph
+        One iteration, whose AllReduces must take the same links, too.
+    routing : Routing
+    known : sequence of Routing
+        In the order of preference; of them `Routing.ECMP` and `Routing.K_SHORTEST` are tried.
+
+    Returns
+    -------
+    Routing
+    """
+    for other in known:
+        if other is routing:
+            break
+        if other in (Routing.ECMP, Routing.K_SHORTEST) and _routed_alike(
+            fabric, direct_fabric(topology, other), tasks
+        ):
+            return other
+    return routing
+
+
+def _routed_alike(one: Fabric, other: Fabric, tasks: TaskGraph) -> bool:
+    """Whether two fabrics of one network send everything of an iteration over the same links."""
+    if not one.routes.like(other.routes):
+        return False
+    for group in tasks.groups:
+        if len(group) > 1:
+            mine, theirs = one.group_streams(group), other.group_streams(group)
+            if not (
+                np.array_equal(mine.links, theirs.links)
+                and np.allclose(mine.weights, theirs.weights, rtol=1e-9)
+                and np.isclose(mine.round_latency, theirs.round_latency, rtol=1e-9, atol=0.0)
+            ):
+                return False
+    return True
+
+
 def allreduce_routes(
     network: Network, rings: Sequence[tuple[Sequence[int], int]], routing: Routing
 ) -> Routes | None:

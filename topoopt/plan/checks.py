@@ -16,8 +16,10 @@ from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.records import LayoutRecord
-from topoopt.bounds.everything import AnyFamily
+from topoopt.bounds.bounds import Bound
+from topoopt.bounds.everything import AnyFamily, wirings_of
 from topoopt.bounds.gap import how, plan_bounds
+from topoopt.bounds.layouts import fitting_bounds, least_bound
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scheduling import ordered_tasks
@@ -27,15 +29,19 @@ from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.plan.arithmetic import SIMULATED, require_same
-from topoopt.plan.plan import Baseline, Parallelization, Plan, RingRecord
+from topoopt.plan.plan import Parallelization, Plan, RingRecord
 from topoopt.plan.rebuild import Rebuilt
-from topoopt.plan.records import reconfiguration_record
+from topoopt.plan.records import (
+    degree_split,
+    reconfiguration_record,
+    ring_edges,
+    ring_key,
+)
 from topoopt.problem.prices import PriceTable, direct_connect_cost
-from topoopt.problem.reconfiguration import WINDOW, Reconfiguration
 from topoopt.problem.schedule import ORDERED, Schedule
 from topoopt.search.confirm import COPIES, PACKET_MODEL, confirmed_times
 from topoopt.search.methods import SEARCHES
-from topoopt.search.starts import USUAL, start_pair, starting_strategies
+from topoopt.search.starts import SLOW_START, USUAL, start_pair, starting_strategies
 from topoopt.topology.totient import ring_places
 from topoopt.topology.wiring import Ring, labelled
 
@@ -74,8 +80,13 @@ def _check_record(record: Parallelization, strategy: Any, family: AnyFamily) -> 
     """What a record says beside the parallelization itself is what follows from it."""
     again = family.record(strategy)
     if isinstance(record, LayoutRecord) or isinstance(again, LayoutRecord):
-        return  # its stages were compared when it was read
+        # Its stages were compared when it was read.
+        if isinstance(family, LayoutFamily) and strategy.layout not in family.layouts():
+            raise InputError("the layout is none of those that job.choices allow")
+        return
     for given, own in zip(record.operators, again.operators, strict=True):
+        if given.mode != own.mode:
+            raise InputError(f"mode of {own.operator} is {given.mode!r}, but it is not split")
         for name in ("forward_s", "backward_s", "update_s"):
             require_same(f"{name} of {own.operator}", getattr(given, name), getattr(own, name))
 
@@ -124,7 +135,8 @@ def check_question(plan: Plan, rebuilt: Rebuilt) -> None:
     assert isinstance(rebuilt.family, OperatorFamily)
     described = json.loads(json.dumps(rebuilt.family.compute.describe()))
     for key in sorted(set(described) | set(plan.job.compute)):
-        if described.get(key) != plan.job.compute.get(key):
+        given = key in described and key in plan.job.compute
+        if not given or described[key] != plan.job.compute[key]:
             shown = repr(plan.job.compute.get(key))[:60]
             raise InputError(f"job.compute.{key} is {shown}, which does not fit the other fields")
 
@@ -132,12 +144,6 @@ def check_question(plan: Plan, rebuilt: Rebuilt) -> None:
 def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
     """No server uses more ports than it has, and every link is what its cables make it."""
     network, cluster = rebuilt.fabric.network, rebuilt.cluster
-    planned = plan.degree_allreduce + plan.degree_transfer
-    if planned != (cluster.degree if cluster.servers > 1 else 0):
-        raise InputError(
-            f"degree_allreduce {plan.degree_allreduce} and degree_transfer "
-            f"{plan.degree_transfer} do not add up to degree {cluster.degree}"
-        )
     for what, degrees in (("sends", network.out_degree()), ("receives", network.in_degree())):
         if degrees.max(initial=0) > cluster.degree:
             server = int(degrees.argmax())
@@ -160,6 +166,12 @@ def check_ports(plan: Plan, rebuilt: Rebuilt) -> None:
                     f"link {link.source}->{link.target} has no equal link back, "
                     "but ports are bidirectional"
                 )
+    split = degree_split(plan.links, cluster.degree if cluster.servers > 1 else 0)
+    if (plan.degree_allreduce, plan.degree_transfer) != split:
+        raise InputError(
+            f"degree_allreduce is {plan.degree_allreduce} and degree_transfer "
+            f"{plan.degree_transfer}, but rings take {split[0]} ports of {sum(split)}"
+        )
 
 
 def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -171,10 +183,21 @@ def check_rings(plan: Plan, rebuilt: Rebuilt) -> None:
     network = rebuilt.fabric.network
     used: Counter[tuple[int, int]] = Counter()
     places: dict[tuple[int, ...], dict[int, int]] = {}
+    if plan.rings != sorted(plan.rings, key=ring_key):
+        raise InputError("rings are not sorted by their servers, generator and order")
+    edges = ring_edges(plan.rings)
+    for link in plan.links:
+        over = edges[link.source, link.target]
+        if over != link.rings:
+            raise InputError(
+                f"link {link.source}->{link.target} has {link.rings} rings, but {over} go over it"
+            )
     for ring in plan.rings:
         order, size = ring.order, len(ring.order)
         if len(set(order)) != size or size < 2:
             raise InputError(f"ring +{ring.generator} visits a server twice or has one server")
+        if order[0] != min(order):
+            raise InputError(f"ring +{ring.generator} does not begin at its lowest server")
         if ring.generator:
             _check_steps(ring, places)
         for a, b in zip(order, [*order[1:], order[0]], strict=True):
@@ -255,7 +278,7 @@ def _check_rates(plan: Plan, rebuilt: Rebuilt, time: float) -> None:
 
 
 def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
-    """Packet trains take the stated time, and none of the compared pairs takes less."""
+    """Packet trains take the stated time."""
     record = plan.confirmation
     if record is None:
         return
@@ -279,23 +302,22 @@ def check_confirmation(plan: Plan, rebuilt: Rebuilt) -> None:
             f"confirmation.iteration_time_spread_s is {spread!r} in the plan, recomputed "
             f"{again.spread!r}"
         )
-    means = [candidate.mean_time_s for candidate in record.candidates]
-    if not means or min(means) < record.iteration_time_s * (1.0 - SIMULATED):
-        raise InputError("confirmation: a candidate is faster than the plan, or none is listed")
-    own = (plan.origin, plan.iteration_time_s, record.iteration_time_s)
-    listed = [(c.origin, c.fluid_time_s, c.mean_time_s) for c in record.candidates]
-    if own not in listed:
-        raise InputError("confirmation: the plan itself is not among the candidates")
 
 
 def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
     """The lower bounds are those of the job and the strategy, and lie below the time."""
     tasks = rebuilt.play().tasks
+    whole: Bound | None = None
+    if isinstance(rebuilt.family, LayoutFamily):
+        bounded = fitting_bounds(rebuilt.family, wirings_of(rebuilt.family, rebuilt.cluster))
+        _check_counts(plan, rebuilt.family, len(bounded))
+        whole = least_bound(rebuilt.family, wirings_of(rebuilt.family, rebuilt.cluster), bounded)
     # The weights were found by a search whose end another machine's arithmetic may move; with
     # any weights the bound holds, and theirs is recomputed.
     again = plan_bounds(
         rebuilt.family, rebuilt.cluster, rebuilt.strategy, rebuilt.fabric, tasks,
         plan.iteration_time_s, weights=plan.bound.weights, schedule=rebuilt.schedule,
+        everything=whole,
     )  # fmt: skip
     everything, own = again.everything, again.parallelization
     for name, stored, bound in (
@@ -335,6 +357,15 @@ def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"gap_parts: {part.name} has another binding or method")
 
 
+def _check_counts(plan: Plan, family: LayoutFamily, fitting: int) -> None:
+    """As many layouts are considered, and fit, as stated."""
+    for name, number in (("layouts", len(family.layouts())), ("fitting", fitting)):
+        if plan.search.counts[name] != number:
+            raise InputError(
+                f"search.counts.{name} is {plan.search.counts[name]}, recomputed {number}"
+            )
+
+
 def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
     """The network costs what the price table says."""
     cluster = rebuilt.cluster
@@ -348,11 +379,12 @@ def check_costs(plan: Plan, rebuilt: Rebuilt) -> None:
 def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
     """The starting strategies take the stated times on topologies of their own."""
     named = _named(plan, rebuilt)
-    if not isinstance(rebuilt.family, OperatorFamily):
+    family = rebuilt.family
+    if not isinstance(family, OperatorFamily):
         if plan.named_strategies_s:
             raise InputError("named_strategies_s is given, but layouts have no named starts")
         return
-    problem = Problem(rebuilt.family, rebuilt.cluster, plan.search.options, plan.seed)
+    problem = Problem(family, rebuilt.cluster, plan.search.options, plan.seed)
     rewirer = Rewirer(problem)
     for name, stored in plan.named_strategies_s.items():
         if name not in named:
@@ -373,26 +405,40 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
         compared = SEARCHES[plan.search.options.searched].compared
         if not compared and plan.iteration_time_s > pair.time * (1 + SIMULATED):
             raise InputError(f"the plan is slower than the starting strategy {name}")
+    if not plan.search.interrupted:
+        _check_left_out(plan, family, named, rewirer)
 
 
-def _reconfiguration(record: Baseline) -> Reconfiguration | None:
-    """Return how a baseline is rewired, as its record says."""
-    stored = record.reconfiguration
-    if stored is None:
-        return None
-    window = max(WINDOW, stored.delay_s) if stored.window_s is None else stored.window_s
-    return Reconfiguration(stored.delay_s, window, stored.forwarding)
+def _check_left_out(
+    plan: Plan, family: OperatorFamily, named: dict[str, Strategy], rewirer: Rewirer
+) -> None:
+    """Starting strategies without a time fit, are not the usual ones, and are slow."""
+    options = plan.search.options
+    times = sorted(time for time in plan.named_strategies_s.values() if time is not None)
+    # Searches give the times of as many as they have chains, unless those are slow.
+    limit = SLOW_START * min(times, default=math.inf)
+    if len(times) >= options.chains:
+        limit = min(limit, times[options.chains - 1])
+    limit *= 1.0 - 2.0 * rewirer.tolerance  # of their scores
+    for name, strategy in named.items():
+        if name in plan.named_strategies_s or (options.faithful and name not in USUAL):
+            continue
+        if name not in USUAL and bool(family.memory(strategy).max() <= family.memory_limit):
+            pair = start_pair(rewirer, strategy, name, limit)
+            if pair is None or pair.time >= limit:
+                continue
+        raise InputError(f"named_strategies_s lacks {name}")
 
 
 def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
     """The fabrics compared with cost and take what is stated, with legal parallelizations."""
     prices = PriceTable.from_dict(plan.prices)
-    family = rebuilt.family
+    family, asked = rebuilt.family, plan.search.options.reconfiguration
     problem: Problem[Any] = Problem(family, rebuilt.cluster, plan.search.options, plan.seed)
     for name, record in plan.baselines.items():
-        base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, _reconfiguration(record))
+        base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, asked)
         if record.reconfiguration != reconfiguration_record(base.fabric):
-            raise InputError(f"reconfiguration of {name} is not that of such a fabric")
+            raise InputError(f"reconfiguration of {name} is not what search.options asked for")
         if record.parallelization.kind != family.kind:
             raise InputError(f"parallelization of {name} is of {record.parallelization.kind}")
         try:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -39,13 +39,14 @@ class ClusterRecord:
 class SearchRecord:
     """How the plan was searched.
 
-    ``options`` is what was asked; the budget of a single search is the steps that it made, which
-    reproduce it. ``steps`` is what was proposed, or simulated of layouts, and ``counts`` what else
-    was looked at, ``restart``
-    the place of this search among several, and ``first_seed`` the seed of the first of them.
+    ``options`` and ``baselines`` (fabrics to compare with) are what was asked; the budget of a
+    single search is the steps that it made, which reproduce it. ``steps`` is what was proposed, or
+    simulated of layouts, and ``counts`` what else was looked at; ``restart`` is the place of this
+    search among several, and ``first_seed`` the seed of the first of them.
     """
 
     options: SearchOptions
+    baselines: list[str]
     steps: Count
     counts: dict[str, Count]
     interrupted: bool
@@ -56,18 +57,19 @@ class SearchRecord:
 
 @checked(frozen=True, config=STRICT)
 class Link:
-    """Parallel cables from one server to another."""
+    """Parallel cables from one server to another, and the rings that go over them."""
 
     source: Count
     target: Count
     cables: Whole
+    rings: Count
     capacity_bytes_per_s: Amount
     latency_s: Seconds
 
 
 @checked(frozen=True, config=STRICT)
 class RingRecord:
-    """One AllReduce ring: the servers in ring order, and the generator that made it, or 0."""
+    """One AllReduce ring: the servers from the lowest on, and the generator, or 0."""
 
     generator: Count
     order: list[Count]
@@ -147,26 +149,17 @@ class ScheduleRecord:
 
 
 @checked(frozen=True, config=STRICT)
-class CandidateRecord:
-    """One of the pairs that were compared in the truer model."""
-
-    origin: str
-    fluid_time_s: Seconds
-    mean_time_s: Seconds
-
-
-@checked(frozen=True, config=STRICT)
 class ConfirmationRecord:
-    """What the packet-packet model says of the best pairs found; the plan is its choice.
+    """What the packet model says of the plan, its choice of so many candidates.
 
-    Times are means over copies with perturbed delays; the spread is slowest minus fastest.
+    The time is the mean over copies with perturbed delays; the spread is slowest minus fastest.
     """
 
     model: str
     copies: Whole
     iteration_time_s: Seconds
     iteration_time_spread_s: Seconds
-    candidates: list[CandidateRecord]
+    candidates: Whole
 
 
 @checked(frozen=True, config=STRICT)
@@ -181,6 +174,8 @@ class Plan:
         Over everything, and over all topologies and routings for the plan's parallelization.
     gap : float
         ``iteration_time_s / lower_bound_s - 1``.
+    degree_allreduce, degree_transfer : int
+        Ports of the server that AllReduce rings take most ports of, and its others.
     compute_time_s, exposed_communication_s : float
         Computing, and communicating or waiting, on the critical path; they sum to the
         iteration. Where iterations overlap, the busiest device's, and the rest.
@@ -317,11 +312,29 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
     _check_finite(document.get("job"), f"{name}: field 'job'")
     try:
         # From text, because strict checking turns JSON objects into records only there.
-        return TypeAdapter(Plan).validate_json(text)
+        plan = TypeAdapter(Plan).validate_json(text)
     except ValidationError as error:
         raise InputError(f"{name}: {schema_fault(error)}") from None
     except InputError as error:
         raise type(error)(f"{name}: {error}") from None
+    _check_complete(plan, document, name)
+    return plan
+
+
+def _check_complete(record: Any, document: Any, name: str, path: tuple[str, ...] = ()) -> None:
+    """Refuse a plan that leaves fields to their defaults: files are written with all of them."""
+    if is_dataclass(record):
+        for field in fields(record):
+            at = (*path, field.name)
+            if field.name not in document:
+                raise InputError(f"{name}: field {'.'.join(at)!r} is missing; plan again")
+            _check_complete(getattr(record, field.name), document[field.name], name, at)
+    elif isinstance(record, dict):
+        for key, part in record.items():
+            _check_complete(part, document[key], name, (*path, key))
+    elif isinstance(record, list) and record and is_dataclass(record[0]):
+        for number, (part, given) in enumerate(zip(record, document, strict=True)):
+            _check_complete(part, given, name, (*path, str(number)))
 
 
 def _check_finite(value: Any, name: str) -> None:
@@ -356,7 +369,6 @@ __all__ = [
     "SCHEMA_VERSION",
     "Baseline",
     "BoundRecord",
-    "CandidateRecord",
     "ClusterRecord",
     "ConfirmationRecord",
     "GapRecord",

@@ -1,5 +1,6 @@
 """The records of a plan, made of the objects that they describe."""
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Literal, cast
 
@@ -12,7 +13,6 @@ from topoopt.fabric.windowed import WindowedCircuits
 from topoopt.plan.plan import (
     Baseline,
     BoundRecord,
-    CandidateRecord,
     ConfirmationRecord,
     Link,
     ReconfigurationRecord,
@@ -45,13 +45,38 @@ def reconfiguration_record(fabric: Playable) -> ReconfigurationRecord | None:
     return None
 
 
-def link_records(network: Network) -> list[Link]:
+def ring_records(rings: Iterable[Ring]) -> list[RingRecord]:
+    """Return rings as a plan file holds them: each from its lowest server on, in one order."""
+    records = []
+    for ring in rings:
+        order = [int(v) for v in ring.members]
+        first = order.index(min(order))
+        records.append(RingRecord(int(ring.generator), [*order[first:], *order[:first]]))
+    return sorted(records, key=ring_key)
+
+
+def ring_key(ring: RingRecord) -> tuple[list[int], int, list[int]]:
+    """Return what rings are sorted by: their group, generator and order."""
+    return sorted(ring.order), ring.generator, ring.order
+
+
+def ring_edges(rings: Iterable[RingRecord]) -> Counter[tuple[int, int]]:
+    """Return how many rings go from a server to another."""
+    edges: Counter[tuple[int, int]] = Counter()
+    for ring in rings:
+        edges.update(zip(ring.order, [*ring.order[1:], *ring.order[:1]], strict=True))
+    return edges
+
+
+def link_records(network: Network, rings: Iterable[RingRecord]) -> list[Link]:
     """Return the links of a network as a plan file holds them."""
+    edges = ring_edges(rings)
     return [
         Link(
             source=int(network.source[link]),
             target=int(network.target[link]),
             cables=int(network.multiplicity[link]),
+            rings=edges[int(network.source[link]), int(network.target[link])],
             capacity_bytes_per_s=float(network.capacity[link]),
             latency_s=float(network.latency[link]),
         )
@@ -59,12 +84,25 @@ def link_records(network: Network) -> list[Link]:
     ]
 
 
-def ring_records(rings: Iterable[Ring]) -> list[RingRecord]:
-    """Return rings as a plan file holds them."""
-    return [
-        RingRecord(generator=int(ring.generator), order=[int(v) for v in ring.members])
-        for ring in rings
-    ]
+def degree_split(links: Iterable[Link], degree: int) -> tuple[int, int]:
+    """Return the ports that rings take of the server that they take most of, and its others.
+
+    Parameters
+    ----------
+    links : iterable of Link
+    degree : int
+        Ports of each server.
+
+    Returns
+    -------
+    rings, others : int
+        Rings take all cables of the links that they go over.
+    """
+    taken: Counter[int] = Counter()
+    for link in links:
+        taken[link.source] += link.cables if link.rings else 0
+    most = max(taken.values(), default=0)
+    return most, degree - most
 
 
 def bound_record(bound: Bound) -> BoundRecord:
@@ -111,8 +149,5 @@ def confirmation_record(confirmed: Confirmed | None) -> ConfirmationRecord | Non
         copies=COPIES,
         iteration_time_s=confirmed.jitter.mean,
         iteration_time_spread_s=confirmed.jitter.spread,
-        candidates=[
-            CandidateRecord(origin=origin, fluid_time_s=fluid, mean_time_s=mean)
-            for origin, fluid, mean in confirmed.candidates
-        ],
+        candidates=len(confirmed.candidates),
     )

@@ -6,7 +6,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
 from routing.paths import hop_distances
 from topoopt.evaluate.mcf_routes import check_least_congestion
-from topoopt.evaluate.scoring import direct_fabric
+from topoopt.evaluate.scoring import direct_fabric, plainest_routing
 from topoopt.plan.arithmetic import require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
@@ -30,7 +30,10 @@ def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
     InputError
         Naming the first pair whose route is wrong.
     """
+    _check_table(plan)
     _check_flows(rebuilt)
+    if plan.cluster.servers > 1:
+        _check_name(plan, rebuilt)
     if plan.routing == Routing.MCF:
         check_least_congestion(rebuilt.fabric, rebuilt.tasks())
     elif plan.routing == Routing.BALANCED:
@@ -40,6 +43,19 @@ def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
     traffic = traffic_of(rebuilt.tasks())
     require_same("allreduce_bytes", plan.allreduce_bytes, traffic.allreduce_sent())
     require_same("transfer_bytes", plan.transfer_bytes, traffic.transfer_sent())
+
+
+def _check_table(plan: Plan) -> None:
+    """The table is written in the one way: rows ascend, and so do the weights, which all occur."""
+    table = plan.routes
+    links, offsets = np.array(table.links), np.array(table.offsets)
+    ascending = np.diff(links) > 0
+    ascending[offsets[(offsets > 0) & (offsets < links.size)] - 1] = True
+    if not ascending.all():
+        raise InputError("routes: the links of a row do not ascend")
+    values = np.array(table.weight_values)
+    if np.any(np.diff(values) <= 0) or np.unique(table.weights).size != values.size:
+        raise InputError("routes: weight_values do not ascend, or one of them does not occur")
 
 
 def _check_flows(rebuilt: Rebuilt) -> None:
@@ -92,14 +108,13 @@ def _check_single_shortest(rebuilt: Rebuilt) -> None:
         )
 
 
-def _check_routing(plan: Plan, rebuilt: Rebuilt) -> None:
-    """The routes are those that the stated routing gives on these links."""
-    cluster, network, routes = rebuilt.cluster, rebuilt.fabric.network, rebuilt.fabric.routes
+def _topology(plan: Plan, rebuilt: Rebuilt) -> Topology:
+    cluster = rebuilt.cluster
     rings = tuple(
         Ring(tuple(ring.order), ring.generator, tuple(sorted(ring.order))) for ring in plan.rings
     )
-    topology = Topology(
-        network,
+    return Topology(
+        rebuilt.fabric.network,
         rings,
         cluster.degree,
         plan.degree_allreduce,
@@ -108,7 +123,24 @@ def _check_routing(plan: Plan, rebuilt: Rebuilt) -> None:
         cluster.port_rate,
         cluster.hop_latency,
     )
-    expected = direct_fabric(topology, Routing(plan.routing), plan.seed).routes
+
+
+def _check_name(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Of the routings that give these routes, the first is named."""
+    first = plainest_routing(
+        _topology(plan, rebuilt), rebuilt.fabric, rebuilt.tasks(), Routing(plan.routing),
+        plan.search.options.plan_routings,
+    )  # fmt: skip
+    if first != plan.routing:
+        raise InputError(
+            f"routing is {plan.routing!r}, but these are the routes of {first.value!r}"
+        )
+
+
+def _check_routing(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The routes are those that the stated routing gives on these links."""
+    network, routes = rebuilt.fabric.network, rebuilt.fabric.routes
+    expected = direct_fabric(_topology(plan, rebuilt), Routing(plan.routing), plan.seed).routes
     hosts = network.hosts
     counts = np.diff(routes.offsets) != np.diff(expected.offsets)
     if counts.any():

@@ -161,7 +161,7 @@ def _times(plan: Plan) -> list[str]:
         lines.append(
             f"packet trains: {format_time(record.iteration_time_s)}, mean of {record.copies} "
             f"copies with moved delays (spread {format_time(record.iteration_time_spread_s)}); "
-            f"the fastest of {len(record.candidates)} candidates"
+            f"the fastest of {record.candidates} candidates"
         )
     return lines
 

@@ -1,6 +1,6 @@
 """Check a plan file: every invariant recomputed, every time simulated again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,10 +20,15 @@ from topoopt.plan.checks import (
 from topoopt.plan.plan import Plan, load_plan
 from topoopt.plan.rebuild import Rebuilt, rebuild
 from topoopt.plan.route_checks import check_routes
+from topoopt.plan.search_checks import check_search
 
 # In stages: what a stage recomputes rests on what the stages before it found in order.
 _STAGES: tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...] = (
-    (("parallelization", check_parallelization), ("question", check_question)),
+    (
+        ("parallelization", check_parallelization),
+        ("question", check_question),
+        ("search", check_search),
+    ),
     (("ports", check_ports), ("rings", check_rings), ("routes", check_routes)),
     (
         ("times", check_times),
@@ -60,8 +65,8 @@ class Verification:
 def verify_plan(plan: Plan | str | Path) -> Verification:
     """Recompute every invariant of a plan and simulate it again.
 
-    Free text (names, notes, sources, the version) and the record of the search (options, steps,
-    counts, converged, interrupted) describe, and cannot be recomputed. Everything else is: the
+    Free text (names, notes, sources, the version) and how the search went (its budget and method,
+    steps, converged, interrupted) describe, and cannot be recomputed. Everything else is: the
     parallelization is legal, fits in memory and takes the stated times; links keep to the ports;
     rings are single cycles over links; routes are unit flows, and those of the stated routing;
     simulation gives the stated time; bounds, costs, starting strategies and baselines follow.
@@ -85,25 +90,42 @@ def verify_plan(plan: Plan | str | Path) -> Verification:
     """
     if not isinstance(plan, Plan):
         plan = load_plan(plan)
-    checks = ["structure"]
-    failures: list[str] = []
-    rebuilt: Rebuilt | None = None
+    found = dict(findings(plan))
+    failures = tuple(failure for failure in found.values() if failure is not None)
+    skipped = tuple(name for stage in _STAGES for name, _ in stage if name not in found)
+    return Verification(not failures, tuple(found), failures, skipped)
+
+
+def findings(plan: Plan) -> Iterator[tuple[str, str | None]]:
+    """Make the checks of a plan one after another.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Yields
+    ------
+    check : str
+    failure : str or None
+        One sentence if it failed. The checks of later stages are not made then.
+    """
     try:
         rebuilt = rebuild(plan)
     except _NONSENSE as error:
-        failures.append(_failure("structure", error))
-    skipped: list[str] = []
+        yield "structure", _failure("structure", error)
+        return
+    yield "structure", None
     for stage in _STAGES:
-        if failures or rebuilt is None:
-            skipped += [name for name, _ in stage]
-            continue
+        failed = False
         for name, check in stage:
-            checks.append(name)
+            failure = None
             try:
                 check(plan, rebuilt)
             except _NONSENSE as error:
-                failures.append(_failure(name, error))
-    return Verification(not failures, tuple(checks), tuple(failures), tuple(skipped))
+                failure, failed = _failure(name, error), True
+            yield name, failure
+        if failed:
+            return
 
 
 # What arithmetic over a nonsensical plan ends in, besides the named errors.
@@ -118,4 +140,4 @@ def _failure(name: str, error: BaseException) -> str:
     return f"{name}: {message}"
 
 
-__all__ = ["Verification", "verify_plan"]
+__all__ = ["Verification", "findings", "verify_plan"]

@@ -197,6 +197,13 @@ class SearchOptions:
             return (Routing.BALANCED,)
         return (Routing.ECMP, Routing.K_SHORTEST, Routing.MCF)
 
+    @property
+    def plan_routings(self) -> tuple[Routing, ...]:
+        """Routings that a plan may have; of those that give its routes it names the first."""
+        if self.routings == (Routing.BALANCED,):
+            return (Routing.ECMP, Routing.BALANCED)  # equal splits are tried beside one path
+        return self.routings
+
 
 # What is more than these is a slip of the hand: no machine would end it.
 _MOST = {

@@ -169,7 +169,7 @@ def _notes(plan: Plan) -> Html:
                 f"packet trains ({record.model}): {format_time(record.iteration_time_s)}, mean of "
                 f"{record.copies} copies with moved delays (spread "
                 f"{format_time(record.iteration_time_spread_s)}); the fastest of "
-                f"{len(record.candidates)} candidates",
+                f"{record.candidates} candidates",
             )
         )
     named = [

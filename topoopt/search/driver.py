@@ -26,7 +26,7 @@ from topoopt.search.finalists import finalists
 from topoopt.search.packet_moves import moves_work
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
-from topoopt.search.starts import LEAST_MEMORY, USUAL, start_pair, starting_strategies
+from topoopt.search.starts import LEAST_MEMORY, SLOW_START, USUAL, start_pair, starting_strategies
 from topoopt.search.steps import IDEAL, After, Round, Run, Search, timed
 
 # A round that improves the best time by less than this share counts as converged.
@@ -125,7 +125,7 @@ def start(
         return start_pair(Rewirer(problem), strategy, name, limit)
 
     try:
-        wired = in_twos(fitting, wire, lambda: 1.2 * best, servers)
+        wired = in_twos(fitting, wire, lambda: SLOW_START * best, servers)
         for done, (_, pair) in enumerate(wired):
             if pair is not None:
                 pairs.append(pair)

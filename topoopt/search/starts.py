@@ -14,6 +14,8 @@ from topoopt.evaluate.rewire import Rewirer
 # Always simulated, because plans are compared with them.
 USUAL = ("data-parallel", "hybrid")
 LEAST_MEMORY = "least-memory"
+SLOW_START = 1.2
+"""Starting strategies that take so many times as long as the best are of no interest."""
 
 
 def starting_strategies(

@@ -526,7 +526,7 @@ def test_bad_seeds_models_and_transports() -> None:
         with pytest.raises(InputError, match="seed is"):
             score(star(4, 1e9, transport=PACKETS), graph, model="packet", seed=seed)
     with pytest.raises(InputError, match="fluid, packet"):
-        score(star(4), graph, model="packet")
+        score(star(4), graph, model="ns3")
     with pytest.raises(InputError, match="without packets"):
         score(star(4), graph, model="packet")
 

@@ -1,0 +1,92 @@
+"""Every small change of a JSON document: each leaf altered, each entry dropped or exchanged."""
+
+from itertools import pairwise
+
+# Words of which any may stand for another of its row, besides words that mean nothing.
+VOCABULARIES = (
+    ("directed", "bidirectional"),
+    ("ecmp", "k-shortest", "mcf", "balanced", "single"),
+    ("none", "selective", "full"),
+    ("1f1b", "gpipe", "interleaved", "zero-bubble"),
+    ("layernorm", "rmsnorm"),
+    ("barrier", "next-forward"),
+    ("ready", "critical-path"),
+    ("fair", "transfers-first", "critical-path"),
+    ("sgd", "momentum", "adam"),
+    ("output", "reduction", "heads", "channel"),
+    ("context", "data", "pipeline"),
+    ("search", "plan", "data-parallel", "hybrid"),
+    ("compute", "chain", "hop", "ports", "link", "distance", "pipeline", "injection", "simulation"),
+    ("joint", "alternating", "sequential", "strategy-only", "topology-only"),
+    ("plain", "compute", "barrier", "auto"),
+    ("operators", "layouts"),
+    ("fp32", "tf32", "bf16", "fp16"),
+    ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander", "sip-ml", "ocs-reconfig"),
+    ("paper", "artifact", "packet"),
+)
+
+
+def nodes(value, path=()):
+    """Yield every node of a document with its path, containers before what they hold."""
+    yield path, value
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield from nodes(part, (*path, key))
+    elif isinstance(value, list):
+        for key, part in enumerate(value):
+            yield from nodes(part, (*path, key))
+
+
+def changes(value):
+    """Yield what a node may be changed to, each with a word for the kind of change."""
+    if isinstance(value, dict):
+        yield from _mapping_changes(value)
+    elif isinstance(value, list):
+        yield from _list_changes(value)
+    else:
+        yield from _leaf_changes(value)
+
+
+def _mapping_changes(value):
+    for key in value:
+        yield "drop", {k: v for k, v in value.items() if k != key}
+        yield "duplicate", {**value, f"{key}2": value[key]}
+    for one, other in pairwise(value):
+        if value[one] != value[other]:
+            yield "exchange", {**value, one: value[other], other: value[one]}
+
+
+def _list_changes(value):
+    for place, part in enumerate(value):
+        yield "drop", value[:place] + value[place + 1 :]
+        yield "duplicate", [*value[: place + 1], *value[place:]]
+        if place and value[place - 1] != part:
+            yield "exchange", [*value[: place - 1], part, value[place - 1], *value[place + 1 :]]
+
+
+def _leaf_changes(value):
+    if value is None:
+        yield from (("number", 1), ("number", 1.5), ("text", "other"))
+        return
+    yield "null", None
+    if isinstance(value, bool):
+        yield "flip", not value
+    elif isinstance(value, int):
+        yield from (("more", value + 1), ("less", value - 1))
+    elif isinstance(value, float):
+        yield from (("more", value * 1.01 or 0.01), ("less", value * 0.99 or 1e-9))
+    else:
+        yield "text", value + "x"
+        for words in VOCABULARIES:
+            if value in words:
+                yield from (("word", word) for word in words if word != value)
+
+
+def replaced(document, path, new):
+    """Return a document with another node at a path; everything else is shared."""
+    if not path:
+        return new
+    key, *rest = path
+    if isinstance(document, list):
+        return [*document[:key], replaced(document[key], rest, new), *document[key + 1 :]]
+    return {**document, key: replaced(document[key], rest, new)}

@@ -1,0 +1,88 @@
+"""Checks of how a plan says it was sought: what was asked, against what the plan holds."""
+
+from codesign_base import InputError
+from parallelism.operator_family import OperatorFamily
+from parallelism.transformers.family import LayoutFamily
+from topoopt.plan.plan import Plan
+from topoopt.plan.rebuild import Rebuilt
+from topoopt.problem.schedule import ORDERED, Schedule
+
+# What a search of layouts counts; the first two are recomputed with the bound over all of them.
+LAYOUT_COUNTS = ("layouts", "fitting", "wired")
+
+
+def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
+    """Check that the plan is one that such a search gives.
+
+    Parameters
+    ----------
+    plan : Plan
+    rebuilt : Rebuilt
+
+    Raises
+    ------
+    InputError
+        If an option says nothing for the family; or restarts, schedule, confirmation, routing or
+        fabrics compared with are not what was asked for.
+    """
+    search, options = plan.search, plan.search.options
+    options.check(rebuilt.family.refused)
+    if (options.workers, options.engine) != (1, "local"):
+        raise InputError(
+            f"search.options has workers {options.workers} and engine {options.engine!r}; plans "
+            "record 1 and 'local', because these change no plan"
+        )
+    first = search.first_seed
+    if search.restart >= options.restarts or (first is None) != (options.restarts == 1):
+        raise InputError(
+            f"search.restart is {search.restart} and search.first_seed {first!r}, which are not "
+            f"of one of {options.restarts} searches"
+        )
+    if search.restart == 0 and first not in (None, plan.seed):
+        raise InputError(f"search.first_seed is {first}, but the first search has {plan.seed}")
+    expected = LAYOUT_COUNTS if isinstance(rebuilt.family, LayoutFamily) else ()
+    if sorted(search.counts) != sorted(expected):
+        raise InputError(f"search.counts counts {sorted(search.counts)}, not {sorted(expected)}")
+    _check_asked(plan, rebuilt)
+
+
+def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
+    search, options = plan.search, plan.search.options
+    schedules = {"plain": (Schedule.plain(),), "compute": (ORDERED,)}.get(options.schedule)
+    if schedules and rebuilt.schedule not in schedules:
+        raise InputError(
+            f"schedule is {rebuilt.schedule.describe()!r}, but search.options.schedule "
+            f"{options.schedule!r}"
+        )
+    if rebuilt.schedule.streaming and options.schedule != "auto":
+        raise InputError(
+            f"schedule overlaps iterations, but search.options.schedule is {options.schedule!r}"
+        )
+    alone = plan.cluster.servers == 1
+    confirmed = options.confirm is not None and not alone
+    if plan.confirmation and not confirmed:
+        raise InputError(
+            f"confirmation is given, but search.options.confirm is {options.confirm!r}"
+        )
+    if confirmed and plan.confirmation is None and not search.interrupted:
+        raise InputError(
+            f"confirmation is missing, but search.options.confirm is {options.confirm!r}"
+        )
+    if not alone and plan.routing not in options.plan_routings:
+        raise InputError(
+            f"routing is {plan.routing!r}; a search with such options routes by "
+            f"{', '.join(options.plan_routings)}"
+        )
+    asked, found = search.baselines, list(plan.baselines)
+    if found != (asked[: len(found)] if search.interrupted else asked):
+        raise InputError(
+            f"baselines are {', '.join(found) or 'none'}, but search.baselines "
+            f"{', '.join(asked) or 'none'}"
+        )
+    if isinstance(rebuilt.family, OperatorFamily):
+        return
+    if plan.named_strategies_s:
+        raise InputError("named_strategies_s is given, but layouts have no named starts")
+
+
+__all__ = ["LAYOUT_COUNTS", "check_search"]
