@@ -134,7 +134,7 @@ EXPERIMENT = Experiment(
     name="sixteen-servers",
     description=(
         "Plans for 16 servers of 4 GPUs with bidirectional 100 Gbps ports, times in the fluid "
-        "and the packet-packet model, beside the published searches. Only rows with the measured "
+        "and the packet model, beside the published searches. Only rows with the measured "
         "profiles (where TOPOOPT_DATA names them) compare like with like."
     ),
     source="TopoOpt (NSDI 2023), published searches for 16 servers",

@@ -1,4 +1,4 @@
-"""The compiled event loop of the packet-packet model.
+"""The compiled event loop of the packet model.
 
 Events are named by numbers, which order those of one time: messages' set-up packets first, then
 tasks, rings and packet trains.

@@ -381,8 +381,6 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
     named = _named(plan, rebuilt)
     family = rebuilt.family
     if not isinstance(family, OperatorFamily):
-        if plan.named_strategies_s:
-            raise InputError("named_strategies_s is given, but layouts have no named starts")
         return
     problem = Problem(family, rebuilt.cluster, plan.search.options, plan.seed)
     rewirer = Rewirer(problem)

@@ -106,7 +106,7 @@ def screened(
     count: int,
     progress: ProgressCallback | None = None,
 ) -> list[Pair[P]]:
-    """Return the pairs of which one copy each is fastest in the packet-packet model.
+    """Return the pairs of which one copy each is fastest in the packet model.
 
     Parameters
     ----------

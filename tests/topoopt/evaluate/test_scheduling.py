@@ -343,6 +343,7 @@ def test_a_changed_schedule_is_refused(field, value, says):
 
     document = shared_document()
     document["schedule"][field] = value
+    document["search"]["options"]["schedule"] = "auto"  # under which it could have been chosen
     try:
         verdict = verify_plan(parse_plan(json.dumps(document)))
     except InputError as error:

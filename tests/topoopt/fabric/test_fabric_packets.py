@@ -1,4 +1,4 @@
-"""The packet-packet model: equal to a plain-Python simulation, and to closed forms."""
+"""The packet model: equal to a plain-Python simulation, and to closed forms."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -37,7 +37,7 @@ def test_plans_are_accepted_by_every_check(plan):
     verdict = verify_plan(plan())
     assert verdict.ok and not verdict.failures and not verdict.skipped
     assert verdict.checks == (
-        "structure", "parallelization", "question", "ports", "rings", "routes", "times",
+        "structure", "parallelization", "question", "search", "ports", "rings", "routes", "times",
         "confirmation",
         "bounds", "costs", "starts", "baselines",
     )  # fmt: skip
@@ -144,7 +144,7 @@ def ring_without_cables_of_its_own(d):
 @tampering
 def ring_removed(d):
     del d["rings"][0]
-    return {"structure", "times", "routes"}
+    return {"structure", "rings", "times", "routes"}
 
 
 @tampering
@@ -403,13 +403,13 @@ def baseline_operator_time_changed(d):
 @tampering
 def baseline_unknown(d):
     d["baselines"]["sphere"] = d["baselines"].pop("expander")
-    return {"baselines"}
+    return {"search"}
 
 
 @tampering
 def baseline_of_another_wiring(d):
     d["baselines"]["leaf-spine"] = d["baselines"].pop("expander")
-    return {"baselines"}
+    return {"search"}
 
 
 @tampering
@@ -508,7 +508,14 @@ def test_a_plan_of_one_server_is_checked_too():
         tampered = {**document, field: value}
         assert not verify_plan(parse_plan(json.dumps(tampered))).ok
     document["links"].append(
-        {"source": 0, "target": 1, "cables": 1, "capacity_bytes_per_s": 1e9, "latency_s": 1e-6}
+        {
+            "source": 0,
+            "target": 1,
+            "cables": 1,
+            "rings": 0,
+            "capacity_bytes_per_s": 1e9,
+            "latency_s": 1e-6,
+        }
     )
     assert not verify_plan(parse_plan(json.dumps(document))).ok
 
@@ -521,7 +528,7 @@ def test_later_checks_are_skipped_and_named():
     document = shared_document()
     document["job"]["model"]["operators"][0]["kind"] = "magic"
     verdict = verify_plan(parse_plan(json.dumps(document)))
-    assert verdict.checks == ("structure",) and len(verdict.skipped) == 11
+    assert verdict.checks == ("structure",) and len(verdict.skipped) == 12
 
 
 def leaves(node, path=()):

@@ -103,9 +103,7 @@ def test_why_a_job_does_not_go_on():
         assert not found.fits and found.origin == ""
         assert all(np.isinf(time) for time in found.times.values())
         assert "no layout fills 6 GPUs with a global batch of 6" in found.why
-    server = small.family.server
-    tight = replace(server, accelerator=replace(server.accelerator, memory_bytes=1e6))
-    starved = replace(small, family=replace(small.family, server=tight))
+    starved = replace(small, family=replace(small.family, memory_reserve=0.99999))
     assert "does not fit" in after_servers(starved, (0, 1)).why
     # Fewer samples than servers: none is left for a server.
     few = replace(small, family=small.family.on(4, 2))

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from topoopt.bandwidth.model.expressions import comm, compute, maximum
@@ -33,6 +33,7 @@ def problem_of(seed, objective, limited):
 
 
 @settings(max_examples=60, deadline=None)
+@example(seed=113, objective=AllocationObjective.TIME_COST, limited=True, noise=1e-9)
 @given(
     seed=st.integers(0, 10**6),
     objective=st.sampled_from(AllocationObjective),
@@ -64,9 +65,8 @@ def test_no_multipliers_prove_too_much(seed, objective, limited, noise):
         limit_part_duals=shaken(found.limit_part_duals),
     )
     assert prove(form, other).bound <= best.primal * (1 + 1e-9)
-    # Near the truth the bound is near the optimum.
-    if noise < 1e-6:
-        assert prove(form, other).bound >= best.primal * (1 - 1e-5)
+    # The solver's own multipliers prove the optimum; others as near may prove less, even nothing.
+    assert prove(form, found).bound >= best.primal * (1 - 1e-5)
 
 
 @pytest.mark.parametrize("objective", list(AllocationObjective))
