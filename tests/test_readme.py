@@ -238,7 +238,6 @@ SECTIONS = {
     "Improvements": "`search.options.improvements`",
     "Reconfiguration": "`search.options.reconfiguration`",
     "ConfirmationRecord": "`confirmation`",
-    "CandidateRecord": "`confirmation.candidates`",
     "ScheduleRecord": "`schedule`",
 }
 
