@@ -1,7 +1,6 @@
 """What all searchers have in common: they propose, are scored from outside, and go on."""
 
 import math
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -38,45 +37,6 @@ class Searcher(Protocol):
     def adopt(self, strategy: Strategy, time: float) -> None:
         """Go on from a strategy that was found elsewhere, and that is faster than the best."""
         ...
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a search came to.
-
-    Parameters
-    ----------
-    strategy : Strategy
-    time : float
-        Seconds.
-    steps : int
-        Proposals made.
-    """
-
-    strategy: Strategy
-    time: float
-    steps: int
-
-
-def run_searcher(searcher: Searcher, score: Score, rng: np.random.Generator, steps: int) -> Found:
-    """Let a searcher make a number of proposals.
-
-    Parameters
-    ----------
-    searcher : Searcher
-    score : callable
-    rng : numpy.random.Generator
-    steps : int
-        Proposals at most; it may have nothing left to propose before.
-
-    Returns
-    -------
-    Found
-    """
-    made = 0
-    while made < steps and searcher.step(score, rng):
-        made += 1
-    return Found(searcher.best, searcher.best_time, made)
 
 
 def work_of(score: Score) -> float:

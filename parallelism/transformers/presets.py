@@ -270,8 +270,3 @@ def describe(model: Transformer) -> str:
     experts = model.experts
     routed = f", {experts.per_token} of {experts.count} experts" if experts else ""
     return f"{model.layers} layers of {model.hidden}, {heads}{routed}, sequence {model.sequence}"
-
-
-def list_transformers() -> tuple[Transformer, ...]:
-    """Return all transformers, in the order of the table."""
-    return _ALL

@@ -4,6 +4,7 @@ import itertools
 import math
 from dataclasses import replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -20,7 +21,6 @@ from parallelism.search.named import data_parallel
 from parallelism.search.partition import partitions
 from parallelism.search.portfolio import Portfolio
 from parallelism.search.regions import Regions
-from parallelism.search.searcher import run_searcher
 from parallelism.search.seeds import placed_degrees, streams_on_halves, widening_branches
 from parallelism.search.size import space_size
 from parallelism.search.space import StrategySpace
@@ -66,6 +66,20 @@ def searchers(space, score, start):
             ]
         ),
     }
+
+
+class Searched(NamedTuple):
+    strategy: Strategy
+    time: float
+    steps: int
+
+
+def run_searcher(searcher, score, rng, steps):
+    """Let a searcher make at most so many proposals."""
+    made = 0
+    while made < steps and searcher.step(score, rng):
+        made += 1
+    return Searched(searcher.best, searcher.best_time, made)
 
 
 @pytest.mark.parametrize("servers", [2, 3, 4])
