@@ -8,6 +8,8 @@ from parallelism.accelerators import Accelerator, Precision, get_accelerator
 from parallelism.graph import Mode, ModelGraph, Operator
 
 DEFAULT_ACCELERATOR = get_accelerator("a100")
+MOST_GPUS = 4096
+"""Of one server."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Server:
     def __post_init__(self) -> None:
         if not isinstance(self.gpus, int) or self.gpus < 1:
             raise InputError(f"server: gpus is {self.gpus!r}; give a whole number of at least 1")
+        if self.gpus > MOST_GPUS:
+            raise InputError(f"server: gpus is {self.gpus}; give at most {MOST_GPUS}")
         if not 0 < self.intra_bandwidth < float("inf"):
             raise InputError(
                 f"server: intra_bandwidth is {self.intra_bandwidth} bytes/s; give a positive number"

@@ -6,6 +6,9 @@ from functools import cached_property
 
 from codesign_base import InputError
 
+MOST_BATCH = 2**31
+"""Samples a GPU and iteration."""
+
 
 class OperatorKind(StrEnum):
     """What an operator computes; devices and legality rules look at it."""
@@ -145,14 +148,10 @@ class ModelGraph:
     def __post_init__(self) -> None:
         if not self.operators:
             raise InputError(f"model {self.name!r} has no operators; give at least one")
-        if self.batch_per_gpu < 1:
-            raise InputError(
-                f"model {self.name!r}: batch_per_gpu is {self.batch_per_gpu}; give at least 1"
-            )
-        if self.element_bytes < 1:
-            raise InputError(
-                f"model {self.name!r}: element_bytes is {self.element_bytes}; give at least 1"
-            )
+        for name, most in (("batch_per_gpu", MOST_BATCH), ("element_bytes", 64)):
+            count = getattr(self, name)
+            if not 1 <= count <= most:
+                raise InputError(f"model {self.name!r}: {name} is {count}; give 1 to {most}")
         seen: set[str] = set()
         for index, op in enumerate(self.operators):
             if op.name in seen:

@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
+from codesign_base.paths import is_directory
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.shapes import Tensor
@@ -71,7 +72,7 @@ def load_model(path: str | Path) -> ModelGraph:
         field, repeats a name, reads an unknown operator, or describes impossible shapes.
     """
     where = f"model file {str(path)!r}"
-    if Path(path).is_dir():
+    if is_directory(path):
         return _transformer_graph(path)
     text = read_text(path, "model file")
     data = parse_json(text, where) if Path(path).suffix == ".json" else parse_yaml(text, where)

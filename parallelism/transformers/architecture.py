@@ -8,6 +8,10 @@ from codesign_base import InputError
 Norm = Literal["layernorm", "rmsnorm"]
 
 
+# No model is larger; what is comes of a slip, and loops over layers would not end.
+MOST_LAYERS, MOST_WIDTH = 10_000, 2**31
+
+
 def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
     for field in fields(record):  # type: ignore[arg-type]
         value = getattr(record, field.name)
@@ -18,6 +22,9 @@ def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
                 f"{what}: {field.name} is {value!r}; give a whole number of at least "
                 f"{least[field.name]}"
             )
+        most = MOST_LAYERS if field.name in ("layers", "first_dense", "every") else MOST_WIDTH
+        if value > most:
+            raise InputError(f"{what}: {field.name} is {value}; give at most {most}")
 
 
 @dataclass(frozen=True)

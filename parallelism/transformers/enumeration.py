@@ -1,13 +1,13 @@
 """All layouts of a transformer on some GPUs that are legal, in an order that means nothing."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.costs import check_layout
-from parallelism.transformers.layout import Layout, Recompute, Schedule
+from parallelism.transformers.layout import MOST_DEGREE, Layout, Recompute, Schedule
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,10 @@ class Choices:
         for name in (
             "tensor", "context", "pipeline", "expert", "microbatch", "virtual_stages",
         ):  # fmt: skip
-            if any(value < 1 for value in getattr(self, name)):
-                raise InputError(f"layouts: {name} is {getattr(self, name)}; give 1 or more")
+            if any(not 1 <= value <= MOST_DEGREE for value in getattr(self, name)):
+                raise InputError(
+                    f"layouts: {name} is {getattr(self, name)}; give 1 to {MOST_DEGREE}"
+                )
         for name, known in (
             ("zero", (0, 1, 2, 3)),
             ("recompute", get_args(Recompute)),
@@ -52,16 +54,37 @@ class Choices:
                 raise InputError(
                     f"layouts: {name} is {value}; give some of {', '.join(map(str, known))}"
                 )
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, tuple) and len(set(value)) < len(value):
+                raise InputError(f"layouts: {each.name} is {value}; give each value once")
 
 
 _MOST_MICROBATCH = 8
 _LEAST_TOKENS = 1024
 """Tokens of a sample on one rank, below which a sequence is not split further."""
 _MOST_VIRTUAL = 8
+MOST_SAMPLES = 1024
+"""Samples of an iteration for each GPU."""
 
 
 def _divisors(number: int) -> list[int]:
     return [d for d in range(1, number + 1) if number % d == 0]
+
+
+def check_batch(global_batch: int, gpus: int) -> None:
+    """Refuse batches whose pipelines would have more microbatches than can be looked at.
+
+    Raises
+    ------
+    InputError
+        If there are more samples than `MOST_SAMPLES` a GPU.
+    """
+    if global_batch > MOST_SAMPLES * gpus:
+        raise InputError(
+            f"global_batch is {global_batch}; give at most {MOST_SAMPLES} samples for each of the "
+            f"{gpus} GPUs"
+        )
 
 
 def enumerate_layouts(
@@ -98,10 +121,13 @@ def enumerate_layouts(
 
     Raises
     ------
+    InputError
+        If the batch is too large for so many GPUs.
     InfeasibleError
         If there is none.
     """
     wanted = choices or Choices()
+    check_batch(global_batch, gpus)
     found = list(_layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted))
     if not found:
         raise InfeasibleError(

@@ -10,9 +10,9 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.device import Server
 from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
-from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.architecture import MOST_WIDTH, Transformer
 from parallelism.transformers.costs import check_layout, model_flops
-from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.enumeration import Choices, check_batch, enumerate_layouts
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.iteration import iteration_time
@@ -90,6 +90,8 @@ class LayoutFamily:
     def __post_init__(self) -> None:
         if isinstance(self.batch, bool) or self.batch < 1:
             raise InputError(f"global_batch is {self.batch!r}; give at least 1")
+        if not 1 <= self.sequence <= MOST_WIDTH:
+            raise InputError(f"sequence is {self.sequence!r}; give 1 to {MOST_WIDTH}")
         if not 0 <= self.memory_reserve < 1:
             raise InputError(
                 f"memory_reserve is {self.memory_reserve}; give a share of at least 0 and below 1"
@@ -240,6 +242,7 @@ class LayoutFamily:
             not fit; or if its order of axes is not the one that such placements are named by.
         """
         layout = record.layout
+        check_batch(self.batch, self.gpus)
         check_layout(self.model, layout)
         if layout.gpus != self.gpus:
             raise InputError(f"layout is for {layout.gpus} GPUs; the cluster has {self.gpus}")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.paths import is_directory
 from parallelism.reading import parse_json, read_text
 from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import (
@@ -67,7 +68,7 @@ def read_config(
         changes the architecture in a way that is not known.
     """
     file = Path(path)
-    if file.is_dir():
+    if is_directory(file):
         file = file / "config.json"
     where = f"configuration {str(file)!r}"
     data = parse_json(read_text(file, "configuration"), where)

@@ -7,6 +7,8 @@ from codesign_base import InputError
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
 Recompute = Literal["none", "selective", "full"]
+MOST_DEGREE = 2**20
+"""Ranks, samples or stages of any one kind."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Layout:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"layout: {name} is {value!r}; give a whole number of at least 1")
+            if value > MOST_DEGREE:
+                raise InputError(f"layout: {name} is {value}; give at most {MOST_DEGREE}")
         if self.zero not in (0, 1, 2, 3):
             raise InputError(f"layout: zero is {self.zero!r}; choose 0, 1, 2 or 3")
         for name, known in (("schedule", Schedule), ("recompute", Recompute)):

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.paths import is_directory, is_file
 from parallelism.reading import parse_json, read_text
 from parallelism.suggestions import suggestion
 from parallelism.transformers.architecture import Transformer
@@ -24,8 +25,8 @@ def is_transformer(name_or_path: str) -> bool:
     if not looks_like_path(name_or_path):
         return name_or_path in TRANSFORMERS
     path = Path(name_or_path)
-    if path.is_dir():
-        return (path / "config.json").is_file()
+    if is_directory(path):
+        return is_file(path / "config.json")
     if path.suffix.lower() != ".json":
         return False
     try:

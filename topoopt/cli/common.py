@@ -12,6 +12,7 @@ import typer
 
 from codesign_base import InputError
 from codesign_base.jit import compiled_cache_is_warm
+from codesign_base.paths import exists, is_directory, is_file
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.problem.units import format_time
@@ -317,20 +318,20 @@ def check_outputs(*paths: Path | None, inputs: Iterable[Path | str | None] = ())
     """
     given = [path for path in paths if path is not None]
     for path in given:
-        if path.is_dir():
+        if is_directory(path):
             raise InputError(f"output {path} is a directory; give a file name")
-        if not path.parent.is_dir():
+        if not is_directory(path.parent):
             raise InputError(
                 f"output {path}: directory {path.parent} does not exist; create it first"
             )
-        place = path if path.exists() else path.parent
+        place = path if exists(path) else path.parent
         if not os.access(place, os.W_OK):
             raise InputError(f"output {path}: {place} may not be written; choose another path")
     if len({path.resolve() for path in given}) < len(given):
         raise InputError(f"two outputs are written to {given[0]}; give each its own file")
     for source in inputs:
-        if source is None or not Path(source).is_file():
+        if source is None or not is_file(source):
             continue
         for path in given:
-            if path.exists() and path.samefile(source):
+            if exists(path) and path.samefile(source):
                 raise InputError(f"output {path} is also read; give it another name")

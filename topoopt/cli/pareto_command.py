@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from codesign_base.paths import is_directory
 from topoopt.cli import common
 from topoopt.cli.shared import JOB, SEARCH, make_job, make_options, takes
 
@@ -73,7 +74,7 @@ def pareto_command(
         latency,
     )
     common.check_outputs(store, inputs=[model, given["profile"], prices])
-    if save_plans is not None and not save_plans.is_dir():
+    if save_plans is not None and not is_directory(save_plans):
         raise InputError(f"directory {save_plans} does not exist; create it first")
 
     def keep(point: "Point", plan: "Plan") -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.paths import exists
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
@@ -364,7 +365,7 @@ def _plain(value: Any) -> Any:
 
 
 def _read_store(path: Path, question: dict[str, Any]) -> dict[tuple[int, int, float], Design]:
-    if not path.exists():
+    if not exists(path):
         return {}
     try:
         data = json.loads(path.read_text(encoding="utf-8"))

@@ -16,6 +16,7 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.jit import PACKAGES, installation_root, sources_hash
+from codesign_base.paths import exists
 from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
@@ -197,7 +198,7 @@ class _Checkpoint:
         if self._path is None:
             return
         self._question = _question(job, cluster, seed, options, search)
-        if self._path.exists():
+        if exists(self._path):
             self._read(self._path)
 
     def _read(self, path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from codesign_base import InputError
+from codesign_base.paths import is_directory
 from topoopt.base.engine import LOCAL, usable_cores
 from topoopt.experiment.cases import ScriptCase
 from topoopt.experiment.declaration import Experiment, describe
@@ -147,7 +148,7 @@ def _list_cases(
     code = software_hash(experiment, None if script is None else script.text)
     cases = experiment.cases(quick=quick)
     finished = [False] * len(cases)
-    if output.is_dir():
+    if is_directory(output):
         with open_store(output) as store:
             place = experiment.name, experiment.columns
             finished = [store.load(*place, inputs, code) is not None for inputs in cases]

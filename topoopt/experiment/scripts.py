@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.paths import is_directory
 from topoopt.experiment.cases import ScriptCase, script_experiment
 from topoopt.experiment.declaration import Experiment
 
@@ -77,9 +78,9 @@ def find_scripts(directory: Path | None = None) -> Mapping[str, Script]:
         If there is no such directory or no script in it, or two share a name.
     """
     place = Path(DIRECTORY) if directory is None else directory
-    paths = sorted(place.glob("*.py")) if place.is_dir() else []
+    paths = sorted(place.glob("*.py")) if is_directory(place) else []
     if not paths:
-        what = "no experiment scripts" if place.is_dir() else "no directory"
+        what = "no experiment scripts" if is_directory(place) else "no directory"
         raise InputError(
             f"{place}: {what}; run this in a checkout of the project, or name the directory of "
             "the scripts with --from"

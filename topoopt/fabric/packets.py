@@ -12,6 +12,8 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import checked_tasks, starting_order
 
 _SEED_LIMIT = 2**31
+MOST_TRAINS = 1e9
+"""Packet trains of one iteration, rounds of rings counted: some minutes' work."""
 
 
 class PacketRun(NamedTuple):
@@ -96,6 +98,7 @@ def run_packets(
     _check_one_level(tasks)
     compute = tasks.kind == TaskKind.COMPUTE
     messages, rings, lag = _messages(fabric, tasks)
+    _check_count(fabric, messages, rings)
     sends = np.zeros(tasks.tasks, dtype=np.bool_)
     sends[messages.task] = True
     volume = np.where(compute, tasks.size, sends.astype(np.float64))
@@ -187,6 +190,21 @@ def _least_after(
         tasks.successors.copy(),
         tasks.predecessors.copy(),
     )[1]
+
+
+def _check_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> None:
+    """Refuse more packets than could ever be simulated."""
+    from topoopt.fabric.train_queue_kernels import ROUNDS
+
+    rounds = np.ones(messages.task.size)
+    ring = messages.ring >= 0
+    rounds[ring] = rings[messages.ring[ring], ROUNDS]
+    trains = float((rounds * np.ceil(messages.packets / fabric.transport.train)).sum())
+    if trains > MOST_TRAINS:
+        raise InputError(
+            f"task graph: its messages are {trains:.3g} packet trains; give tasks of at most "
+            f"{MOST_TRAINS:.0e}, or simulate them with the fluid model"
+        )
 
 
 def _check_one_level(tasks: TaskGraph) -> None:
@@ -287,7 +305,7 @@ def _messages(
             np.concatenate(owners).astype(np.int64),
             pair,
             ring,
-            np.maximum(np.rint(wire), 1.0).astype(np.int64),
+            np.clip(np.rint(wire), 1.0, 2.0**62).astype(np.int64),
             row_begin,
             row_end,
         ),

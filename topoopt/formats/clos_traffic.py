@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.paths import is_directory
 from parallelism.reading import read_text
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.jobs import RingJob
@@ -41,7 +42,7 @@ def load_traffic_folder(path: str | Path, clos: Clos) -> tuple[RingJob, ...]:
         If the folder or a file cannot be read, or a file is malformed: it names the line.
     """
     folder = Path(path)
-    if not folder.is_dir():
+    if not is_directory(folder):
         raise InputError(f"traffic folder {str(path)!r} does not exist; give a folder of job files")
     files = sorted(folder.glob("*.txt"), key=lambda file: _natural(file.name))
     if not files:

@@ -6,7 +6,8 @@ import numpy.typing as npt
 from codesign_base import InputError
 from topoopt.formats.fbuf_file import FbufDevice, FbufFile, FbufTask, IntArray, WordArray
 
-MAX_NODES = 1_000_000
+MAX_NODES, MAX_SWITCHED = 4096, 65_536
+"""Nodes, whose pairs all have routes; and nodes and switches together."""
 _NETWORK = (FbufDevice.NETWORK, FbufDevice.NOMINAL_NETWORK)
 COMPUTES = (FbufTask.FORWARD, FbufTask.BACKWARD, FbufTask.UPDATE)
 
@@ -38,9 +39,10 @@ def _first(bad: npt.NDArray[np.bool_]) -> int:
 
 
 def _check_header(file: FbufFile) -> None:
-    if not 1 <= file.nodes <= MAX_NODES or file.nodes + file.switches > MAX_NODES:
+    if not 1 <= file.nodes <= MAX_NODES or file.nodes + file.switches > MAX_SWITCHED:
         raise InputError(
-            f"nnode is {file.nodes} and nswitch {file.switches}; give 1 to {MAX_NODES} nodes"
+            f"nnode is {file.nodes} and nswitch {file.switches}; give 1 to {MAX_NODES} nodes, and "
+            f"{MAX_SWITCHED} with the switches"
         )
     for name in ("intergpu_bandwidth", "dram_bandwidth", "net_bandwidth"):
         value = getattr(file, name)

@@ -40,6 +40,8 @@ _SHAPES = {
     "group_members": ("iu", 1),
 }
 _FIELDS = set(_SHAPES)
+# Bytes: beyond all that was ever stored, and far from where sums of products overflow.
+_MOST = 1e24
 
 
 def save_traffic(traffic: Traffic, path: str | Path) -> None:
@@ -102,7 +104,7 @@ def _arrays(data: bytes) -> dict[str, npt.NDArray[Any]]:
             RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
         # What numpy says of other files (no magic string) speaks of pickles, at length.
         whole = zipfile.is_zipfile(io.BytesIO(data))
-        reason = " ".join(str(error).split()) if whole else f"{len(data)} bytes, no zip file"
+        reason = " ".join(str(error).split())[:200] if whole else f"{len(data)} bytes, no zip file"
         raise InputError(f"not a whole .npz archive ({reason}); write it again") from None
     if set(arrays) != _FIELDS:
         odd = ", ".join(sorted(set(arrays) ^ _FIELDS))
@@ -129,8 +131,8 @@ def _traffic(arrays: dict[str, npt.NDArray[Any]]) -> Traffic:
     members = arrays["group_members"].astype(np.int64)
     if servers < 1 or transfers.shape != (servers, servers):
         raise InputError(f"transfer_bytes has shape {transfers.shape} for {servers} servers")
-    if not np.all(np.isfinite(transfers)) or np.any(transfers < 0) or np.any(np.diag(transfers)):
-        raise InputError("transfer_bytes must be finite, not negative, zero on the diagonal")
+    if not np.all((transfers >= 0) & (transfers <= _MOST)) or np.any(np.diag(transfers)):
+        raise InputError(f"transfer_bytes must be 0 to {_MOST:g}, zero on the diagonal")
     if (
         offsets.shape != (group_bytes.size + 1,)
         or offsets[0] != 0
@@ -138,8 +140,8 @@ def _traffic(arrays: dict[str, npt.NDArray[Any]]) -> Traffic:
         or np.any(np.diff(offsets) < 0)
     ):
         raise InputError("group_offsets do not fit group_bytes and group_members")
-    if not np.all(np.isfinite(group_bytes)) or np.any(group_bytes < 0):
-        raise InputError("group_bytes must be finite and not negative")
+    if not np.all((group_bytes >= 0) & (group_bytes <= _MOST)):
+        raise InputError(f"group_bytes must be 0 to {_MOST:g}")
     groups = tuple(tuple(members[a:b].tolist()) for a, b in pairwise(offsets))
     for group in groups:
         if len(group) < 2 or list(group) != sorted(set(group)):

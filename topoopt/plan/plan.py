@@ -16,6 +16,7 @@ from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.display import shown
+from topoopt.problem.job import MAX_DEGREE
 from topoopt.problem.options import SearchOptions
 
 SCHEMA_VERSION = 3
@@ -61,7 +62,7 @@ class Link:
 
     source: Count
     target: Count
-    cables: Whole
+    cables: Annotated[int, Field(ge=1, le=MAX_DEGREE)]
     rings: Count
     capacity_bytes_per_s: Amount
     latency_s: Seconds

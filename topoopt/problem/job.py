@@ -9,7 +9,7 @@ from codesign_base import InfeasibleError, InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, RooflineModel, Server
-from parallelism.graph import ModelGraph
+from parallelism.graph import MOST_BATCH, ModelGraph
 from parallelism.operator_family import OperatorFamily
 from parallelism.optimizer import Optimizer
 from parallelism.profile import ProfileModel
@@ -128,6 +128,10 @@ class Job:
             return
         if self.batch_per_gpu is not None:
             _check_count("batch_per_gpu", self.batch_per_gpu)
+            if self.batch_per_gpu > MOST_BATCH:
+                raise InputError(
+                    f"batch_per_gpu is {self.batch_per_gpu}; give at most {MOST_BATCH}"
+                )
         if self.compute is not None:
             if self.profile is not None:
                 raise InputError(

@@ -8,6 +8,7 @@ from topoopt.problem.units import format_bytes
 OVERLAPS = ("barrier", "next-forward")
 COMPUTE_ORDERS = ("ready", "critical-path")
 NETWORK_ORDERS = ("fair", "transfers-first", "critical-path")
+MOST_MICROBATCHES = 1024
 LEVELS = 8
 """Priorities of network tasks: as many as an Ethernet frame can name (IEEE 802.1Q)."""
 
@@ -60,8 +61,8 @@ class Schedule:
                 raise InputError(f"{name} is {value!r}; choose {', '.join(choices)}")
         if self.bucket_bytes is not None and not 0.0 < self.bucket_bytes < float("inf"):
             raise InputError(f"bucket size is {self.bucket_bytes} bytes; give a positive size")
-        if self.microbatches < 1:
-            raise InputError(f"microbatches is {self.microbatches}; give at least 1")
+        if not 1 <= self.microbatches <= MOST_MICROBATCHES:
+            raise InputError(f"microbatches is {self.microbatches}; give 1 to {MOST_MICROBATCHES}")
 
     @classmethod
     def plain(cls) -> "Schedule":

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from codesign_base import InputError
+from codesign_base.paths import is_directory
 from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
 from topoopt.codesign.comparison import Comparison, parse_comparison
@@ -64,7 +65,7 @@ def render_report(subject: Subject) -> str:
             "run of an experiment, or the name of a file"
         )
     path = Path(subject)
-    if path.is_dir():
+    if is_directory(path):
         return render_results(load_results(path))
     return _of_file(path)
 

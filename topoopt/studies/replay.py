@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.paths import exists
 from parallelism.reading import parse_json, read_text
 from routing.merging import merge_equivalent_links
 from routing.network import Network
@@ -126,7 +127,7 @@ def replay_fabric(
             _refuse(given, {"--oversubscription"}, f"fabric {chosen!r}")
         ratio = 2.0 if oversubscription is None else oversubscription
         return _switched(workload, chosen, bandwidth, latency, ratio, transport)
-    if not chosen or not Path(chosen).exists():
+    if not chosen or not exists(chosen):
         raise InputError(
             f"fabric is {chosen!r}, which is no file; choose {', '.join(FABRICS)} or name a plan "
             "or network file"

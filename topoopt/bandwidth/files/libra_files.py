@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.paths import is_directory
 from topoopt.bandwidth.model.builtin import builtin_workload
 from topoopt.bandwidth.model.communicator import (
     Communicator,
@@ -57,7 +58,7 @@ def take_data_option(arguments: list[str]) -> None:
     for at, word in enumerate(arguments):
         if word == "--data" or word.startswith("--data="):
             rest = word.split("=", 1)[1:] or arguments[at + 1 : at + 2]
-            if not rest or not (Path(rest[0]) / "libra").is_dir():
+            if not rest or not is_directory(Path(rest[0]) / "libra"):
                 raise InputError(
                     f"--data {rest[0] if rest else ''!r} has no directory libra in it; give the "
                     "directory that holds LIBRA's inputs as libra/network, libra/workload, ..."
@@ -79,7 +80,7 @@ def data_option() -> None:
 def source() -> str:
     """Return "files" if ``TOPOOPT_DATA`` names a directory with LIBRA's inputs, or "built-in"."""
     given = os.environ.get(VARIABLE)
-    return FILES if given and (Path(given) / "libra").is_dir() else BUILT_IN
+    return FILES if given and is_directory(Path(given) / "libra") else BUILT_IN
 
 
 def libra_inputs(workload: str, dimensions: int, source: str) -> LibraInputs:

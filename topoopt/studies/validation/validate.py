@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from codesign_base import InputError
+from codesign_base.paths import exists, is_directory
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import jittered
@@ -54,8 +55,8 @@ def data_directory(data: str | Path | None = None) -> Path | None:
     if named is None:
         return None
     directory = Path(named)
-    if not directory.is_dir():
-        wrong = "is a file" if directory.exists() else "does not exist"
+    if not is_directory(directory):
+        wrong = "is a file" if exists(directory) else "does not exist"
         raise InputError(
             f"data directory {str(named)!r} {wrong}; give --data or {ENVIRONMENT} a directory with "
             "task graphs"
