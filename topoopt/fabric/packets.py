@@ -194,12 +194,12 @@ def _least_after(
 
 def _check_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> None:
     """Refuse more packets than could ever be simulated."""
-    from topoopt.fabric.train_queue_kernels import ROUNDS
+    from topoopt.fabric.packet_queue_kernels import ROUNDS
 
     rounds = np.ones(messages.task.size)
     ring = messages.ring >= 0
     rounds[ring] = rings[messages.ring[ring], ROUNDS]
-    trains = float((rounds * np.ceil(messages.packets / fabric.transport.train)).sum())
+    trains = float((rounds * np.ceil(messages.packets / fabric.transport.train_packets)).sum())
     if trains > MOST_TRAINS:
         raise InputError(
             f"task graph: its messages are {trains:.3g} packet trains; give tasks of at most "
