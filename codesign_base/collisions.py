@@ -23,7 +23,7 @@ def distribution_conflicts(
     Returns
     -------
     list of str
-        One sentence a conflict, naming the mend; empty if all is well.
+        One sentence a conflict, naming the remedy; empty if all is well.
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
 
 class InputError(ValueError):
-    """The input is wrong; the message names it, its offending value and the mend.
+    """The input is wrong; the message names it, its offending value and the remedy.
 
     The command line prints the message and exits with status 2.
     """

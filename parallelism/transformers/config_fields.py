@@ -42,9 +42,11 @@ class ConfigFields:
             f"{self.where}: field {name!r} is missing; a {self.kind} configuration needs it"
         )
 
-    def wrong(self, name: str, mend: str) -> InputError:
+    def wrong(self, name: str, remedy: str) -> InputError:
         """Return the error for a field with a value that cannot be used."""
-        return InputError(f"{self.where}: field {name!r} is {self.data.get(name)!r}; {mend}")
+        given = repr(self.data.get(name))
+        shown = given if len(given) <= 60 else f"{given[:57]}..."
+        return InputError(f"{self.where}: field {name!r} is {shown}; {remedy}")
 
     def count(self, *names: str, default: Any = _REQUIRED, least: int = 1) -> int:
         """Return a whole number; null counts as not given.

@@ -91,7 +91,7 @@ def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
     delay = np.array([times.send, times.send_back], dtype=np.float64)
     end = pass_ends(schedule.passes, schedule.chunks, schedule.microbatches, seconds, delay)
     if np.isnan(end).any():
-        raise InputError("pipeline schedule: passes wait for each other; mend their order")
+        raise InputError("pipeline schedule: passes wait for each other; correct their order")
     return PipelineTimeline(end=end, duration=duration)
 
 

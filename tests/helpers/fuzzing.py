@@ -6,6 +6,7 @@ import json
 import random
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 
@@ -272,7 +273,7 @@ def _comparison() -> dict:
         to.Job(small_mlp()), to.Cluster(4, 2, "100Gbps"), SearchOptions(steps=10),
         fabrics=("ideal-switch", "expander"),
     )  # fmt: skip
-    return json.loads(found.to_json())
+    return json.loads(json.dumps(asdict(found)))
 
 
 def comparisons(rng: random.Random, folder: Path) -> None:

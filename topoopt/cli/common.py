@@ -118,7 +118,7 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
     names : iterable of str
         Names of its parameters.
     reason : str
-        Why they do not count, and the mend: what follows "--option is value, but".
+        Why they do not count, and the remedy: what follows "--option is value, but".
 
     Raises
     ------

@@ -70,7 +70,7 @@ def export_command(
         try:
             file = plan_fbuf(loaded, updates=updates, allreduces=AllReduces(allreduce))
         except InputError as error:
-            # The same sentence, with the words that the command line has for the mend.
+            # The same sentence, with the words that the command line has for the remedy.
             text = str(error).replace("have these updates omitted", "give --omit-updates")
             text = text.replace(
                 "write collectives as rounds of messages", "give --allreduce rounds"

@@ -206,11 +206,11 @@ def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:
     (2, 3, 4, 8)
     """
     found: set[int] = set()
-    mend = 'write "16", "16,64" or "16..256"'
+    remedy = 'write "16", "16,64" or "16..256"'
     for part in text.split(","):
         ends = part.strip().split("..")
         if len(ends) > 2 or not all(end.strip().isdecimal() for end in ends):
-            raise InputError(f"{name} is {text!r}; {mend}")
+            raise InputError(f"{name} is {text!r}; {remedy}")
         low, high = int(ends[0]), int(ends[-1])
         if not 1 <= low <= high:
             raise InputError(f"{name} is {text!r}; ranges begin at 1 or more and do not fall")

@@ -24,7 +24,7 @@ def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
             "give a fabric with as many servers"
         )
     if not (_in_range(tasks.size) and _in_range(tasks.delay)):
-        raise InputError("task graph: a size or delay is negative or not finite; mend that task")
+        raise InputError("task graph: a size or delay is negative or not finite; correct that task")
     moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
     pairs = tasks.first[moves] * hosts + tasks.second[moves]
     unrouted = np.flatnonzero(~fabric._routed[pairs])

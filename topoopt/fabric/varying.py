@@ -121,7 +121,7 @@ def demands_of(tasks: TaskGraph, servers: int, transport: Transport, name: str) 
         )
     both = np.concatenate((tasks.size, tasks.delay))
     if both.size and not (both.min() >= 0.0 and np.isfinite(both.max())):
-        raise InputError("task graph: a size or delay is negative or not finite; mend that task")
+        raise InputError("task graph: a size or delay is negative or not finite; correct that task")
     if tasks.priority is not None:
         raise InputError(
             f"fabric {name!r} plays tasks in the order in which they are ready; give a task graph "

@@ -99,7 +99,7 @@ def _check_paths(file: FbufFile, nodes: int) -> None:
     if at >= 0:
         raise InputError(
             f"path {at} leads from {ends[0][at]} to {ends[1][at]}, but its route from "
-            f"{file.route_source[route[at]]} to {file.route_target[route[at]]}; mend either"
+            f"{file.route_source[route[at]]} to {file.route_target[route[at]]}; correct either"
         )
 
 

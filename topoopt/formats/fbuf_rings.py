@@ -51,7 +51,7 @@ def ring_orders(sets: Mapping[int, tuple[Group, ...]], members: Group, nodes: in
         if tuple(sorted(order)) != group:
             raise InputError(
                 f"the ring with jumps {shown(tuple(jumps))} does not visit each node of AllReduce "
-                f"group {shown(group)} once; mend the ring set"
+                f"group {shown(group)} once; correct the ring set"
             )
         orders.append(order)
     return tuple(orders)
@@ -83,7 +83,7 @@ def ring_steps(group: Group, orders: Rings, nodes: int) -> tuple[int, ...]:
         if tuple(sorted(order)) != group:
             raise InputError(
                 f"ring {shown(order)} does not visit each server of AllReduce group "
-                f"{shown(group)} once; mend the ring"
+                f"{shown(group)} once; correct the ring"
             )
         found = {(b - a) % nodes for a, b in zip(order, order[1:] + order[:1], strict=True)}
         if len(found) > 1:

@@ -350,20 +350,20 @@ def _check_finite(value: Any, name: str) -> None:
         raise InputError(f"{name} is {value}; give a finite number or plan again")
 
 
-def schema_fault(error: ValidationError, mend: str = "plan again") -> str:
+def schema_fault(error: ValidationError, remedy: str = "plan again") -> str:
     """Return the first finding of pydantic as the end of a sentence."""
     first = error.errors(include_url=False)[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "missing":
-        return f"field {where!r} is missing; {mend}"
+        return f"field {where!r} is missing; {remedy}"
     if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"unknown field {where!r}; remove it or {mend}"
+        return f"unknown field {where!r}; remove it or {remedy}"
     if first["type"] == "value_error":  # of one of our own classes, whose sentence says all
         return f"field {where!r}: {first['ctx']['error']}"
     given = " ".join(repr(first["input"]).split())
     shown = given if len(given) <= 60 else given[:57] + "..."
     message = first["msg"][0].lower() + first["msg"][1:]
-    return f"field {where!r} is {shown}: {message}; correct it or {mend}"
+    return f"field {where!r} is {shown}: {message}; correct it or {remedy}"
 
 
 __all__ = [

@@ -28,10 +28,12 @@ MAX_SERVERS = 4096
 MAX_DEGREE = 256
 
 
-def _check_count(name: str, value: object, mend: str = "give a whole number of at least 1") -> None:
+def _check_count(
+    name: str, value: object, remedy: str = "give a whole number of at least 1"
+) -> None:
     # numpy integers count, truth values do not; fractions are refused rather than cut off.
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise InputError(f"{name} is {value!r}; {mend}")
+        raise InputError(f"{name} is {value!r}; {remedy}")
 
 
 # Stands for a server that was not given: transformers have another usual one.

@@ -52,18 +52,18 @@ def parse_bandwidth(
     >>> parse_bandwidth("100Gbps")
     12500000000.0
     """
-    mend = "write for example 100Gbps (bits) or 12.5GB/s (bytes)"
+    remedy = "write for example 100Gbps (bits) or 12.5GB/s (bytes)"
     if not isinstance(value, str):
-        return _checked(_as_float(value, name, mend), value, name, mend, allow_zero)
-    mantissa, exponent, unit = _split(value, name, mend)
+        return _checked(_as_float(value, name, remedy), value, name, remedy, allow_zero)
+    mantissa, exponent, unit = _split(value, name, remedy)
     prefix, base = _prefix(unit)
     if base in _BITS_PER_SECOND:
         number = _scaled(mantissa, exponent, prefix) / 8
     elif base in _BYTES_PER_SECOND:
         number = _scaled(mantissa, exponent, prefix)
     else:
-        raise _unknown_unit(value, unit, name, mend)
-    return _checked(number, value, name, mend, allow_zero)
+        raise _unknown_unit(value, unit, name, remedy)
+    return _checked(number, value, name, remedy, allow_zero)
 
 
 def parse_bytes(value: str | float, name: str = "size", *, allow_zero: bool = False) -> float:
@@ -91,14 +91,14 @@ def parse_bytes(value: str | float, name: str = "size", *, allow_zero: bool = Fa
     >>> parse_bytes("16GiB")
     17179869184.0
     """
-    mend = "write for example 16GiB or 80GB (b would be bits, B is bytes)"
+    remedy = "write for example 16GiB or 80GB (b would be bits, B is bytes)"
     if not isinstance(value, str):
-        return _checked(_as_float(value, name, mend), value, name, mend, allow_zero)
-    mantissa, exponent, unit = _split(value, name, mend)
+        return _checked(_as_float(value, name, remedy), value, name, remedy, allow_zero)
+    mantissa, exponent, unit = _split(value, name, remedy)
     prefix, base = _prefix(unit)
     if base != "B":
-        raise _unknown_unit(value, unit, name, mend)
-    return _checked(_scaled(mantissa, exponent, prefix), value, name, mend, allow_zero)
+        raise _unknown_unit(value, unit, name, remedy)
+    return _checked(_scaled(mantissa, exponent, prefix), value, name, remedy, allow_zero)
 
 
 def parse_time(value: str | float, name: str = "time", *, allow_zero: bool = False) -> float:
@@ -126,15 +126,15 @@ def parse_time(value: str | float, name: str = "time", *, allow_zero: bool = Fal
     >>> parse_time("10ms")
     0.01
     """
-    mend = "write for example 1us, 10ms or 2.5s (units: ns us ms s min h)"
+    remedy = "write for example 1us, 10ms or 2.5s (units: ns us ms s min h)"
     if not isinstance(value, str):
-        return _checked(_as_float(value, name, mend), value, name, mend, allow_zero)
-    mantissa, exponent, unit = _split(value, name, mend)
+        return _checked(_as_float(value, name, remedy), value, name, remedy, allow_zero)
+    mantissa, exponent, unit = _split(value, name, remedy)
     if unit not in _SECONDS:
-        raise _unknown_unit(value, unit, name, mend)
+        raise _unknown_unit(value, unit, name, remedy)
     power, factor = _SECONDS[unit]
     number = float(f"{mantissa}e{exponent + power}") * factor
-    return _checked(number, value, name, mend, allow_zero)
+    return _checked(number, value, name, remedy, allow_zero)
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
@@ -203,13 +203,13 @@ def _plain(number: float) -> str:
     return f"{number:.{_DIGITS}g}" if abs(number) < 10**_DIGITS else f"{number:g}"
 
 
-def _split(text: str, name: str, mend: str) -> tuple[str, int, str]:
+def _split(text: str, name: str, remedy: str) -> tuple[str, int, str]:
     match = _NUMBER.fullmatch(text)
     if match is None:
-        raise InputError(f"{name} {text!r} does not start with a finite number; {mend}")
+        raise InputError(f"{name} {text!r} does not start with a finite number; {remedy}")
     mantissa, exponent, unit = match.groups()
     if not unit:
-        raise InputError(f"{name} {text!r} names no unit; {mend}")
+        raise InputError(f"{name} {text!r} names no unit; {remedy}")
     return mantissa, int(exponent or 0), unit
 
 
@@ -225,23 +225,23 @@ def _scaled(mantissa: str, exponent: int, prefix: str) -> float:
     return float(f"{mantissa}e{exponent + _DECIMAL[prefix]}")
 
 
-def _as_float(value: object, name: str, mend: str) -> float:
+def _as_float(value: object, name: str, remedy: str) -> float:
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise InputError(f"{name} {value!r} is neither text with a unit nor a number; {mend}")
+        raise InputError(f"{name} {value!r} is neither text with a unit nor a number; {remedy}")
     try:
         return float(value)
     except OverflowError:
         return math.inf
 
 
-def _checked(number: float, value: object, name: str, mend: str, allow_zero: bool) -> float:
+def _checked(number: float, value: object, name: str, remedy: str, allow_zero: bool) -> float:
     if not math.isfinite(number):
-        raise InputError(f"{name} {value!r} is not a finite number; {mend}")
+        raise InputError(f"{name} {value!r} is not a finite number; {remedy}")
     if number < 0 or (number == 0 and not allow_zero):
         least = "zero or more" if allow_zero else "greater than zero"
-        raise InputError(f"{name} {value!r} must be {least}; {mend}")
+        raise InputError(f"{name} {value!r} must be {least}; {remedy}")
     return number
 
 
-def _unknown_unit(value: str, unit: str, name: str, mend: str) -> InputError:
-    return InputError(f"{name} {value!r} has the unknown unit {unit!r}; {mend}")
+def _unknown_unit(value: str, unit: str, name: str, remedy: str) -> InputError:
+    return InputError(f"{name} {value!r} has the unknown unit {unit!r}; {remedy}")

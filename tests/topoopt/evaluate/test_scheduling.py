@@ -328,7 +328,7 @@ def test_chained_tasks_keep_the_order_without_priorities(seed):
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("overlap", "next-forward", "bounds"),
+        ("overlap", "next-forward", "iteration_time_s"),
         ("microbatches", 2, "iteration_time_s"),
         ("microbatches", 7, "cannot be"),
         ("bucket_bytes", 0.0, "bucket size"),
