@@ -45,9 +45,7 @@ def load_script(path: Path) -> Script:
         raise
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError(
-            f"script {path} cannot be loaded ({reason}); correct or remove it"
-        ) from None
+        raise InputError(f"script {path} cannot be loaded ({reason}); correct it") from None
     return Script(path, case, experiment)
 
 

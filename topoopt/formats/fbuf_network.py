@@ -104,9 +104,7 @@ def routes_of(file: FbufFile, network: Network) -> Routes:
     missing = np.flatnonzero(keys[links] != wanted)
     if missing.size:
         a, b = divmod(int(wanted[missing[0]]), network.nodes)
-        raise InputError(
-            f"a path goes from {a} to {b}, which no connection joins; correct the path"
-        )
+        raise InputError(f"a path goes from {a} to {b}, which no connection joins; correct it")
     total = np.bincount(pair_of_path[paths], file.path_chance[paths], minlength=hosts * hosts)
     if np.any(total[pair_of_path[paths]] <= 0.0):
         pair = pair_of_path[paths][np.argmin(total[pair_of_path[paths]])]
