@@ -53,6 +53,10 @@ class Family(Protocol[P]):
         """Return the task graph of one iteration."""
         ...
 
+    def represented(self, parallelization: P, /) -> TaskGraph:
+        """Return the same, or where it is large, one task of each kind (`TaskGraph.alike`)."""
+        ...
+
     def memory(self, parallelization: P, /) -> FloatArray:
         """Return the bytes that a GPU needs, of each server or of each pipeline stage."""
         ...

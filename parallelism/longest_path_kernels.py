@@ -16,6 +16,7 @@ def heads_and_tails(
     offsets: Ints,
     successors: Ints,
     predecessors: Ints,
+    copies: Floats,
 ) -> tuple[Floats, Floats]:
     """Return when each task can begin at the earliest, and what must follow its end.
 
@@ -29,6 +30,8 @@ def heads_and_tails(
         one server.
     offsets, successors, predecessors : int64 arrays
         As in `parallelism.taskgraph.TaskGraph`; tasks of a cycle keep what is known so far.
+    copies : float64 array, shape (dependencies,)
+        How many transfers each dependency on or of a transfer stands for; empty: one each.
 
     Returns
     -------
@@ -57,7 +60,7 @@ def heads_and_tails(
             head[after] = max(head[after], head[task] + length[task])
             if through[task] > 0.0:
                 first[after] = min(first[after], head[task])
-                total[after] += through[task]
+                total[after] += through[task] * (copies[entry] if copies.size else 1.0)
             waiting[after] -= 1
             if waiting[after] == 0:
                 order[ordered] = after
@@ -72,7 +75,7 @@ def heads_and_tails(
             after = successors[entry]
             most = max(most, length[after] + tail[after])
             if through[after] > 0.0:
-                sent += through[after]
+                sent += through[after] * (copies[entry] if copies.size else 1.0)
                 least = min(least, tail[after])
         if sent > 0.0:
             most = max(most, sent + least)

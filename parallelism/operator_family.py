@@ -70,6 +70,10 @@ class OperatorFamily:
         """Return the task graph of one iteration; see `TaskGraphBuilder.build`."""
         return self.builder.build(strategy)
 
+    def represented(self, strategy: Strategy) -> TaskGraph:
+        """Return the task graph of one iteration."""
+        return self.build(strategy)
+
     def memory(self, strategy: Strategy) -> FloatArray:
         """Return the bytes that a GPU of each server needs; see `TaskGraphBuilder.memory`."""
         return self.builder.memory(strategy)

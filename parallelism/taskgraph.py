@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from parallelism.alike import Alike
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -72,6 +73,10 @@ class TaskGraph:
     priority : int64 array, shape (tasks,), optional
         Lower numbers go first: compute tasks in the queue of their device, network tasks on the
         links that they share. Without it all are equal.
+    alike : Alike, optional
+        What each task stands for, where there is one task of each kind only: its server or group
+        is then the first of many, and devices are one of each kind. What sums over servers or
+        groups takes `pair_bytes` and `group_bytes`.
     """
 
     servers: int
@@ -91,6 +96,7 @@ class TaskGraph:
     server_of_device: IntArray
     ids: IntArray | None = None
     priority: IntArray | None = None
+    alike: Alike | None = None
 
     @property
     def tasks(self) -> int:
@@ -110,6 +116,42 @@ class TaskGraph:
         times (n - 1) / n of the buffer. Zero for other tasks.
         """
         return np.where(self.kind == TaskKind.ALLREDUCE, 2.0, 1.0) * self.collective
+
+    @property
+    def copies(self) -> FloatArray:
+        """How many transfers or collectives each task stands for, shape (tasks,)."""
+        if self.alike is None:
+            return np.ones(self.tasks)
+        counts = np.bincount(self.alike.classes.element).astype(np.float64)
+        return np.where(self.alike.of_task >= 0, counts[self.alike.of_task], 1.0)
+
+    def pair_bytes(self, chosen: IntArray | None = None) -> FloatArray:
+        """Return the bytes of transfers from server to server, shape (servers, servers).
+
+        Parameters
+        ----------
+        chosen : int64 array, optional
+            Transfers that count; by default all.
+        """
+        moves = np.flatnonzero(self.kind == TaskKind.TRANSFER) if chosen is None else chosen
+        source, target, size = self.first[moves], self.second[moves], self.size[moves]
+        if self.alike is not None:
+            pattern = self.alike.pattern
+            own = np.flatnonzero(pattern.group < 0)
+            size = self.alike.spread(size, moves)[own]
+            source, target = pattern.source[own], pattern.target[own]
+        sums = np.bincount(source * self.servers + target, size, self.servers**2)
+        return sums.astype(np.float64).reshape(self.servers, self.servers)
+
+    def group_bytes(self) -> FloatArray:
+        """Return the bytes that all collectives of each group pass on, shape (groups,)."""
+        reduces = np.flatnonzero(self.collective)
+        of, size = self.first[reduces], self.size[reduces] * self.passes[reduces]
+        if self.alike is not None:
+            own = np.flatnonzero(self.alike.pattern.group >= 0)
+            size = self.alike.spread(size, reduces)[own]
+            of = self.alike.pattern.group[own]
+        return np.bincount(of, size, len(self.groups)).astype(np.float64)
 
     @classmethod
     def from_lists(
@@ -214,19 +256,11 @@ def traffic_of(tasks: TaskGraph) -> Traffic:
     Traffic
         Groups in order of first use.
     """
-    moves = tasks.kind == TaskKind.TRANSFER
-    pairs = tasks.first[moves] * tasks.servers + tasks.second[moves]
-    matrix = np.bincount(pairs, weights=tasks.size[moves], minlength=tasks.servers**2)
-    reduces = tasks.collective
-    totals = np.bincount(
-        tasks.first[reduces],
-        weights=tasks.size[reduces] * tasks.passes[reduces] / 2.0,
-        minlength=len(tasks.groups),
-    )
+    totals = tasks.group_bytes() / 2.0
     used = [g for g, members in enumerate(tasks.groups) if len(members) > 1 and totals[g] > 0]
     return Traffic(
         servers=tasks.servers,
-        transfers=matrix.astype(np.float64).reshape(tasks.servers, tasks.servers),
+        transfers=tasks.pair_bytes(),
         groups=tuple(tasks.groups[g] for g in used),
         group_bytes=totals[used].astype(np.float64),
     )

@@ -22,6 +22,7 @@ from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import MemoryUse, memory_use
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement, axis_orders
+from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ _COLLECTIVES = {
     TaskKind.REDUCE_SCATTER: "ReduceScatter",
     TaskKind.ALL_GATHER: "AllGather",
 }
+REDUCED_FROM = 20_000
+"""Passes of all ranks from which on one rank of each kind stands for all."""
 # Stated bytes of memory may differ from these by rounding.
 _ROUNDING = 1e-9
 
@@ -144,16 +147,29 @@ class LayoutFamily:
     def build(self, placement: Placement) -> TaskGraph:
         """Return the task graph of one iteration; see `iteration_tasks`."""
         tasks = self._built.get(placement)
-        if tasks is None:
+        if tasks is None or tasks.alike is not None:
             schedule = schedule_of(placement.layout, self.batch)
             tasks = iteration_tasks(placement, schedule, self.loads(placement))
             self._built.clear()
             self._built[placement] = tasks
         return tasks
 
+    def represented(self, placement: Placement) -> TaskGraph:
+        """Return one iteration with one task of each kind, or, if it is small, all tasks."""
+        tasks = self._built.get(placement)
+        if tasks is None:
+            schedule = schedule_of(placement.layout, self.batch)
+            if schedule.passes.shape[1] * placement.rank.size >= REDUCED_FROM:
+                tasks = reduced_tasks(placement, schedule, self.loads(placement))
+        if tasks is None:
+            return self.build(placement)
+        self._built.clear()
+        self._built[placement] = tasks
+        return tasks
+
     def microbatched(self, placement: Placement, microbatches: int) -> TaskGraph | None:
         """Return one iteration; None for more than one part: microbatches are the layout's own."""
-        return self.build(placement) if microbatches == 1 else None
+        return self.represented(placement) if microbatches == 1 else None
 
     def uses(
         self, layout: Layout, schedule: PipelineSchedule | None = None

@@ -30,6 +30,8 @@ class Exchange:
         Collectives that a group's buffer is divided over.
     inside : float
         Mean ranks of a group on one of its servers.
+    element : int64 array, shape (collectives,), optional
+        What each is called in the tasks, where it stands for others, too.
     """
 
     members: IntArray
@@ -37,6 +39,7 @@ class Exchange:
     of_place: IntArray
     shares: int
     inside: float
+    element: IntArray | None = None
 
 
 def exchange(placement: Placement, ranks: IntArray, groups: IntArray) -> Exchange:
@@ -56,6 +59,11 @@ def exchange(placement: Placement, ranks: IntArray, groups: IntArray) -> Exchang
     """
     shares = placement.servers_per_rank
     first = ranks // placement.ranks_per_server * shares
+    if shares == 1:
+        own = np.zeros((ranks.size, 1), dtype=np.int64)
+        own[groups] = np.arange(len(groups))[:, None, None]
+        homes = _distinct(first[groups])
+        return Exchange(groups, homes, own, 1, groups.shape[1] / len(homes[0]))
     members = np.repeat(groups, shares, axis=0)
     servers = []
     of_place = np.zeros((ranks.size, shares), dtype=np.int64)
@@ -80,6 +88,8 @@ class AllToAll:
         Places of the ranks that send; -1 fills rows up.
     into : int64 array, shape (ranks of the stage, most)
         Pairs that bring each rank its tokens; -1 fills rows up.
+    element : int64 array, shape (pairs,), optional
+        What each is called in the tasks, where it stands for others, too.
     """
 
     source: IntArray
@@ -87,6 +97,7 @@ class AllToAll:
     weight: npt.NDArray[np.float64]
     senders: IntArray
     into: IntArray
+    element: IntArray | None = None
 
 
 def all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) -> AllToAll:
@@ -103,6 +114,9 @@ def all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) -> AllTo
     -------
     AllToAll
     """
+    even = _even_all_to_all(placement, ranks, groups)
+    if even is not None:
+        return even
     source: list[int] = []
     target: list[int] = []
     weight: list[float] = []
@@ -130,6 +144,53 @@ def all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) -> AllTo
         _rows(senders),
         _rows(into),
     )
+
+
+def _even_all_to_all(placement: Placement, ranks: IntArray, groups: IntArray) -> AllToAll | None:
+    """Return the same at once where all groups have as many ranks on each of as many servers."""
+    if placement.servers_per_rank > 1 or groups.size == 0:
+        return None
+    home = (ranks // placement.ranks_per_server)[groups]
+    order = np.argsort(home, axis=1, kind="stable")
+    home = np.take_along_axis(home, order, axis=1)
+    count, size = groups.shape
+    begins = np.flatnonzero(np.diff(home[0], prepend=-1))
+    per = size // begins.size
+    blocks = home.reshape(count, -1, per) if size % begins.size == 0 else home[:, :, None]
+    if np.any(blocks[:, :, :1] != blocks) or np.any(np.diff(blocks[:, :, 0], axis=1) <= 0):
+        return None
+    if per > 1 and blocks.shape[2] == 1:
+        return None
+    servers = blocks.shape[1]
+    # Servers by their first rank, ranks as they stand in the group.
+    seen = np.argsort(order.reshape(blocks.shape)[:, :, 0], axis=1)
+    home = np.take_along_axis(blocks[:, :, 0], seen, axis=1)
+    members = np.take_along_axis(groups, order, axis=1).reshape(blocks.shape)
+    members = np.take_along_axis(members, seen[:, :, None], axis=1)
+    one, other = np.nonzero(~np.eye(servers, dtype=np.bool_))
+    pairs = np.arange(count * one.size).reshape(count, one.size)
+    into: IntArray = np.zeros((ranks.size, servers - 1), dtype=np.int64)
+    bring = np.argsort(other, kind="stable").reshape(servers, servers - 1)
+    into[members] = pairs[:, bring][:, :, None, :]
+    return AllToAll(
+        home[:, one].ravel(),
+        home[:, other].ravel(),
+        np.full(pairs.size, float(per * per)),
+        members[:, one].reshape(pairs.size, per),
+        into,
+    )
+
+
+def _distinct(servers: IntArray) -> tuple[Group, ...]:
+    """Return the sorted distinct servers of each row."""
+    rows = np.sort(servers, axis=1)
+    kept = np.ones(rows.shape, dtype=np.bool_)
+    kept[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    counts = kept.sum(axis=1)
+    flat = rows[kept]
+    if (counts == counts[0]).all():
+        return tuple(map(tuple, flat.reshape(-1, counts[0]).tolist()))
+    return tuple(tuple(row.tolist()) for row in np.split(flat, np.cumsum(counts)[:-1]))
 
 
 def _rows(lists: list[list[int]]) -> IntArray:

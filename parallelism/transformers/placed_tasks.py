@@ -1,14 +1,17 @@
 """From a placed layout to the task graph of one iteration: every rank, pass and message."""
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
-from parallelism.transformers.groups import Exchange, all_to_all, exchange
+from parallelism.transformers.groups import Exchange
 from parallelism.transformers.loads import Loads
-from parallelism.transformers.placement import Placement
+from parallelism.transformers.placement import Group, Placement
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
-from parallelism.transformers.task_list import NOBODY, IntArray, Label, TaskList
+from parallelism.transformers.shape import Shape, whole_shape
+from parallelism.transformers.task_list import NOBODY, IntArray, Label, Repeated, TaskList
 
 _PHASE = {
     PassKind.FORWARD: Phase.FORWARD,
@@ -19,7 +22,12 @@ _SENDS = {PassKind.FORWARD: (1, Phase.ACTIVATION), PassKind.BACKWARD: (-1, Phase
 
 
 def iteration_tasks(
-    placement: Placement, schedule: PipelineSchedule, loads: Loads, *, buckets: int = 4
+    placement: Placement,
+    schedule: PipelineSchedule,
+    loads: Loads,
+    *,
+    buckets: int = 4,
+    shape: Shape | None = None,
 ) -> TaskGraph:
     """Return the task graph of one iteration.
 
@@ -32,6 +40,8 @@ def iteration_tasks(
     buckets : int
         Pieces in which each part's gradients are reduced and weights gathered, overlapping with
         its last backward and first forward pass (ZeRO 3: with all of them).
+    shape : Shape, optional
+        `whole_shape` of the placement, where it is at hand.
 
     Returns
     -------
@@ -45,7 +55,68 @@ def iteration_tasks(
         which in the steady state is the end of the iteration before, or for every forward and
         backward pass, each piece while the one before it is at work (3).
     """
-    return _Builder(placement, schedule, loads, buckets).build()
+    own = whole_shape(placement) if shape is None else shape
+    return _Builder(placement, schedule, loads, buckets, own).build()[0]
+
+
+def represented_tasks(
+    placement: Placement,
+    schedule: PipelineSchedule,
+    loads: Loads,
+    shape: Shape,
+    groups: tuple[Group, ...],
+    *,
+    buckets: int = 4,
+) -> tuple[TaskGraph, IntArray]:
+    """Return the task graph of some ranks, which stand for all.
+
+    Parameters
+    ----------
+    placement, schedule, loads, buckets
+        As in `iteration_tasks`.
+    shape : Shape
+        Of these ranks; its exchanges have names.
+    groups : tuple of tuple of int
+        Of all ranks.
+
+    Returns
+    -------
+    tasks : TaskGraph
+    element : int64 array, shape (tasks,)
+        Name of the exchange that each task is; -1 of compute tasks.
+    """
+    builder = _Builder(placement, schedule, loads, buckets, shape)
+    for group in groups:
+        builder.tasks.group(group)
+    return builder.build()
+
+
+class _Output(NamedTuple):
+    """Tasks of a pass that others wait for, counted from its first.
+
+    Those of one ``sort`` are the same, wherever they begin.
+    """
+
+    sort: int
+    begin: int
+    end: int
+    tasks: list[IntArray]
+
+    def numbers(self) -> list[IntArray]:
+        """Return the tasks, counted from the first of all."""
+        return [np.where(each >= 0, each + self.begin, NOBODY) for each in self.tasks]
+
+
+_NOTHING = _Output(-1, 0, 0, [])
+
+
+class _Pass(NamedTuple):
+    """A pass that was added once, and its outputs."""
+
+    tasks: Repeated
+    sort: int
+    gate: list[IntArray]
+    sent: list[IntArray] | None
 
 
 class _Builder:
@@ -56,46 +127,40 @@ class _Builder:
     """
 
     def __init__(
-        self, placement: Placement, schedule: PipelineSchedule, loads: Loads, buckets: int
+        self,
+        placement: Placement,
+        schedule: PipelineSchedule,
+        loads: Loads,
+        buckets: int,
+        shape: Shape,
     ) -> None:
         self.placement, self.schedule, self.loads = placement, schedule, loads
-        self.layout = layout = placement.layout
+        self.layout, self.shape = placement.layout, shape
         self.stages = schedule.stages
         self.parts = schedule.stages * schedule.chunks
         self.buckets = buckets
         self.tasks = TaskList()
-        # Ranks of a stage by data and, within, context: shape (stages, ranks).
-        self.ranks = placement.rank.transpose(2, 1, 0).reshape(layout.pipeline, -1)
-        self.gate: list[list[IntArray]] = [[] for _ in range(self.stages)]
+        self.ranks = shape.ranks
+        self.gate = [_NOTHING] * self.stages
+        self.passes: dict[tuple[int, int, int, int, bool], _Pass] = {}
+        self.sort: dict[tuple[int, int], int] = {}
+        self.sorts = 0
         self.gathered: list[list[IntArray]] = [[] for _ in range(self.stages)]
         self.ended: list[list[IntArray]] = [[] for _ in range(self.stages)]
         self.reduced: list[list[IntArray]] = [[] for _ in range(self.stages)]
-        self.arrived: dict[tuple[int, int, int], list[IntArray]] = {}
+        self.arrived: dict[tuple[int, int, int], _Output] = {}
         self.completes = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
-        places = np.arange(self.ranks.shape[1])
-        context, expert = layout.context, layout.expert
-        self.context = [self._exchange(s, places.reshape(-1, context)) for s in self._stages()]
-        self.dense = [self._exchange(s, places[None, :]) for s in self._stages()]
-        self.expert = [self._exchange(s, places.reshape(-1, expert).T) for s in self._stages()]
-        self.tokens = [
-            all_to_all(placement, self.ranks[s], places.reshape(-1, expert)) for s in self._stages()
-        ]
 
-    def _stages(self) -> range:
-        return range(self.stages)
-
-    def _exchange(self, stage: int, groups: IntArray) -> Exchange:
-        return exchange(self.placement, self.ranks[stage], groups)
-
-    def build(self) -> TaskGraph:
+    def build(self) -> tuple[TaskGraph, IntArray]:
         """Add all passes, each after those that it waits for."""
         at = [0] * self.stages
         done: set[tuple[int, int, int]] = set()
         first, last = self._ends()
+        passes = self.schedule.passes.tolist()
         while any(place < self.schedule.length for place in at):
             for stage in range(self.stages):
                 while at[stage] < self.schedule.length:
-                    kind, chunk, microbatch = self.schedule.passes[stage, at[stage]].tolist()
+                    kind, chunk, microbatch = passes[stage][at[stage]]
                     part = chunk * self.stages + stage
                     if not self._input_made(kind, part, microbatch, done):
                         break
@@ -105,7 +170,7 @@ class _Builder:
                     done.add((kind, part, microbatch))
                     at[stage] += 1
         self._finish()
-        return self.tasks.finish(self.placement)
+        return self.tasks.finish(self.placement, self.shape.server_of_device)
 
     def _ends(self) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
         """Return the passes that first use each part's weights, and complete its gradients."""
@@ -135,38 +200,78 @@ class _Builder:
         self, kind: PassKind, stage: int, part: int, microbatch: int, first: bool, last: bool
     ) -> None:
         """Add one pass of all ranks of a stage."""
-        label = (part, _PHASE[kind], microbatch)
-        ranks, zero = self.ranks[stage], self.layout.zero
-        waits = self.gate[stage] + self.arrived.pop((kind, part, microbatch), [])
-        beside = self._exchange_context(kind, stage, waits, label)
-        beside += self._gather_inputs(kind, stage, waits, label)
+        zero = self.layout.zero
+        gate = self.gate[stage]
+        arrived = self.arrived.pop((kind, part, microbatch), _NOTHING)
         uses = first if zero in (1, 2) else zero == 3 and kind != PassKind.WEIGHT
         scatters = last or (zero >= 2 and kind == self.completes)
+        # Passes that share no weights differ in what they wait for only.
+        key = (kind, part, gate.sort, arrived.sort, gate.begin == arrived.begin)
+        alike = not (uses or scatters or zero == 3)
+        known = self.passes.get(key) if alike else None
+        if known is None:
+            mark = self.tasks.mark()
+            self.sorts += 1
+            sort = self.sorts if not alike else self.sort.setdefault((kind, part), self.sorts)
+            label = (part, _PHASE[kind], microbatch)
+            ends, sent = self._new(kind, stage, label, gate.numbers() + arrived.numbers(),
+                                   uses, scatters, last)  # fmt: skip
+            begin = mark.tasks
+            ends, sent = _counted(ends, begin), None if sent is None else _counted(sent, begin)
+            if alike:
+                origins = (gate.begin, gate.end), (arrived.begin, arrived.end)
+                if origins[0] == origins[1]:
+                    origins = origins[0], (0, 0)
+                made = self.tasks.since(mark, origins)
+                self.passes[key] = _Pass(made, sort, ends, sent)
+        else:
+            begin = self.tasks.repeat(known.tasks, (gate.begin, arrived.begin), microbatch)
+            sort, ends, sent = known.sort, known.gate, known.sent
+        end = self.tasks.tasks
+        self.gate[stage] = _Output(sort, begin, end, ends)
+        if sent is not None:
+            target = part + _SENDS[kind][0]
+            self.arrived[kind, target, microbatch] = _Output(sort, begin, end, sent)
+
+    def _new(
+        self,
+        kind: PassKind,
+        stage: int,
+        label: Label,
+        waits: list[IntArray],
+        uses: bool,
+        scatters: bool,
+        last: bool,
+    ) -> tuple[list[IntArray], list[IntArray] | None]:
+        """Add a pass task by task; return what the next pass waits for, and that of its reader."""
+        part, _, microbatch = label
+        zero = self.layout.zero
+        beside = self._exchange_context(kind, stage, waits, label)
+        beside += self._gather_inputs(kind, stage, waits, label)
         pieces = self.buckets if last or uses or (zero == 3 and scatters) else 1
         seconds = float(self.loads.seconds[kind, part]) / pieces
         for _ in range(pieces):
             before = waits + (self._gather(stage, part, pieces, microbatch) if uses else [])
-            ends = self.tasks.add(TaskKind.COMPUTE, ranks, None, seconds, before, label)
+            ends = self.tasks.add(TaskKind.COMPUTE, self.ranks[stage], None, seconds, before, label)
             waits = [ends]
             self.ended[stage] = [*self.ended[stage][-1:], ends]
             if scatters:
                 self._reduce(stage, part, ends, pieces, microbatch)
         gate = self._reduce_tensor(kind, stage, waits + beside, label)
-        self.gate[stage] = gate = self._exchange_experts(kind, stage, gate, label)
-        if kind in _SENDS:
-            self._send(kind, stage, part, microbatch, gate)
+        gate = self._exchange_experts(kind, stage, gate, label)
+        if kind not in _SENDS or not 0 <= part + _SENDS[kind][0] < self.parts:
+            return gate, None
+        return gate, self._send(kind, stage, part, microbatch, gate)
 
     def _send(
         self, kind: PassKind, stage: int, part: int, microbatch: int, gate: list[IntArray]
-    ) -> None:
+    ) -> list[IntArray]:
         """Send outputs to the ranks of the next part, or gradients to those of the one before."""
         step, phase = _SENDS[kind]
-        if not 0 <= part + step < self.parts:
-            return
         shares = self.placement.servers_per_rank
-        per = self.placement.ranks_per_server
-        source = self.ranks[stage] // per * shares
-        target = self.ranks[(part + step) % self.stages] // per * shares
+        source = self.shape.home[stage]
+        target = self.shape.home[(part + step) % self.stages]
+        called = self.shape.sends.get((stage, step))
         away = np.flatnonzero(source != target)
         here = source == target
         found = [np.where(here, task, NOBODY) for task in gate] if here.any() else []
@@ -178,10 +283,10 @@ class _Builder:
                 sent = np.full(source.size, NOBODY, dtype=np.int64)
                 sent[away] = self.tasks.add(
                     TaskKind.TRANSFER, source[away] + share, target[away] + share, size, before,
-                    label,
+                    label, element=None if called is None else called[away],
                 )  # fmt: skip
                 found.append(sent)
-        self.arrived[kind, part + step, microbatch] = found
+        return found
 
     def _collective(
         self,
@@ -195,7 +300,9 @@ class _Builder:
         """Add one collective a group; return those of each rank."""
         groups = np.array([self.tasks.group(servers) for servers in over.servers])
         before = [task[over.members] for task in waits]
-        made = self.tasks.add(kind, groups, None, size / over.shares, before, label, delay)
+        made = self.tasks.add(
+            kind, groups, None, size / over.shares, before, label, delay, over.element
+        )
         return list(made[over.of_place].T)
 
     def _exchange_context(
@@ -203,7 +310,7 @@ class _Builder:
     ) -> list[IntArray]:
         """Let keys and values go round each context group while its ranks compute."""
         size = float(self.loads.context_bytes[kind, label[0]])
-        over = self.context[stage]
+        over = self.shape.context[stage]
         if size == 0.0:
             return []
         return self._collective(TaskKind.ALL_GATHER, over, size, waits, label)
@@ -238,7 +345,7 @@ class _Builder:
     ) -> list[IntArray]:
         """Send tokens from every server of an expert group to every other."""
         size = float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert
-        over = self.tokens[stage]
+        over = self.shape.tokens[stage]
         if size == 0.0 or not over.source.size:
             return gate
         sent = np.zeros(over.source.size, dtype=np.int64)
@@ -247,7 +354,7 @@ class _Builder:
             before = [_pick(task, over.senders[these]) for task in gate]
             sent[these] = self.tasks.add(
                 TaskKind.TRANSFER, over.source[these], over.target[these], weight * size, before,
-                label,
+                label, element=None if over.element is None else over.element[these],
             )  # fmt: skip
         arrived = _pick(sent, over.into)
         return [*gate, *arrived.T]
@@ -263,8 +370,13 @@ class _Builder:
     ) -> list[IntArray]:
         """Add collectives over the ranks that share weights; return them by rank."""
         found: list[IntArray] = []
-        for size, over in ((dense, self.dense[stage]), (expert, self.expert[stage])):
-            if size == 0.0 or over.members.shape[1] == 1:
+        shape, layout = self.shape, self.layout
+        ranks = layout.context * layout.data
+        for size, over, count in (
+            (dense, shape.dense[stage], ranks),
+            (expert, shape.expert[stage], ranks // layout.expert),
+        ):  # fmt: skip
+            if size == 0.0 or count == 1:
                 continue
             # Ranks of one server add up first, each GPU its own part.
             inside = (over.inside - 1.0) / over.inside * size / self.layout.tensor
@@ -306,7 +418,7 @@ class _Builder:
         if self.loads.update_s == 0.0:
             return
         for stage in range(self.stages):
-            waits = self.gate[stage] + self.reduced[stage]
+            waits = self.gate[stage].numbers() + self.reduced[stage]
             label = (stage, Phase.UPDATE, 0)
             self.tasks.add(
                 TaskKind.COMPUTE, self.ranks[stage], None, self.loads.update_s, waits, label
@@ -314,12 +426,12 @@ class _Builder:
 
     def _tie(self) -> None:
         shares = self.placement.servers_per_rank
-        per = self.placement.ranks_per_server
-        head, tail = (self.ranks[s] // per * shares for s in (0, self.stages - 1))
+        head, tail = self.shape.home[0], self.shape.home[-1]
+        ties = self.shape.ties
         away = np.flatnonzero(head != tail)
         if not away.size:
             return
-        before = [task[away] for task in self.gate[0] + self.gate[-1]]
+        before = [task[away] for task in self.gate[0].numbers() + self.gate[-1].numbers()]
         label = (0, Phase.SYNCHRONISE, 0)
         for share in range(shares):
             pairs = zip(head[away].tolist(), tail[away].tolist(), strict=True)
@@ -328,10 +440,16 @@ class _Builder:
             )
             done = np.full(head.size, NOBODY, dtype=np.int64)
             done[away] = self.tasks.add(
-                TaskKind.ALLREDUCE, groups, None, self.loads.tied_bytes / shares, before, label
-            )
+                TaskKind.ALLREDUCE, groups, None, self.loads.tied_bytes / shares, before, label,
+                element=None if ties is None else ties[away],
+            )  # fmt: skip
             self.reduced[0].append(done)
             self.reduced[-1].append(done)
+
+
+def _counted(tasks: list[IntArray], begin: int) -> list[IntArray]:
+    """Return tasks counted from one of them."""
+    return [np.where(each >= 0, each - begin, NOBODY) for each in tasks]
 
 
 def _pick(tasks: IntArray, which: IntArray) -> IntArray:

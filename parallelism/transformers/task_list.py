@@ -1,6 +1,10 @@
-"""A task graph under construction: blocks of like tasks, one of each rank or group."""
+"""A task graph under construction: blocks of like tasks, one of each rank or group.
+
+What is done over and over is added once, and then repeated as a whole.
+"""
 
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,17 +19,54 @@ NOBODY = -1
 """Stands in a list of tasks to wait for where there is none."""
 
 
+class Mark(NamedTuple):
+    """How much a list held at a moment: tasks, blocks and lists of dependencies."""
+
+    tasks: int
+    blocks: int
+    waits: int
+
+
+class Repeated(NamedTuple):
+    """What is added again and again.
+
+    Parameters
+    ----------
+    first, last : Mark
+        Before and after it was added first.
+    origins : tuple of (int, int)
+        Where those tasks begin, and end, that it waited for then beside its own.
+    begins : list of tuple of int
+        Of every repetition: where it begins, where its origins do, and the microbatch.
+    """
+
+    first: Mark
+    last: Mark
+    origins: tuple[tuple[int, int], ...]
+    begins: list[tuple[int, ...]]
+
+
+class _Block(NamedTuple):
+    begin: int
+    kind: int
+    first: IntArray
+    second: IntArray
+    size: float
+    delay: float
+    label: Label
+    element: IntArray
+
+
 @dataclass
 class TaskList:
     """Blocks of tasks and dependencies as they are added; columns are those of `TaskGraph`."""
 
     tasks: int = 0
-    _columns: list[tuple[int, IntArray, IntArray, float, float, Label]] = field(
-        default_factory=list
-    )
+    _blocks: list[_Block] = field(default_factory=list)
     _before: list[IntArray] = field(default_factory=list)
     _after: list[IntArray] = field(default_factory=list)
     _groups: dict[Group, int] = field(default_factory=dict)
+    _repeated: list[Repeated] = field(default_factory=list)
 
     def add(
         self,
@@ -36,6 +77,7 @@ class TaskList:
         waits: list[IntArray],
         label: Label,
         delay: float = 0.0,
+        element: IntArray | None = None,
     ) -> IntArray:
         """Append a block of tasks.
 
@@ -49,6 +91,8 @@ class TaskList:
         waits : list of int64 array, shape (block,) or (block, any)
             Tasks that each waits for, `NOBODY` where there is none.
         label : Label
+        element : int64 array, shape (block,), optional
+            What each task stands for; -1 by default.
 
         Returns
         -------
@@ -56,9 +100,11 @@ class TaskList:
             Numbers of the tasks.
         """
         numbers = np.arange(self.tasks, self.tasks + first.size)
-        self.tasks += first.size
         other = np.full(first.size, -1, dtype=np.int64) if second is None else second
-        self._columns.append((int(kind), first, other, size, delay, label))
+        called = np.full(first.size, -1, dtype=np.int64) if element is None else element
+        block = _Block(self.tasks, int(kind), first, other, size, delay, label, called)
+        self.tasks += first.size
+        self._blocks.append(block)
         for wait in waits:
             self._before.append(wait.ravel())
             self._after.append(numbers if wait.ndim == 1 else np.repeat(numbers, wait.shape[1]))
@@ -68,41 +114,124 @@ class TaskList:
         """Return the number of a group of servers."""
         return self._groups.setdefault(servers, len(self._groups))
 
-    def finish(self, placement: Placement) -> TaskGraph:
-        """Return the task graph."""
-        count = self.tasks
-        sizes = [first.size for _, first, *_ in self._columns]
+    def mark(self) -> Mark:
+        """Return how much the list holds now."""
+        return Mark(self.tasks, len(self._blocks), len(self._before))
 
-        def column(values: list[float]) -> FloatArray:
-            return np.repeat(np.array(values, dtype=np.float64), sizes)
+    def since(self, mark: Mark, origins: tuple[tuple[int, int], ...]) -> Repeated:
+        """Return what was added since a mark, to be repeated.
 
-        def labels(values: list[int]) -> IntArray:
-            return np.repeat(np.array(values, dtype=np.int64), sizes)
+        Parameters
+        ----------
+        mark : Mark
+        origins : tuple of (int, int)
+            Where those tasks begin, and end, that it waits for beside its own.
+        """
+        found = Repeated(mark, self.mark(), origins, [])
+        self._repeated.append(found)
+        return found
 
+    def repeat(self, known: Repeated, origins: tuple[int, ...], microbatch: int) -> int:
+        """Append what was added before once more; return the number of its first task.
+
+        Parameters
+        ----------
+        known : Repeated
+        origins : tuple of int
+            Where those tasks begin that it waits for beside its own.
+        microbatch : int
+        """
+        begin = self.tasks
+        known.begins.append((begin, *origins, microbatch))
+        self.tasks += known.last.tasks - known.first.tasks
+        return begin
+
+    def _edges(self, known: Repeated) -> list[tuple[IntArray, IntArray]]:
+        """Return dependencies on its own tasks, and on those of each origin, from their begins."""
         none = np.zeros(0, dtype=np.int64)
-        before = np.concatenate([none, *self._before])
-        after = np.concatenate([none, *self._after])
-        # Sorted by the task that is waited for, each dependency once.
-        edges = np.sort((before * count + after)[before != NOBODY])
-        edges = edges[np.diff(edges, prepend=-1) > 0]
-        before, after = edges // count, edges % count
-        offsets = np.concatenate(([0], np.cumsum(np.bincount(before, minlength=count))))
-        ranks = placement.rank.size
-        home = np.arange(ranks) // placement.ranks_per_server * placement.servers_per_rank
-        return TaskGraph(
-            servers=placement.servers,
-            devices=ranks,
-            kind=labels([kind for kind, *_ in self._columns]),
-            first=np.concatenate([none, *(c[1] for c in self._columns)]),
-            second=np.concatenate([none, *(c[2] for c in self._columns)]),
-            size=column([c[3] for c in self._columns]),
-            delay=column([c[4] for c in self._columns]),
-            operator=labels([c[5][0] for c in self._columns]),
-            phase=labels([c[5][1] for c in self._columns]),
-            part=labels([c[5][2] for c in self._columns]),
-            successor_offsets=offsets.astype(np.int64),
-            successors=after,
-            predecessors=np.bincount(after, minlength=count).astype(np.int64),
-            groups=tuple(self._groups),
-            server_of_device=home.astype(np.int64),
+        waits = slice(known.first.waits, known.last.waits)
+        before = np.concatenate([none, *self._before[waits]])
+        after = np.concatenate([none, *self._after[waits]]) - known.first.tasks
+        edges = []
+        for begin, end in ((known.first.tasks, known.last.tasks), *known.origins):
+            own = (before >= begin) & (before < end)
+            edges.append((before[own] - begin, after[own]))
+        return edges
+
+    def finish(
+        self, placement: Placement, server_of_device: IntArray
+    ) -> tuple[TaskGraph, IntArray]:
+        """Return the task graph, and what each task stands for."""
+        count = self.tasks
+        none = np.zeros(0, dtype=np.int64)
+        at: list[IntArray] = [np.arange(b.begin, b.begin + b.first.size) for b in self._blocks]
+        parts = [np.repeat([b.label[2] for b in self._blocks], [a.size for a in at])]
+        columns = [_columns(self._blocks)]
+        before, after = [none, *self._before], [none, *self._after]
+        for known in self._repeated:
+            if not known.begins:
+                continue
+            begins = np.array(known.begins, dtype=np.int64)
+            own, size = begins[:, :1], known.last.tasks - known.first.tasks
+            blocks = self._blocks[known.first.blocks : known.last.blocks]
+            at.append((own + np.arange(size)).ravel())
+            columns.append(tuple(np.tile(each, len(begins)) for each in _columns(blocks)))
+            parts.append(np.repeat(begins[:, -1], size))
+            for number, (waited, waits) in enumerate(self._edges(known)):
+                before.append((begins[:, number : number + 1] + waited).ravel())
+                after.append((own + waits).ravel())
+        order = np.argsort(np.concatenate([none, *at]))
+
+        def column(pieces: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+            return np.concatenate(pieces)[order]
+
+        kind, first, second, sizes, delay, operator, phase, element = (
+            column([each[row] for each in columns]) for row in range(8)
         )
+        waited, waiting = np.concatenate(before), np.concatenate(after)
+        # Sorted by the task that is waited for, each dependency once.
+        edges = np.sort((waited * count + waiting)[waited != NOBODY])
+        edges = edges[np.diff(edges, prepend=-1) > 0]
+        waited, waiting = edges // count, edges % count
+        offsets = np.concatenate(([0], np.cumsum(np.bincount(waited, minlength=count))))
+        graph = TaskGraph(
+            servers=placement.servers,
+            devices=server_of_device.size,
+            kind=kind,
+            first=first,
+            second=second,
+            size=sizes,
+            delay=delay,
+            operator=operator,
+            phase=phase,
+            part=np.concatenate([none, *parts])[order],
+            successor_offsets=offsets.astype(np.int64),
+            successors=waiting,
+            predecessors=np.bincount(waiting, minlength=count).astype(np.int64),
+            groups=tuple(self._groups),
+            server_of_device=server_of_device,
+        )
+        return graph, element
+
+
+def _columns(blocks: list[_Block]) -> tuple[npt.NDArray[Any], ...]:
+    """Return kind, first, second, size, delay, operator, phase and element of all tasks."""
+    sizes = [block.first.size for block in blocks]
+    none = np.zeros(0, dtype=np.int64)
+
+    def each(values: list[int]) -> IntArray:
+        return np.repeat(np.array(values, dtype=np.int64), sizes)
+
+    def amounts(values: list[float]) -> FloatArray:
+        return np.repeat(np.array(values, dtype=np.float64), sizes)
+
+    return (
+        each([block.kind for block in blocks]),
+        np.concatenate([none, *(block.first for block in blocks)]),
+        np.concatenate([none, *(block.second for block in blocks)]),
+        amounts([block.size for block in blocks]),
+        amounts([block.delay for block in blocks]),
+        each([block.label[0] for block in blocks]),
+        each([block.label[1] for block in blocks]),
+        np.concatenate([none, *(block.element for block in blocks)]),
+    )

@@ -235,14 +235,10 @@ def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> flo
 
 def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
     """Link-bytes of some of the network tasks, at least."""
-    servers = tasks.servers
-    moves = chosen[tasks.kind[chosen] == TaskKind.TRANSFER]
-    pairs = tasks.first[moves] * servers + tasks.second[moves]
-    sums = np.bincount(pairs, weights=tasks.size[moves], minlength=servers**2)
-    demand: FloatArray = sums.astype(np.float64).reshape(servers, servers)
+    demand = tasks.pair_bytes(chosen[tasks.kind[chosen] == TaskKind.TRANSFER])
     reduces = chosen[tasks.collective[chosen]]
     members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
-    sent = tasks.passes[reduces] * tasks.size[reduces]
+    sent = tasks.passes[reduces] * tasks.size[reduces] * tasks.copies[reduces]
     rings = (members[tasks.first[reduces]] - 1.0) * sent
     return _transfer_hops(demand, degree) + float(rings.sum())
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from parallelism.alike import READS, SENDS, Alike
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 
 
@@ -65,6 +66,7 @@ def span_of(tasks: TaskGraph, least: Least) -> Span:
         np.array(tasks.successor_offsets),
         np.array(tasks.successors),
         np.array(tasks.predecessors),
+        np.zeros(0) if tasks.alike is None else _copies(tasks, tasks.alike),
     )
     chain = float((head + least.length + tail).max(initial=0.0))
     return Span(head + tasks.delay, tail + least.after, chain)
@@ -148,6 +150,8 @@ def ring_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray]:
 def port_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.bool_]]:
     """Return every use of a server's ports: the transfers, and the rings' parts.
 
+    Where tasks stand for others, only the uses of one server of each kind.
+
     Parameters
     ----------
     tasks : TaskGraph
@@ -160,6 +164,8 @@ def port_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray, npt.NDA
     into : bool array, shape (uses,)
         Received rather than sent.
     """
+    if tasks.alike is not None:
+        return _represented_uses(tasks, tasks.alike)
     moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
     task, server, size = ring_uses(tasks)
     count, rings = moves.size, task.size
@@ -169,6 +175,51 @@ def port_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray, npt.NDA
         np.concatenate((tasks.size[moves], tasks.size[moves], size, size)),
         np.repeat([False, True, False, True], [count, count, rings, rings]),
     )
+
+
+def _represented_uses(
+    tasks: TaskGraph, alike: Alike
+) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.bool_]]:
+    servers, first = alike.pattern.servers, alike.classes.first_resource
+    port = first[alike.uses.resource]
+    kept = port < 2 * servers
+    element, port, copies = alike.uses.element[kept], port[kept], alike.uses.weight[kept]
+    begin = np.searchsorted(element, np.arange(alike.classes.first_element.size + 1))
+    sends = np.flatnonzero(alike.of_task >= 0)
+    sends = sends[np.argsort(tasks.collective[sends], kind="stable")]
+    counts = np.diff(begin)[alike.of_task[sends]]
+    task = np.repeat(sends, counts)
+    at = np.arange(task.size) + np.repeat(
+        begin[alike.of_task[sends]] - np.cumsum(counts) + counts, counts
+    )
+    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
+    own = np.where(tasks.collective, members[np.where(tasks.collective, tasks.first, 0)], 1.0)
+    sent = np.where(tasks.collective, tasks.passes * (own - 1.0) / own, 1.0) * tasks.size
+    return task, port[at] % servers, sent[task] * copies[at], port[at] >= servers
+
+
+def _copies(tasks: TaskGraph, alike: Alike) -> FloatArray:
+    """Return how many transfers each dependency between a transfer and a rank stands for."""
+    pattern, classes = alike.pattern, alike.classes
+    kinds = classes.first_place.size
+    kept = classes.first_place[classes.place[pattern.place]] == pattern.place
+    kept &= pattern.group[pattern.element] < 0
+    met = classes.element[pattern.element[kept]] * kinds + classes.place[pattern.place[kept]]
+    # A transfer of tokens meets those who send them in one role, those who read in another.
+    out, into = (met[pattern.role[kept] != role] for role in (READS, SENDS))
+    before = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
+    after = tasks.successors
+    found = np.ones(after.size)
+    compute = tasks.kind == TaskKind.COMPUTE
+    moves = tasks.kind == TaskKind.TRANSFER
+    for move, rank, pairs in ((after, before, out), (before, after, into)):
+        edges = np.flatnonzero(moves[move] & compute[rank])
+        keys = alike.of_task[move[edges]] * kinds + tasks.first[rank[edges]] % kinds
+        known, counts = np.unique(pairs, return_counts=True)
+        at = np.minimum(np.searchsorted(known, keys), max(known.size - 1, 0))
+        if known.size:
+            found[edges] = np.where(known[at] == keys, counts[at], 1)
+    return found
 
 
 def transfer_ports(tasks: TaskGraph) -> bool:
@@ -182,6 +233,9 @@ def transfer_ports(tasks: TaskGraph) -> bool:
     moves = tasks.kind == TaskKind.TRANSFER
     place = np.where(compute, tasks.server_of_device[np.where(compute, tasks.first, 0)], -1)
     into, out = moves[before], moves[after]
+    if tasks.alike is not None:
+        # Of ranks within servers, what computes sends from its server, and receives there.
+        return bool(np.all(compute[after[into]]) and np.all(compute[before[out]]))
     return bool(
         np.all(place[after[into]] == tasks.second[before[into]])
         and np.all(place[before[out]] == tasks.first[after[out]])

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
+from parallelism.alike import Alike
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.paths import hop_distances
 from topoopt.bounds.bounds import (
     ROUNDING,
@@ -32,6 +33,7 @@ from topoopt.bounds.critical import (
 from topoopt.bounds.everything import AnyFamily, everything_bound, own_bound
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import alone_seconds, task_orders
+from topoopt.fabric.represented import tasks_over
 from topoopt.problem.job import Cluster
 from topoopt.problem.schedule import Schedule
 
@@ -130,6 +132,7 @@ def plan_bounds(
     hops = 2.0 if fabric.transport.handshake else 1.0
     schedule = schedule or Schedule.plain()
     steady = schedule.streaming
+    tasks = tasks_over(fabric, tasks)
     if everything is None:
         everything = everything_bound(
             family, cluster, hops=hops, weights=weights, schedule=schedule
@@ -173,7 +176,10 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
     # Both servers of a transfer need its bytes to pass all of their links.
     rate = np.minimum(out, into)[: network.hosts]
     pair = np.where(moves, np.minimum(out[first], into[second]), 1.0)
-    after = np.where(moves, lag * distance[first, second], 0.0)
+    hops = distance[first, second].astype(np.float64)
+    if tasks.alike is not None:
+        hops = _least_hops(tasks, tasks.alike, distance)
+    after = np.where(moves, lag * hops, 0.0)
     through = np.where(moves, tasks.size / pair, 0.0)
     length = np.where(moves, through + after, tasks.size)
     slowest = np.array(
@@ -208,6 +214,8 @@ def _distances(fabric: Fabric) -> IntArray:
 def _distance_end(tasks: TaskGraph, span: Span, distance: IntArray, total: float) -> float:
     """Bound by bytes times distance, over the capacity of all links."""
     moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    if tasks.alike is not None:
+        return _represented_distance(tasks, tasks.alike, span, distance, total)
     task, server, size = ring_uses(tasks)
     nearest = np.zeros((len(tasks.groups), distance.shape[0]))
     for number, group in enumerate(tasks.groups):
@@ -221,6 +229,42 @@ def _distance_end(tasks: TaskGraph, span: Span, distance: IntArray, total: float
     return least_end(uses, np.zeros_like(uses), seconds, span, 1)
 
 
+def _least_hops(tasks: TaskGraph, alike: Alike, distance: IntArray) -> FloatArray:
+    """Return the fewest hops that any of the transfers goes which a task stands for."""
+    pattern = alike.pattern
+    own = np.flatnonzero(pattern.group < 0)
+    least = np.full(alike.classes.first_element.size, np.inf)
+    hops = distance[pattern.source[own], pattern.target[own]]
+    np.minimum.at(least, alike.classes.element[own], hops)
+    return np.where(tasks.kind == TaskKind.TRANSFER, least[alike.of_task], 0.0)
+
+
+def _represented_distance(
+    tasks: TaskGraph, alike: Alike, span: Span, distance: IntArray, total: float
+) -> float:
+    """Bound as `_distance_end` does, over all that tasks stand for."""
+    pattern = alike.pattern
+    own = np.flatnonzero(pattern.group < 0)
+    hops = np.zeros(pattern.elements)
+    hops[own] = distance[pattern.source[own], pattern.target[own]]
+    nearest = np.zeros(len(pattern.groups))
+    for number, group in enumerate(pattern.groups):
+        size = len(group)
+        if size > 1:
+            among = distance[np.ix_(group, group)] + np.diag([distance.max() + 1] * size)
+            nearest[number] = among.min(axis=1).sum() * (size - 1.0) / size
+    reduces = np.flatnonzero(pattern.group >= 0)
+    hops[reduces] = nearest[pattern.group[reduces]]
+    by_class = np.bincount(alike.classes.element, weights=hops)
+    members = np.array([len(group) for group in tasks.groups] or [1])
+    sends = tasks.kind == TaskKind.TRANSFER
+    rings = tasks.collective & (members[np.where(tasks.collective, tasks.first, 0)] > 1)
+    uses = np.concatenate((np.flatnonzero(sends), np.flatnonzero(rings)))
+    passes = np.where(tasks.collective, tasks.passes, 1.0)[uses]
+    seconds = tasks.size[uses] * passes * by_class[alike.of_task[uses]] / max(total, 1e-300)
+    return least_end(uses, np.zeros_like(uses), seconds, span, 1)
+
+
 def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> Bound:
     """Bound the iteration time of one strategy over fixed routes and rings, in any order.
 
@@ -228,6 +272,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     ----------
     fabric : Fabric
     tasks : TaskGraph
+        As in `topoopt.fabric.orders.task_orders`.
     steady : bool
         As in `strategy_bound`.
 
@@ -248,7 +293,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     links = orders.links[at].astype(np.int64)
     slowness = weights[at] / capacity[links]
     seconds = np.repeat(orders.volume[sends], counts) * slowness
-    length = alone_seconds(orders)
+    length = alone_seconds(orders, fabric, tasks)
     through = np.zeros(tasks.tasks)
     if transfer_ports(tasks):
         out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
@@ -261,9 +306,9 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     terms = {"compute": device_end(tasks, span)}
     if total <= MOST_USES:
         uses = np.repeat(sends, counts)
-        terms["link"] = least_end(uses, links, seconds, span, network.links)
+        terms["link"] = least_end(uses, links, seconds, span, capacity.size)
     else:
-        load = np.bincount(links, weights=seconds, minlength=network.links)
+        load = np.bincount(links, weights=seconds, minlength=capacity.size)
         terms["link"] = float(load.max())
     if not steady:
         terms["chain"] = span.chain

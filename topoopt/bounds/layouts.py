@@ -97,7 +97,7 @@ def tightened_bound(
     """
     least, count = Bound(float("inf"), {}), 0
     for placement in family.placements(layout):
-        tasks = family.build(placement)
+        tasks = family.represented(placement)
         count += tasks.tasks
         one = strategy_bound(tasks, wirings.degree, wirings.bandwidth, wirings.lag)
         least = min(least, one, key=lambda each: each.seconds)

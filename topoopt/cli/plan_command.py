@@ -130,6 +130,6 @@ def _save_parts(plan: "Plan", traffic: Path | None, network: Path | None) -> Non
 
     parts = rebuild(plan)
     if traffic is not None:
-        save_traffic(traffic_of(parts.tasks()), traffic)
+        save_traffic(traffic_of(parts.represented()), traffic)
     if network is not None:
         save_network(parts.fabric.network, network)

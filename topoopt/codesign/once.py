@@ -185,7 +185,7 @@ def _assemble(
             f"model {family.question().model.name!r} takes no time on these devices, so no bound "
             "can be given; give its operators FLOPs or bytes"
         )
-    tasks = family.build(pair.strategy)
+    tasks = family.represented(pair.strategy)
     traffic = traffic_of(tasks)
     carried = link_bytes(pair.fabric, tasks)
     network, routes, topology = pair.fabric.network, pair.fabric.routes, pair.topology

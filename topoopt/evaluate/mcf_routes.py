@@ -41,8 +41,9 @@ def transfer_problem(fabric: Fabric, tasks: TaskGraph) -> tuple[Network, FloatAr
     """
     moves = tasks.kind == TaskKind.TRANSFER
     hosts = fabric.network.hosts
-    pairs = tasks.first[moves] * hosts + tasks.second[moves]
-    demand = np.bincount(pairs, weights=tasks.size[moves], minlength=hosts * hosts)
+    demand: FloatArray = np.zeros((hosts, hosts))
+    demand[: tasks.servers, : tasks.servers] = tasks.pair_bytes()
+    demand = demand.ravel()
     rings = link_bytes(fabric, replace(tasks, size=np.where(moves, 0.0, tasks.size)))
     busy = rings / fabric.network.capacity
     taken = _RING_SHARE * busy / max(float(busy.max(initial=0.0)), 1e-300)

@@ -113,7 +113,7 @@ class Rewirer(Generic[P]):
         if self._alone is not None:
             time = self._scorer(self._alone)(strategy)
             return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
-        tasks = self.family.build(strategy)
+        tasks = self.family.represented(strategy)
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
         best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
         # The published search knows no other split either.
@@ -192,7 +192,7 @@ class Rewirer(Generic[P]):
         """
         if pair.routing is not Routing.MCF or pair.topology is None:
             return pair
-        tasks = self.family.build(pair.strategy)
+        tasks = self.family.represented(pair.strategy)
         try:
             check_least_congestion(pair.fabric, tasks)
         except InputError:
@@ -208,7 +208,7 @@ class Rewirer(Generic[P]):
         if not self.tolerance:
             return pair
         scorer = self._scorer(pair.fabric)
-        time = scorer.timed(self.family.build(pair.strategy))
+        time = scorer.timed(self.family.represented(pair.strategy))
         self.work += scorer.work
         return replace(pair, time=time)
 

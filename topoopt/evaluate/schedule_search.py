@@ -102,7 +102,7 @@ def plainly(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
     Scheduled
     """
     plain = Schedule.plain()
-    played = play_schedule(pair.fabric, family.build(pair.strategy), plain)
+    played = play_schedule(pair.fabric, family.represented(pair.strategy), plain)
     return Scheduled(pair, plain, played, played.time, 1)
 
 
@@ -121,7 +121,7 @@ def ordered(family: Family[P], pair: Pair[P], compute_order: str) -> Scheduled[P
     """
     plain = plainly(family, pair)
     schedule = Schedule(compute=compute_order)
-    played = play_schedule(pair.fabric, family.build(pair.strategy), schedule)
+    played = play_schedule(pair.fabric, family.represented(pair.strategy), schedule)
     return replace(plain, schedule=schedule, played=played)
 
 
@@ -144,7 +144,7 @@ def _descend(
     graphs: dict[int, TaskGraph | None] = {}
     runs: dict[Schedule, Played] = {}
     schedule = Schedule.plain()
-    plain = play_schedule(pair.fabric, family.build(pair.strategy), schedule)
+    plain = play_schedule(pair.fabric, family.represented(pair.strategy), schedule)
     runs[schedule] = best = plain
     used = _TASK_WORK * plain.tasks.tasks + plain.resolved
     # What a task costs under the plain schedule it will cost about under others.

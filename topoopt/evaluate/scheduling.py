@@ -17,6 +17,7 @@ from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKi
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, task_orders
+from topoopt.fabric.represented import tasks_over, whole_tasks
 from topoopt.fabric.simulate import timeline_of
 from topoopt.fabric.timeline import compute_on_critical_path
 from topoopt.problem.schedule import LEVELS, Schedule
@@ -85,6 +86,7 @@ def play_schedule(
     their ends say little. No schedule can go on for long faster than its busiest device or link
     works, so where so few iterations hide that (by working ahead) its time is the period.
     """
+    tasks = tasks_over(fabric, tasks) if schedule == Schedule.plain() else whole_tasks(tasks)
     if not schedule.streaming:
         own, _ = ordered_tasks(fabric, tasks, schedule)
         run = run_fluid(fabric, own, limit=limit, foresee=True)
@@ -264,6 +266,7 @@ def _remaining(tasks: TaskGraph, seconds: FloatArray) -> tuple[FloatArray, Float
         np.array(tasks.successor_offsets),
         np.array(tasks.successors),
         np.array(tasks.predecessors),
+        np.zeros(0),
     )
 
 

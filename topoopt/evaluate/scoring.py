@@ -20,6 +20,7 @@ from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import seeks_symmetry
 from topoopt.fabric.reconfigurable import Playable, least_time, play
+from topoopt.fabric.represented import tasks_over, whole_tasks
 from topoopt.fabric.tasks import demand_of, link_bytes
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
@@ -222,7 +223,7 @@ class Scorer(Generic[P]):
         """
         if not self.problem.fits(strategy):
             return float("inf")
-        tasks = self.problem.family.build(strategy)
+        tasks = self.problem.family.represented(strategy)
         bound = 0.0
         if limit < float("inf"):
             self.work += _BOUND_WORK * tasks.tasks
@@ -274,8 +275,10 @@ class Scorer(Generic[P]):
             Seconds.
         """
         if self.problem.options.compute_order != "ready" and isinstance(self.fabric, Fabric):
-            tasks, _ = ordered_tasks(self.fabric, tasks, self.problem.schedule)
+            tasks, _ = ordered_tasks(self.fabric, whole_tasks(tasks), self.problem.schedule)
             self.work += _ORDER_WORK * tasks.tasks
+        if isinstance(self.fabric, Fabric):
+            tasks = tasks_over(self.fabric, tasks)
         if transfers_yield:
             later = (tasks.kind == TaskKind.TRANSFER).astype(np.int64)
             tasks = replace(
@@ -283,7 +286,7 @@ class Scorer(Generic[P]):
             )
         run = play(self.fabric, tasks, self.tolerance, limit=limit)
         self.work += _TASK_WORK * tasks.tasks + run.resolved
-        if seeks_symmetry(tasks):
+        if tasks.alike is None and seeks_symmetry(tasks):
             self.work += _COLLAPSE_WORK * tasks.tasks
         return run.makespan
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from parallelism.taskgraph import FloatArray, IntArray
+from parallelism.alike import firsts, mixed, numbered, words_of
+from parallelism.taskgraph import IntArray
 from topoopt.fabric.arrays_kernels import Orders
 
 Words = npt.NDArray[np.uint64]
@@ -69,9 +70,9 @@ def collapse(orders: Orders) -> Quotient | None:
     from topoopt.fabric.symmetry_kernels import refine_links, refine_tasks, topological_order
 
     task_colour = _first_colours(orders)
-    link_colour = _mixed(_words(orders.capacity))
+    link_colour = mixed(words_of(orders.capacity))
     device_colour = np.zeros(orders.devices, dtype=np.uint64)
-    weight_words = _words(orders.weights)
+    weight_words = words_of(orders.weights)
     counts = (0, 0, 0)
     order: IntArray | None = None
     while True:
@@ -110,34 +111,12 @@ def _first_colours(orders: Orders) -> Words:
     device = orders.resource[by_device]
     first = np.searchsorted(device, device)
     place[by_device] = 1 + np.arange(by_device.size) - first
-    colour = _mixed(place.view(np.uint64))
+    colour = mixed(place.view(np.uint64))
     for field in (orders.volume, orders.delay, orders.lag, orders.cap):
-        colour = _mixed(colour ^ _words(field))
+        colour = mixed(colour ^ words_of(field))
     if orders.priority.any():
-        colour = _mixed(colour ^ orders.priority.astype(np.uint64))
+        colour = mixed(colour ^ orders.priority.astype(np.uint64))
     return colour
-
-
-def _words(values: FloatArray) -> Words:
-    """Return the bits of numbers, less the last twelve: equal but for rounding counts as equal."""
-    bits = np.ascontiguousarray(values).view(np.uint64)
-    return np.asarray((bits + np.uint64(1 << 11)) >> np.uint64(12), dtype=np.uint64)
-
-
-def _mixed(words: Words) -> Words:
-    """Hash word by word, as `draw_kernels.mixed` does."""
-    word = words + np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(word ^ (word >> np.uint64(31)), dtype=np.uint64)
-
-
-def _numbered(colour: Words) -> tuple[IntArray, IntArray]:
-    """Number classes by their first member; return each member's class, and first members."""
-    _, first, which = np.unique(colour, return_index=True, return_inverse=True)
-    rank = np.empty(first.size, dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(first.size)
-    return rank[which], np.sort(first).astype(np.int64)
 
 
 def _quotient(
@@ -145,9 +124,12 @@ def _quotient(
 ) -> Quotient:
     from topoopt.fabric.symmetry_kernels import quotient_rows
 
-    class_of_task, first_task = _numbered(task_colour)
-    class_of_link, first_link = _numbered(link_colour)
-    class_of_device, first_device = _numbered(device_colour)
+    class_of_task, class_of_link, class_of_device = (
+        numbered(colour) for colour in (task_colour, link_colour, device_colour)
+    )
+    first_task, first_link, first_device = (
+        firsts(each) for each in (class_of_task, class_of_link, class_of_device)
+    )
     classes = first_task.size
     dense = quotient_rows(
         orders.compute, orders.begin, orders.end, orders.links, orders.weights, class_of_task,

@@ -53,7 +53,8 @@ def run_fluid(
 ) -> Run:
     """Run the kernel and return what it found, with counts of its work.
 
-    Parameters and errors are those of `simulate` and `score`; tasks that the limit cut off
+    Parameters and errors are those of `simulate` and `score`; where tasks stand for others, the
+    graph is one of `topoopt.fabric.represented.tasks_over`. Tasks that the limit cut off
     finish at infinity, and some do if the makespan passes it. With ``foresee`` a run gives up not
     when it passes the limit, but as soon as a link has been idle for so long that it must; fewer
     tasks have finished then. With
@@ -66,7 +67,7 @@ def run_fluid(
         raise InputError(f"completion_tolerance is {tolerance}; give a fraction in [0, 1)")
     orders = task_orders(fabric, tasks)
     if collapsed is None:
-        collapsed = seeks_symmetry(tasks)
+        collapsed = seeks_symmetry(tasks) and tasks.alike is None
     # Classes know nothing of the order in which htsim finds tasks ready.
     quotient = collapse(orders) if collapsed and not fabric.transport.htsim else None
     played, lost = _play(

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.represented import class_rows, seconds_per_byte
 from topoopt.fabric.tasks import checked_tasks, starting_order
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -20,10 +21,12 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     ----------
     fabric : Fabric
     tasks : TaskGraph
+        Whose tasks stand for themselves, or for what is alike on this fabric.
 
     Returns
     -------
     Orders
+        Of one link of each kind, where tasks stand for others.
 
     Raises
     ------
@@ -51,28 +54,40 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
         sent = tasks.size[moves]
         volume[moves] = np.where(sent > 0, fabric.transport.wire_bytes(sent), 0.0)
         slots = int(moves.size)
-        entries = int((end[moves] - begin[moves]).sum())
 
     reduces = np.flatnonzero(tasks.collective)
     rows = hosts * hosts
+    links, weights, capacity = fabric._table.links, fabric._table.weights, fabric._table.capacity
+    stream = tasks.first[reduces]
     if reduces.size:
         streams = _streams(fabric, tasks, reduces)
+        links, weights = fabric._table.links, fabric._table.weights
+        begin[reduces] = streams.begin
+        end[reduces] = streams.end
+    if tasks.alike is not None:
+        own = class_rows(fabric, tasks)
+        links, weights, capacity = own.links, own.weights, own.capacity
+        of = tasks.alike.of_task
+        sends = np.flatnonzero(of >= 0)
+        begin[sends], end[sends] = own.begin[of[sends]], own.end[of[sends]]
+        resource[moves] = of[moves]
+        stream, rows = of[reduces], own.begin.size
+    entries = int((end[moves] - begin[moves]).sum())
+    if reduces.size:
         # Streams of one group with one cap share their rate, and so a row.
         _, which, row = np.unique(
-            np.stack((tasks.first[reduces], streams.cap.view(np.int64))),
+            np.stack((stream, streams.cap.view(np.int64))),
             axis=1,
             return_index=True,
             return_inverse=True,
         )
         resource[reduces] = rows + row
         rows += which.size
-        begin[reduces] = streams.begin
-        end[reduces] = streams.end
         lag[reduces] = streams.lag
         cap[reduces] = streams.cap
         volume[reduces] = streams.volume
         slots += which.size
-        entries += int((streams.end - streams.begin)[which].sum())
+        entries += int((end - begin)[reduces[which]].sum())
     priority, levels = np.zeros(tasks.tasks, dtype=np.int64), 1
     if tasks.priority is not None:
         priority = tasks.priority.copy()
@@ -107,18 +122,23 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
         rows=rows,
         slots=slots,
         entries=entries,
-        links=fabric._table.links,
-        weights=fabric._table.weights,
-        capacity=fabric._table.capacity,
+        links=links,
+        weights=weights,
+        capacity=capacity,
     )
 
 
-def alone_seconds(orders: Orders) -> FloatArray:
+def alone_seconds(
+    orders: Orders, fabric: Fabric | None = None, tasks: TaskGraph | None = None
+) -> FloatArray:
     """Return what each task takes from ready to finished with its device and links to itself.
 
     Parameters
     ----------
     orders : Orders
+    fabric : Fabric, optional
+    tasks : TaskGraph, optional
+        What they were made of, where tasks stand for others.
 
     Returns
     -------
@@ -133,6 +153,10 @@ def alone_seconds(orders: Orders) -> FloatArray:
         slowness = orders.weights[at] / orders.capacity[orders.links[at].astype(np.int64)]
         seconds = np.repeat(orders.volume[sends], counts) * slowness
         alone[sends] = np.maximum.reduceat(seconds, ends - counts)
+        if tasks is not None and fabric is not None and tasks.alike is not None:
+            alone[sends] = (
+                orders.volume[sends] * seconds_per_byte(fabric, tasks)[tasks.alike.of_task[sends]]
+            )
         alone[sends] = np.maximum(alone[sends], orders.volume[sends] / orders.cap[sends])
     total: FloatArray = np.where(orders.compute, orders.volume, orders.delay + alone + orders.lag)
     return total

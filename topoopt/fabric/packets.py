@@ -189,6 +189,7 @@ def _least_after(
         tasks.successor_offsets.copy(),
         tasks.successors.copy(),
         tasks.predecessors.copy(),
+        np.zeros(0),
     )[1]
 
 

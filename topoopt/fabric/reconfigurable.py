@@ -8,6 +8,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
+from topoopt.fabric.represented import tasks_over, whole_tasks
 from topoopt.fabric.varying import Play, VaryingRun, demands_of
 from topoopt.fabric.windowed import WindowedCircuits
 
@@ -39,9 +40,10 @@ def play(
         Both have ``start``, ``finish`` and ``binding`` of each task, and ``resolved``.
     """
     if isinstance(fabric, Fabric):
+        tasks = tasks_over(fabric, tasks)
         foresee = fabric.network.hosts >= FORESEEN_FROM
         return run_fluid(fabric, tasks, completion_tolerance, limit=limit, foresee=foresee)
-    return run_circuits(fabric, tasks, completion_tolerance, limit=limit)
+    return run_circuits(fabric, whole_tasks(tasks), completion_tolerance, limit=limit)
 
 
 def run_circuits(

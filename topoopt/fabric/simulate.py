@@ -7,6 +7,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
 from topoopt.fabric.packets import PacketRun, run_packets
+from topoopt.fabric.represented import tasks_over, whole_tasks
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
 
@@ -67,6 +68,7 @@ def simulate(
     flows of a symmetric fabric are filled as one (see `collapse`); both are exact.
     """
     check_model(model)
+    tasks = whole_tasks(tasks)
     if model == "packet":
         return timeline_of(fabric, tasks, run_packets(fabric, tasks, seed=seed))
     return timeline_of(fabric, tasks, run_fluid(fabric, tasks, completion_tolerance))
@@ -125,7 +127,8 @@ def score(
     """
     check_model(model)
     if model == "packet":
-        return run_packets(fabric, tasks, seed=seed, limit=limit).makespan
+        return run_packets(fabric, whole_tasks(tasks), seed=seed, limit=limit).makespan
+    tasks = tasks_over(fabric, tasks)
     return run_fluid(fabric, tasks, completion_tolerance, limit=limit).makespan
 
 

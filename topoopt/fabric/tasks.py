@@ -153,21 +153,15 @@ def demand_of(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
 
 def _transferred(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
     """Return the bytes of the transfers of each ordered pair."""
-    hosts = fabric.network.hosts
-    moves = tasks.kind == TaskKind.TRANSFER
-    pairs = tasks.first[moves] * hosts + tasks.second[moves]
-    sums = np.bincount(pairs, weights=tasks.size[moves], minlength=hosts * hosts)
-    return sums.astype(np.float64)
+    hosts, servers = fabric.network.hosts, tasks.servers
+    total: FloatArray = np.zeros((hosts, hosts))
+    total[:servers, :servers] = tasks.pair_bytes()
+    return total.ravel()
 
 
 def _reduced(tasks: TaskGraph) -> list[tuple[tuple[int, ...], float]]:
     """Return the groups with the bytes that all their collectives pass on, see `TaskGraph`."""
-    reduces = tasks.collective
-    reduced = np.bincount(
-        tasks.first[reduces],
-        weights=tasks.size[reduces] * tasks.passes[reduces],
-        minlength=len(tasks.groups),
-    )
+    reduced = tasks.group_bytes()
     return list(zip(tasks.groups, reduced.tolist(), strict=True))
 
 

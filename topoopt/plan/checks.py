@@ -250,7 +250,7 @@ def check_times(plan: Plan, rebuilt: Rebuilt) -> None:
             f"recomputed {exposed!r}"
         )
     _check_rates(plan, rebuilt, played.time)
-    tasks = rebuilt.tasks()
+    tasks = rebuilt.represented()
     plain = score(rebuilt.fabric, tasks)
     require_same("schedule.plain_time_s", plan.schedule.plain_time_s, plain, SIMULATED)
     traffic = traffic_of(tasks)

@@ -16,6 +16,7 @@ from topoopt.bounds.everything import AnyFamily
 from topoopt.evaluate.scheduling import Played, play_schedule
 from topoopt.evaluate.scoring import allreduce_routes
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.represented import whole_tasks
 from topoopt.plan.plan import Plan, Question, ScheduleRecord
 from topoopt.problem.job import Cluster
 from topoopt.problem.routing import Routing
@@ -47,8 +48,17 @@ class Rebuilt:
         """Return the task graph of the plain iteration."""
         return self.family.build(self.strategy)
 
-    def play(self) -> Played:
+    def represented(self) -> TaskGraph:
+        """Return the same, or where it is large, one task of each kind."""
+        return self.family.represented(self.strategy)
+
+    def play(self, *, whole: bool = False) -> Played:
         """Simulate the plan's iteration under its schedule.
+
+        Parameters
+        ----------
+        whole : bool
+            Each task stands for itself, however many there are.
 
         Raises
         ------
@@ -61,7 +71,7 @@ class Rebuilt:
                 f"microbatches is {self.schedule.microbatches}, into which the batch cannot be "
                 "divided"
             )
-        return play_schedule(self.fabric, tasks, self.schedule)
+        return play_schedule(self.fabric, whole_tasks(tasks) if whole else tasks, self.schedule)
 
 
 def rebuild_network(plan: Plan) -> Network:

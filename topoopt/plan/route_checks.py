@@ -35,12 +35,12 @@ def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
     if plan.cluster.servers > 1:
         _check_name(plan, rebuilt)
     if plan.routing == Routing.MCF:
-        check_least_congestion(rebuilt.fabric, rebuilt.tasks())
+        check_least_congestion(rebuilt.fabric, rebuilt.represented())
     elif plan.routing == Routing.BALANCED:
         _check_single_shortest(rebuilt)
     elif plan.cluster.servers > 1:
         _check_routing(plan, rebuilt)
-    traffic = traffic_of(rebuilt.tasks())
+    traffic = traffic_of(rebuilt.represented())
     require_same("allreduce_bytes", plan.allreduce_bytes, traffic.allreduce_sent())
     require_same("transfer_bytes", plan.transfer_bytes, traffic.transfer_sent())
 
@@ -128,7 +128,7 @@ def _topology(plan: Plan, rebuilt: Rebuilt) -> Topology:
 def _check_name(plan: Plan, rebuilt: Rebuilt) -> None:
     """Of the routings that give these routes, the first is named."""
     first = plainest_routing(
-        _topology(plan, rebuilt), rebuilt.fabric, rebuilt.tasks(), Routing(plan.routing),
+        _topology(plan, rebuilt), rebuilt.fabric, rebuilt.represented(), Routing(plan.routing),
         plan.search.options.plan_routings,
     )  # fmt: skip
     if first != plan.routing:

@@ -74,7 +74,7 @@ def evaluate(plan: Plan) -> Evaluation:
         )
     try:
         built = rebuild(plan)
-        played = built.play()
+        played = built.play(whole=True)
         timeline = simulate(built.fabric, played.tasks)
     except InputError:
         raise

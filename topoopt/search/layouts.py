@@ -318,7 +318,7 @@ class LayoutSearch:
 
     def _time(self, fabric: Playable, placement: Placement, limit: float = float("inf")) -> float:
         scorer = Scorer(self.problem.plain, fabric)
-        return scorer.simulate(self.family.build(placement), limit)
+        return scorer.simulate(self.family.represented(placement), limit)
 
     def candidates(
         self, result: SearchResult[Placement], progress: ProgressCallback | None = None

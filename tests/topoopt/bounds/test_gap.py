@@ -74,7 +74,12 @@ def test_heads_and_tails_equal_a_relaxation(seed):
         1, [(TaskKind.COMPUTE, 0, -1, float(s), 0.0) for s in length], edges
     )
     head, tail = heads_and_tails(
-        length, through, tasks.successor_offsets, tasks.successors, tasks.predecessors
+        length,
+        through,
+        tasks.successor_offsets,
+        tasks.successors,
+        tasks.predecessors,
+        np.zeros(0),
     )
     assert head.tolist() == heads_by_relaxation(length, through, edges)
     assert tail.tolist() == heads_by_relaxation(length, through, [(b, a) for a, b in edges])

@@ -1,0 +1,308 @@
+"""Who exchanges with whom in an iteration: all ranks, or one of each kind."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.alike import BOTH, READS, SENDS, Classes, Pattern, firsts, mixed, words_of
+from parallelism.transformers.groups import AllToAll, Exchange, all_to_all, exchange
+from parallelism.transformers.loads import Loads
+from parallelism.transformers.placement import Group, Placement
+
+IntArray = npt.NDArray[np.int64]
+
+_NEXT, _TOKENS, _TIED = 2, 5, 6
+"""Kinds of elements: 0 and 1 are not used, so that steps 1 and -1 make kinds 3 and 1."""
+_CONTEXT, _DENSE, _EXPERT = 7, 8, 9
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """Ranks of every stage, and what they exchange; see `Exchange` and `AllToAll`.
+
+    Parameters
+    ----------
+    ranks : int64 array, shape (stages, places)
+        Device of each rank.
+    home : int64 array, shape (stages, places)
+        Its first server.
+    server_of_device : int64 array
+    context, dense, expert : tuple of Exchange
+        Of each stage: ranks of a context group, of all that share weights, of those that share
+        experts.
+    tokens : tuple of AllToAll
+        Of each stage.
+    sends : dict of (int, int) to int64 array, shape (places,)
+        What the messages of a stage to the next (1) or the one before (-1) are called in the
+        tasks, where they stand for others, too.
+    ties : int64 array, shape (places,)
+        The same of the reduction of a tied embedding.
+    """
+
+    ranks: IntArray
+    home: IntArray
+    server_of_device: IntArray
+    context: tuple[Exchange, ...]
+    dense: tuple[Exchange, ...]
+    expert: tuple[Exchange, ...]
+    tokens: tuple[AllToAll, ...]
+    sends: dict[tuple[int, int], IntArray]
+    ties: IntArray | None = None
+
+
+def whole_shape(placement: Placement) -> Shape:
+    """Return the shape of all ranks.
+
+    Parameters
+    ----------
+    placement : Placement
+
+    Returns
+    -------
+    Shape
+    """
+    layout = placement.layout
+    # Ranks of a stage by data and, within, context.
+    ranks = placement.rank.transpose(2, 1, 0).reshape(layout.pipeline, -1)
+    places = np.arange(ranks.shape[1])
+    context, dense = places.reshape(-1, layout.context), places[None, :]
+    expert = places.reshape(-1, layout.expert)
+    homes = np.arange(ranks.size) // placement.ranks_per_server * placement.servers_per_rank
+    return Shape(
+        ranks,
+        homes[ranks],
+        homes.astype(np.int64),
+        tuple(exchange(placement, own, context) for own in ranks),
+        tuple(exchange(placement, own, dense) for own in ranks),
+        tuple(exchange(placement, own, expert.T) for own in ranks),
+        tuple(all_to_all(placement, own, expert) for own in ranks),
+        {},
+    )
+
+
+def _sent(placement: Placement, loads: Loads, stage: int) -> set[str]:
+    """Return the kinds of exchanges that a stage takes part in."""
+    layout = placement.layout
+    parts = slice(stage, None, layout.pipeline)
+    ranks = layout.context * layout.data
+    shared = (*loads.weights[parts], *loads.gradients[parts])
+    known = {
+        "context": bool(np.any(loads.context_bytes[:, parts])),
+        "tokens": bool(np.any(loads.expert_bytes[:, parts])),
+        "dense": ranks > 1 and any(each.dense for each in shared),
+        "expert": ranks > layout.expert and any(each.expert for each in shared),
+    }
+    return {name for name, used in known.items() if used}
+
+
+class _Elements:
+    """Elements of a pattern as they are added."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.group: list[IntArray] = []
+        self.source: list[IntArray] = []
+        self.target: list[IntArray] = []
+        self.word: list[npt.NDArray[np.uint64]] = []
+        self.groups: dict[Group, int] = {}
+        self.element: list[IntArray] = []
+        self.place: list[IntArray] = []
+        self.role: list[npt.NDArray[np.uint64]] = []
+        none = np.zeros(0, dtype=np.int64)
+        self.meet(self.add(none.astype(np.uint64)), none, BOTH)
+
+    def add(self, word: npt.NDArray[np.uint64], **ends: IntArray) -> IntArray:
+        """Add elements with a group, or a source and target, each; return their numbers."""
+        numbers = np.arange(self.count, self.count + word.size)
+        self.count += word.size
+        none = np.full(word.size, -1, dtype=np.int64)
+        for name in ("group", "source", "target"):
+            getattr(self, name).append(ends.get(name, none))
+        self.word.append(word)
+        return numbers
+
+    def meet(self, element: IntArray, place: IntArray, role: int) -> None:
+        """Let elements meet places; negative numbers meet nothing."""
+        kept = (element >= 0) & (place >= 0)
+        self.element.append(element[kept])
+        self.place.append(place[kept])
+        self.role.append(np.full(int(kept.sum()), role, dtype=np.uint64))
+
+    def exchange(self, over: Exchange, word: int) -> IntArray:
+        """Add the collectives of groups."""
+        groups = np.array([self.groups.setdefault(g, len(self.groups)) for g in over.servers])
+        made = self.add(np.full(groups.size, word, dtype=np.uint64), group=groups)
+        self.meet(np.repeat(made, over.members.shape[1]), over.members.ravel(), BOTH)
+        return made
+
+
+def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Pattern, Shape]:
+    """Return the pattern of a shape.
+
+    Parameters
+    ----------
+    placement : Placement
+        Of tensor groups within servers.
+    shape : Shape
+        `whole_shape` of it.
+    loads : Loads
+        What is not sent is no element.
+
+    Returns
+    -------
+    Pattern
+    Shape
+        The same, its exchanges called by the elements of the pattern.
+    """
+    found = _Elements()
+    stages, places = shape.ranks.shape
+    every = np.arange(places)
+    kinds = {"context": _CONTEXT, "dense": _DENSE, "expert": _EXPERT}
+    sends: dict[tuple[int, int], IntArray] = {}
+    named: dict[str, list[Exchange]] = {"context": [], "dense": [], "expert": []}
+    tokens: list[AllToAll] = []
+    for stage in range(stages):
+        sent = _sent(placement, loads, stage)
+        for name, kind in kinds.items():
+            over: Exchange = getattr(shape, name)[stage]
+            none = np.full(len(over.servers), -1, dtype=np.int64)
+            made = found.exchange(over, 16 * stage + kind) if name in sent else none
+            named[name].append(replace(over, element=made))
+        for step in (1, -1) if stages > 1 else ():
+            source, target = shape.home[stage], shape.home[(stage + step) % stages]
+            away = np.flatnonzero(source != target)
+            word = np.full(away.size, 16 * stage + _NEXT + step, dtype=np.uint64)
+            sends[stage, step] = np.full(places, -1, dtype=np.int64)
+            made = found.add(word, source=source[away], target=target[away])
+            sends[stage, step][away] = made
+            found.meet(made, away, BOTH)
+        pairs = shape.tokens[stage]
+        if "tokens" not in sent:
+            tokens.append(pairs)
+            continue
+        word = mixed(words_of(pairs.weight) + np.uint64(16 * stage + _TOKENS))
+        made = found.add(word, source=pairs.source, target=pairs.target)
+        tokens.append(replace(pairs, element=made))
+        found.meet(np.repeat(made, pairs.senders.shape[1]), pairs.senders.ravel(), SENDS)
+        into = pairs.into.ravel()
+        brings = np.where(into >= 0, made[into], -1) if made.size else into
+        found.meet(brings, np.repeat(every, pairs.into.shape[1]), READS)
+    ties = np.full(places, -1, dtype=np.int64)
+    if loads.tied_bytes > 0.0 and stages > 1:
+        head, tail = shape.home[0], shape.home[-1]
+        away = np.flatnonzero(head != tail)
+        between = zip(head[away].tolist(), tail[away].tolist(), strict=True)
+        groups = [(min(a, b), max(a, b)) for a, b in between]
+        numbers = [found.groups.setdefault(g, len(found.groups)) for g in groups]
+        word = np.full(away.size, _TIED, dtype=np.uint64)
+        made = found.add(word, group=np.array(numbers, dtype=np.int64))
+        ties[away] = made
+        found.meet(made, away, BOTH)
+    pattern = Pattern(
+        servers=placement.servers,
+        places=places,
+        group=np.concatenate(found.group),
+        source=np.concatenate(found.source),
+        target=np.concatenate(found.target),
+        word=np.concatenate(found.word),
+        groups=tuple(found.groups),
+        element=np.concatenate(found.element),
+        place=np.concatenate(found.place),
+        role=np.concatenate(found.role),
+    )
+    called = replace(
+        shape,
+        context=tuple(named["context"]),
+        dense=tuple(named["dense"]),
+        expert=tuple(named["expert"]),
+        tokens=tuple(tokens),
+        sends=sends,
+        ties=ties,
+    )
+    return pattern, called
+
+
+def reduced_shape(shape: Shape, classes: Classes) -> Shape:
+    """Return the shape of one rank of each class of places, and one exchange of each class.
+
+    Parameters
+    ----------
+    shape : Shape
+        Whose exchanges are called by the elements of its pattern.
+    classes : Classes
+        Of that pattern.
+
+    Returns
+    -------
+    Shape
+        Its exchanges are called by classes of elements.
+    """
+    first = classes.first_place
+    stages, kinds = shape.ranks.shape[0], first.size
+    home = shape.home[:, first]
+
+    def called(elements: IntArray) -> IntArray:
+        return np.where(elements >= 0, classes.element[elements], -1)
+
+    return Shape(
+        ranks=np.arange(stages * kinds).reshape(stages, kinds),
+        home=home,
+        server_of_device=home.ravel(),
+        context=tuple(_reduced(over, classes) for over in shape.context),
+        dense=tuple(_reduced(over, classes) for over in shape.dense),
+        expert=tuple(_reduced(over, classes) for over in shape.expert),
+        tokens=tuple(_reduced_tokens(over, classes) for over in shape.tokens),
+        sends={of: called(elements[first]) for of, elements in shape.sends.items()},
+        ties=None if shape.ties is None else called(shape.ties[first]),
+    )
+
+
+def _reduced(over: Exchange, classes: Classes) -> Exchange:
+    assert over.element is not None
+    if over.element[0] < 0:  # nothing is sent
+        return over
+    kind, which = np.unique(classes.element[over.element], return_inverse=True)
+    first = firsts(which)
+    return Exchange(
+        _distinct_rows(classes.place[over.members[first]]),
+        tuple(over.servers[number] for number in first.tolist()),
+        which[over.of_place[classes.first_place]],
+        over.shares,
+        over.inside,
+        kind,
+    )
+
+
+def _reduced_tokens(over: AllToAll, classes: Classes) -> AllToAll:
+    if over.element is None or not over.element.size:  # nothing is sent
+        none = np.zeros((classes.first_place.size, 0), dtype=np.int64)
+        return replace(over, into=none)
+    kind, which = np.unique(classes.element[over.element], return_inverse=True)
+    first = firsts(which)
+    senders, into = over.senders[first], over.into[classes.first_place]
+    return AllToAll(
+        over.source[first],
+        over.target[first],
+        over.weight[first],
+        _distinct_rows(np.where(senders >= 0, classes.place[senders], -1)),
+        _distinct_rows(np.where(into >= 0, which[into], -1)),
+        kind,
+    )
+
+
+def _distinct_rows(rows: IntArray) -> IntArray:
+    """Return each row's numbers once; what repeats is replaced by the row's largest."""
+    if not rows.size:
+        return rows
+    rows = np.sort(rows, axis=1)
+    again = np.zeros(rows.shape, dtype=np.bool_)
+    again[:, :-1] = rows[:, 1:] == rows[:, :-1]
+    # Largest first, so that the columns kept hold every number of each row.
+    kept = np.sort(np.where(again, -1, rows), axis=1)[:, ::-1]
+    width = int((~again).sum(axis=1).max())
+    kept = kept[:, :width]
+    return np.ascontiguousarray(np.where(kept < 0, rows[:, -1:], kept))
+
+
+__all__ = ["Shape", "pattern_of", "reduced_shape", "whole_shape"]

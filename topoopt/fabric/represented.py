@@ -1,0 +1,158 @@
+"""Task graphs with one task of each kind over a fabric: what it tells apart, and its rows."""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.alike import FloatArray, IntArray, Pattern, Rows, Words, mixed, refine, words_of
+from parallelism.taskgraph import TaskGraph
+from topoopt.fabric.fabric import Fabric
+
+
+def tasks_over(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
+    """Return a task graph in which one task stands only for those that are alike on a fabric.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    TaskGraph
+        The same, if each task stands for itself, or the graph was made for this fabric. The
+        whole graph, if on this fabric little is alike.
+    """
+    alike = tasks.alike
+    if alike is None or alike.fabric is fabric:
+        return tasks
+    if fabric.transport.htsim:  # it goes by the order in which tasks are found ready
+        return whole_tasks(tasks)
+    pattern, network = alike.pattern, fabric.network
+    rows, word = _rows(fabric, pattern)
+    hosts = network.hosts
+    out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
+    into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+    servers = pattern.servers
+    assert servers <= hosts
+    colour = np.concatenate([
+        mixed(words_of(amount.astype(np.float64)) + np.uint64(kind))
+        for kind, amount in enumerate((out[:servers], into[:servers], network.capacity))
+    ])  # fmt: skip
+    classes = refine(replace(pattern, word=word), rows, colour)
+    made: TaskGraph = alike.rebuild(classes, rows, fabric)
+    return made
+
+
+def whole_tasks(tasks: TaskGraph) -> TaskGraph:
+    """Return the task graph in which each task stands for itself."""
+    if tasks.alike is None:
+        return tasks
+    whole: TaskGraph = tasks.alike.rebuild(None, tasks.alike.rows, None)
+    return whole
+
+
+def _rows(fabric: Fabric, pattern: Pattern) -> tuple[Rows, Words]:
+    """Return what elements put on ports and links, and words that tell their latencies, too."""
+    hosts, table = fabric.network.hosts, fabric._table
+    moves = np.flatnonzero(pattern.group < 0)
+    reduces = np.flatnonzero(pattern.group >= 0)
+    pairs = pattern.source[moves] * hosts + pattern.target[moves]
+    streams = np.array(
+        [fabric.group_row(g) if len(g) > 1 else (0,) * 5 for g in pattern.groups], dtype=np.float64
+    ).reshape(-1, 5)
+    begin, end = (np.zeros(pattern.elements, dtype=np.int64) for _ in range(2))
+    begin[moves], end[moves] = fabric.routes.offsets[pairs], fabric.routes.offsets[pairs + 1]
+    own = pattern.group[reduces]
+    begin[reduces], end[reduces] = streams[own, :2].T.astype(np.int64)
+    counts = end - begin
+    element = np.repeat(np.arange(pattern.elements), counts)
+    at = np.arange(element.size) + np.repeat(begin - np.cumsum(counts) + counts, counts)
+    ports = pattern.ports
+    rows = Rows(
+        np.concatenate((ports.element, element)),
+        np.concatenate((ports.resource, 2 * pattern.servers + table.links[at].astype(np.int64))),
+        np.concatenate((ports.weight, table.weights[at])),
+    )
+    word = pattern.word.copy()
+    word[moves] = mixed(word[moves] + words_of(fabric.message_lags[pairs]))
+    members = np.array([len(group) for group in pattern.groups], dtype=np.float64)
+    for numbers in (members, *streams.T[2:]):
+        word[reduces] = mixed(word[reduces] + words_of(numbers)[own])
+    return rows, word
+
+
+class Represented(NamedTuple):
+    """Rows of links of the classes of elements, as `Orders` holds rows.
+
+    ``begin`` and ``end`` are by class; ``capacity`` by class of links.
+    """
+
+    begin: IntArray
+    end: IntArray
+    links: npt.NDArray[np.int32]
+    weights: FloatArray
+    capacity: FloatArray
+
+
+def class_rows(fabric: Fabric, tasks: TaskGraph) -> Represented:
+    """Return what each class of elements puts on one link of each class of links.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        Made for this fabric by `tasks_over`.
+
+    Returns
+    -------
+    Represented
+    """
+    alike = tasks.alike
+    assert alike is not None and alike.fabric is fabric
+    ports = 2 * alike.pattern.servers
+    first = alike.classes.first_resource
+    links = np.flatnonzero(first >= ports)
+    # Numbered by their first member, ports come before all links.
+    offset = int(links[0]) if links.size else first.size
+    uses = alike.uses
+    kept = uses.resource >= offset
+    element = uses.element[kept]
+    edges = np.searchsorted(element, np.arange(alike.classes.first_element.size + 1))
+    return Represented(
+        edges[:-1].astype(np.int64),
+        edges[1:].astype(np.int64),
+        (uses.resource[kept] - offset).astype(np.int32),
+        uses.weight[kept],
+        fabric.network.capacity[first[links] - ports],
+    )
+
+
+def seconds_per_byte(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+    """Return what one element of each class takes a byte with all links to itself.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        Made for this fabric by `tasks_over`.
+
+    Returns
+    -------
+    float64 array, shape (classes,)
+    """
+    alike = tasks.alike
+    assert alike is not None and alike.fabric is fabric
+    rows, first = alike.rows, alike.classes.first_element
+    ports = 2 * alike.pattern.servers
+    kept = (rows.resource >= ports) & (first[alike.classes.element[rows.element]] == rows.element)
+    of = alike.classes.element[rows.element[kept]]
+    slowest: FloatArray = np.zeros(first.size)
+    capacity = fabric.network.capacity[rows.resource[kept] - ports]
+    np.maximum.at(slowest, of, rows.weight[kept] / capacity)
+    return slowest
+
+
+__all__ = ["Represented", "class_rows", "seconds_per_byte", "tasks_over", "whole_tasks"]
