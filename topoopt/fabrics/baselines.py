@@ -29,7 +29,7 @@ from topoopt.problem.prices import (
     ideal_switch_cost,
 )
 from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
-from topoopt.topology.fabrics import fat_tree, ideal_switch, random_regular
+from topoopt.topology.fabrics import fat_tree, ideal_switch, merged_fat_tree, random_regular
 from topoopt.topology.network_file import load_network
 
 # Those of TopoOpt (NSDI 2023), section 5, which `compare` prints by default.
@@ -37,6 +37,9 @@ BASELINES = ("ideal-switch", "fat-tree", "oversubscribed-fat-tree", "expander", 
 ALL_BASELINES = (*BASELINES, *ZOO)
 # Those that every plan prints.
 PLAN_BASELINES = ("ideal-switch", "fat-tree", "expander")
+
+MERGED_UP_TO = 256
+"""Servers up to which Fat-trees are made whole first, then merged: beyond, routes fill memory."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,10 @@ def baseline_fabric(
         ratio = 2 if name.startswith("over") else 1
         target = direct_connect_cost(n, d, rate, prices)
         bandwidth = equal_cost_fat_tree_bandwidth(target, n, prices, oversubscription=ratio)
-        network, routes = merge_equivalent_links(*fat_tree(n, bandwidth, latency, ratio))[:2]
+        if n > MERGED_UP_TO:
+            network, routes = merged_fat_tree(n, bandwidth, latency, ratio)
+        else:
+            network, routes = merge_equivalent_links(*fat_tree(n, bandwidth, latency, ratio))[:2]
         return BaselineFabric(
             Fabric(name, network, routes, {}),
             fat_tree_cost(n, bandwidth, prices, oversubscription=ratio),

@@ -82,6 +82,56 @@ def fat_tree(
     return network, ecmp_routes(network)
 
 
+def merged_fat_tree(
+    hosts: int, bandwidth: float, latency: float, oversubscription: float = 1.0
+) -> tuple[Network, Routes]:
+    """Build the same with the switches of each pod, and of the core, as one.
+
+    Traffic is split evenly over them, so that their links carry as much as one of the sum of
+    their capacities. Other than by `routing.merging.merge_equivalent_links`, the routes over all
+    of them are never made: six links a pair, where 1,024 hosts have 138 on the average.
+
+    Parameters
+    ----------
+    hosts, bandwidth, latency, oversubscription
+        As in `fat_tree`, with its errors.
+
+    Returns
+    -------
+    Network, Routes
+    """
+    _check(hosts, bandwidth, latency)
+    if not (oversubscription >= 1 and isfinite(oversubscription)):
+        raise InputError(f"oversubscription is {oversubscription}; give 1 (none) or more")
+    whole = fat_tree_network(hosts, bandwidth, latency, oversubscription)
+    source, target = whole.source, whole.target
+    level = np.full(whole.nodes, 3)
+    level[:hosts] = 0
+    for below in (0, 1):
+        above = target[level[source] == below]
+        level[above[level[above] == 3]] = below + 1
+    # A pod is called by its first rack: of the switches above racks, the first below them.
+    name = np.arange(whole.nodes)
+    down = (level[source] == 2) & (level[target] == 1)
+    first = np.full(whole.nodes, whole.nodes)
+    np.minimum.at(first, source[down], target[down])
+    name[level == 2] = whole.nodes + first[level == 2]
+    name[level == 3] = 3 * whole.nodes
+    nodes, node = np.unique(name, return_inverse=True)
+    links, which = np.unique(node[source] * nodes.size + node[target], return_inverse=True)
+    network = Network(
+        whole.name,
+        hosts,
+        nodes.size - hosts,
+        links // nodes.size,
+        links % nodes.size,
+        np.bincount(which, weights=whole.capacity),
+        np.full(links.size, latency),
+        np.bincount(which, weights=whole.multiplicity).astype(np.int64),
+    )
+    return network, ecmp_routes(network)
+
+
 def random_regular(
     hosts: int,
     degree: int,
