@@ -125,7 +125,7 @@ def merged_fat_tree(
         nodes.size - hosts,
         links // nodes.size,
         links % nodes.size,
-        np.bincount(which, weights=whole.capacity),
+        np.bincount(which, weights=whole.capacity).astype(np.float64),
         np.full(links.size, latency),
         np.bincount(which, weights=whole.multiplicity).astype(np.int64),
     )
