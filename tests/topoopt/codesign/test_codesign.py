@@ -118,14 +118,17 @@ def interrupt_after(calls, stage):
     return progress
 
 
-@given(st.integers(1, 60))
+@pytest.fixture(scope="module")
+def whole():
+    return solve(small_mlp(), 4, steps=60)
+
+
+@given(step=st.integers(1, 60))
 @settings(max_examples=20, deadline=None)
-def test_an_interrupted_search_returns_its_best_so_far(step):
-    model = small_mlp()
-    plan = solve(model, 4, steps=60, progress=interrupt_after(step, "search"))
+def test_an_interrupted_search_returns_its_best_so_far(whole, step):
+    plan = solve(small_mlp(), 4, steps=60, progress=interrupt_after(step, "search"))
     assert plan.search.interrupted and plan.search.steps == step
     assert not plan.search.converged
-    whole = solve(model, 4, steps=60)
     assert whole.iteration_time_s <= plan.iteration_time_s
     assert plan.iteration_time_s <= min(t for t in plan.named_strategies_s.values() if t)
     assert "interrupted" in plan.summary()
