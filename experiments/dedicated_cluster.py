@@ -55,7 +55,7 @@ def case(
     found = compare(
         Job(models.get_model(model)),
         Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps"),
-        SearchOptions(steps=steps),
+        SearchOptions(steps=steps, confirm="none"),
         fabrics=FABRICS[1:],
         seed=seed,
     )

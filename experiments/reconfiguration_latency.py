@@ -67,7 +67,7 @@ def case(
     plan = co_optimize(
         Job(models.get_model(model)),
         cluster,
-        SearchOptions(steps=steps),
+        SearchOptions(steps=steps, confirm="none"),
         seed=seed,
         baselines=chosen,
     )

@@ -41,7 +41,7 @@ def case(
         plan = co_optimize(
             Job(models.get_model(model)),
             cluster,
-            SearchOptions(steps=steps, schedule=schedule),
+            SearchOptions(steps=steps, schedule=schedule, confirm="none"),
             seed=seed,
             baselines=(),
         )

@@ -51,7 +51,11 @@ def case(
     job = Job(models.get_model(model), profile=profile)
     cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps", "bidirectional")
     plan = co_optimize(
-        job, cluster, SearchOptions(steps=steps, method=method), seed=seed, baselines=()
+        job,
+        cluster,
+        SearchOptions(steps=steps, method=method, confirm="none"),
+        seed=seed,
+        baselines=(),
     )
     return {
         "times": "profile" if profile else "roofline",

@@ -35,7 +35,11 @@ def case(
     """
     cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
     plan = co_optimize(
-        Job(models.get_model(model)), cluster, SearchOptions(steps=steps), seed=seed, baselines=()
+        Job(models.get_model(model)),
+        cluster,
+        SearchOptions(steps=steps, confirm="none"),
+        seed=seed,
+        baselines=(),
     )
     named = [time for time in plan.named_strategies_s.values() if time is not None]
     return {

@@ -164,8 +164,7 @@ def _search(
 
 def _rank(plan: Plan) -> float:
     """Return the time that plans are compared by."""
-    confirmed = plan.confirmation
-    return plan.iteration_time_s if confirmed is None else confirmed.iteration_time_s
+    return plan.time_s
 
 
 def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:

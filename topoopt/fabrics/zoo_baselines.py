@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -36,12 +37,15 @@ class ZooFabric:
         Bytes/s of a port.
     note : str
         How it was sized and routed.
+    real : callable, optional
+        Returns the fabric with each link of its own, where `fabric` has merged ones.
     """
 
     fabric: Fabric
     cost: float
     bandwidth: float
     note: str
+    real: Callable[[], Fabric] | None = None
 
 
 def _grid(servers: int, dims: int) -> tuple[int, ...]:
@@ -188,7 +192,9 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Zo
     cost = target if name == "totient" else network_bill(sized, prices, own=built.own).cost
     routes = ecmp_routes(sized)
     rings: dict[tuple[int, ...], Rings] = {}
+    real = None
     if sized.switches:
+        real = partial(Fabric, name, sized, routes, rings)
         sized, routes, _ = merge_equivalent_links(sized, routes)
         how = "AllReduces on one ring by number"
     elif built.rings:
@@ -210,6 +216,7 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Zo
         cost,
         bandwidth,
         f"{network.name}, {ports}, of the same cost; {how}",
+        real,
     )
 
 

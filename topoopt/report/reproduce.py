@@ -1,7 +1,7 @@
 """The command line that makes a plan again."""
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from codesign_base import InputError
 from parallelism.accelerators import ACCELERATORS, ALIASES
@@ -169,7 +169,7 @@ def _search(plan: Plan) -> tuple[Options, list[str]]:
         ("faithful", asked.faithful, None),
         ("method", asked.method, "joint"),
         ("no-parameter-splits", not asked.parameter_splits, False),
-        ("confirm", asked.confirm, None),
+        ("confirm", asked.confirm, replace(asked, confirm=None).settled(plan.job.kind).confirm),
         ("schedule", asked.schedule, "plain"),
         ("restarts", restarts, 1),
         ("simulated", asked.simulated, 24),
