@@ -42,7 +42,6 @@ def test_route(benchmark, method: str, failed: int) -> None:  # type: ignore[no-
     benchmark.extra_info.update(
         flows=flows.count,
         mean_slowdown=efficiency.mean_slowdown,
-        worst_slowdown=efficiency.worst_slowdown,
         leading_gap=distance.leading,
     )
 

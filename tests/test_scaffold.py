@@ -122,7 +122,6 @@ LOADED_LATE = {
         "routing.clos.bound_kernels",
         "routing.clos.chase_kernels",
         "routing.clos.coloring_kernels",
-        "routing.clos.levels_kernels",
         "routing.clos.optimum",
         "routing.clos.place_kernels",
         "routing.clos.rotation_kernels",

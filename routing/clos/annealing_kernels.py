@@ -1,14 +1,10 @@
 """Compiled simulated annealing over the paths of units of flows."""
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base.jit import kernel
+from routing.clos.arrays_kernels import Floats, Paths, SmallInts, Words
 from routing.clos.chase_kernels import draw
-
-Floats = npt.NDArray[np.float64]
-SmallInts = npt.NDArray[np.int32]
-Words = npt.NDArray[np.uint64]
 
 
 @kernel
@@ -18,10 +14,7 @@ def anneal(
     cold: float,
     first: SmallInts,
     member: SmallInts,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
+    paths: Paths,
     weight: Floats,
     inverse: Floats,
     load: Floats,
@@ -43,6 +36,7 @@ def anneal(
     load, chosen
         In and out.
     """
+    base, kind, shift, ways = paths.base, paths.kind, paths.shift, paths.ways
     units = first.size - 1
     slots = base.shape[1]
     best = chosen.copy()

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from routing.clos.arrays_kernels import Paths
 from routing.clos.fabric import Clos, FloatArray
 from routing.clos.flows import Flows
 from routing.clos.metric import TOLERANCE, compare
-from routing.clos.paths import Paths, clos_paths
+from routing.clos.paths import clos_paths
 
 MOST_SUBSETS = 10  # jobs up to which every set of jobs is looked at
 
@@ -97,7 +98,7 @@ def bound_of_paths(paths: Paths, flows: Flows) -> FloatArray:
     if moving.size == 0:
         return fluid
     thresholds = np.zeros(REFUSALS)
-    room = room_of_groups(paths.capacity, paths.group_of_link, paths.groups, thresholds)
+    room = room_of_groups(paths, thresholds)
     group = paths.group[moving].ravel()
     flow = np.repeat(moving, 2)
     order = np.lexsort((flow, -flows.weight[flow], group))
@@ -129,7 +130,7 @@ def _fluid(paths: Paths, flows: Flows) -> FloatArray:
         paths.group,
         np.full(size + 1, -1, dtype=np.int32),
     )
-    state = SearchState(merged, flows.weight, flows.job_index, flows.jobs.size)
+    state = SearchState(merged, flows)
     state.set(np.zeros(flows.count, dtype=np.int32))
     return state.speed
 

@@ -190,22 +190,20 @@ class Clos:
             down[spine, tor] = capacity
         return replace(self, up=up, down=down)
 
-    def live(self, source_tor: int, target_tor: int) -> BoolArray:
-        """Return which spines carry traffic between two ToRs.
+    def live(self, source_tor: int | IntArray, target_tor: int | IntArray) -> BoolArray:
+        """Return which spines carry traffic between ToRs.
 
         Parameters
         ----------
-        source_tor, target_tor : int
+        source_tor, target_tor : int, or int64 arrays of one shape
             The ToRs.
 
         Returns
         -------
-        bool array, shape (spines,)
+        bool array, shape (..., spines)
             True where both the link up and the link down have capacity.
         """
-        self._check("tor", source_tor, self.tors)
-        self._check("tor", target_tor, self.tors)
-        usable: BoolArray = (self.up[source_tor] > 0) & (self.down[:, target_tor] > 0)
+        usable: BoolArray = (self.up[source_tor] > 0) & (self.down.T[target_tor] > 0)
         return usable
 
     @cached_property

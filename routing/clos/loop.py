@@ -111,7 +111,7 @@ def run_loop(
 
     while True:
         due = pending[0][0] if pending else float("inf")
-        stop = simulation.run(due, pause=True)
+        stop = simulation.run(due, pause=True, steps=controller.rotate)
         if stop == Stop.FINISHED:
             break
         if stop == Stop.STEPPED:

@@ -1,13 +1,9 @@
 """Compiled constructive placement: flows one after another onto the least loaded path."""
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base.jit import kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
+from routing.clos.arrays_kernels import Floats, Ints, Paths, SmallInts
 
 
 @kernel
@@ -51,10 +47,7 @@ def group_order(source: Ints, target: Ints, tors: int, order: SmallInts) -> None
 def place_flows(
     order: SmallInts,
     look_ahead: float,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
+    paths: Paths,
     weight: Floats,
     inverse: Floats,
     load: Floats,
@@ -75,6 +68,7 @@ def place_flows(
     chosen : int32 array, shape (flows,)
         In and out; -1 for flows without a live path.
     """
+    base, kind, shift, ways = paths.base, paths.kind, paths.shift, paths.ways
     slots = base.shape[1]
     for flow in order:
         if chosen[flow] >= 0:
@@ -99,15 +93,9 @@ def place_flows(
 
 
 @kernel
-def add_loads(
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    weight: Floats,
-    chosen: SmallInts,
-    load: Floats,
-) -> None:
+def add_loads(paths: Paths, weight: Floats, chosen: SmallInts, load: Floats) -> None:
     """Add the loads of the flows that have a path."""
+    base, kind, shift = paths.base, paths.kind, paths.shift
     for flow in range(weight.size):
         if chosen[flow] >= 0:
             for slot in range(base.shape[1]):

@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from routing.clos.arrays_kernels import Paths, SmallInts
 from routing.clos.assignment import check_connected, live_spines
 from routing.clos.fabric import Clos, FloatArray, IntArray
 from routing.clos.flows import Flows
-from routing.clos.paths import Paths, SmallInts, clos_paths
+from routing.clos.paths import clos_paths
 
 
 def greedy_order(clos: Clos, flows: Flows) -> SmallInts:
@@ -64,13 +65,10 @@ def place(
         way = np.full(weight.size, -1, dtype=np.int32)
     else:
         way = chosen.astype(np.int32)
-        add_loads(paths.base, paths.kind, paths.shift, weight, way, load)
+        add_loads(paths, weight, way, load)
     with np.errstate(divide="ignore"):
         inverse = 1.0 / paths.capacity
-    place_flows(
-        order, float(look_ahead), paths.base, paths.kind, paths.shift, paths.ways, weight,
-        inverse, load, way,
-    )  # fmt: skip
+    place_flows(order, float(look_ahead), paths, weight, inverse, load, way)
     return way
 
 

@@ -15,7 +15,7 @@ from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of
 from routing.clos.metric import evaluate
 from routing.clos.routers import METHODS, route
-from routing.clos.tables import route_table, table_csv, table_rows
+from routing.clos.tables import route_table, table_csv
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.text import table_lines
 from topoopt.base.version import installed_version
@@ -211,9 +211,6 @@ def write_tables(
     """
     check_tables(path)
     spine = np.array(report.spine, dtype=np.int64)
-    routes = route_table(clos, flows_of(clos, jobs), Assignment(spine, report.method), ports=ports)
-    if path.suffix == ".csv":
-        text = table_csv(routes)
-    else:
-        text = json.dumps(table_rows(routes), indent=1) + "\n"
+    routes = route_table(clos, flows_of(clos, jobs), Assignment(spine), ports=ports)
+    text = table_csv(routes) if path.suffix == ".csv" else json.dumps(routes, indent=1) + "\n"
     write_text_atomically(path, text)
