@@ -34,13 +34,9 @@ def allocation_document(answer: Allocation) -> dict[str, Any]:
     return {
         "network": answer.network.notation,
         "npus": answer.network.npus,
-        "objective": answer.objective.value,
+        "objective": answer.question.objective.value,
         "bandwidth_gbytes_per_s": (answer.bandwidth / GBYTE).tolist(),
-        "iteration_time_s": first.iteration,
-        "compute_time_s": first.compute,
-        "exposed_communication_s": list(first.exposed),
-        "latency_s": first.latency,
-        "utilisation": list(first.utilisation),
+        **_times(first),
         "cost_usd": solution.cost,
         "equal_bandwidth_time_s": first.equal_iteration,
         "equal_bandwidth_cost_usd": answer.equal_cost,
@@ -57,11 +53,7 @@ def allocation_document(answer: Allocation) -> dict[str, Any]:
         "workloads": [
             {
                 "name": times.name,
-                "iteration_time_s": times.iteration,
-                "compute_time_s": times.compute,
-                "exposed_communication_s": list(times.exposed),
-                "latency_s": times.latency,
-                "utilisation": list(times.utilisation),
+                **_times(times),
                 "equal_bandwidth_time_s": times.equal_iteration,
             }
             for times in answer.workloads
@@ -142,11 +134,25 @@ def _per_cost(answer: Allocation, times: WorkloadTimes) -> float | None:
     return equal / (times.iteration * answer.solution.cost)
 
 
+def objective_unit(objective: AllocationObjective, time: str = "s") -> str:
+    """Return the unit of an objective, of times in another unit than seconds if given."""
+    priced = {AllocationObjective.COST: "USD", AllocationObjective.TIME_COST: f"{time}*USD"}
+    return priced.get(objective, time)
+
+
 def _unit(answer: Allocation) -> str:
-    if answer.objective == AllocationObjective.COST:
-        return "USD"
     time = "s" if len(answer.workloads) == 1 else "relative time"
-    return time if answer.objective == AllocationObjective.TIME else f"{time}*USD"
+    return objective_unit(answer.question.objective, time)
+
+
+def _times(times: WorkloadTimes) -> dict[str, Any]:
+    return {
+        "iteration_time_s": times.iteration,
+        "compute_time_s": times.compute,
+        "exposed_communication_s": list(times.exposed),
+        "latency_s": times.latency,
+        "utilisation": list(times.utilisation),
+    }
 
 
 def allocation_summary(answer: Allocation) -> str:
@@ -162,8 +168,9 @@ def allocation_summary(answer: Allocation) -> str:
         Plain text without a trailing newline.
     """
     solution = answer.solution
+    goal = GOALS[answer.question.objective]
     lines = [
-        f"{answer.network.notation}, {answer.network.npus:,} NPUs: {GOALS[answer.objective]} for "
+        f"{answer.network.notation}, {answer.network.npus:,} NPUs: {goal} for "
         + ", ".join(times.name for times in answer.workloads)
     ]
     for times in answer.workloads:

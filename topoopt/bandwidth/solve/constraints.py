@@ -59,7 +59,7 @@ class Constraints:
         return float(np.max(excess / np.where(size > 0, size, 1.0), initial=0.0))
 
 
-def budget_constraint(text: str, dimensions: int) -> str:
+def budget_constraint(text: str) -> str:
     """Turn a budget into the constraint on the sum of bandwidths.
 
     Parameters

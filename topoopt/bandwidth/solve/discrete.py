@@ -14,7 +14,7 @@ from topoopt.bandwidth.model.time_model import Floats
 from topoopt.bandwidth.solve.boxes import BoxSearch
 from topoopt.bandwidth.solve.optimise import relative_gap
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
-from topoopt.bandwidth.solve.solver import Solution
+from topoopt.bandwidth.solve.solver import Solution, solve
 
 NODES = 20_000
 LEAF = 256
@@ -40,6 +40,32 @@ class DiscreteSolution:
     relaxed: float
     nodes: int
     complete: bool
+
+
+def solve_among(
+    problem: AllocationProblem, rates: tuple[Floats, ...] | None, start: Floats | None = None
+) -> tuple[Solution, DiscreteSolution | None]:
+    """Solve a problem, over rates if there are some.
+
+    Parameters
+    ----------
+    problem : AllocationProblem
+    rates : tuple of float64 array, or None
+        As `solve_discrete`; None for any.
+    start : float64 array, shape (dimensions,), optional
+        Bandwidths near the answer.
+
+    Returns
+    -------
+    Solution
+    DiscreteSolution or None
+        How the search over rates went.
+    """
+    if rates is None:
+        near = start if start is None else np.maximum(start, 1e-9 * float(start.max()))
+        return solve(problem, near), None
+    found = solve_discrete(problem, rates)
+    return found.solution, found
 
 
 def solve_discrete(

@@ -9,13 +9,14 @@ from topoopt.bandwidth.model.builtin import builtin_workload
 from topoopt.bandwidth.model.cost import GBYTE, CostModel, LevelPrice
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.solve.problem import AllocationObjective
+from topoopt.bandwidth.solve.question import Question
 
 NETWORK = parse_network("RI(4)_FC(8)_SW(32)")
 JOB = builtin_workload("gpt-3", 32)
 
 
-def ask(budget="500GB/s", **options):
-    return allocate_bandwidth(NETWORK, JOB, budget=budget, **options)
+def ask(budget="500GB/s", rates=(), **options):
+    return allocate_bandwidth(NETWORK, JOB, Question(budget=budget, **options), rates=rates)
 
 
 def test_rows_equal_questions_asked_afresh():
@@ -36,7 +37,7 @@ def test_rows_equal_questions_asked_afresh():
 def test_prices_change_the_optimum_of_time_and_cost():
     answer = ask(objective=AllocationObjective.TIME_COST, npu_cost=1000.0)
     rows = {(row.what, row.change): row for row in sensitivity(answer, (0.5,))}
-    base = answer.setting.prices
+    base = answer.question.prices
     level = base.levels["InterPod"]
     dear = CostModel("dear", {**base.levels, "InterPod": LevelPrice(
         level.link, level.switch * 1.5, level.nic)}, 1000.0)  # fmt: skip

@@ -16,6 +16,7 @@ from topoopt.bandwidth.model.from_model import model_workload
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.model.several import Together
 from topoopt.bandwidth.model.workload import Layer, LayerPhase, LayerWorkload
+from topoopt.bandwidth.solve.question import Question
 
 NETWORK = parse_network("RI(4)_FC(8)_RI(4)_SW(32)")
 REDUCE = Collective.ALL_REDUCE
@@ -70,7 +71,7 @@ def test_resnet_is_whole():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_builtin_solves(name):
-    answer = allocate_bandwidth(NETWORK, builtin_workload(name), budget="500GB/s")
+    answer = allocate_bandwidth(NETWORK, builtin_workload(name), Question(budget="500GB/s"))
     assert answer.solution.gap <= 1e-7
     times = answer.workloads[0]
     assert times.iteration <= times.equal_iteration * (1 + 1e-9)
@@ -142,7 +143,7 @@ def test_large_tables_are_sharded():
 @pytest.mark.parametrize("name", ["bert-large", "vgg16", "dlrm", "candle-16"])
 def test_presets_solve(name, tensor):
     job = model_workload(get_model(name), tensor)
-    answer = allocate_bandwidth(NETWORK, job, budget="<= 500GB/s")
+    answer = allocate_bandwidth(NETWORK, job, Question(budget="<= 500GB/s"))
     assert answer.solution.gap <= 1e-7
 
 
@@ -157,16 +158,18 @@ def test_unknown_workloads():
         "bare", (Layer("a", LayerPhase(1.0), LayerPhase(1.0), LayerPhase(1.0, REDUCE, 1e6)),)
     )
     with pytest.raises(InputError, match="give a --communicator"):
-        allocate_bandwidth(NETWORK, bare, budget="500GB/s")
+        allocate_bandwidth(NETWORK, bare, Question(budget="500GB/s"))
     with pytest.raises(InputError, match="tensor parallelism of 16 cannot be laid"):
-        allocate_bandwidth(parse_network("RI(3)_SW(8)"), builtin_workload("gpt-3"), budget="5GB/s")
+        allocate_bandwidth(
+            parse_network("RI(3)_SW(8)"), builtin_workload("gpt-3"), Question(budget="5GB/s")
+        )
 
 
 def test_several_workloads_share_a_network():
     jobs = [builtin_workload(name) for name in ("gpt-3", "dlrm", "resnet-50")]
-    alone = [allocate_bandwidth(NETWORK, job, budget="500GB/s") for job in jobs]
-    joint = allocate_bandwidth(NETWORK, jobs, budget="500GB/s")
-    worst = allocate_bandwidth(NETWORK, jobs, budget="500GB/s", together=Together.MAXIMUM)
+    alone = [allocate_bandwidth(NETWORK, job, Question(budget="500GB/s")) for job in jobs]
+    joint = allocate_bandwidth(NETWORK, jobs, Question(budget="500GB/s"))
+    worst = allocate_bandwidth(NETWORK, jobs, Question(budget="500GB/s"), together=Together.MAXIMUM)
     at = [100e9] * 4
     for answer in (joint, worst):
         assert answer.solution.gap <= 1e-7
@@ -188,9 +191,11 @@ def test_a_workload_of_nothing():
     idle = LayerWorkload(
         "idle", (Layer("a", LayerPhase(0.0), LayerPhase(0.0), LayerPhase(0.0)),), (), 1
     )
-    document = allocation_document(allocate_bandwidth(NETWORK, idle, budget="500GB/s"))
+    document = allocation_document(allocate_bandwidth(NETWORK, idle, Question(budget="500GB/s")))
     assert document["iteration_time_s"] == 0.0
     assert document["speedup_over_equal_bandwidth"] == 1.0
-    assert "idle" in allocation_summary(allocate_bandwidth(NETWORK, idle, budget="<= 500GB/s"))
+    assert "idle" in allocation_summary(
+        allocate_bandwidth(NETWORK, idle, Question(budget="<= 500GB/s"))
+    )
     with pytest.raises(InputError, match="takes no time"):
-        allocate_bandwidth(NETWORK, [idle, idle], budget="500GB/s")
+        allocate_bandwidth(NETWORK, [idle, idle], Question(budget="500GB/s"))
