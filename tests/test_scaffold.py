@@ -127,7 +127,6 @@ LOADED_LATE = {
         "routing.clos.rotation_kernels",
         "routing.clos.simulate_kernels",
         "routing.clos.state",
-        "routing.clos.state_kernels",
         "routing.fairness_kernels",
         "routing.flow_kernels",
         "routing.k_shortest_kernels",

@@ -4,7 +4,7 @@ import numpy as np
 
 from codesign_base.jit import kernel
 from routing.clos.arrays_kernels import Demand, Floats, SmallInts, State
-from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, rank, remove
+from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, is_live, rank, remove
 
 TIE = 1e-9
 
@@ -27,7 +27,6 @@ def branch_and_bound(
     best : float64 array, shape (jobs,)
         In and out: its sorted speeds.
     """
-    base, kind, shift = demand.paths.base, demand.paths.kind, demand.paths.shift
     depth = 0
     ranked = np.empty(state.speed.size)
     nodes = 0
@@ -39,15 +38,11 @@ def branch_and_bound(
         if way[depth] >= 0 and state.chosen[flow] >= 0:
             remove(flow, demand, state)
         way[depth] += 1
-        if way[depth] >= demand.paths.ways[kind[flow]]:
+        if way[depth] >= demand.paths.ways[demand.paths.kind[flow]]:
             way[depth] = -1
             depth -= 1
             continue
-        sound = True
-        for slot in range(base.shape[1]):
-            link = base[flow, slot] + shift[kind[flow], slot, way[depth]]
-            sound = sound and demand.paths.capacity[link] > 0.0
-        if not sound:
+        if not is_live(flow, way[depth], demand.paths):
             continue
         nodes += 1
         if nodes > most_nodes:

@@ -47,7 +47,8 @@ def clos_paths(clos: Clos, flows: Flows) -> Paths:
     group = np.empty((flows.count, 2), dtype=np.int32)
     group[:, 0] = flows.source_tor
     group[:, 1] = flows.target_tor + clos.tors
-    of_link = np.append(np.repeat(np.arange(2 * clos.tors), clos.spines), -1).astype(np.int32)
+    of_link = np.full(2 * pairs + 1, -1, dtype=np.int32)
+    of_link[:-1].reshape(-1, clos.spines)[:] = np.arange(2 * clos.tors)[:, None]
     return Paths(np.append(clos.capacity, np.inf), base, kind, shift, ways, group, of_link)
 
 

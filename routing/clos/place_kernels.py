@@ -3,44 +3,7 @@
 import numpy as np
 
 from codesign_base.jit import kernel
-from routing.clos.arrays_kernels import Floats, Ints, Paths, SmallInts
-
-
-@kernel
-def group_order(source: Ints, target: Ints, tors: int, order: SmallInts) -> None:
-    """Order flows by groups "leaving ToR t" and "entering ToR t", largest group first.
-
-    Groups of one size keep their order: leaving before entering, then by ToR; flows of a group
-    keep theirs. Flows within a ToR are left out of the count and come last.
-    """
-    flows = source.size
-    size = np.zeros(2 * tors, dtype=np.int64)
-    for flow in range(flows):
-        if source[flow] != target[flow]:
-            size[source[flow]] += 1
-            size[tors + target[flow]] += 1
-    first = np.zeros(2 * tors + 1, dtype=np.int64)
-    for group in range(2 * tors):
-        first[group + 1] = first[group] + size[group]
-    member = np.empty(first[2 * tors], dtype=np.int32)
-    place = first[:-1].copy()
-    for flow in range(flows):
-        if source[flow] != target[flow]:
-            for group in (source[flow], tors + target[flow]):
-                member[place[group]] = flow
-                place[group] += 1
-    taken = np.zeros(flows, dtype=np.bool_)
-    count = 0
-    for group in np.argsort(-size, kind="mergesort"):
-        for i in range(first[group], first[group + 1]):
-            if not taken[member[i]]:
-                taken[member[i]] = True
-                order[count] = member[i]
-                count += 1
-    for flow in range(flows):
-        if not taken[flow]:
-            order[count] = flow
-            count += 1
+from routing.clos.arrays_kernels import Floats, Paths, SmallInts
 
 
 @kernel

@@ -22,13 +22,17 @@ def greedy_order(clos: Clos, flows: Flows) -> SmallInts:
     Returns
     -------
     int32 array, shape (flows,)
-        Each flow once. Groups of one size: leaving before entering, then by ToR.
+        Each flow once; those within a ToR last. Groups of one size: leaving before entering,
+        then by ToR; flows of a group keep their order.
     """
-    from routing.clos.place_kernels import group_order
-
-    order = np.empty(flows.count, dtype=np.int32)
-    group_order(flows.source_tor, flows.target_tor, clos.tors, order)
-    return order
+    groups = 2 * clos.tors
+    source, target = flows.source_tor, flows.target_tor + clos.tors
+    size = np.bincount(source[flows.crosses], None, groups)
+    size += np.bincount(target[flows.crosses], None, groups)
+    rank = np.empty(groups, dtype=np.min_scalar_type(groups))
+    rank[np.argsort(-size, kind="stable")] = np.arange(groups)
+    first = np.where(flows.crosses, np.minimum(rank.take(source), rank.take(target)), groups)
+    return np.argsort(first, kind="stable").astype(np.int32)
 
 
 def place(

@@ -5,7 +5,7 @@ import numpy as np
 from codesign_base.jit import inner_kernel, kernel
 from routing.clos.arrays_kernels import Demand, Search, State, Words
 from routing.clos.chase_kernels import REFUSALS, SLACK, draw, pursue, refused, room_of_groups
-from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, rank, remove
+from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, is_live, rank, remove
 
 STEP = 1e-6  # relative rise that is asked for; the filling then gives all that there is
 TIE = 1e-9
@@ -75,17 +75,12 @@ def climb(budget: int, effort: int, demand: Demand, state: State, search: Search
 @inner_kernel
 def displace(many: int, demand: Demand, state: State, search: Search) -> None:
     """Move so many flows, drawn at random, to live paths drawn at random."""
-    base, kind, shift = demand.paths.base, demand.paths.kind, demand.paths.shift
     for _ in range(many):
         flow = draw(search.random, demand.weight.size)
         if state.chosen[flow] < 0:
             continue
-        way = draw(search.random, demand.paths.ways[kind[flow]])
-        sound = True
-        for slot in range(base.shape[1]):
-            link = base[flow, slot] + shift[kind[flow], slot, way]
-            sound = sound and demand.paths.capacity[link] > 0.0
-        if sound:
+        way = draw(search.random, demand.paths.ways[demand.paths.kind[flow]])
+        if is_live(flow, way, demand.paths):
             remove(flow, demand, state)
             insert(flow, way, demand, state)
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from routing.clos.arrays_kernels import Paths, SmallInts
 from routing.clos.fabric import BoolArray, Clos, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import Flows, parts
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15)
 STEPS_PER_FLOW = 100
@@ -86,20 +86,15 @@ def anneal_spines(clos: Clos, flows: Flows, paths: Paths, seed: int) -> SmallInt
     from routing.clos.annealing_kernels import anneal
     from routing.clos.chase_kernels import seeded
     from routing.clos.place_kernels import add_loads
-    from routing.clos.state_kernels import group_jobs
 
     way = draw_random(clos, flows, seed).astype(np.int32)
     moving = np.flatnonzero(flows.crosses)
     if moving.size == 0:
         return way
-    if flows.target_nic is None:
-        unit: SmallInts = np.arange(moving.size, dtype=np.int32)
-    else:
-        _, number = np.unique(flows.target_nic[moving], return_inverse=True)
-        unit = number.astype(np.int32)
-    first = np.empty(int(unit.max()) + 2, dtype=np.int32)
-    member = np.empty(moving.size, dtype=np.int32)
-    group_jobs(unit, first, member)
+    unit = np.arange(moving.size)
+    if flows.target_nic is not None:
+        _, unit = np.unique(flows.target_nic[moving], return_inverse=True)
+    first, member = parts(unit, int(unit.max()) + 1)
     load = np.zeros(paths.capacity.size)
     add_loads(paths, flows.weight, way, load)
     with np.errstate(divide="ignore"):

@@ -8,7 +8,7 @@ from routing.clos.exact_kernels import branch_and_bound
 from routing.clos.fabric import FloatArray
 from routing.clos.flows import Flows
 from routing.clos.search_kernels import improve
-from routing.clos.state_kernels import build_state, group_jobs
+from routing.clos.state_kernels import build_state
 
 
 class SearchState:
@@ -27,9 +27,8 @@ class SearchState:
     def __init__(self, paths: Paths, flows: Flows, seed: int = 0) -> None:
         jobs, nodes, links = flows.jobs.size, paths.base.size, paths.capacity.size
         job = flows.job_index.astype(np.int32)
-        first, member = np.empty(jobs + 1, dtype=np.int32), np.empty_like(job)
-        group_jobs(job, first, member)
-        self.demand = Demand(paths, paths.slots.bit_length() - 1, flows.weight, job, first, member)
+        bits = paths.slots.bit_length() - 1
+        self.demand = Demand(paths, bits, flows.weight, job, *flows.by_job)
         at, after, before = np.empty((3, nodes), dtype=np.int32)
         open_, head, listed = np.zeros((3, links), dtype=np.int32)
         load, use, rising = np.empty((3, links))

@@ -1,7 +1,7 @@
 """Compiled state of an assignment: loads, the flows on each link, and the filling of jobs."""
 
 from codesign_base.jit import inner_kernel, kernel
-from routing.clos.arrays_kernels import Demand, Floats, SmallInts, State
+from routing.clos.arrays_kernels import Demand, Floats, Paths, SmallInts, State
 
 LEVEL = 1e-12  # relative width of a level of the filling: what rounding can tell apart
 
@@ -28,6 +28,15 @@ def insert(flow: int, way: int, demand: Demand, state: State) -> None:
         if follower >= 0:
             before[follower] = node
         head[link] = node
+
+
+@inner_kernel
+def is_live(flow: int, way: int, paths: Paths) -> bool:
+    """Say whether all links of a path have capacity."""
+    for slot in range(paths.base.shape[1]):
+        if paths.capacity[paths.base[flow, slot] + paths.shift[paths.kind[flow], slot, way]] <= 0.0:
+            return False
+    return True
 
 
 @inner_kernel
@@ -145,47 +154,8 @@ def compare_sorted(left: Floats, right: Floats, tolerance: float) -> int:
 @kernel
 def build_state(ways_chosen: SmallInts, demand: Demand, state: State) -> None:
     """Set the state to the given paths, and fill the jobs."""
-    base, kind, shift = demand.paths.base, demand.paths.kind, demand.paths.shift
-    bits, weight, chosen, load = demand.bits, demand.weight, state.chosen, state.load
-    at, head, after, before = state.at, state.head, state.after, state.before
-    head[:] = -1
-    load[:] = 0.0
-    none = head.size - 1
-    # As `insert`, written out: a call for every flow takes twice the time.
+    state.head[:] = -1
+    state.load[:] = 0.0
     for flow in range(ways_chosen.size):
-        way = ways_chosen[flow]
-        chosen[flow] = way
-        row = kind[flow]
-        for slot in range(base.shape[1]):
-            node = (flow << bits) + slot
-            if way < 0:
-                at[node] = none
-                continue
-            link = base[flow, slot] + shift[row, slot, way]
-            at[node] = link
-            if link == none:
-                continue
-            load[link] += weight[flow]
-            follower = head[link]
-            after[node] = follower
-            before[node] = -1
-            if follower >= 0:
-                before[follower] = node
-            head[link] = node
+        insert(flow, ways_chosen[flow], demand, state)
     fill_jobs(demand, state)
-
-
-@kernel
-def group_jobs(job: SmallInts, first: SmallInts, member: SmallInts) -> None:
-    """Sort flows by job: ``member[first[j] : first[j + 1]]`` are those of job j, in order."""
-    first[:] = 0
-    for flow in range(job.size):
-        first[job[flow] + 1] += 1
-    for number in range(first.size - 1):
-        first[number + 1] += first[number]
-    for flow in range(job.size):
-        member[first[job[flow]]] = flow
-        first[job[flow]] += 1
-    for number in range(first.size - 1, 0, -1):
-        first[number] = first[number - 1]
-    first[0] = 0

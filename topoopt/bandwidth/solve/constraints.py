@@ -49,6 +49,22 @@ class Constraints:
             self.equality[at], self.in_dollars[at],
         )  # fmt: skip
 
+    def plus(
+        self,
+        names: Iterable[str],
+        matrix: Floats,
+        bound: Floats,
+        equality: npt.ArrayLike = False,
+    ) -> "Constraints":
+        """Return these constraints and others, which are not in dollars."""
+        return Constraints(
+            (*self.names, *names),
+            np.vstack([self.matrix, matrix]),
+            np.append(self.bound, bound),
+            np.append(self.equality, np.broadcast_to(np.asarray(equality), bound.shape)),
+            np.append(self.in_dollars, np.zeros(bound.shape, dtype=np.bool_)),
+        )
+
     def violation(self, bandwidth: Floats) -> float:
         """Return the largest violation, relative to the constraint's largest term."""
         if not self.names:

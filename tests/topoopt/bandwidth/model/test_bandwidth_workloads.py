@@ -1,5 +1,7 @@
 """Built-in workloads and our own model graphs against published and hand-worked counts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -119,7 +121,7 @@ def test_tensor_parallel_graph_by_hand():
     assert found["expand"] == (("ALLREDUCE", whole), ("ALLREDUCE", 4.0 * (16 * 64 + 64) / 2))
     assert found["relu"] == ()
     assert found["contract"] == (("ALLREDUCE", whole), ("ALLREDUCE", 4.0 * (16 * 64 + 16) / 2))
-    plain = model_workload(graph, 1, batch=8)
+    plain = model_workload(replace(graph, batch_per_gpu=8))
     assert job.layers[1].forward.compute < plain.layers[1].forward.compute
     with pytest.raises(InputError, match="no operator that splits 7 ways"):
         model_workload(graph, 7)
@@ -152,8 +154,8 @@ def test_unknown_workloads():
         builtin_workload("gpt-5")
     with pytest.raises(InputError, match="does not apply"):
         builtin_workload("dlrm", tensor=4)
-    with pytest.raises(InputError, match="batch is 0"):
-        builtin_workload("gpt-3", batch=0)
+    with pytest.raises(InputError, match="tensor parallelism is 0"):
+        builtin_workload("gpt-3", tensor=0)
     bare = LayerWorkload(
         "bare", (Layer("a", LayerPhase(1.0), LayerPhase(1.0), LayerPhase(1.0, REDUCE, 1e6)),)
     )
