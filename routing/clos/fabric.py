@@ -159,19 +159,19 @@ class Clos:
         -------
         Clos
         """
-        return self.with_capacity(tor, spine, 0.0, direction)
+        return self.with_share(tor, spine, 0.0, direction)
 
-    def with_capacity(
-        self, tor: int, spine: int, capacity: float, direction: Direction = "both"
+    def with_share(
+        self, tor: int, spine: int, share: float, direction: Direction = "both"
     ) -> "Clos":
-        """Return the fabric with another capacity between a ToR and a spine.
+        """Return the fabric with a share of the capacity that a ToR and a spine have now.
 
         Parameters
         ----------
         tor, spine : int
             The ends.
-        capacity : float
-            In units of a NIC's rate; 0 for none (some of several cables lost, a lower rate).
+        share : float
+            0 for none (some of several cables lost, a lower rate).
         direction : {"both", "up", "down"}
             Which direction changes.
 
@@ -185,9 +185,9 @@ class Clos:
             raise InputError(f"direction is {direction!r}; choose both, up or down")
         up, down = self.up.copy(), self.down.copy()
         if direction != "down":
-            up[tor, spine] = capacity
+            up[tor, spine] *= share
         if direction != "up":
-            down[spine, tor] = capacity
+            down[spine, tor] *= share
         return replace(self, up=up, down=down)
 
     def live(self, source_tor: int | IntArray, target_tor: int | IntArray) -> BoolArray:

@@ -74,7 +74,7 @@ class Run(NamedTuple):
     spans : float64 array, shape (2, jobs, epochs)
         When each AllReduce began and ended.
     fct : float64 array
-        Seconds of each flow of each step, if not empty.
+        Seconds of each flow of each step.
     """
 
     rates: Rates

@@ -222,11 +222,10 @@ def advance(until: float, pause: bool, steps: bool, run: Run) -> int:
                     waiting += 1
             r = mark[k.RING, f]
             j = ring[k.OWNER, r]
-            if fct.size > 0:
-                first = ring[k.FLOW_0, job[k.RING_0, j]]
-                last = ring[k.FLOW_1, job[k.RING_1, j] - 1]
-                step = job[k.EPOCH, j] * job[k.STEPS, j] + ring[k.STEP, r]
-                fct[job[k.FCT_0, j] + step * (last - first) + f - first] = now - flow[k.BEGAN, f]
+            first = ring[k.FLOW_0, job[k.RING_0, j]]
+            last = ring[k.FLOW_1, job[k.RING_1, j] - 1]
+            step = job[k.EPOCH, j] * job[k.STEPS, j] + ring[k.STEP, r]
+            fct[job[k.FCT_0, j] + step * (last - first) + f - first] = now - flow[k.BEGAN, f]
             ring[k.OPEN, r] -= 1
             if ring[k.OPEN, r] > 0:
                 continue

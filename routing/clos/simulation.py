@@ -53,8 +53,6 @@ class Simulation:
         AllReduces of each job, at least 1.
     nic_rate : float
         Bytes per second of a NIC.
-    record_flows : bool
-        Keep the completion time of every flow.
 
     Raises
     ------
@@ -69,7 +67,6 @@ class Simulation:
         jobs: Sequence[RingJob],
         epochs: int | Sequence[int],
         nic_rate: float = NIC_RATE,
-        record_flows: bool = False,
     ) -> None:
         if not jobs:
             raise InputError("there are no jobs to simulate; give at least one")
@@ -79,7 +76,7 @@ class Simulation:
         if len(count) != len(jobs) or min(count) < 1:
             raise InputError(f"epochs is {epochs}; give one or more for each of {len(jobs)} jobs")
         sizes = [n * job.steps * job.flows for n, job in zip(count, jobs, strict=True)]
-        _check_length(jobs, count, nic_rate, sum(sizes) if record_flows else 0)
+        _check_length(jobs, count, nic_rate, sum(sizes))
         from routing.clos import simulate_kernels
 
         self._kernels = simulate_kernels
@@ -140,7 +137,7 @@ class Simulation:
             ),
             ring=ring,
             spans=np.full((2, len(jobs), max(count)), np.nan),
-            fct=np.full(sum(sizes) if record_flows else 0, np.nan),
+            fct=np.full(sum(sizes), np.nan),
         )
 
     @property
@@ -275,16 +272,14 @@ class Simulation:
     def result(self) -> EpochTimes:
         """Return what was measured so far; epochs not ended are left out."""
         done = self._run.job[k.EPOCH]
-        flow_times: tuple[FloatArray, ...] = ()
-        if self._run.fct.size:
-            flow_times = tuple(
-                self._run.fct[first : first + n * job.steps * job.flows].reshape(
-                    n, job.steps, job.flows
-                )[:ended]
-                for job, first, n, ended in zip(
-                    self.jobs, self._run.job[k.FCT_0], self._run.job[k.EPOCHS], done, strict=True
-                )
+        flow_times = tuple(
+            self._run.fct[first : first + n * job.steps * job.flows].reshape(
+                n, job.steps, job.flows
+            )[:ended]
+            for job, first, n, ended in zip(
+                self.jobs, self._run.job[k.FCT_0], self._run.job[k.EPOCHS], done, strict=True
             )
+        )
         start, end = (
             tuple(row[:n].copy() for row, n in zip(rows, done, strict=True))
             for rows in self._run.spans

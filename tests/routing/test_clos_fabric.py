@@ -39,7 +39,7 @@ def test_failures():
     both = clos.with_failed_cable(2, 0)
     assert not both.live(1, 2)[0]
     assert not both.live(2, 1)[0]
-    slow = clos.with_capacity(2, 0, 0.25, "down")
+    slow = clos.with_share(2, 0, 0.25, "down")
     assert slow.down[0, 2] == 0.25
     assert slow.up[2, 0] == 1.0
     assert not slow.core_failures_only
@@ -60,7 +60,7 @@ def test_failures():
         (lambda c: c.with_failed_spines([3]), r"spine 3 does not exist; choose one of 0..2"),
         (lambda c: c.with_failed_cable(9, 0), "tor 9 does not exist"),
         (lambda c: c.with_failed_cable(0, 0, "left"), "direction is 'left'"),
-        (lambda c: c.with_capacity(0, 0, float("inf")), r"up\[0, 0\] is inf"),
+        (lambda c: c.with_share(0, 0, float("inf")), r"up\[0, 0\] is inf"),
     ],
 )
 def test_wrong_fabrics_are_refused(make, message):

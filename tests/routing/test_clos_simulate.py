@@ -15,9 +15,9 @@ from routing.clos.simulation import NIC_RATE, Simulation, Stop
 GBPS_100 = 100e9 / 8
 
 
-def simulate(clos, jobs, spine, epochs, nic_rate=NIC_RATE, record_flows=False):
+def simulate(clos, jobs, spine, epochs, nic_rate=NIC_RATE):
     """Simulate jobs whose routes stay as they are."""
-    simulation = Simulation(clos, jobs, epochs, nic_rate, record_flows)
+    simulation = Simulation(clos, jobs, epochs, nic_rate)
     simulation.set_routes(clos, spine, np.ones(len(jobs), dtype=bool))
     while simulation.run() != Stop.FINISHED:
         pass
@@ -30,7 +30,7 @@ def test_equals_the_plain_simulator(seed):
     clos, jobs, _, spine = random_case(rng)
     epochs = int(rng.integers(1, 4))
     start, end, flow_times = play(clos, jobs, spine, epochs, 1.0)
-    found = simulate(clos, jobs, spine, epochs, nic_rate=1.0, record_flows=True)
+    found = simulate(clos, jobs, spine, epochs, nic_rate=1.0)
     for j, job in enumerate(jobs):
         np.testing.assert_allclose(found.start[j], start[j], rtol=1e-8)
         np.testing.assert_allclose(found.end[j], end[j], rtol=1e-8)
@@ -45,7 +45,7 @@ def test_equals_the_plain_simulator(seed):
 def test_routes_may_change_on_the_way(seed):
     rng = np.random.default_rng(1000 + seed)
     clos, jobs, flows, spine = random_case(rng)
-    later = clos.with_capacity(0, 0, 0.5, "up")
+    later = clos.with_share(0, 0, 0.5, "up")
     other = random_spines(rng, later, flows)
     when = float(rng.uniform(0, 12))
     start, end, _ = play(clos, jobs, spine, 2, 1.0, (when, later, other))

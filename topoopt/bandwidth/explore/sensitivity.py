@@ -12,6 +12,7 @@ from topoopt.bandwidth.model.network import BuildingBlock
 from topoopt.bandwidth.solve.constraints import Constraints
 from topoopt.bandwidth.solve.discrete import solve_among
 from topoopt.bandwidth.solve.problem import AllocationProblem
+from topoopt.bandwidth.solve.solver import Solution
 
 CHANGES = (-0.5, -0.1, 0.1, 1.0)
 
@@ -26,27 +27,15 @@ class Sensitivity:
         The constraint, "deadline", or a price such as "InterPod Switch price".
     change : float
         Relative: 0.1 is ten percent more.
-    time : float or None
-        Seconds (relative, with several workloads).
-    cost : float or None
-        US dollars.
-    objective : float or None
-        In the objective's unit.
-    bandwidth : tuple of float or None
-        Bytes/s.
-    gap : float or None
-        Relative, of the proof.
+    solution : Solution or None
+        Its times are relative with several workloads.
     message : str
         Why there is no answer.
     """
 
     what: str
     change: float
-    time: float | None
-    cost: float | None
-    objective: float | None
-    bandwidth: tuple[float, ...] | None
-    gap: float | None
+    solution: Solution | None
     message: str = ""
 
 
@@ -104,11 +93,8 @@ def _solved(
     try:
         solution, _ = solve_among(problem, answer.rates, answer.bandwidth)
     except (InfeasibleError, InputError) as error:
-        return Sensitivity(what, change, None, None, None, None, None, str(error))
-    return Sensitivity(
-        what, change, solution.time, solution.cost, solution.primal,
-        tuple(solution.bandwidth.tolist()), solution.gap,
-    )  # fmt: skip
+        return Sensitivity(what, change, None, str(error))
+    return Sensitivity(what, change, solution)
 
 
 def _right_hand_side(problem: AllocationProblem, row: int) -> float:
@@ -155,8 +141,8 @@ def _prices(answer: Allocation) -> list[tuple[str, str, str]]:
     return list(found.values())
 
 
-def relative_change(value: float | None, base: float) -> float | None:
-    """Return by how much a value differs, relative to a base; None without either."""
-    if value is None or base == 0 or not np.isfinite(base):
+def relative_change(value: float, base: float) -> float | None:
+    """Return by how much a value differs, relative to a base; None without one."""
+    if base == 0 or not np.isfinite(base):
         return None
     return value / base - 1.0

@@ -79,22 +79,20 @@ def _rates(answer: Allocation) -> dict[str, Any]:
 def sensitivity_document(answer: Allocation, rows: Sequence[Sensitivity]) -> list[dict[str, Any]]:
     """Return the sensitivity table as plain data; answers that do not exist are null."""
     time = "iteration_time_s" if len(answer.workloads) == 1 else "relative_time"
-    return [
-        {
-            "what": row.what,
-            "relative_change": row.change,
-            time: row.time,
-            "cost_usd": row.cost,
-            "objective": row.objective,
-            "relative_objective_change": relative_change(row.objective, answer.solution.primal),
-            "bandwidth_gbytes_per_s": (
-                None if row.bandwidth is None else [b / GBYTE for b in row.bandwidth]
-            ),
-            "duality_gap": row.gap,
-            "message": row.message,
-        }
-        for row in rows
-    ]
+    keys = (time, "cost_usd", "objective", "relative_objective_change",
+            "bandwidth_gbytes_per_s", "duality_gap")  # fmt: skip
+    document = []
+    for row in rows:
+        found = dict.fromkeys(keys)
+        if row.solution is not None:
+            s = row.solution
+            change = relative_change(s.primal, answer.solution.primal)
+            rates = [b / GBYTE for b in s.bandwidth.tolist()]
+            found = dict(zip(keys, (s.time, s.cost, s.primal, change, rates, s.gap), strict=True))
+        document.append(
+            {"what": row.what, "relative_change": row.change, **found, "message": row.message}
+        )
+    return document
 
 
 def sensitivity_lines(answer: Allocation, rows: Sequence[Sensitivity]) -> list[str]:
@@ -103,16 +101,16 @@ def sensitivity_lines(answer: Allocation, rows: Sequence[Sensitivity]) -> list[s
     base = answer.solution
     for row in rows:
         by = f"{row.change:+.0%}"
-        if row.time is None or row.cost is None:
+        if row.solution is None:
             table.append((row.what, by, "none", "none", "none"))
             continue
         table.append(
             (
                 row.what,
                 by,
-                _percent(relative_change(row.time, base.time)),
-                _percent(relative_change(row.cost, base.cost)),
-                _percent(relative_change(row.objective, base.primal)),
+                _percent(relative_change(row.solution.time, base.time)),
+                _percent(relative_change(row.solution.cost, base.cost)),
+                _percent(relative_change(row.solution.primal, base.primal)),
             )
         )
     missing = dict.fromkeys(row.message for row in rows if row.message)
