@@ -145,22 +145,6 @@ class Clos:
             down[spine] = 0.0
         return replace(self, up=up, down=down)
 
-    def with_failed_cable(self, tor: int, spine: int, direction: Direction = "both") -> "Clos":
-        """Return the fabric with no capacity between a ToR and a spine.
-
-        Parameters
-        ----------
-        tor, spine : int
-            The ends.
-        direction : {"both", "up", "down"}
-            ``"up"`` fails ToR to spine only, ``"down"`` spine to ToR only.
-
-        Returns
-        -------
-        Clos
-        """
-        return self.with_share(tor, spine, 0.0, direction)
-
     def with_share(
         self, tor: int, spine: int, share: float, direction: Direction = "both"
     ) -> "Clos":

@@ -110,7 +110,7 @@ def random_instance(seed, most_flows=12):
         clos = Clos.uniform(tors, spines)
         for _ in range(int(rng.integers(0, 5))):
             tor, spine = int(rng.integers(tors)), int(rng.integers(spines))
-            clos = clos.with_failed_cable(tor, spine, ("up", "down", "both")[rng.integers(3)])
+            clos = clos.with_share(tor, spine, 0.0, ("up", "down", "both")[rng.integers(3)])
         if rng.integers(4) == 0:
             tor, spine = int(rng.integers(tors)), int(rng.integers(spines))
             clos = clos.with_share(tor, spine, float(rng.choice([0.5, 2.0])))

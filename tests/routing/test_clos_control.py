@@ -265,7 +265,7 @@ def test_placing_new_flows_moves_no_other(seed):
     rng = np.random.default_rng(seed)
     source, target = rng.integers(0, 4, size=(2, 20))
     flows = Flows.of(source, target, rng.integers(0, 3, 20), rng.integers(1, 5, 20))
-    clos = CLOS.with_failed_cable(0, 1, "up")
+    clos = CLOS.with_share(0, 1, 0.0, "up")
     spine = np.where(flows.crosses, rng.integers(-1, 4, 20), -1)
     found = place_new(clos, flows, spine)
     dead = flows.crosses & (flows.source_tor == 0) & (spine == 1)

@@ -31,12 +31,12 @@ def test_failures():
     assert cores.live_spines.tolist() == [0, 2]
     assert cores.live(0, 3).tolist() == [True, False, True]
     assert cores.core_failures_only
-    one = clos.with_failed_cable(2, 0, "up")
+    one = clos.with_share(2, 0, 0.0, "up")
     assert not one.core_failures_only
     assert one.live(2, 1).tolist() == [False, True, True]
     assert one.live(1, 2).all()
-    assert not clos.with_failed_cable(2, 0, "down").live(1, 2)[0]
-    both = clos.with_failed_cable(2, 0)
+    assert not clos.with_share(2, 0, 0.0, "down").live(1, 2)[0]
+    both = clos.with_share(2, 0, 0.0)
     assert not both.live(1, 2)[0]
     assert not both.live(2, 1)[0]
     slow = clos.with_share(2, 0, 0.25, "down")
@@ -58,8 +58,8 @@ def test_failures():
         (lambda c: Clos(1, 1, np.ones((1, 1)), -np.ones((1, 1))), r"down\[0, 0\] is -1.0"),
         (lambda c: Clos(1, 1, np.ones((1, 1)), np.ones((1, 1)), -1), "nics_per_tor is -1"),
         (lambda c: c.with_failed_spines([3]), r"spine 3 does not exist; choose one of 0..2"),
-        (lambda c: c.with_failed_cable(9, 0), "tor 9 does not exist"),
-        (lambda c: c.with_failed_cable(0, 0, "left"), "direction is 'left'"),
+        (lambda c: c.with_share(9, 0, 0.0), "tor 9 does not exist"),
+        (lambda c: c.with_share(0, 0, 0.0, "left"), "direction is 'left'"),
         (lambda c: c.with_share(0, 0, float("inf")), r"up\[0, 0\] is inf"),
     ],
 )

@@ -35,7 +35,7 @@ def everything() -> list[list[float]]:
         found.append(efficiency_bound(clos, flows).tolist())
         paths = clos_paths(clos, flows)
         found.append(anneal_spines(clos, flows, paths, seed).tolist())
-    clos = Clos.uniform(8, 70).with_failed_spines([3]).with_failed_cable(1, 2, "up")
+    clos = Clos.uniform(8, 70).with_failed_spines([3]).with_share(1, 2, 0.0, "up")
     flows = permutation_traffic(8, 70, 300, 3, 1)
     found.append(route(clos, flows, "edge-coloring").spine.tolist())
     return found

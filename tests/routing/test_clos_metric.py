@@ -95,7 +95,7 @@ def test_without_flows():
 
 
 def test_a_failed_link_stops_its_job():
-    clos = Clos.uniform(3, 2).with_failed_cable(0, 1, "up")
+    clos = Clos.uniform(3, 2).with_share(0, 1, 0.0, "up")
     flows = Flows.of([0, 1], [1, 2], [0, 1])
     found = evaluate(clos, flows, Assignment(np.array([1, 0])))
     assert found.speed.tolist() == [0.0, 1.0]

@@ -71,7 +71,7 @@ def test_errors_name_the_input():
         route(clos, flows, "fastest")
     with pytest.raises(InputError, match=r"target_tor of flow 1 is 5; the fabric has ToRs 0..2"):
         route(clos, Flows.of([0, 0], [1, 5], [0, 0]), "best")
-    cut = clos.with_failed_cable(0, 0, "up").with_failed_cable(1, 1, "down")
+    cut = clos.with_share(0, 0, 0.0, "up").with_share(1, 1, 0.0, "down")
     for method in METHODS:
         with pytest.raises(InfeasibleError, match=r"flow 0 from ToR 0 to ToR 1 has no spine"):
             route(cut, flows, method)
@@ -175,7 +175,7 @@ def test_edge_coloring_repairs_cable_failures(seed):
     clos = Clos.uniform(10, 12)
     for _ in range(12):
         direction = ("up", "down", "both")[rng.integers(3)]
-        clos = clos.with_failed_cable(int(rng.integers(10)), int(rng.integers(12)), direction)
+        clos = clos.with_share(int(rng.integers(10)), int(rng.integers(12)), 0.0, direction)
     flows = permutation_traffic(10, 8, 80, 3, seed)
     spine = route(clos, flows, "edge-coloring").spine
     assert is_live(clos, flows, spine)
@@ -230,7 +230,7 @@ def test_cp_sat_finds_the_least_maximal_load():
 
 
 def test_the_optimum_of_larger_instances_minimises_max_load():
-    clos = Clos.uniform(6, 4).with_failed_cable(0, 1).with_failed_cable(2, 3, "down")
+    clos = Clos.uniform(6, 4).with_share(0, 1, 0.0).with_share(2, 3, 0.0, "down")
     rng = np.random.default_rng(0)
     source, target = rng.integers(6, size=60), rng.integers(6, size=60)
     flows = Flows.of(source, target, rng.integers(3, size=60), rng.choice([1.0, 1.5, 4.0], 60))

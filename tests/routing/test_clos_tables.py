@@ -27,7 +27,7 @@ def modelled_spine(clos, flows, f, port):
 
 @pytest.mark.parametrize("failed", [0, 3])
 def test_ports_make_the_hash_pick_the_spine(failed):
-    clos = Clos.uniform(16, 8).with_failed_spines(range(failed)).with_failed_cable(2, 5, "up")
+    clos = Clos.uniform(16, 8).with_failed_spines(range(failed)).with_share(2, 5, 0.0, "up")
     flows = permutation_traffic(16, 8, 120, 3, failed)
     assignment = route(clos, flows, "best")
     ports = udp_source_ports(clos, flows, assignment)
@@ -78,7 +78,7 @@ def test_errors():
     with pytest.raises(InputError, match="port_base is 0"):
         udp_source_ports(clos, flows, assignment, 0)
     with pytest.raises(InputError, match=r"flow 0 is assigned spine 1, whose links have failed"):
-        udp_source_ports(clos.with_failed_cable(1, 1, "up"), flows, assignment)
+        udp_source_ports(clos.with_share(1, 1, 0.0, "up"), flows, assignment)
     with pytest.raises(InfeasibleError, match="lower port_base"):
         # A single port cannot send all of these flows where they should go.
         wide = Clos.uniform(2, 16)

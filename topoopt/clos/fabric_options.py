@@ -60,7 +60,7 @@ def make_fabric(
         match = _LINK.fullmatch(text)
         if match is None:
             raise InputError(f"fail-link {text!r} is not tor:spine, tor:spine:up or tor:spine:down")
-        clos = clos.with_failed_cable(int(match[1]), int(match[2]), _direction(match[3]))
+        clos = clos.with_share(int(match[1]), int(match[2]), 0.0, _direction(match[3]))
     for text in degrade:
         match = _DEGRADED.fullmatch(text)
         if match is None or not 0 < float(match[3]) < 1:

@@ -22,8 +22,9 @@ from topoopt.bandwidth.model.communicator import Communicator, NpuGroup, lay, wh
 from topoopt.bandwidth.model.expressions import Expr, comm
 from topoopt.bandwidth.model.from_model import ACCELERATOR, model_workload
 from topoopt.bandwidth.model.loops import LayerTimes, layer_times
-from topoopt.bandwidth.model.network import BuildingBlock, MultiDimNetwork
+from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.workload import LayerWorkload
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 _AXES = ("tensor", "data", "pipeline")
 

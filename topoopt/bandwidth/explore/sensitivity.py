@@ -8,11 +8,11 @@ import numpy as np
 from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.allocate import Allocation
 from topoopt.bandwidth.model.cost import CostModel
-from topoopt.bandwidth.model.network import BuildingBlock
 from topoopt.bandwidth.solve.constraints import Constraints
 from topoopt.bandwidth.solve.discrete import solve_among
 from topoopt.bandwidth.solve.problem import AllocationProblem
 from topoopt.bandwidth.solve.solver import Solution
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 CHANGES = (-0.5, -0.1, 0.1, 1.0)
 

@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from topoopt.bandwidth.model.network import BuildingBlock, MultiDimNetwork
+from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.reading import check_fields, finite_number, read_yaml
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 GBYTE = 1e9
 

@@ -9,10 +9,11 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.bandwidth.model.collectives import Collective, PartialGroups, pattern
 from topoopt.bandwidth.model.communicator import NpuGroup
 from topoopt.bandwidth.model.links import PairLoads, build_network, dimension_routes, strides
-from topoopt.bandwidth.model.network import BuildingBlock, parse_network
+from topoopt.bandwidth.model.network import parse_network
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.transport import IDEAL
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 G = 1e9
 NETWORKS = ["RI(4)", "FC(5)", "SW(6)", "RI(2)_FC(4)_SW(3)", "SW(4)_RI(5)", "FC(2)_RI(6)_FC(3)"]

@@ -34,13 +34,14 @@ from topoopt.bandwidth.model.communicator import hybrid_communicator, lay
 from topoopt.bandwidth.model.cost import cost_coefficients, default_cost
 from topoopt.bandwidth.model.expressions import comm, compute, maximum, total
 from topoopt.bandwidth.model.loops import Loop
-from topoopt.bandwidth.model.network import BuildingBlock, parse_network
+from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.model.time_model import compile_time
 from topoopt.bandwidth.solve.constraints import parse_constraints
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.quick import largest_sum, minorant_at, quick_bound
 from topoopt.bandwidth.solve.solver import solve
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 G = 1e9
 GPT, REPLICA = PUBLISHED["gpt-3"]
