@@ -5,7 +5,7 @@ import numpy as np
 from codesign_base import InputError
 from routing.clos.assignment import Assignment
 from routing.clos.best import best_spines
-from routing.clos.bounds import efficiency_bound
+from routing.clos.bounds import bound_of_paths
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
 from routing.clos.metric import compare
@@ -65,7 +65,7 @@ def optimum(
     paths = clos_paths(clos, flows)
     state = SearchState(paths, flows, seed)
     state.set(spine.astype(np.int32))
-    bound = efficiency_bound(clos, flows)
+    bound = bound_of_paths(paths, flows)
     if compare(np.sort(state.speed), bound) >= 0:
         return Assignment(spine, True)
     if int(flows.crosses.sum()) <= SMALL:

@@ -54,7 +54,7 @@ def route(
         If no spine is live between the ToRs of a flow.
     """
     if method not in METHODS:
-        raise InputError(f"router {method!r} is unknown; choose one of {', '.join(METHODS)}")
+        raise InputError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     flows.check_fits(clos)
     if previous is not None and previous.spine.shape != (flows.count,):
         raise InputError(

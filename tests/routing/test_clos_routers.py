@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment, check_assignment
-from routing.clos.bounds import efficiency_bound
+from routing.clos.bounds import bound_of_paths
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
 from routing.clos.metric import compare, evaluate
@@ -67,7 +67,7 @@ def test_every_router_takes_no_flows_and_flows_within_a_tor(method):
 def test_errors_name_the_input():
     clos = Clos.uniform(3, 2)
     flows = Flows.of([0], [1], [0])
-    with pytest.raises(InputError, match=r"router 'fastest' is unknown; choose one of ecmp"):
+    with pytest.raises(InputError, match=r"method 'fastest' is unknown; choose one of ecmp"):
         route(clos, flows, "fastest")
     with pytest.raises(InputError, match=r"target_tor of flow 1 is 5; the fabric has ToRs 0..2"):
         route(clos, Flows.of([0, 0], [1, 5], [0, 0]), "best")
@@ -238,4 +238,4 @@ def test_the_optimum_of_larger_instances_minimises_max_load():
     best = evaluate(clos, flows, route(clos, flows, "best"))
     exact = evaluate(clos, flows, found)
     assert compare(exact.vector, best.vector) >= 0
-    assert exact.vector[0] <= efficiency_bound(clos, flows)[0] * (1 + 1e-9)
+    assert exact.vector[0] <= bound_of_paths(clos_paths(clos, flows), flows)[0] * (1 + 1e-9)
