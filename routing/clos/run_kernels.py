@@ -34,7 +34,7 @@ REACHED, STARTED, LEFT_NOW, FINISHED, STUCK, STEPPED = 0, 1, 2, 3, 4, 5
 
 
 class Rates(NamedTuple):
-    """What max-min rates are kept of; for the rows of its tables stand above.
+    """What max-min rates are kept of; the rows of its tables stand above.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class Rates(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A simulation of rings; for the rows of its tables stand above.
+    """A simulation of rings; the rows of its tables stand above.
 
     Parameters
     ----------
