@@ -21,6 +21,7 @@ from topoopt.bandwidth.model.expressions import Expr
 from topoopt.bandwidth.model.loops import Loop, add_up
 from topoopt.bandwidth.model.several import Together
 from topoopt.bandwidth.solve.problem import AllocationObjective
+from topoopt.bandwidth.solve.question import Question
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 
 if TYPE_CHECKING:
@@ -93,10 +94,13 @@ def _optimise(
 ) -> Allocation:
     groups = [given.communicator for given in chosen if given.communicator is not None]
     return allocate_bandwidth(
-        chosen[0].network, [given.workload for given in chosen], groups or None,
-        cost=chosen[0].cost, budget=f"{budget}GB/s", objective=objective, weights=weights,
+        chosen[0].network,
+        [given.workload for given in chosen],
+        Question(cost=chosen[0].cost, budget=f"{budget}GB/s", objective=objective),
+        groups or None,
+        weights=weights,
         together=together,
-    )  # fmt: skip
+    )
 
 
 def _time(given: LibraInputs) -> Expr:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_inputs, source
 from topoopt.bandwidth.model.loops import Loop
+from topoopt.bandwidth.solve.question import Question
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 
 if TYPE_CHECKING:
@@ -32,11 +33,13 @@ def case(
     given = libra_inputs(workload, dimensions, inputs)
     plain, overlap = (
         allocate_bandwidth(
-            given.network, given.workload, given.communicator, cost=given.cost,
-            budget=f"{budget_gbytes_per_s}GB/s", loop=loop,
+            given.network,
+            given.workload,
+            Question(cost=given.cost, budget=f"{budget_gbytes_per_s}GB/s", loop=loop),
+            given.communicator,
         )
         for loop in (Loop.NONE, Loop.OVERLAP)
-    )  # fmt: skip
+    )
     mixed = overlap.problem.time.time(plain.bandwidth)
     return {
         "no_overlap_time_s": plain.solution.time,

@@ -9,6 +9,7 @@ from topoopt.bandwidth.explore.sweep import describe_design, search_designs
 from topoopt.bandwidth.model.builtin import builtin_workload
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.solve.problem import AllocationObjective
+from topoopt.bandwidth.solve.question import Question
 from topoopt.experiment import Experiment, Row, Table, Value, run_from_command_line
 
 if TYPE_CHECKING:
@@ -50,8 +51,7 @@ def case(
     found = search_designs(
         shapes,
         divisions,
-        budget=f"{budget_gbytes_per_s}GB/s",
-        objective=AllocationObjective(objective),
+        Question(budget=f"{budget_gbytes_per_s}GB/s", objective=AllocationObjective(objective)),
         keep=3,
     )
     best = found.designs[0]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_inputs, source
 from topoopt.bandwidth.solve.problem import AllocationObjective
+from topoopt.bandwidth.solve.question import Question
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
 
 if TYPE_CHECKING:
@@ -36,9 +37,15 @@ def case(
     """
     given = libra_inputs(workload, dimensions, inputs)
     answer = allocate_bandwidth(
-        given.network, given.workload, given.communicator, cost=given.cost,
-        budget=f"{budget_gbytes_per_s}GB/s", objective=AllocationObjective(objective),
-    )  # fmt: skip
+        given.network,
+        given.workload,
+        Question(
+            cost=given.cost,
+            budget=f"{budget_gbytes_per_s}GB/s",
+            objective=AllocationObjective(objective),
+        ),
+        given.communicator,
+    )
     times, solution = answer.workloads[0], answer.solution
     speedup = times.equal_iteration / times.iteration
     return {

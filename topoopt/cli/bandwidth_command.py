@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,9 +10,10 @@ from topoopt.cli import common
 
 if TYPE_CHECKING:
     from topoopt.bandwidth.allocate import Allocation
-    from topoopt.bandwidth.explore.sweep import Sweep, SweepProgress
+    from topoopt.bandwidth.explore.sweep import Progress, Sweep
     from topoopt.bandwidth.model.network import MultiDimNetwork
     from topoopt.bandwidth.model.time_model import Floats
+    from topoopt.bandwidth.solve.question import Question
 
 
 def bandwidth_command(
@@ -123,6 +124,7 @@ def bandwidth_command(
     from topoopt.bandwidth.model.loops import Loop
     from topoopt.bandwidth.model.several import Together
     from topoopt.bandwidth.solve.problem import AllocationObjective
+    from topoopt.bandwidth.solve.question import Question
     from topoopt.cli.bandwidth_inputs import choice, read_workload
     from topoopt.problem.units import parse_time
 
@@ -137,21 +139,17 @@ def bandwidth_command(
                 "there is one design; give --search-shapes or --search-parallelism",
             )
     common.check_outputs(save_network, inputs=[network, cost, *workload, *(communicator or ())])
-    question: dict[str, Any] = {
-        "budget": budget,
-        "constraints": constraint or (),
-        "objective": AllocationObjective(
-            choice("objective", objective, [o.value for o in AllocationObjective])
-        ),
-        "loop": Loop(choice("loop", loop, [x.value for x in Loop])),
-        "partial": PartialGroups(
-            choice("partial-groups", partial_groups, [p.value for p in PartialGroups])
-        ),
-        "cost": load_cost(cost) if cost is not None else None,
-        "npu_cost": npu_cost,
-        "deadline": parse_time(deadline, "deadline") if deadline is not None else None,
-    }
-    joined = Together(choice("together", together, [t.value for t in Together]))
+    question = Question(
+        budget,
+        tuple(constraint or ()),
+        choice("objective", objective, AllocationObjective),
+        choice("loop", loop, Loop),
+        choice("partial-groups", partial_groups, PartialGroups),
+        load_cost(cost) if cost is not None else None,
+        npu_cost,
+        parse_time(deadline, "deadline") if deadline is not None else None,
+    )
+    joined = choice("together", together, Together)
     if search_shapes is not None or search_parallelism:
         unfit = {
             "--communicator": bool(communicator),
@@ -181,10 +179,10 @@ def bandwidth_command(
     answer = allocate_bandwidth(
         fabric,
         [read_workload(name, tensor_parallel) for name in workload],
+        question,
         [load_communicator(path, fabric) for path in communicator] if communicator else None,
         together=joined,
         rates=rates or (),
-        **question,
     )
     _print_answer(answer, sensitivity, as_json)
     _save(save_network, fabric, answer.bandwidth, as_json)
@@ -226,7 +224,7 @@ def _search(
     top: int,
     jobs: int,
     quiet: bool,
-    question: dict[str, Any],
+    question: "Question",
 ) -> "Sweep":
     from codesign_base import InputError
     from topoopt.bandwidth.explore.shapes import network_shapes, parse_limits
@@ -236,7 +234,7 @@ def _search(
     from topoopt.problem.units import parse_bytes
 
     if npus is not None:
-        shapes = network_shapes(npus, dimensions, parse_limits(blocks), question["cost"])
+        shapes = network_shapes(npus, dimensions, parse_limits(blocks), question.prices)
     elif network is not None:
         shapes = (read_network(network),)
     else:
@@ -246,20 +244,25 @@ def _search(
         room = float("inf") if memory == "none" else parse_bytes(memory, "memory")
     divisions = read_divisions(workload, shapes[0].npus, tensor, parallel, room)
     return search_designs(
-        shapes, divisions, keep=top, jobs=jobs, progress=None if quiet else _progress(), **question
+        shapes,
+        divisions,
+        question,
+        keep=top,
+        jobs=jobs,
+        progress=None if quiet else _progress(),
     )
 
 
-def _progress() -> "Any":
+def _progress() -> "Progress":
     seen = [-1]
 
-    def report(made: "SweepProgress") -> None:
-        tenth = 10 * made.done // made.total
+    def report(done: int, total: int, best: float) -> None:
+        tenth = 10 * done // total
         if tenth != seen[0]:
             seen[0] = tenth
-            best = f"{made.best:.6g}" if made.best < float("inf") else "none yet"
+            shown = f"{best:.6g}" if best < float("inf") else "none yet"
             print(
-                f"search: {made.done} of {made.total} designs, best objective {best}",
+                f"search: {done} of {total} designs, best objective {shown}",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
 

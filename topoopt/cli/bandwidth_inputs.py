@@ -1,11 +1,13 @@
 """Workloads of `topoopt bandwidth`: by name, or from a model, plan or workload file."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from codesign_base import InputError
+
+Kind = TypeVar("Kind", bound=StrEnum)
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
@@ -14,11 +16,11 @@ if TYPE_CHECKING:
     from topoopt.bandwidth.model.workload import LayerWorkload
 
 
-def choice(name: str, value: str, known: Sequence[str]) -> str:
-    """Return an option's value if it is one of those known."""
-    if value not in known:
-        raise InputError(f"--{name} is {value!r}; choose {', '.join(known)}")
-    return value
+def choice(name: str, value: str, kind: type[Kind]) -> Kind:
+    """Return the member of an enumeration that an option's value names."""
+    if value not in set(kind):
+        raise InputError(f"--{name} is {value!r}; choose {', '.join(kind)}")
+    return kind(value)
 
 
 def read_workload(

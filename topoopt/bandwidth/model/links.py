@@ -10,8 +10,9 @@ import numpy as np
 from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
-from topoopt.bandwidth.model.network import BuildingBlock, MultiDimNetwork
+from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.time_model import Floats
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 MOST_HOSTS = 65_536
 MOST_ROUTED = 2_048
