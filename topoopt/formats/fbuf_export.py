@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from topoopt.formats.fbuf_file import (
     FbufDevice,
     FbufFile,
     FbufTask,
-    FloatArray,
     IntArray,
-    WordArray,
     starts,
 )
 from topoopt.formats.fbuf_paths import all_paths
@@ -134,7 +132,6 @@ def fbuf_of(
     sets = jump_lists(network, {group: rings[group] for group in used})
     conn = _connections(network, net_bandwidth)
     counts, shares, lengths, hops = all_paths(network, routes)
-    work = _tasks(tasks, rings, kept, net_bandwidth)
     ring_jumps = [jumps for size in sorted(sets) for jumps in sets[size]]
     return FbufFile(
         gpus_per_node=gpus_per_node,
@@ -159,7 +156,7 @@ def fbuf_of(
         ring_offsets=starts([len(sets[size]) for size in sorted(sets)]),
         jump_offsets=starts([len(jumps) for jumps in ring_jumps]),
         jumps=np.array([j for jumps in ring_jumps for j in jumps], dtype=np.int64),
-        **work._asdict(),
+        **_tasks(tasks, rings, kept, net_bandwidth),
     )
 
 
@@ -225,25 +222,10 @@ def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> IntArray:
     return np.flatnonzero(~waits)
 
 
-class _Work(NamedTuple):
-    """The task and device fields of `FbufFile`."""
-
-    task_type: IntArray
-    task_id: WordArray
-    task_device: WordArray
-    task_runtime: FloatArray
-    task_bytes: WordArray
-    next_offsets: IntArray
-    next_ids: WordArray
-    device_type: IntArray
-    device_id: WordArray
-    device_node: WordArray
-    device_property: WordArray
-    device_bytes_per_ms: WordArray
-
-
-def _tasks(tasks: TaskGraph, rings: Mapping[Group, Rings], kept: IntArray, rate: float) -> _Work:
-    """Return the tasks and devices of the file."""
+def _tasks(
+    tasks: TaskGraph, rings: Mapping[Group, Rings], kept: IntArray, rate: float
+) -> dict[str, Any]:
+    """Return the fields of tasks and devices of the file."""
     hosts = tasks.servers
     kind, first, second = tasks.kind[kept], tasks.first[kept], tasks.second[kept]
     ids = np.zeros(tasks.tasks, dtype=np.int64)
@@ -280,6 +262,7 @@ def _tasks(tasks: TaskGraph, rings: Mapping[Group, Rings], kept: IntArray, rate:
 
     runtime = np.where(kind == TaskKind.COMPUTE, tasks.size[kept], tasks.delay[kept])
     runtime[moves] = tasks.size[kept][moves] / rate
+    milliseconds = (runtime * MILLISECONDS).astype(np.float32).astype(np.float64)
     amount = np.where(kind == TaskKind.COMPUTE, 0.0, tasks.size[kept])
     if amount.max(initial=0.0) >= _MOST_BYTES:
         raise InputError(f"a task moves {amount.max():g} bytes; a .fbuf file holds below 2^63")
@@ -296,17 +279,18 @@ def _tasks(tasks: TaskGraph, rings: Mapping[Group, Rings], kept: IntArray, rate:
     properties[network] = pairs
     device_type = np.full(node.size, FbufDevice.GPU, dtype=np.int64)
     device_type[network] = FbufDevice.NOMINAL_NETWORK
-    return _Work(
-        task_type=types,
-        task_id=np.arange(1, kept.size + 1, dtype=np.uint64),
-        task_device=device.astype(np.uint64),
-        task_runtime=(runtime * MILLISECONDS).astype(np.float32).astype(np.float64) / MILLISECONDS,
-        task_bytes=whole.astype(np.uint64),
-        next_offsets=starts([len(entries) for entries in lists]),
-        next_ids=np.array([e for entries in lists for e in entries], dtype=np.uint64),
-        device_type=device_type,
-        device_id=np.arange(1, node.size + 1, dtype=np.uint64),
-        device_node=node,
-        device_property=properties.astype(np.uint64),
-        device_bytes_per_ms=np.zeros(node.size, dtype=np.uint64),
-    )
+    return {
+        "task_type": types,
+        "task_id": np.arange(1, kept.size + 1, dtype=np.uint64),
+        "task_device": device.astype(np.uint64),
+        "task_runtime": (runtime * MILLISECONDS).astype(np.float32).astype(np.float64)
+        / MILLISECONDS,
+        "task_bytes": whole.astype(np.uint64),
+        "next_offsets": starts([len(entries) for entries in lists]),
+        "next_ids": np.array([e for entries in lists for e in entries], dtype=np.uint64),
+        "device_type": device_type,
+        "device_id": np.arange(1, node.size + 1, dtype=np.uint64),
+        "device_node": node,
+        "device_property": properties.astype(np.uint64),
+        "device_bytes_per_ms": np.zeros(node.size, dtype=np.uint64),
+    }
