@@ -8,7 +8,8 @@ import numpy as np
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import panels_of
 from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.tasks import link_bytes
@@ -79,29 +80,24 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return the times of each fabric, and ratio, tax and distributions of the co-designed one."""
-    good: list[Row] = [
-        {**row, "job": f"{row['servers']} servers, d={row['degree']}, batch {row['batch_per_gpu']}"}
-        for row in rows
-    ]
-    for row in good:
-        row["fabric"] = row["fabric"] or FABRICS[0]
-    ours = [row for row in good if row["fabric"] == "topoopt"]
+    label = "{servers} servers, d={degree}, batch {batch_per_gpu}"
+    titles = {"iteration_time_s": "iteration time in seconds"}
+    ours = [row for row in rows if row["fabric"] in ("topoopt", None)]
     columns = ("all_to_all_ratio", "bandwidth_tax", "path_hops_p50", "path_hops_p90",
                "path_hops_max", "link_load_p50", "link_load_p90", "link_load_max")  # fmt: skip
     return [
-        pivot(good, index="job", columns="fabric", value="iteration_time_s",
-              title="iteration time in seconds"),
-        Table(("job", *columns), tuple((r["job"], *(r[c] for c in columns)) for r in ours),
-              "topoopt: all-to-all over AllReduce bytes, bandwidth tax, hops, link load over mean"),
-    ]  # fmt: skip
+        *pivots(rows, titles, columns="fabric", label=label, first=FABRICS[0]),
+        Table(
+            ("job", *columns),
+            tuple((label.format(**row), *(row[c] for c in columns)) for row in ours),
+            "topoopt: all-to-all over AllReduce bytes, bandwidth tax, hops, link load over mean",
+        ),
+    ]
 
 
 def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     """Draw iteration time and bandwidth tax over the batch."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = panels_of(2, size=(5, 4), around=(0, 0))
     for degree, style in zip(sorted({int(r["degree"] or 0) for r in rows}), ("-", "--"),
                              strict=False):  # fmt: skip
         for name in FABRICS:

@@ -37,14 +37,14 @@ def case(
     rows: list[dict[str, object]] = []
     for name, strategy in list(given.strategies().items())[:most]:
         pair = given.wired(strategy, name)
-        trains = confirmed_times(pair.fabric, given.builder.build(strategy), seed)
+        packets = confirmed_times(pair.fabric, given.builder.build(strategy), seed)
         rows.append(
             {
                 "strategy": name,
                 "fluid_s": pair.time,
-                "packet_s": trains.mean,
-                "packet_spread_s": trains.spread,
-                "packet_over_fluid": trains.mean / pair.time,
+                "packet_s": packets.mean,
+                "packet_spread_s": packets.spread,
+                "packet_over_fluid": packets.mean / pair.time,
             }
         )
     return rows
@@ -66,7 +66,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
         ratios = [packet / fluid for fluid, packet in times]
         lines.append(
             (str(model), str(degree), str(gbps), len(times), alike / len(pairs) if pairs else None,
-             chosen / min(train for _, train in times) - 1, min(ratios), max(ratios))
+             chosen / min(packet for _, packet in times) - 1, min(ratios), max(ratios))
         )  # fmt: skip
     columns = ("model", "degree", "Gbps", "strategies", "pairs ranked alike",
                "loss of the fluid choice", "least packet/fluid", "most packet/fluid")  # fmt: skip
@@ -104,7 +104,7 @@ EXPERIMENT = Experiment(
     name="fluid-packet",
     description=(
         "Iteration times of named strategies in both fabric models. Loss of the fluid choice: "
-        "train time of the strategy that the fluid model likes best over the best train time, "
+        "packet time of the strategy that the fluid model likes best over the best packet time, "
         "less one."
     ),
     source="extends TopoOpt (NSDI 2023), whose search scores with a cruder model than its results",

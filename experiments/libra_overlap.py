@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_inputs, source
 from topoopt.bandwidth.model.loops import Loop
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,15 +51,13 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return what overlap gains, and what a network made for the other loop loses."""
-    chosen: list[Row] = [{**row, "job": f"{row['workload']}, {row['dimensions']}D"} for row in rows]
-    return [
-        pivot(chosen, index="job", columns="budget_gbytes_per_s", value=value, title=title)
-        for value, title in (
-            ("overlap_gain", "time without over time with overlap, both optimal"),
-            ("speedup_with", "speed-up over equal bandwidth with overlap"),
-            ("wrong_loop_loss", "loss with overlap on the network that is best without"),
-        )
-    ]
+    titles = {
+        "overlap_gain": "time without over time with overlap, both optimal",
+        "speedup_with": "speed-up over equal bandwidth with overlap",
+        "wrong_loop_loss": "loss with overlap on the network that is best without",
+    }
+    label = "{workload}, {dimensions}D"
+    return pivots(rows, titles, columns="budget_gbytes_per_s", label=label)
 
 
 def draw(rows: Sequence[Row]) -> "dict[str, Figure]":

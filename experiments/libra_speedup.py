@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_inputs, source
 from topoopt.bandwidth.solve.problem import AllocationObjective
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import panels_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,24 +63,17 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
         ("time*cost", "perf_per_cost_gain", "performance per cost over equal (PerfPerCost)"),
         ("time*cost", "speedup", "speed-up over equal bandwidth (PerfPerCost)"),
     ):
-        chosen: list[Row] = [
-            {**row, "job": f"{row['workload']}, {row['dimensions']}D"}
-            for row in rows
-            if row["objective"] == objective
-        ]
-        tables.append(
-            pivot(chosen, index="job", columns="budget_gbytes_per_s", value=value, title=what)
-        )
+        chosen = [row for row in rows if row["objective"] == objective]
+        label = "{workload}, {dimensions}D"
+        tables += pivots(chosen, {value: what}, columns="budget_gbytes_per_s", label=label)
     return tables
 
 
 def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     """Draw both gains over the budget."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure, panels = panels_of(2, size=(5, 4), around=(0, 0))
     for axes, (objective, value, label) in zip(
-        figure.subplots(1, 2),
+        panels,
         (
             ("time", "speedup", "speed-up over equal bandwidth"),
             ("time*cost", "perf_per_cost_gain", "performance per cost over equal bandwidth"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabric
 from topoopt.problem.options import SearchOptions
@@ -100,19 +100,17 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     chosen: list[Row] = [
         {
             **row,
-            "job": f"{row['model']}, {row['servers']} servers, d = {row['degree']}, "
-            f"{row['window_ms']} ms window: {row['fabric'] or 'topoopt'}",
+            "fabric": row["fabric"] or "topoopt",
             "delay": "static" if row["delay_us"] is None else f"{row['delay_us']:g} us",
         }
         for row in rows
     ]
-    return [
-        pivot(chosen, index="job", columns="delay", value=value, title=title)
-        for value, title in (
-            ("iteration_time_s", "iteration time in seconds, by reconfiguration delay"),
-            ("relative_time", "iteration time over that of the static plan"),
-        )
-    ]
+    titles = {
+        "iteration_time_s": "iteration time in seconds, by reconfiguration delay",
+        "relative_time": "iteration time over that of the static plan",
+    }
+    label = "{model}, {servers} servers, d = {degree}, {window_ms} ms window: {fabric}"
+    return pivots(chosen, titles, columns="delay", label=label)
 
 
 def draw(rows: Sequence[Row]) -> "dict[str, Figure]":

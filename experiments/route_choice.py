@@ -11,7 +11,7 @@ from routing.network import FloatArray, Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
@@ -102,25 +102,22 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return iteration time, the transfers' busiest link over the bound, and hops, by router."""
-    named: list[Row] = [
+    bounded: list[Row] = [
         {
             **row,
-            "job": f"{row['model']}, {row['servers']} x {row['degree']} x {row['bandwidth_gbps']} "
-            f"Gbps, seed {row['seed']}",
             "over_bound": (
                 float(row["transfer_s"] or 0) / float(row["bound_s"]) if row["bound_s"] else None
             ),
         }
         for row in rows
     ]
-    return [
-        pivot(named, index="job", columns="router", value=value, title=title)
-        for value, title in (
-            ("iteration_time_s", "iteration time in seconds"),
-            ("over_bound", "busiest link of the transfers over the least of any routing"),
-            ("mean_hops", "hops of a transferred byte"),
-        )
-    ]
+    titles = {
+        "iteration_time_s": "iteration time in seconds",
+        "over_bound": "busiest link of the transfers over the least of any routing",
+        "mean_hops": "hops of a transferred byte",
+    }
+    label = "{model}, {servers} x {degree} x {bandwidth_gbps} Gbps, seed {seed}"
+    return pivots(bounded, titles, columns="router", label=label)
 
 
 def draw(rows: Sequence[Row]) -> "dict[str, Figure]":

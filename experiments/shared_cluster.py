@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from topoopt import Cluster
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import legend_below
 from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric import Fabric
 from topoopt.problem.prices import default_prices
@@ -144,24 +145,17 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
         for row in rows
     ]
     everything = [row for row in named if row["model"] == "all"]
-    tables = [
-        pivot(everything, index="cluster", columns="fabric", value=value, title=title)
-        for value, title in (
-            ("mean_iteration_s", "all jobs: mean iteration time in seconds"),
-            ("p99_iteration_s", "all jobs: 99th percentile of the iteration time in seconds"),
-            ("mean_over_partition", "mean over jobs: time over that on a dedicated partition"),
-            ("slowdown_by_others", "mean over jobs: time over that of the job alone in its place"),
-        )
-    ]
-    single: list[Row] = [
-        {**row, "job": f"{row['cluster']}: {row['model']}"}
-        for row in named if row["model"] != "all"
-    ]  # fmt: skip
+    titles = {
+        "mean_iteration_s": "all jobs: mean iteration time in seconds",
+        "p99_iteration_s": "all jobs: 99th percentile of the iteration time in seconds",
+        "mean_over_partition": "mean over jobs: time over that on a dedicated partition",
+        "slowdown_by_others": "mean over jobs: time over that of the job alone in its place",
+    }
+    tables = pivots(everything, titles, columns="fabric", label="{cluster}", index="cluster")
+    single = [row for row in named if row["model"] != "all"]
     if single:
-        title = "by model: mean iteration time in seconds"
-        tables.append(
-            pivot(single, index="job", columns="fabric", value="mean_iteration_s", title=title)
-        )
+        by_model = {"mean_iteration_s": "by model: mean iteration time in seconds"}
+        tables += pivots(single, by_model, columns="fabric", label="{cluster}: {model}")
     return [*tables, published_trend(everything)]
 
 
@@ -229,8 +223,7 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     panels[0][0].set_ylabel("mean iteration [ms]")
     panels[1][0].set_ylabel("99th percentile [ms]")
     panels[2][0].set_ylabel("mean of time over partition's")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
+    legend_below(figure, panels[0][0], 3)
     return {"shared-cluster": figure}
 
 

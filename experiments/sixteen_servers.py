@@ -61,15 +61,15 @@ def case(
         baselines=(),
     )
     assert plan.confirmation is not None  # asked for
-    train = plan.confirmation.iteration_time_s
+    packet = plan.confirmation.iteration_time_s
     best, worst = sixteen_servers_s(model, degree)
     return {
         "fluid_s": plan.iteration_time_s,
-        "packet_s": train,
+        "packet_s": packet,
         "lower_bound_s": plan.lower_bound_s,
         "published_best_s": best,
         "published_worst_s": worst,
-        "difference": relative_difference(train, best),
+        "difference": relative_difference(packet, best),
         "memory_gbytes_per_gpu": plan.memory_per_gpu_bytes / 1e9,
     }
 

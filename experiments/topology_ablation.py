@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from topoopt import models
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import PALETTE, panels_of
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import Improvements, SearchOptions
@@ -83,22 +83,11 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return, for each cluster, the times relative to the paper's builder."""
     tables = []
     for servers, degree in dict.fromkeys((row["servers"], row["degree"]) for row in rows):
-        chosen: list[Row] = [
-            {
-                **row,
-                "job": (
-                    f"{row['model']}, {row['bandwidth_gbps']} Gbps, seed {row['seed']}, "
-                    f"{row['strategy']}"
-                ),
-                # A case without a result has no builder; its status stands in the first column.
-                "builder": row["builder"] or "paper",
-            }
-            for row in rows
-            if (row["servers"], row["degree"]) == (servers, degree)
-        ]
+        chosen = [row for row in rows if (row["servers"], row["degree"]) == (servers, degree)]
         title = f"{servers} servers, degree {degree}: iteration time over the paper's builder's"
-        tables.append(
-            pivot(chosen, index="job", columns="builder", value="relative_time", title=title)
+        label = "{model}, {bandwidth_gbps} Gbps, seed {seed}, {strategy}"
+        tables += pivots(
+            chosen, {"relative_time": title}, columns="builder", label=label, first="paper"
         )
     return tables
 

@@ -9,6 +9,7 @@ from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.setting import setting
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment.plots import panels_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -66,16 +67,13 @@ def tabulate(rows: Sequence[Row]) -> Table:
 def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     """Draw a heat map of each case, all on one logarithmic scale."""
     from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
 
     parts = _by_case(rows)
-    figure = Figure(figsize=(4.2 * len(parts), 4), layout="constrained")
+    figure, panels = panels_of(len(parts), wide=len(parts), size=(4.2, 4), around=(0, 0))
     sums = [float(r["allreduce_bytes"] or 0) + float(r["transfer_bytes"] or 0) for r in rows]
     norm = LogNorm(min(sums) / 1e6, max(sums) / 1e6)
     image = None
-    for axes, ((model, servers, strategy), mine) in zip(
-        figure.subplots(1, len(parts), squeeze=False)[0], parts.items(), strict=True
-    ):
+    for axes, ((model, servers, strategy), mine) in zip(panels, parts.items(), strict=True):
         matrix = np.full((int(servers or 0), int(servers or 0)), np.nan)
         for row in mine:
             total = float(row["allreduce_bytes"] or 0) + float(row["transfer_bytes"] or 0)

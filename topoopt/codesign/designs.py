@@ -218,8 +218,3 @@ def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:
             found.add(low)
             low = 2 * low if doubling else low + 1
     return tuple(sorted(found))
-
-
-__all__ = [
-    "Design", "Limits", "Objective", "Point", "best_design", "frontier", "parse_counts",
-]  # fmt: skip

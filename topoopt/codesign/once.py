@@ -283,6 +283,3 @@ def _recorded(options: SearchOptions, result: SearchResult[Any], layouts: bool) 
     if layouts or options.restarts > 1:
         return options
     return replace(options, steps=result.steps, seconds=None)
-
-
-__all__ = ["optimize_once", "search_of"]

@@ -434,8 +434,3 @@ def choose_degree(
         told = "; ".join(sorted({design.why for design in exploration.designs})[:3])
         raise InfeasibleError(f"no number of ports up to {cluster.degree} can be planned: {told}")
     return exploration
-
-
-__all__ = [
-    "Design", "Exploration", "Grid", "Limits", "Objective", "Point", "choose_degree", "explore",
-]  # fmt: skip

@@ -26,7 +26,7 @@ from topoopt.experiment.command import run_from_command_line
 from topoopt.experiment.declaration import Experiment
 from topoopt.experiment.rows import Row, Value
 from topoopt.experiment.run import ExperimentRun, run_experiment
-from topoopt.experiment.tables import Table, pivot
+from topoopt.experiment.tables import Table, pivot, pivots
 
 __all__ = [
     "Experiment",
@@ -35,6 +35,7 @@ __all__ = [
     "Table",
     "Value",
     "pivot",
+    "pivots",
     "run_experiment",
     "run_from_command_line",
 ]

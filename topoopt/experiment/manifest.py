@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from topoopt.base.atomic import write_text_atomically
-from topoopt.base.version import installed_version
+from topoopt.base.version import installed_version, package_hash
 from topoopt.experiment.declaration import Experiment
 from topoopt.experiment.rows import Row
 from topoopt.plan.document import MANIFEST
@@ -40,9 +39,7 @@ def software_hash(experiment: Experiment, script: str | None = None) -> str:
     if script is None:
         file = inspect.getsourcefile(inspect.unwrap(experiment.case))
         script = Path(file).read_text(encoding="utf-8") if file and Path(file).is_file() else ""
-    root = installation_root()
-    paths = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
-    parts = [sources_hash(paths, root), script, json.dumps(package_versions(extras=False))]
+    parts = [package_hash(), script, json.dumps(package_versions(extras=False))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
 

@@ -54,12 +54,3 @@ def sixteen_servers_s(model: str, degree: int) -> tuple[float, float]:
 def relative_difference(ours: float, published: float) -> float:
     """Return by how much ours is above the published number, as a share of it."""
     return ours / published - 1.0
-
-
-__all__ = [
-    "FAT_TREE_TREND",
-    "FAT_TREE_TREND_SOURCE",
-    "SIXTEEN_SERVERS_SOURCE",
-    "relative_difference",
-    "sixteen_servers_s",
-]

@@ -16,7 +16,7 @@ from topoopt.experiment.cases import Outcome, ScriptCase, compute_case
 from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, describe
 from topoopt.experiment.figures import draw_figures
 from topoopt.experiment.manifest import now, software_hash, write_manifest
-from topoopt.experiment.progress import Progress, SilentProgress, progress_on_stderr
+from topoopt.experiment.progress import LineProgress, progress_of
 from topoopt.experiment.rows import Row
 from topoopt.experiment.store import Store, open_store
 from topoopt.experiment.tables import Table, list_rows, to_csv, to_markdown
@@ -203,7 +203,7 @@ def _compute_all(
         for index in todo
     ]
 
-    def compute(progress: Progress) -> None:
+    with progress_of(len(todo), silent=not show_progress) as progress:
         _tell_what_is_done(run, store, progress, len(todo), resume)
         with _interrupts_noted() as interrupted:
             results = iterate_jobs(calls, workers=run.workers, engine=run.engine)
@@ -219,15 +219,9 @@ def _compute_all(
                 _keep(run, store, index, outcome, progress)
                 progress.advance(count, run.inputs[index], outcome.status)
 
-    if show_progress:
-        with progress_on_stderr(len(todo)) as progress:
-            compute(progress)
-    else:
-        compute(SilentProgress())
-
 
 def _tell_what_is_done(
-    run: _Run, store: Store, progress: Progress, todo: int, resume: bool
+    run: _Run, store: Store, progress: LineProgress, todo: int, resume: bool
 ) -> None:
     total, done = len(run.inputs), len(run.done)
     if done:
@@ -245,7 +239,7 @@ def _tell_what_is_done(
         run.done.clear()
 
 
-def _keep(run: _Run, store: Store, index: int, outcome: Outcome, progress: Progress) -> None:
+def _keep(run: _Run, store: Store, index: int, outcome: Outcome, progress: LineProgress) -> None:
     if outcome.status == "failed":
         where = describe(run.inputs[index])
         progress.note(f"case {where} failed: {outcome.message}\n{outcome.detail}".rstrip())

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codesign_base import InputError
@@ -78,6 +78,42 @@ def pivot(rows: Sequence[Row], *, index: str, columns: str, value: str, title: s
         for name in dict.fromkeys(row[index] for row in rows)
     )
     return Table((index, *(_cell(head) for head in heads)), lines, title)
+
+
+def pivots(
+    rows: Sequence[Row],
+    titles: Mapping[str, str],
+    *,
+    columns: str,
+    label: str,
+    index: str = "job",
+    first: Value = None,
+) -> list[Table]:
+    """Return a table as `pivot` does for each of several values.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+    titles : mapping of str to str
+        What the cells hold, and the title of that table.
+    columns : str
+        The column headings.
+    label : str
+        The row heading, with names of columns to be filled in: ``"{model}, d={degree}"``.
+    index : str
+        What is over the row headings.
+    first : str, number or None
+        In which column the status of a case without a result stands.
+
+    Returns
+    -------
+    list of Table
+    """
+    named = [{**row, index: label.format(**row), columns: row[columns] or first} for row in rows]
+    return [
+        pivot(named, index=index, columns=columns, value=value, title=title)
+        for value, title in titles.items()
+    ]
 
 
 def to_csv(rows: Iterable[Row], columns: Sequence[str]) -> str:

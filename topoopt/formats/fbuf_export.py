@@ -51,7 +51,6 @@ def fbuf_of(
     gpus_per_node: int,
     intergpu_bandwidth: float,
     net_bandwidth: float,
-    dram_bandwidth: float = DRAM_BANDWIDTH,
     operators: Sequence[str] = (),
     updates: Updates = Updates.REFUSE,
     rounds: bool = False,
@@ -68,8 +67,8 @@ def fbuf_of(
     rings : mapping of tuple of int to tuple of tuple of int
         Ring orders by sorted group; every AllReduce group of two or more servers must be there.
     gpus_per_node : int
-    intergpu_bandwidth, net_bandwidth, dram_bandwidth : float
-        Bytes per second: between the GPUs of a server, of one port, and of a server's memory.
+    intergpu_bandwidth, net_bandwidth : float
+        Bytes per second: between the GPUs of a server, and of one port.
     operators : sequence of str
         Names, for the reader's information.
     updates : Updates
@@ -138,7 +137,7 @@ def fbuf_of(
         nodes=hosts,
         switches=0,
         intergpu_bandwidth=_single(intergpu_bandwidth / MILLISECONDS) * MILLISECONDS,
-        dram_bandwidth=_single(dram_bandwidth / MILLISECONDS) * MILLISECONDS,
+        dram_bandwidth=_single(DRAM_BANDWIDTH / MILLISECONDS) * MILLISECONDS,
         net_bandwidth=_single(net_bandwidth / MILLISECONDS) * MILLISECONDS,
         conn_source=conn[0],
         conn_target=conn[1],
@@ -262,7 +261,6 @@ def _tasks(
 
     runtime = np.where(kind == TaskKind.COMPUTE, tasks.size[kept], tasks.delay[kept])
     runtime[moves] = tasks.size[kept][moves] / rate
-    milliseconds = (runtime * MILLISECONDS).astype(np.float32).astype(np.float64)
     amount = np.where(kind == TaskKind.COMPUTE, 0.0, tasks.size[kept])
     if amount.max(initial=0.0) >= _MOST_BYTES:
         raise InputError(f"a task moves {amount.max():g} bytes; a .fbuf file holds below 2^63")

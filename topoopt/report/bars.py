@@ -86,7 +86,7 @@ class Part:
     how: str
 
 
-def stacked_bar(parts: Sequence[Part], *, label: str, heading: str = "part") -> Html:
+def stacked_bar(parts: Sequence[Part], *, label: str) -> Html:
     """Return a stacked bar with its legend as a table.
 
     Parameters
@@ -95,8 +95,6 @@ def stacked_bar(parts: Sequence[Part], *, label: str, heading: str = "part") -> 
         Shown in proportion; parts below `NOTHING` of the whole only in the legend.
     label : str
         What the bar shows, for readers that do not see it.
-    heading : str
-        Heading of the names.
     """
     whole = sum(part.seconds for part in parts) or 1.0
     pieces, rows = [], []
@@ -117,7 +115,7 @@ def stacked_bar(parts: Sequence[Part], *, label: str, heading: str = "part") -> 
         key = element("span", class_=f"key {part.colour}")
         rows.append((joined(key, part.name), number(part.seconds, shown), share, part.how))
     bar = element("div", pieces, class_="stack", role="group", aria_label=label)
-    head = (heading, "time", "share", "how it is computed")
+    head = ("part", "time", "share", "how it is computed")
     legend = table(head, rows, words={0, 3}, caption=label, kind="legend")
     return joined(bar, legend)
 

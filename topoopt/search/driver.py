@@ -339,6 +339,3 @@ def _refuse(search: Search, strategy: Strategy) -> NoReturn:
         "server, a smaller batch, fewer or smaller embedding tables, or accelerators with more "
         "memory"
     )
-
-
-__all__ = ["make_rounds", "round_steps", "run", "start"]

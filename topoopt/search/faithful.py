@@ -76,5 +76,3 @@ PAPER = Method(
     budget=Budget.published, round_steps=60, spacing=0.0,
 )  # fmt: skip
 ARTIFACT = replace(PAPER, after=stay, check=bidirectional_ports, sample_only=True)
-
-__all__ = ["ARTIFACT", "PAPER", "PlainChain"]

@@ -114,7 +114,3 @@ def relieved(search: Search, state: SearchState, current: list[Pair]) -> list[Pa
 
 
 JOINT = Method(wired_population, rewired_or_escaped, mix=(scored_crosswise, crossed, relieved))
-
-__all__ = [
-    "JOINT", "crossed", "moves_of", "relieved", "rewired_or_escaped", "scored_crosswise",
-]  # fmt: skip

@@ -75,5 +75,3 @@ SEQUENTIAL = Method(
 STRATEGY_ONLY = Method(from_usual, mix=(best_for_worst,), compared=True)
 # Topologies and routings for the usual strategy.
 TOPOLOGY_ONLY = Method(rewired_usual, compared=True)
-
-__all__ = ["ALTERNATING", "SEQUENTIAL", "STRATEGY_ONLY", "TOPOLOGY_ONLY", "usual_pair"]

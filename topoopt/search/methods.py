@@ -26,6 +26,3 @@ def search_for(problem: Problem) -> Search:
         If its method cannot serve the problem.
     """
     return Search(problem, SEARCHES[problem.options.searched])
-
-
-__all__ = ["SEARCHES", "search_for"]

@@ -205,6 +205,3 @@ def _wired(
     found.sort(key=lambda pair: pair.time)
     state.reserve = found[chains:]
     return [found[c % len(found)] for c in range(chains)]
-
-
-__all__ = ["best_starts", "seeds", "widening", "wired_population"]

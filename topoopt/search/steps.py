@@ -274,8 +274,3 @@ def timed(problem: Problem, pairs: list[Pair], result: SearchResult) -> list[Pai
         found.append(replace(pair, time=scorer(pair.strategy)))
         result.work += scorer.work
     return found
-
-
-__all__ = [
-    "IDEAL", "After", "Method", "Round", "Run", "Search", "portfolio", "rewired", "stay", "timed",
-]  # fmt: skip
