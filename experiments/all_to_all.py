@@ -26,7 +26,7 @@ SHARES = {"p50": 0.5, "p90": 0.9, "max": 1.0}
 def case(
     servers: int, degree: int, bandwidth_gbps: float, batch_per_gpu: int, tables: int, seed: int
 ) -> list[dict[str, object]]:
-    """Play one iteration of the hybrid strategy on each fabric; one row a fabric.
+    """Simulate one iteration of the hybrid strategy on each fabric; one row a fabric.
 
     Parameters
     ----------

@@ -58,7 +58,7 @@ def case(
     model: str, strategy: str, servers: int, degree: int, bandwidth_gbps: float, rule: str,
     seed: int,
 ) -> dict[str, object]:  # fmt: skip
-    """Wire rings on all ports and play one iteration over them, routed over all shortest paths.
+    """Wire rings on all ports and simulate one iteration over them, routed over all shortest paths.
 
     Parameters
     ----------

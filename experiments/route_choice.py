@@ -62,7 +62,7 @@ def case(
     model: str, strategy: str, servers: int, degree: int, bandwidth_gbps: float, router: str,
     seed: int,
 ) -> dict[str, object]:  # fmt: skip
-    """Play one iteration on TotientPerms rings over all ports; AllReduces stay on their rings.
+    """Simulate one iteration on TotientPerms rings over all ports; AllReduces stay on their rings.
 
     Parameters
     ----------

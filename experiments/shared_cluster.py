@@ -12,7 +12,7 @@ from topoopt.experiment.plots import legend_below
 from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric import Fabric
 from topoopt.problem.prices import default_prices
-from topoopt.studies.shared.contention import Tenant, alone_s, play_together
+from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import SHARED_FABRICS, partition_run, shared_fabric, tenant_run
 from topoopt.studies.shared.mix import apportion, place_jobs
 
@@ -83,7 +83,7 @@ def case(
             for m, n, place in zip(models, counts, places, strict=True)
         ]
         alone = [alone_s(fabric, tenant) for tenant in tenants]
-        found = play_together(fabric, tenants, seed=seed, least=least)
+        found = simulate_together(fabric, tenants, seed=seed, least=least)
         rows += _rows(name, models, alone, found.times, own, found.window_s)
     for row in rows:
         row["load"] = sum(counts) / servers

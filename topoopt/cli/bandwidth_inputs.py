@@ -113,11 +113,12 @@ def _is_model(name: str) -> bool:
 def _is_plan(name: str) -> bool:
     """Say whether a JSON file is a plan rather than a model."""
     from parallelism.reading import parse_json, read_text
+    from topoopt.plan.document import Document, kind_of
 
     if Path(name).suffix.lower() != ".json":
         return False
     data = parse_json(read_text(name, "workload file"), f"workload file {name!r}")
-    return isinstance(data, dict) and "schema_version" in data
+    return kind_of(data) is Document.PLAN
 
 
 def _model(name: str) -> "ModelGraph":

@@ -24,7 +24,7 @@ _SEED_LIMIT = 2**31
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
-    from topoopt.problem.job import Cluster, Job
+    from topoopt.problem.job import Job
     from topoopt.problem.prices import PriceTable
 
 Model = Annotated[
@@ -155,13 +155,6 @@ def make_job(
     graph = read_model(model)
     server = Server(accelerator=get_accelerator(device), gpus=gpus)
     return Job(graph, batch, server, profile, optimizer)
-
-
-def make_cluster(servers: int, degree: int, bandwidth: str, ports: str, latency: str) -> "Cluster":
-    """Return the cluster that the options describe."""
-    from topoopt.problem.job import Cluster
-
-    return Cluster(servers, degree, bandwidth, ports, latency)
 
 
 def make_prices(path: Path | None) -> "PriceTable | None":

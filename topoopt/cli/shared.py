@@ -17,7 +17,7 @@ from topoopt.cli import common
 
 if TYPE_CHECKING:
     from parallelism.transformers.enumeration import Choices
-    from topoopt.problem.job import Job
+    from topoopt.problem.job import Cluster, Job
     from topoopt.problem.options import SearchOptions
 
 _JOB = "Job"
@@ -26,17 +26,39 @@ _SEARCH = "Search"
 _OPERATORS = "Search of models planned by operators"
 
 
-def _option(kind: Any, default: Any, help_text: str, *names: str, **more: Any) -> tuple[Any, Any]:
+def option(kind: Any, default: Any, help_text: str, *names: str, **more: Any) -> tuple[Any, Any]:
+    """Return an entry of a group: an annotated type, and its default (``...``: it is required)."""
     return Annotated[kind, typer.Option(*names, help=help_text, **more)], default
 
 
 def _considered(help_text: str, shown: str, *names: str) -> tuple[Any, Any]:
-    return _option(
-        str | None, None, help_text, *names, show_default=shown, rich_help_panel=_LAYOUTS
-    )
+    return option(str | None, None, help_text, *names, show_default=shown, rich_help_panel=_LAYOUTS)
 
 
 Options = Mapping[str, tuple[Any, Any]]
+
+WIRING: Options = {
+    "ports": (common.Ports, "directed"),
+    "latency": (common.Latency, "1us"),
+    "seed": (common.Seed, 0),
+    "prices": (common.Prices, None),
+}
+"""What all clusters that a plan is sought for have in common, and what they cost."""
+
+CLUSTER: Options = {
+    "servers": (common.Servers, ...),
+    "degree": (common.Degree, ...),
+    "bandwidth": (common.Bandwidth, ...),
+    **WIRING,
+}
+"""The cluster that a plan is sought for."""
+
+SPENDING: Options = {
+    "objective": (common.ObjectiveName, "time"),
+    "max_cost": (common.MaxCost, None),
+    "max_ports": (common.MaxPorts, None),
+}
+"""What a cluster should be good at, and may take."""
 
 JOB: Options = {
     "device": (common.Device, "a100"),
@@ -44,10 +66,10 @@ JOB: Options = {
     "batch": (common.Batch, None),
     "profile": (common.Profile, None),
     "optimizer": (common.OptimizerName, "sgd"),
-    "global_batch": _option(
+    "global_batch": option(
         int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_LAYOUTS
     ),
-    "sequence": _option(
+    "sequence": option(
         int | None, None, "Tokens of a sample.", show_default="the model's own",
         rich_help_panel=_LAYOUTS,
     ),
@@ -65,14 +87,14 @@ JOB: Options = {
     ),
     "zero": _considered("ZeRO stages considered; 3 only without pipelines.", "1,3"),
     "recompute": _considered("none, selective, full: recomputation considered.", "none,full"),
-    "tensor_across_servers": _option(
+    "tensor_across_servers": option(
         bool, False, "Tensor groups may span servers.", "--tensor-across-servers",
         rich_help_panel=_LAYOUTS,
     ),
-    "load_imbalance": _option(
+    "load_imbalance": option(
         float, 1.0, "Tokens of the busiest expert rank over the mean.", rich_help_panel=_LAYOUTS
     ),
-    "per_operator": _option(
+    "per_operator": option(
         bool, False, "Plan a transformer by operators, like other models.", "--per-operator",
         rich_help_panel=_LAYOUTS,
     ),
@@ -81,50 +103,50 @@ JOB: Options = {
 
 SEARCH: Options = {
     "steps": (common.Steps, None),
-    "seconds": _option(
+    "seconds": option(
         float | None, None, "Search budget in seconds, instead of --steps.",
         rich_help_panel=_OPERATORS,
     ),
-    "chains": _option(
+    "chains": option(
         int, 3, "Search chains, each with its own topology.", rich_help_panel=_OPERATORS
     ),
-    "faithful": _option(
+    "faithful": option(
         str | None, None, "paper or artifact: switch back everything that departs from it.",
         rich_help_panel=_OPERATORS,
     ),
-    "method": _option(
+    "method": option(
         str, "joint",
         "joint, alternating, sequential, strategy-only or topology-only: what is searched with "
         "what.",
         rich_help_panel=_OPERATORS,
     ),
-    "no_parameter_splits": _option(
+    "no_parameter_splits": option(
         bool, False, "Split operators by samples only; profiles measure no other splits.",
         "--no-parameter-splits", rich_help_panel=_OPERATORS,
     ),
-    "confirm": _option(
+    "confirm": option(
         str | None, None, "packet: choose among the best plans by simulating packet trains.",
         rich_help_panel=_SEARCH,
     ),
-    "schedule": _option(
+    "schedule": option(
         str, "plain",
         "Order, buckets and overlap inside the iteration: plain (as published), compute (devices "
         "take the longest remaining path first), barrier (the best that keeps the barrier between "
         "iterations) or auto.",
         rich_help_panel=_SEARCH,
     ),
-    "restarts": _option(
+    "restarts": option(
         int, 1, "Independent searches, of which the best plan is kept.",
         rich_help_panel=_OPERATORS,
     ),
-    "workers": _option(
+    "workers": option(
         int, 1, "Searches at a time, each in a process.", rich_help_panel=_OPERATORS
     ),
-    "engine": _option(
+    "engine": option(
         str, "local", "local processes, ray on this machine, or ray://HOST:PORT.",
         rich_help_panel=_OPERATORS,
     ),
-    "simulated": _option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
+    "simulated": option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
 }  # fmt: skip
 """How a plan is sought: the fields of `topoopt.problem.options.SearchOptions`."""
 
@@ -161,7 +183,10 @@ def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., Non
         own = [p for p in signature.parameters.values() if p.name != "given"]
         more = [
             inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if default is ... else default,
+                annotation=annotation,
             )
             for name, (annotation, default) in shared.items()
         ]
@@ -172,8 +197,10 @@ def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., Non
             command(**values, given=given)
 
         keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-        run.__signature__ = signature.replace(parameters=[*keyword, *more])  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in (*keyword, *more)}
+        # Help says first what must be given.
+        every = sorted((*keyword, *more), key=lambda p: p.default is not inspect.Parameter.empty)
+        run.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in every}
         return run
 
     return added
@@ -236,6 +263,21 @@ def make_job(
         sequence=sequence,
         implementation=Implementation(load_imbalance=given["load_imbalance"]),
         choices=choices_of(given),
+    )
+
+
+def make_cluster(given: Mapping[str, Any]) -> "Cluster":
+    """Return the cluster that the options describe.
+
+    Parameters
+    ----------
+    given : mapping
+        Values of `CLUSTER`.
+    """
+    from topoopt.problem.job import Cluster
+
+    return Cluster(
+        *(given[name] for name in ("servers", "degree", "bandwidth", "ports", "latency"))
     )
 
 

@@ -1,4 +1,4 @@
-"""`topoopt simulate`: play a task graph or a plan over a fabric."""
+"""`topoopt simulate`: simulate a task graph or a plan over a fabric."""
 
 import time
 from pathlib import Path
@@ -57,7 +57,7 @@ def simulate_command(
     ] = "fluid",
     jitter: Annotated[
         int | None,
-        typer.Option(help="Also play this many copies with delays moved by up to 2 %."),
+        typer.Option(help="Also simulate this many copies with delays moved by up to 2 %."),
     ] = None,
     compat: Annotated[
         str | None,
@@ -122,23 +122,23 @@ def simulate_command(
             seed=seed,
         )
         warm_up(model)
-        played = replay.for_model(model)
-        choose_rings(played, workload.tasks)
+        simulated = replay.for_model(model)
+        choose_rings(simulated, workload.tasks)
         notes = list(workload.notes)
         if schedule != Schedule.plain():
-            workload = scheduled_workload(workload, played, schedule)
+            workload = scheduled_workload(workload, simulated, schedule)
         tasks = workload.tasks
     copies = None
     began = time.perf_counter()
-    run = simulate(played, tasks, model=model, seed=seed)
+    run = simulate(simulated, tasks, model=model, seed=seed)
     if jitter is not None:
-        copies = jittered(played, tasks, jitter, model=model, seed=seed)
+        copies = jittered(simulated, tasks, jitter, model=model, seed=seed)
     wall = time.perf_counter() - began
     report = report_of(
         replay.fabric,
         tasks,
         run,
-        None if played is replay.fabric else link_bytes(replay.fabric, tasks),
+        None if simulated is replay.fabric else link_bytes(replay.fabric, tasks),
     )
     if timeline is not None:
         from topoopt.formats.trace import save_trace

@@ -17,7 +17,7 @@ class AllReduces(StrEnum):
     """How AllReduces are written.
 
     ``rings``: as AllReduces with ring sets, which can say only groups of every k-th server and
-    rings of equal steps, and which TopoOpt's packet simulator plays on the right servers only
+    rings of equal steps, and which TopoOpt's packet simulator runs on the right servers only
     where a group is all of them. ``rounds``: as messages, round by round. ``auto``: as rings where
     every group is all servers and the format can say them and what waits for them; as rounds
     otherwise.

@@ -1,4 +1,4 @@
-"""From a task-graph file to the task graph that the fabric plays."""
+"""From a task-graph file to the task graph that the fabric simulates."""
 
 from dataclasses import dataclass
 

@@ -13,7 +13,7 @@ from parallelism.transformers.family import LayoutFamily
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.bounds.everything import AnyFamily
-from topoopt.evaluate.scheduling import Played, play_schedule
+from topoopt.evaluate.scheduling import Simulated, simulate_schedule
 from topoopt.evaluate.scoring import allreduce_routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.plan.plan import Plan, Question, ScheduleRecord
@@ -47,7 +47,7 @@ class Rebuilt:
         """Return the task graph of the plain iteration."""
         return self.family.build(self.strategy)
 
-    def play(self) -> Played:
+    def simulate(self) -> Simulated:
         """Simulate the plan's iteration under its schedule.
 
         Raises
@@ -61,7 +61,7 @@ class Rebuilt:
                 f"microbatches is {self.schedule.microbatches}, into which the batch cannot be "
                 "divided"
             )
-        return play_schedule(self.fabric, tasks, self.schedule)
+        return simulate_schedule(self.fabric, tasks, self.schedule)
 
 
 def rebuild_network(plan: Plan) -> Network:

@@ -56,7 +56,7 @@ class Replay:
     latency: float | None
 
     def for_model(self, model: str) -> Fabric:
-        """Return the fabric that a model plays on."""
+        """Return the fabric that a model simulates."""
         return self.merged if model == "fluid" else self.fabric
 
 

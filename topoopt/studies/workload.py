@@ -1,4 +1,4 @@
-"""What `topoopt simulate` plays: the tasks of a task-graph file or of a plan."""
+"""What `topoopt simulate` simulates: the tasks of a task-graph file or of a plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -170,7 +170,7 @@ def scheduled_workload(workload: Workload, fabric: Fabric, schedule: Schedule) -
     ----------
     workload : Workload
     fabric : Fabric
-        That it is to be played on.
+        That it is to be simulated on.
     schedule : Schedule
         That keeps the barrier and the batch whole.
 
