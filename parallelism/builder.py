@@ -6,13 +6,14 @@ once and remembered; a build gathers these records and runs one compiled kernel.
 
 from dataclasses import dataclass
 from threading import RLock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
 from parallelism.build_kernels import build_tasks
+from parallelism.device import ComputeModel, OperatorTime, Server
 from parallelism.graph import Mode, ModelGraph, Operator
 from parallelism.memory_kernels import (
     PARAMETER,
@@ -23,39 +24,6 @@ from parallelism.memory_kernels import (
 )
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import TaskGraph
-
-
-class PartTime(Protocol):
-    """Seconds of one part of an operator on one server."""
-
-    @property
-    def forward(self) -> float: ...  # noqa: D102
-    @property
-    def backward(self) -> float: ...  # noqa: D102
-    @property
-    def update(self) -> float: ...  # noqa: D102
-
-
-class ComputeModel(Protocol):
-    """Anything that can say how long a part of an operator takes on one server."""
-
-    def operator_time(
-        self, graph: ModelGraph, index: int, batch: int, sample: int, parameter: int, mode: Mode
-    ) -> PartTime:
-        """Return the times of one part of operator ``index`` split ``sample x parameter``."""
-        ...
-
-
-class ServerModel(Protocol):
-    """What the task graph needs to know of a server."""
-
-    @property
-    def gpus(self) -> int: ...  # noqa: D102
-
-    def intra_allreduce_time(self, size: float) -> float:
-        """Return the seconds that the server's GPUs need to reduce ``size`` bytes."""
-        ...
-
 
 # Row of the memory, after seconds forward, backward and of the update, gradient bytes, and seconds
 # inside a server.
@@ -137,7 +105,7 @@ class TaskGraphBuilder:
     graph : ModelGraph
     compute : ComputeModel
         Times of operator parts.
-    server : ServerModel
+    server : Server
         GPUs and intra-server reduction.
     servers : int
         Number of servers.
@@ -151,7 +119,7 @@ class TaskGraphBuilder:
         self,
         graph: ModelGraph,
         compute: ComputeModel,
-        server: ServerModel,
+        server: Server,
         servers: int,
         batch: int,
         optimizer_states: int = 0,
@@ -168,7 +136,7 @@ class TaskGraphBuilder:
         self.optimizer_states = optimizer_states
         self._lock = RLock()
         self._records: dict[tuple[int, int], _Record] = {}
-        self._part_times: dict[tuple[int, int, int, Mode], PartTime] = {}
+        self._part_times: dict[tuple[int, int, int, Mode], OperatorTime] = {}
         self._group_ids: dict[tuple[int, ...], int] = {}
         self._groups: list[tuple[int, ...]] = []
         # Identical operators share their measured or modelled times.
@@ -219,7 +187,7 @@ class TaskGraphBuilder:
         """For each operator, the first operator that is alike in everything but its place."""
         return list(self._representative)
 
-    def part_time(self, index: int, sample: int, parameter: int, mode: Mode) -> PartTime:
+    def part_time(self, index: int, sample: int, parameter: int, mode: Mode) -> OperatorTime:
         """Return the (remembered) times of one part of an operator."""
         representative = self._representative[index]
         key = (representative, sample, parameter, mode if parameter > 1 else Mode.OUTPUT)

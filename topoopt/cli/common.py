@@ -24,7 +24,6 @@ _SEED_LIMIT = 2**31
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
-    from topoopt.problem.job import Job
     from topoopt.problem.prices import PriceTable
 
 Model = Annotated[
@@ -137,24 +136,6 @@ def read_model(model: str) -> "ModelGraph":
     # A suffix or a separator makes it a file; presets have neither.
     is_file = Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
     return load_model(Path(model)) if is_file else get_model(model)
-
-
-def make_job(
-    model: str,
-    device: str,
-    gpus: int,
-    batch: int | None,
-    profile: Path | None,
-    optimizer: str,
-) -> "Job":
-    """Return the job that the options describe."""
-    from parallelism.accelerators import get_accelerator
-    from parallelism.device import Server
-    from topoopt.problem.job import Job
-
-    graph = read_model(model)
-    server = Server(accelerator=get_accelerator(device), gpus=gpus)
-    return Job(graph, batch, server, profile, optimizer)
 
 
 def make_prices(path: Path | None) -> "PriceTable | None":

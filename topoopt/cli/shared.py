@@ -231,7 +231,10 @@ def make_job(
     InputError
         If an option says nothing for such a model, or is out of range.
     """
+    from parallelism.accelerators import get_accelerator
+    from parallelism.device import Server
     from parallelism.transformers.load import is_transformer
+    from topoopt.problem.job import Job, nvlink_server
 
     if given["per_operator"] or not is_transformer(model):
         from parallelism.operator_family import OperatorFamily
@@ -240,14 +243,13 @@ def make_job(
         if batch_is_grid:
             del refused["global_batch"]
         _refuse(context, refused)
-        return common.make_job(
-            model, given["device"], given["gpus"], given["batch"], given["profile"],
-            given["optimizer"],
-        )  # fmt: skip
+        server = Server(accelerator=get_accelerator(given["device"]), gpus=given["gpus"])
+        return Job(
+            common.read_model(model), given["batch"], server, given["profile"], given["optimizer"]
+        )
     from parallelism.transformers.family import LayoutFamily
     from parallelism.transformers.implementation import Implementation
     from parallelism.transformers.load import load_transformer
-    from topoopt.problem.job import Job, nvlink_server
 
     _refuse(context, LayoutFamily.refused, " (--per-operator)")
     if given["global_batch"] is None:

@@ -31,12 +31,14 @@ def space_command(
 
     Example: topoopt space dlrm-16 --servers 16
     """
+    from parallelism.device import Server
     from parallelism.search.size import space_size
     from parallelism.search.space import StrategySpace
+    from topoopt.problem.job import Job
 
     if servers < 1:
         raise InputError(f"servers is {servers}; give at least 1")
-    job = common.make_job(model, "a100", gpus, batch, None, "sgd")
+    job = Job(common.read_model(model), batch, Server(gpus=gpus))
     builder = job.builder(servers)
     space = StrategySpace(
         builder.graph,

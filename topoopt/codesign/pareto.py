@@ -14,7 +14,7 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.base.version import installed_version
 from topoopt.bounds.everything import everything_bound
-from topoopt.codesign.designs import Design, Limits, Objective, Point, best_design, frontier
+from topoopt.codesign.designs import Design, DesignObjective, Limits, Point, best_design, frontier
 from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
@@ -78,7 +78,7 @@ class Exploration:
     Parameters
     ----------
     model : str
-    objective : Objective
+    objective : DesignObjective
     designs : tuple of Design
         Every point of the grid, cheapest first.
     least_gain : float
@@ -90,7 +90,7 @@ class Exploration:
     """
 
     model: str
-    objective: Objective
+    objective: DesignObjective
     designs: tuple[Design, ...]
     least_gain: float
     interrupted: bool
@@ -222,8 +222,8 @@ def explore(
     InputError
         If an argument is out of range, or the store belongs to another question.
     """
-    if objective not in list(Objective):
-        raise InputError(f"objective is {objective!r}; choose {', '.join(Objective)}")
+    if objective not in list(DesignObjective):
+        raise InputError(f"objective is {objective!r}; choose {', '.join(DesignObjective)}")
     if not (server_usd >= 0 and isfinite(server_usd)):
         raise InputError(f"server_usd is {server_usd}; give zero or more US dollars")
     if not 0 <= least_gain < 1:
@@ -264,9 +264,9 @@ def explore(
             interrupted = True
             break
         designs.append(design)
-        best = min(best, design.value(Objective.TIME))
+        best = min(best, design.value(DesignObjective.TIME))
     return Exploration(
-        job.model.name, Objective(objective), tuple(designs), least_gain, interrupted, seed,
+        job.model.name, DesignObjective(objective), tuple(designs), least_gain, interrupted, seed,
         installed_version(),
     )  # fmt: skip
 

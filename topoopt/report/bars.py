@@ -67,7 +67,7 @@ def bar_table(
 
 
 @dataclass(frozen=True)
-class Part:
+class BarPart:
     """One part of a stacked bar.
 
     Parameters
@@ -86,12 +86,12 @@ class Part:
     how: str
 
 
-def stacked_bar(parts: Sequence[Part], *, label: str) -> Html:
+def stacked_bar(parts: Sequence[BarPart], *, label: str) -> Html:
     """Return a stacked bar with its legend as a table.
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of BarPart
         Shown in proportion; parts below `NOTHING` of the whole only in the legend.
     label : str
         What the bar shows, for readers that do not see it.

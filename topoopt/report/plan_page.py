@@ -5,7 +5,7 @@ from topoopt.plan.plan import Plan
 from topoopt.plan.summary import parallelization_text
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.answer import family_noun, plan_answer, plan_facts
-from topoopt.report.bars import Bar, Part, bar_table, stacked_bar
+from topoopt.report.bars import Bar, BarPart, bar_table, stacked_bar
 from topoopt.report.evaluate import evaluate
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
@@ -107,8 +107,8 @@ def halves(plan: Plan) -> Html:
         computing = "Computing on the busiest device."
         rest = "The rest of the period of iterations that overlap."
     parts = [
-        Part("compute", plan.compute_time_s, "p-compute", computing),
-        Part("exposed communication", plan.exposed_communication_s, "p-exposed", rest),
+        BarPart("compute", plan.compute_time_s, "p-compute", computing),
+        BarPart("exposed communication", plan.exposed_communication_s, "p-exposed", rest),
     ]
     return joined(
         element("h3", "Compute and communication"),
@@ -124,7 +124,7 @@ def gap(plan: Plan) -> Html:
         f"fixed by the {plan.bound.binding} term"
     )
     parts = [
-        Part(
+        BarPart(
             "lower bound",
             plan.lower_bound_s,
             "p-bound",
@@ -133,7 +133,7 @@ def gap(plan: Plan) -> Html:
     ]
     for part in plan.gap_parts:
         words = f"{part.how[:1].upper()}{part.how[1:]}; fixed by {part.binding}."
-        parts.append(Part(part.name, part.seconds, f"p-{part.name}", words))
+        parts.append(BarPart(part.name, part.seconds, f"p-{part.name}", words))
     text = (
         f"The plan is {plan.gap:.1%} above the lower bound. A part says what its choice may cost, "
         "not what another choice would save: a bound may be out of reach."
