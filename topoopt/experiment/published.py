@@ -49,8 +49,3 @@ def sixteen_servers_s(model: str, degree: int) -> tuple[float, float]:
             f"no time of {model} with {degree} ports is published; choose {known} with 4 or 8"
         )
     return min(found) / 1e3, max(found) / 1e3
-
-
-def relative_difference(ours: float, published: float) -> float:
-    """Return by how much ours is above the published number, as a share of it."""
-    return ours / published - 1.0

@@ -36,12 +36,6 @@ class Table:
                 )
 
 
-def list_rows(rows: Sequence[Row], columns: Sequence[str]) -> Table:
-    """Return the table that lists every row; its message column only if one has a message."""
-    shown = [c for c in columns if c != "message" or any(row["message"] for row in rows)]
-    return Table(tuple(shown), tuple(tuple(row[c] for c in shown) for row in rows))
-
-
 def pivot(rows: Sequence[Row], *, index: str, columns: str, value: str, title: str = "") -> Table:
     """Return a table with one row for each value of one column and one column for another's.
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from parallelism.reading import read_bytes
 from topoopt.formats.fbuf_check import check_fbuf
 from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile
 from topoopt.formats.fbuf_tables import root
@@ -35,15 +36,7 @@ def read_fbuf(path: str | Path) -> FbufFile:
     >>> file.nodes, file.tasks  # doctest: +SKIP
     (16, 1278)
     """
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"task-graph file {str(path)!r} does not exist; check the path") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            f"task-graph file {str(path)!r} cannot be read ({reason}); check the path"
-        ) from None
+    data = read_bytes(path, "task-graph file")
     return parse_fbuf(data, f"task-graph file {str(path)!r}")
 
 
