@@ -1,23 +1,19 @@
 """DLRM with 128 tables placed whole: all-to-all against AllReduce as the batch grows."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import panels_of
 from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.prices import default_prices
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FABRICS = ("topoopt", "ideal-switch", "fat-tree")
 SHARES = {"p50": 0.5, "p90": 0.9, "max": 1.0}
@@ -95,7 +91,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw iteration time and bandwidth tax over the batch."""
     figure, (left, right) = panels_of(2, size=(5, 4), around=(0, 0))
     for degree, style in zip(sorted({int(r["degree"] or 0) for r in rows}), ("-", "--"),
@@ -134,11 +130,7 @@ EXPERIMENT = Experiment(
     },
     quick_grid={
         "servers": [16],
-        "degree": [4, 8],
-        "bandwidth_gbps": [100],
         "batch_per_gpu": [64, 512, 2048],
-        "tables": [128],
-        "seed": [0],
     },
     columns=(
         "fabric", "iteration_time_s", "transfer_bytes", "allreduce_bytes", "all_to_all_ratio",

@@ -1,9 +1,8 @@
 """What the networks of a cluster cost, by size and port speed; no simulation."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import panels_of
 from topoopt.problem.prices import (
     default_prices,
@@ -12,9 +11,6 @@ from topoopt.problem.prices import (
     fat_tree_cost,
     ideal_switch_cost,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(servers: int, degree: int, bandwidth_gbps: float) -> list[dict[str, object]]:
@@ -73,7 +69,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return pivots(rows, titles, columns="fabric", label=label, index="cluster")
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw cost over servers for each port speed, degree 4."""
     degree = min(int(row["degree"] or 0) for row in rows)
     speeds = list(dict.fromkeys(row["bandwidth_gbps"] for row in rows))

@@ -1,16 +1,12 @@
 """Iteration time of six workloads on a dedicated cluster, over fabrics and bandwidths."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, compare, models
-from topoopt.experiment import Experiment, Row, Table, Value, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, Value, pivots, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, plain_ticks
 from topoopt.experiment.published import FAT_TREE_TREND, FAT_TREE_TREND_SOURCE
 from topoopt.problem.options import SearchOptions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # The co-designed fabric, and names of `topoopt.fabrics.baselines` that it is compared with.
 FABRICS = (
@@ -99,7 +95,7 @@ def published_trend(rows: Sequence[Row]) -> Table:
     return Table(columns, tuple(lines), f"gain over fat-tree; published: {FAT_TREE_TREND_SOURCE}")
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw iteration time over port speed, or bars where there is one speed; a panel a job."""
     jobs = list(dict.fromkeys((row["model"], row["degree"]) for row in rows))
     figure, panels = panels_of(len(jobs), wide=4, size=(3.3, 2.8), around=(0, 0))
@@ -148,7 +144,6 @@ EXPERIMENT = Experiment(
         "degree": [4],
         "bandwidth_gbps": [100],
         "steps": [500],
-        "seed": [0],
     },
     columns=(
         "fabric",

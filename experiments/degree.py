@@ -1,15 +1,11 @@
 """How iteration time falls with the ports of a server."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import panels_of
 from topoopt.problem.options import SearchOptions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(
@@ -64,7 +60,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return pivots(rows, titles, columns="degree", label=label)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw iteration time over the degree, with the ideal switch and the bound."""
     names = list(dict.fromkeys(row["model"] for row in rows))
     figure, panels = panels_of(len(names), wide=len(names), size=(3.6, 3.6), around=(0, 0))
@@ -105,7 +101,6 @@ EXPERIMENT = Experiment(
         "degree": [2, 4, 6, 8, 10],
         "bandwidth_gbps": [25],
         "steps": [200],
-        "seed": [0],
     },
     columns=(
         "iteration_time_s", "ideal_switch_s", "over_ideal_switch", "lower_bound_s",

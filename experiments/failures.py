@@ -1,19 +1,15 @@
 """What an iteration costs after random cable failures, under each way to go on."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import panels_of
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.options import SearchOptions
 from topoopt.studies.failures import fail_randomly
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BEST = "fastest of them"
 # Slowdowns below this are drawn as none.
@@ -80,7 +76,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return pivots(rows, titles, columns="repair", label=label, first=BEST)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the mean slowdown of each repair over the number of failed cables."""
     jobs = list(dict.fromkeys((row["model"], row["degree"]) for row in rows))
     figure, panels = panels_of(len(jobs), wide=len(jobs), size=(3.8, 3.6), around=(0, 0))
@@ -124,13 +120,10 @@ EXPERIMENT = Experiment(
     },
     quick_grid={
         "model": ["dlrm-16", "vgg16-16"],
-        "servers": [16],
         "degree": [4],
-        "bandwidth_gbps": [25],
         "cables": [1, 4],
         "trials": [10],
         "steps": [100],
-        "seed": [0],
     },
     columns=(
         "repair", "undamaged_s", "mean_slowdown", "p99_slowdown", "worst_slowdown", "cut_off",

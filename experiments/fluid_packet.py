@@ -2,15 +2,11 @@
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from parallelism.models import get_model
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, run_from_command_line
 from topoopt.search.confirm import confirmed_times
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(
@@ -78,7 +74,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the one time over the other."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
@@ -118,11 +114,9 @@ EXPERIMENT = Experiment(
     },
     quick_grid={
         "model": ["dlrm-16", "bert-16"],
-        "servers": [16],
         "degree": [4],
         "bandwidth_gbps": [100],
         "most": [4],
-        "seed": [0],
     },
     columns=("strategy", "fluid_s", "packet_s", "packet_spread_s", "packet_over_fluid"),
     case=case,

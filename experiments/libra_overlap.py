@@ -1,15 +1,11 @@
 """What hiding communication behind other work changes, and whether the best network does."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_inputs, source
 from topoopt.bandwidth.model.loops import Loop
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 
 
 def case(
@@ -60,7 +56,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return pivots(rows, titles, columns="budget_gbytes_per_s", label=label)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the gain of overlap."""
     from matplotlib.figure import Figure
 
@@ -83,31 +79,28 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     return {"overlap": figure}
 
 
-def experiment() -> Experiment:
-    """Return the experiment over the inputs that are there."""
-    common = {"inputs": [source()], "workload": list(WORKLOADS)}
-    return Experiment(
-        name="libra-overlap",
-        description="Optimal networks without and with tensor and data parallelism overlapping.",
-        source="LIBRA (ISPASS 2024), section VI (training loops)",
-        grid={
-            **common,
-            "dimensions": [3, 4],
-            "budget_gbytes_per_s": [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000],
-        },
-        quick_grid={**common, "dimensions": [4], "budget_gbytes_per_s": [100, 500]},
-        columns=(
-            "no_overlap_time_s", "overlap_time_s", "overlap_gain", "speedup_without",
-            "speedup_with", "wrong_loop_loss", "duality_gap",
-        ),
-        case=case,
-        tabulate=tabulate,
-        draw=draw,
-    )  # fmt: skip
+if __name__ == "__main__":
+    data_option()  # before the inputs are looked for
 
-
-EXPERIMENT = experiment()
+EXPERIMENT = Experiment(
+    name="libra-overlap",
+    description="Optimal networks without and with tensor and data parallelism overlapping.",
+    source="LIBRA (ISPASS 2024), section VI (training loops)",
+    grid={
+        "inputs": [source()],
+        "workload": list(WORKLOADS),
+        "dimensions": [3, 4],
+        "budget_gbytes_per_s": [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000],
+    },
+    quick_grid={"dimensions": [4], "budget_gbytes_per_s": [100, 500]},
+    columns=(
+        "no_overlap_time_s", "overlap_time_s", "overlap_gain", "speedup_without",
+        "speedup_with", "wrong_loop_loss", "duality_gap",
+    ),
+    case=case,
+    tabulate=tabulate,
+    draw=draw,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    data_option()
-    run_from_command_line(experiment())
+    run_from_command_line(EXPERIMENT)

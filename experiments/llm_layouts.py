@@ -1,16 +1,12 @@
 """Layouts of language models and their wirings, over ports and speeds, beside switched fabrics."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from parallelism.transformers.presets import get_transformer
 from topoopt import Cluster, Job, SearchOptions, co_optimize
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import legend_below, panels_of
 from topoopt.problem.job import nvlink_server
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FABRICS = ("topoopt", "ideal-switch", "fat-tree", "expander")
 
@@ -102,7 +98,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return pivots(named, titles, columns="fabric", label=label, first=FABRICS[0])
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw model FLOPs utilisation over port speed, a panel a model and degree."""
     jobs = list(dict.fromkeys((r["model"], r["servers"], r["degree"]) for r in rows))
     figure, panels = panels_of(len(jobs), wide=4, size=(2.8, 2.6), around=(0.8, 0.7))
@@ -148,13 +144,11 @@ EXPERIMENT = Experiment(
         "seed": [0],
     },
     quick_grid={
-        "model": ["llama3-8b", "llama3-70b", "mixtral-8x7b", "gpt3-175b"],
         "servers": [16],
         "degree": [4],
         "bandwidth_gbps": [25, 400],
         "batch_per_gpu": [1],
         "simulated": [4],
-        "seed": [0],
     },
     columns=(
         "fabric", "iteration_time_s", "relative_time", "tokens_per_s", "model_flops_utilisation",

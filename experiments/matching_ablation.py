@@ -1,19 +1,15 @@
 """Matching on and off, and the formula's degree split against every other."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.scoring import direct_fabric
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric import score
 from topoopt.topology.finder import find_topology
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(
@@ -77,7 +73,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return pivots(rows, titles, columns="builder", label=label, first="formula")
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the time over the formula's; a panel a speed and degree."""
     kinds = list(dict.fromkeys((r["degree"], r["bandwidth_gbps"]) for r in rows))
     figure, panels = panels_of(len(kinds), wide=2, size=(5.0, 3.0), share_y=True)

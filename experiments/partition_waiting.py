@@ -1,16 +1,12 @@
 """Jobs that come and go on dedicated partitions: who waits, and what fragmentation adds."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import panels_of
 from topoopt.studies.shared.arrivals import poisson_requests, serve
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(
@@ -74,7 +70,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return pivots(named, titles, columns="reach of", label=label, index="load of")
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the share of jobs that wait over load, a line a reach and a panel a mix of sizes."""
     kinds = list(dict.fromkeys((row["sizes"], row["overtaking"]) for row in rows))
     figure, panels = panels_of(
@@ -121,9 +117,7 @@ EXPERIMENT = Experiment(
         "seed": [0, 1, 2, 3, 4],
     },
     quick_grid={
-        "servers": [432],
         "reach": [432, 144, 72, 48],
-        "sizes": ["16", "8/16/24"],
         "load": [0.4, 0.6, 0.8],
         "overtaking": [False],
         "jobs": [4000],

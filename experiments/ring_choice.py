@@ -2,14 +2,13 @@
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.models import get_model
 from routing.paths import ecmp_routes, hop_distances
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
@@ -17,9 +16,6 @@ from topoopt.problem.ports import PortModel
 from topoopt.topology.select import select_permutations
 from topoopt.topology.totient import ring_order, totient_permutations
 from topoopt.topology.wiring import Wiring
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RULES = ("geometric", "random coprime steps", "random permutations", "single ring")
 
@@ -136,7 +132,7 @@ def _grid(
     ]  # fmt: skip
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the mean time of each rule, whiskers over its seeds; a panel a job and speed."""
     jobs = list(dict.fromkeys((r["model"], r["bandwidth_gbps"]) for r in rows))
     figure, panels = panels_of(len(jobs), size=(4.4, 2.9))

@@ -1,15 +1,11 @@
 """What schedules inside the iteration earn: none, behind a barrier, and over it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import legend_below, panels_of
 from topoopt.problem.options import SearchOptions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCHEDULES = ("plain", "barrier", "auto")
 
@@ -83,7 +79,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw time over that of the plain schedule as bars."""
     ports = list(dict.fromkeys((r["degree"], r["bandwidth_gbps"]) for r in rows))
     names = list(dict.fromkeys(str(row["model"]) for row in rows))
@@ -129,8 +125,6 @@ EXPERIMENT = Experiment(
         "seed": [0, 1, 2],
     },
     quick_grid={
-        "model": ["dlrm-16", "candle-16", "bert-16", "vgg16-16"],
-        "servers": [16],
         "degree": [4],
         "bandwidth_gbps": [25],
         "steps": [50],

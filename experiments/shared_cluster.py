@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from topoopt import Cluster
-from topoopt.experiment import Experiment, Row, Table, pivots, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import legend_below
 from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric import Fabric
@@ -15,9 +14,6 @@ from topoopt.problem.prices import default_prices
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import SHARED_FABRICS, partition_run, shared_fabric, tenant_run
 from topoopt.studies.shared.mix import apportion, place_jobs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FABRICS = ("topoopt", *SHARED_FABRICS)
 
@@ -183,7 +179,7 @@ def published_trend(rows: Sequence[Row]) -> Table:
     return Table(columns, tuple(lines), title)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw mean, 99th percentile and loss over load; a column a placement, size and hashing."""
     from matplotlib.figure import Figure
 
@@ -249,8 +245,6 @@ EXPERIMENT = Experiment(
     quick_grid={
         "jobs": [5, 15],
         "sizes": ["16"],
-        "placement": ["packed", "scattered"],
-        **_CLUSTER,
         "connections": [1],
         "least": [1],
         "steps": [200],

@@ -1,18 +1,14 @@
 """Who sends how much to whom in one iteration of DLRM, by strategy."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, run_from_command_line
 from topoopt.experiment.plots import panels_of
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(model: str, servers: int, strategy: str) -> list[dict[str, object]]:
@@ -64,7 +60,7 @@ def tabulate(rows: Sequence[Row]) -> Table:
     return Table(columns, tuple(lines))
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw a heat map of each case, all on one logarithmic scale."""
     from matplotlib.colors import LogNorm
 

@@ -1,13 +1,16 @@
 """What figures of several experiments have in common: colours that all can tell apart, and bars."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from topoopt.experiment.rows import Row, Value
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Figures: TypeAlias = "Mapping[str, Figure]"
+"""Figures by name."""
 
 # M. Okabe and K. Ito, "Color Universal Design" (2008), black first, yellow left out.
 PALETTE = ("#000000", "#D55E00", "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#CC79A7", "#999999")

@@ -1,5 +1,8 @@
 """Published numbers that tables show beside ours, with their source; none is tuned to match."""
 
+import os
+from pathlib import Path
+
 from codesign_base import InputError
 
 FAT_TREE_TREND = 3.4
@@ -21,6 +24,20 @@ _SIXTEEN_SERVERS_MS: dict[tuple[str, int], tuple[float, ...]] = {
     ("candle-16", 4): (225.222,),
     ("candle-16", 8): (131.546,),
 }
+
+
+PROFILES = {
+    "dlrm-16": "dlrm16.json",
+    "candle-16": "candle16.json",
+    "bert-16": "transformer16.json",
+    "vgg16-16": "vgg16.json",
+}
+"""Published files of measured operator times by preset, see `measured_profile`."""
+
+
+def measured_profile(model: str) -> Path:
+    """Return where a preset's profile is, if it is there: beside data that TOPOOPT_DATA names."""
+    return Path(os.environ.get("TOPOOPT_DATA", ".")) / "measured" / PROFILES.get(model, "none")
 
 
 def sixteen_servers_s(model: str, degree: int) -> tuple[float, float]:
