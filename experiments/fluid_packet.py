@@ -5,7 +5,15 @@ from itertools import combinations
 
 from parallelism.models import get_model
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Figures, Row, Table, run_from_command_line
+from topoopt.experiment import (
+    Experiment,
+    Figures,
+    Row,
+    Table,
+    grouped,
+    listed,
+    run_from_command_line,
+)
 from topoopt.search.confirm import confirmed_times
 
 
@@ -48,14 +56,9 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return how well the rankings agree, and every time."""
-    jobs: dict[tuple[object, ...], list[tuple[float, float]]] = {}
-    for row in rows:
-        if row["status"] == "ok":
-            key = (row["model"], row["degree"], row["bandwidth_gbps"])
-            times = float(row["fluid_s"] or 0), float(row["packet_s"] or 0)
-            jobs.setdefault(key, []).append(times)
     lines = []
-    for (model, degree, gbps), times in jobs.items():
+    for (model, degree, gbps), mine in grouped(rows, "model", "degree", "bandwidth_gbps").items():
+        times = [(float(row["fluid_s"] or 0), float(row["packet_s"] or 0)) for row in mine]
         pairs = list(combinations(times, 2))
         alike = sum((a[0] - b[0]) * (a[1] - b[1]) >= 0 for a, b in pairs)
         chosen = min(times)[1]
@@ -70,7 +73,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
              "packet_over_fluid")  # fmt: skip
     return [
         Table(columns, tuple(lines), "agreement"),
-        Table(names, tuple(tuple(row[name] for name in names) for row in rows), "times"),
+        listed(rows, names, "times"),
     ]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from parallelism.models import get_model
 from routing.paths import ecmp_routes, hop_distances
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Figures, Row, Table, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, grouped, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
@@ -91,16 +91,11 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> Table:
     """Return each rule's mean and worst over its seeds, and its mean time over geometric's."""
-    jobs: dict[tuple[object, ...], dict[str, list[Row]]] = {}
-    for row in rows:
-        if row["status"] == "ok":
-            key = (row["model"], row["strategy"], row["servers"], row["degree"],
-                   row["bandwidth_gbps"])  # fmt: skip
-            jobs.setdefault(key, {}).setdefault(str(row["rule"]), []).append(row)
     lines = []
+    jobs = grouped(rows, "model", "strategy", "servers", "degree", "bandwidth_gbps")
     for (model, strategy, servers, degree, gbps), rules in jobs.items():
         means = {}
-        for rule, mine in rules.items():
+        for (rule,), mine in grouped(rules, "rule").items():
             times = [float(row["iteration_time_s"] or 0) for row in mine]
             means[rule] = statistics.fmean(times)
             lines.append(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from parallelism.taskgraph import Traffic
-from topoopt.experiment import Experiment, Figures, Row, Table, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, listed, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
 from topoopt.problem.prices import default_prices
 from topoopt.studies.topology_report import topology_report
@@ -72,7 +72,7 @@ def tabulate(rows: Sequence[Row]) -> Table:
     columns = ("servers", "degree", "group", "transfer_share", "selection", "ports_for_rings",
                "diameter_hops", "moore_diameter_hops", "mean_distance_hops", "moore_mean_hops",
                "bandwidth_tax", "busiest_link_s", "wiring_gap")  # fmt: skip
-    return Table(columns, tuple(tuple(row[column] for column in columns) for row in rows))
+    return listed(rows, columns)
 
 
 def _grid(sizes: Sequence[int], degrees: Sequence[int], selections: Sequence[str]) -> list[Row]:

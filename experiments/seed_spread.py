@@ -4,7 +4,15 @@ import statistics
 from collections.abc import Sequence
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Figures, Row, Table, Value, run_from_command_line
+from topoopt.experiment import (
+    Experiment,
+    Figures,
+    Row,
+    Table,
+    Value,
+    grouped,
+    run_from_command_line,
+)
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
 from topoopt.problem.options import SearchOptions
 
@@ -46,12 +54,8 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> Table:
     """Return the spread over the seeds of each job and budget."""
-    jobs: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        if row["status"] == "ok":
-            key = (row["model"], row["degree"], row["bandwidth_gbps"], row["steps"])
-            jobs.setdefault(key, []).append(row)
     lines = []
+    jobs = grouped(rows, "model", "degree", "bandwidth_gbps", "steps")
     for (model, degree, gbps, steps), mine in jobs.items():
         times = [float(row["iteration_time_s"] or 0) for row in mine]
         best = min(times)

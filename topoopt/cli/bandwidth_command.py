@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
-from topoopt.cli.shared import Options, option, takes
 
 if TYPE_CHECKING:
     from topoopt.bandwidth.allocate import Allocation

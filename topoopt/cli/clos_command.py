@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
+from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
-from topoopt.cli.shared import Options, option, takes
 from topoopt.problem.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:

@@ -33,7 +33,6 @@ Model = Annotated[
     ),
 ]
 Servers = Annotated[int, typer.Option(help="Number of servers.")]
-Degree = Annotated[int, typer.Option(help="Network ports of each server.")]
 Bandwidth = Annotated[str, typer.Option(help="Speed of a port each way, with its unit: 100Gbps.")]
 Ports = Annotated[
     str,
@@ -43,7 +42,6 @@ Ports = Annotated[
     ),
 ]
 Latency = Annotated[str, typer.Option(help="Time for one hop, with its unit.")]
-Device = Annotated[str, typer.Option(help="Accelerator: a100, a100-40gb, h100 or h200.")]
 Gpus = Annotated[int, typer.Option("--gpus-per-server", help="GPUs of each server.")]
 Batch = Annotated[
     int | None,
@@ -53,26 +51,9 @@ Batch = Annotated[
         show_default="the model's own",
     ),
 ]
-Profile = Annotated[
-    Path | None,
-    typer.Option(help="Measured operator times (JSON).", show_default="roofline of --device"),
-]
-OptimizerName = Annotated[
-    str, typer.Option("--optimizer", help="sgd, momentum or adam; sets the state kept in memory.")
-]
-Seed = Annotated[int, typer.Option(help="The same seed and steps give the same plan.")]
-Steps = Annotated[
-    int | None,
-    typer.Option(help="Search budget in strategy proposals.", show_default="suits the job"),
-]
 Prices = Annotated[
     Path | None, typer.Option(help="Component prices (JSON).", show_default="built-in table")
 ]
-ObjectiveName = Annotated[
-    str, typer.Option("--objective", help="time, or cost-time: cost times time of a sample.")
-]
-MaxCost = Annotated[float | None, typer.Option(help="US dollars that the network may cost.")]
-MaxPorts = Annotated[int | None, typer.Option(help="Ports that all servers together may use.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.shared import CLUSTER, JOB, SEARCH, make_cluster, make_job, make_options, takes
+from topoopt.cli.shared import CLUSTER, JOB, SEARCH, make_cluster, make_job, make_options
 
 # What says something about fabrics that are rewired during the iteration only.
 _REWIRED = {

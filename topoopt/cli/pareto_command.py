@@ -8,8 +8,9 @@ import typer
 
 from codesign_base import InputError
 from codesign_base.paths import is_directory
+from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.shared import JOB, SEARCH, SPENDING, WIRING, make_job, make_options, takes
+from topoopt.cli.shared import JOB, SEARCH, SPENDING, WIRING, make_job, make_options
 
 if TYPE_CHECKING:
     from topoopt.codesign.designs import Point

@@ -7,17 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.shared import (
-    CLUSTER,
-    JOB,
-    SEARCH,
-    SPENDING,
-    make_cluster,
-    make_job,
-    make_options,
-    takes,
-)
+from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING, make_cluster, make_job, make_options
 
 if TYPE_CHECKING:
     from topoopt.plan.plan import Plan

@@ -1,18 +1,18 @@
 """Groups of options that several commands take: the job and how to search.
 
-A command names the groups that it takes (`takes`), and gets what was given as one dictionary. The
-table of which option is which field is here; which fields say nothing for a family of models is
-the family's own table.
+A command names the groups that it takes (`topoopt.base.option_groups.takes`), and gets what was
+given as one dictionary. The table of which option is which field is here; which fields say nothing
+for a family of models is the family's own table.
 """
 
-import inspect
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from codesign_base import InputError
+from topoopt.base.option_groups import Options, option
 from topoopt.cli import common
 
 if TYPE_CHECKING:
@@ -26,46 +26,41 @@ _SEARCH = "Search"
 _OPERATORS = "Search of models planned by operators"
 
 
-def option(kind: Any, default: Any, help_text: str, *names: str, **more: Any) -> tuple[Any, Any]:
-    """Return an entry of a group: an annotated type, and its default (``...``: it is required)."""
-    return Annotated[kind, typer.Option(*names, help=help_text, **more)], default
-
-
 def _considered(help_text: str, shown: str, *names: str) -> tuple[Any, Any]:
     return option(str | None, None, help_text, *names, show_default=shown, rich_help_panel=_LAYOUTS)
 
 
-Options = Mapping[str, tuple[Any, Any]]
-
 WIRING: Options = {
     "ports": (common.Ports, "directed"),
     "latency": (common.Latency, "1us"),
-    "seed": (common.Seed, 0),
+    "seed": option(int, 0, "The same seed and steps give the same plan."),
     "prices": (common.Prices, None),
 }
 """What all clusters that a plan is sought for have in common, and what they cost."""
 
 CLUSTER: Options = {
     "servers": (common.Servers, ...),
-    "degree": (common.Degree, ...),
+    "degree": option(int, ..., "Network ports of each server."),
     "bandwidth": (common.Bandwidth, ...),
     **WIRING,
 }
 """The cluster that a plan is sought for."""
 
 SPENDING: Options = {
-    "objective": (common.ObjectiveName, "time"),
-    "max_cost": (common.MaxCost, None),
-    "max_ports": (common.MaxPorts, None),
+    "objective": option(str, "time", "time, or cost-time: cost times time of a sample."),
+    "max_cost": option(float | None, None, "US dollars that the network may cost."),
+    "max_ports": option(int | None, None, "Ports that all servers together may use."),
 }
 """What a cluster should be good at, and may take."""
 
 JOB: Options = {
-    "device": (common.Device, "a100"),
+    "device": option(str, "a100", "Accelerator: a100, a100-40gb, h100 or h200."),
     "gpus": (common.Gpus, 4),
     "batch": (common.Batch, None),
-    "profile": (common.Profile, None),
-    "optimizer": (common.OptimizerName, "sgd"),
+    "profile": option(
+        Path | None, None, "Measured operator times (JSON).", show_default="roofline of --device"
+    ),
+    "optimizer": option(str, "sgd", "sgd, momentum or adam; sets the state kept in memory."),
     "global_batch": option(
         int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_LAYOUTS
     ),
@@ -102,7 +97,9 @@ JOB: Options = {
 """What is trained, and on what servers."""
 
 SEARCH: Options = {
-    "steps": (common.Steps, None),
+    "steps": option(
+        int | None, None, "Search budget in strategy proposals.", show_default="suits the job"
+    ),
     "seconds": option(
         float | None, None, "Search budget in seconds, instead of --steps.",
         rich_help_panel=_OPERATORS,
@@ -162,48 +159,6 @@ _FIELDS = {
         "choices",
     ),
 }  # fmt: skip
-
-
-def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add groups of options to a command.
-
-    Parameters
-    ----------
-    *groups : mapping of str to (annotation, default)
-
-    Returns
-    -------
-    callable
-        Decorates a command, which gets the values of the groups as its argument ``given``.
-    """
-
-    def added(command: Callable[..., None]) -> Callable[..., None]:
-        shared = {name: option for group in groups for name, option in group.items()}
-        signature = inspect.signature(command)
-        own = [p for p in signature.parameters.values() if p.name != "given"]
-        more = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if default is ... else default,
-                annotation=annotation,
-            )
-            for name, (annotation, default) in shared.items()
-        ]
-
-        @wraps(command)
-        def run(**values: Any) -> None:
-            given = {name: values.pop(name) for name in shared}
-            command(**values, given=given)
-
-        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-        # Help says first what must be given.
-        every = sorted((*keyword, *more), key=lambda p: p.default is not inspect.Parameter.empty)
-        run.__signature__ = signature.replace(parameters=every)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in every}
-        return run
-
-    return added
 
 
 def make_job(

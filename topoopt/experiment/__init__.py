@@ -27,7 +27,7 @@ from topoopt.experiment.declaration import Experiment
 from topoopt.experiment.plots import Figures
 from topoopt.experiment.rows import Row, Value
 from topoopt.experiment.run import ExperimentRun, run_experiment
-from topoopt.experiment.tables import Table, pivot, pivots
+from topoopt.experiment.tables import Table, grouped, listed, pivot, pivots
 
 __all__ = [
     "Experiment",
@@ -36,6 +36,8 @@ __all__ = [
     "Row",
     "Table",
     "Value",
+    "grouped",
+    "listed",
     "pivot",
     "pivots",
     "run_experiment",

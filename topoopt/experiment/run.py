@@ -19,7 +19,7 @@ from topoopt.experiment.manifest import RunUnderWay, now, software_hash
 from topoopt.experiment.progress import LineProgress, progress_of
 from topoopt.experiment.rows import Row
 from topoopt.experiment.store import Store, open_store
-from topoopt.experiment.tables import Table, to_csv, to_markdown
+from topoopt.experiment.tables import Table, listed, to_csv, to_markdown
 
 
 @dataclass(frozen=True)
@@ -262,8 +262,7 @@ def _write_results(experiment: Experiment, output: Path, mode: str, rows: Sequen
     if experiment.tabulate is None:
         told = any(row["message"] for row in rows)
         named = [column for column in columns if told or column != "message"]
-        lines = tuple(tuple(row[column] for column in named) for row in rows)
-        tables: Sequence[Table] = [Table(tuple(named), lines)]
+        tables: Sequence[Table] = [listed(rows, named)]
     else:
         made = experiment.tabulate(rows)
         tables = [made] if isinstance(made, Table) else made

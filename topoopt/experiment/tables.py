@@ -36,6 +36,20 @@ class Table:
                 )
 
 
+def listed(rows: Sequence[Row], columns: Sequence[str], title: str = "") -> Table:
+    """Return the table that lists some columns of every row."""
+    return Table(tuple(columns), tuple(tuple(row[c] for c in columns) for row in rows), title)
+
+
+def grouped(rows: Sequence[Row], *columns: str) -> dict[tuple[Value, ...], list[Row]]:
+    """Return the rows of cases with a result by their values in some columns."""
+    found: dict[tuple[Value, ...], list[Row]] = {}
+    for row in rows:
+        if row["status"] == "ok":
+            found.setdefault(tuple(row[c] for c in columns), []).append(row)
+    return found
+
+
 def pivot(rows: Sequence[Row], *, index: str, columns: str, value: str, title: str = "") -> Table:
     """Return a table with one row for each value of one column and one column for another's.
 
