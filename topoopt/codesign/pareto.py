@@ -9,6 +9,7 @@ from typing import Any
 
 from codesign_base import InfeasibleError, InputError
 from codesign_base.paths import exists
+from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
@@ -242,7 +243,8 @@ def explore(
     for number, point in enumerate(points):
         report = _numbered(progress, number, len(points), point)
         try:
-            design = _refused(point, limits)
+            why = limits.refuses(point)
+            design = Design(point, "over-limit", why) if why else None
             if design is None and _key(point) in known:
                 # Server prices are no part of the question that the store answers.
                 design = replace(known[_key(point)], point=point)
@@ -273,11 +275,6 @@ def explore(
 
 def _designs(designs: tuple[Design, ...]) -> str:
     return f"{len(designs)} design{'' if len(designs) == 1 else 's'}"
-
-
-def _refused(point: Point, limits: Limits) -> Design | None:
-    why = limits.refuses(point)
-    return Design(point, "over-limit", why) if why else None
 
 
 def _planned(
@@ -367,10 +364,7 @@ def _plain(value: Any) -> Any:
 def _read_store(path: Path, question: dict[str, Any]) -> dict[tuple[int, int, float], Design]:
     if not exists(path):
         return {}
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"store {path} cannot be read: {error}; remove it") from None
+    data = parse_json(read_text(path, "store"), f"store {path}")
     if not isinstance(data, dict) or data.get("kind") != _STORE:
         raise InputError(f"store {path} holds no designs; give another file")
     # As text: a JSON round trip turns tuples into lists.
