@@ -14,7 +14,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from parallelism.build_kernels import build_tasks
 from parallelism.device import ComputeModel, OperatorTime, Server
-from parallelism.graph import Mode, ModelGraph, Operator
+from parallelism.graph import Mode, ModelGraph
 from parallelism.memory_kernels import (
     PARAMETER,
     SAMPLE,
@@ -51,52 +51,6 @@ class _Rows(NamedTuple):
     servers: npt.NDArray[np.int64]
 
 
-def part_memory(
-    graph: ModelGraph,
-    op: Operator,
-    batch: int,
-    sample: int,
-    parameter: int,
-    mode: Mode,
-    gpus: int,
-    optimizer_states: int = 0,
-) -> float:
-    """Return the bytes that one part of an operator holds on each GPU of its server.
-
-    Dense weights and gradients are replicated on the server's GPUs; embedding tables are
-    sharded over them, and need a gradient buffer only where they are replicated over servers
-    (otherwise touched rows are updated in place). Activations are kept for the backward pass,
-    spread over the GPUs by sample.
-
-    Parameters
-    ----------
-    graph : ModelGraph
-    op : Operator
-    batch : int
-        Global batch, samples.
-    sample, parameter, mode
-        The split, as in `OperatorConfig`.
-    gpus : int
-        GPUs a server.
-    optimizer_states : int
-        Extra copies of every parameter that the optimizer keeps (SGD 0, momentum 1, Adam 2).
-
-    Returns
-    -------
-    float
-        Bytes per GPU.
-    """
-    weights = op.parameters * graph.element_bytes / parameter
-    if op.sparse:
-        copies = 1.0 + optimizer_states + (1.0 if sample > 1 else 0.0)
-        weights = weights / gpus
-    else:
-        copies = 2.0 + optimizer_states
-    share = parameter if mode.slices_output else 1
-    outputs = op.output_elements * graph.element_bytes * batch / sample / share / gpus
-    return weights * copies + outputs
-
-
 class TaskGraphBuilder:
     """Builds task graphs of one model on one kind of server.
 
@@ -112,7 +66,7 @@ class TaskGraphBuilder:
     batch : int
         Global batch, samples an iteration.
     optimizer_states : int
-        Extra copies of each parameter that the optimizer keeps.
+        Extra copies of every parameter that the optimizer keeps (SGD 0, momentum 1, Adam 2).
     """
 
     def __init__(
@@ -229,13 +183,41 @@ class TaskGraphBuilder:
             ),
             times=(
                 times.forward, times.backward, times.update, gradient, inside,
-                part_memory(
-                    self.graph, op, self.batch, config.sample, config.parameter, config.mode,
-                    self.server.gpus, self.optimizer_states,
-                ),
+                self.part_memory(index, config.sample, config.parameter, config.mode),
             ),
             groups=np.array(ids, dtype=np.int64),
         )  # fmt: skip
+
+    def part_memory(self, index: int, sample: int, parameter: int, mode: Mode) -> float:
+        """Return the bytes that one part of an operator holds on each GPU of its server.
+
+        Dense weights and gradients are replicated on the server's GPUs; embedding tables are
+        sharded over them, and need a gradient buffer only where they are replicated over servers
+        (otherwise touched rows are updated in place). Activations are kept for the backward pass,
+        spread over the GPUs by sample.
+
+        Parameters
+        ----------
+        index : int
+            Operator.
+        sample, parameter, mode
+            The split, as in `OperatorConfig`.
+
+        Returns
+        -------
+        float
+            Bytes per GPU.
+        """
+        op, gpus = self.graph.operators[index], self.server.gpus
+        weights = op.parameters * self.graph.element_bytes / parameter
+        if op.sparse:
+            copies = 1.0 + self.optimizer_states + (1.0 if sample > 1 else 0.0)
+            weights = weights / gpus
+        else:
+            copies = 2.0 + self.optimizer_states
+        share = parameter if mode.slices_output else 1
+        outputs = op.output_elements * self.graph.element_bytes * self.batch / sample / share / gpus
+        return weights * copies + outputs
 
     def memory(self, strategy: Strategy) -> npt.NDArray[np.float64]:
         """Return the bytes that a strategy needs on each GPU of every server.

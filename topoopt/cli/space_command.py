@@ -1,6 +1,7 @@
 """`topoopt space`: what a search may choose, and how much that is."""
 
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -67,16 +68,7 @@ def _document(model: str, size: "SpaceSize") -> dict[str, Any]:
                 "operators": list(group.operators),
                 "kind": group.kind,
                 "configurations": group.configurations,
-                "choices": [
-                    {
-                        "sample": choice.sample,
-                        "parameter": choice.parameter,
-                        "mode": choice.mode or None,
-                        "placements": choice.placements,
-                        "any_placements_log10": choice.any_placements,
-                    }
-                    for choice in group.choices
-                ],
+                "choices": [asdict(choice) for choice in group.choices],
             }
             for group in size.groups
         ],
