@@ -58,36 +58,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing el
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
-def given_options(context: typer.Context, names: Iterable[str]) -> list[tuple[str, Any]]:
-    """Return those of some parameters that stand on the command line.
-
-    Parameters
-    ----------
-    context : typer.Context
-        Of the command.
-    names : iterable of str
-        Names of its parameters.
-
-    Returns
-    -------
-    list of (str, value)
-        Options as they are written, in the order of the command's help.
-    """
-    wanted = set(names)
-    found = []
-    for parameter in context.command.params:
-        name = parameter.name
-        if name is None or name not in wanted:
-            continue
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            value = context.params[name]
-            # Of --option and --no-option the one that was given.
-            words = parameter.secondary_opts if value is False else parameter.opts
-            found.append((words[0], value))
-    return found
-
-
 def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> None:
     """Refuse options that would count for nothing.
 
@@ -103,10 +73,19 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
     Raises
     ------
     InputError
-        Naming the first that stands on the command line.
+        Naming the first that stands on the command line, in the order of the command's help.
     """
-    for option, value in given_options(context, names):
-        raise InputError(f"{option} is {value}, but {reason}")
+    wanted = set(names)
+    for parameter in context.command.params:
+        name = parameter.name
+        if name is None or name not in wanted:
+            continue
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            value = context.params[name]
+            # Of --option and --no-option the one that was given.
+            words = parameter.secondary_opts if value is False else parameter.opts
+            raise InputError(f"{words[0]} is {value}, but {reason}")
 
 
 def read_model(model: str) -> "ModelGraph":

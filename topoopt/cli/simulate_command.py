@@ -91,9 +91,9 @@ def simulate_command(
 
     Example: topoopt simulate 100dlrm_16.fbuf --fabric ideal --bandwidth 100Gbps
     """
-    from topoopt.fabric.jitter import jittered
+    from topoopt.fabric.jitter import check_copies, jittered
     from topoopt.fabric.report import report_of
-    from topoopt.fabric.simulate import simulate
+    from topoopt.fabric.simulate import check_model, simulate
     from topoopt.fabric.tasks import link_bytes
     from topoopt.fabric.warm import choose_rings, warm_up
     from topoopt.problem.schedule import Schedule
@@ -105,7 +105,16 @@ def simulate_command(
         network=priority,
         bucket_bytes=None if buckets is None else parse_bytes(buckets, "buckets"),
     )
-    _check(file, fabric, model, jitter, seed, timeline, timeline_links)
+    # What is wrong whatever the files hold, before reading them.
+    check_model(model)
+    if jitter is not None:
+        check_copies(jitter)
+    common.check_seed(seed)
+    if timeline_links is not None and timeline is None:
+        raise InputError("--timeline-links goes with --timeline only; name the trace to write")
+    if timeline_links is not None and timeline_links < 0:
+        raise InputError(f"--timeline-links is {timeline_links}; give zero or more links")
+    common.check_outputs(timeline, inputs=[file, fabric])
     if compat == "reconnect" and model == "fluid":
         raise InputError("compat is 'reconnect', which the fluid model does not know; use packet")
     kernels = "simulate_kernels" if model == "fluid" else "packet_kernels"
@@ -162,30 +171,6 @@ def simulate_command(
         print(f"note: {note}")
     if timeline is not None:
         print(f"trace written to {timeline}")
-
-
-def _check(
-    file: Path,
-    fabric: str | None,
-    model: str,
-    jitter: int | None,
-    seed: int,
-    timeline: Path | None,
-    timeline_links: int | None,
-) -> None:
-    """Refuse what is wrong whatever the files hold, before reading them."""
-    from topoopt.fabric.jitter import check_copies
-    from topoopt.fabric.simulate import check_model
-
-    check_model(model)
-    if jitter is not None:
-        check_copies(jitter)
-    common.check_seed(seed)
-    if timeline_links is not None and timeline is None:
-        raise InputError("--timeline-links goes with --timeline only; name the trace to write")
-    if timeline_links is not None and timeline_links < 0:
-        raise InputError(f"--timeline-links is {timeline_links}; give zero or more links")
-    common.check_outputs(timeline, inputs=[file, fabric])
 
 
 def _document(

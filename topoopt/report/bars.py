@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from topoopt.problem.units import format_time
+from topoopt.base.text import dollars
+from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.markup import Html, element, joined, number, table
 
 # Bounds leave a part in 10^9 for rounding, which is no gap.
@@ -64,6 +65,17 @@ def bar_table(
         name: str = element("strong", bar.name) if bar.ours else bar.name
         rows.append((name, element("span", track, time, class_="barcell"), *bar.cells))
     return table(head, rows, words={0, 1} | words, caption=caption)
+
+
+def fabric_cells(ratio: float, cost: float | None, bandwidth: float, words: str) -> tuple[str, ...]:
+    """Return what stands behind a fabric's time: time over ours, cost, link, parallelization."""
+    price = dollars(cost)
+    return (
+        number(ratio, f"{ratio:.2f}x"),
+        price if cost is None else number(cost, price),
+        number(bandwidth, format_bandwidth(bandwidth)),
+        words,
+    )
 
 
 @dataclass(frozen=True)

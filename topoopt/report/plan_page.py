@@ -1,11 +1,10 @@
 """The report of a plan."""
 
-from topoopt.base.text import dollars
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import parallelization_text
-from topoopt.problem.units import format_bandwidth, format_bytes, format_time
+from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.answer import family_noun, plan_answer, plan_facts
-from topoopt.report.bars import Bar, BarPart, bar_table, stacked_bar
+from topoopt.report.bars import Bar, BarPart, bar_table, fabric_cells, stacked_bar
 from topoopt.report.evaluate import evaluate
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
@@ -57,14 +56,13 @@ def baselines(plan: Plan) -> Html:
     own = parallelization_text(plan.parallelization, plan.origin)
     bars = [
         Bar("topoopt", plan.iteration_time_s,
-            _cells(plan, plan.iteration_time_s, port, plan.cost_usd, own), ours=True)
+            fabric_cells(1.0, plan.cost_usd, port, own), ours=True)
     ]  # fmt: skip
     for name, base in plan.baselines.items():
         same = layouts and base.parallelization == plan.parallelization
         words = "the same" if same else parallelization_text(base.parallelization, base.origin)
-        cells = _cells(
-            plan, base.iteration_time_s, base.bandwidth_bytes_per_s, base.cost_usd, words
-        )
+        ratio = base.iteration_time_s / plan.iteration_time_s if plan.iteration_time_s else 1.0
+        cells = fabric_cells(ratio, base.cost_usd, base.bandwidth_bytes_per_s, words)
         bars.append(Bar(name, base.iteration_time_s, cells))
     last = "layout" if layouts else "strategy from"
     head = ("fabric", "iteration", "vs plan", "network cost", "link", last)
@@ -80,19 +78,6 @@ def baselines(plan: Plan) -> Html:
                   mark=plan.lower_bound_s, words=frozenset({5})),
         element("ul", notes, class_="small") if notes else "",
     )  # fmt: skip
-
-
-def _cells(
-    plan: Plan, seconds: float, bandwidth: float, cost: float | None, words: str
-) -> tuple[str, ...]:
-    ratio = seconds / plan.iteration_time_s if plan.iteration_time_s else 1.0
-    price = dollars(cost) if cost is None else number(cost, dollars(cost))
-    return (
-        number(ratio, f"{ratio:.2f}x"),
-        price,
-        number(bandwidth, format_bandwidth(bandwidth)),
-        words,
-    )
 
 
 def halves(plan: Plan) -> Html:
