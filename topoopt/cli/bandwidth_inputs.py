@@ -50,7 +50,7 @@ def read_workload(
         from topoopt.bandwidth.files.plan_file import load_plan_workload
 
         return load_plan_workload(name)
-    if not _is_model(name) and (name.lower().endswith(".txt") or "/" in name):
+    if _is_workload(name):
         if tensor is not None and not searching:
             raise InputError(
                 f"--tensor-parallel {tensor} does not apply to workload file {name!r}; "
@@ -98,7 +98,7 @@ def read_divisions(
         )
     if name in NAMES:
         return builtin_divisions(name, npus, memory=memory)
-    if _is_plan(name) or (not _is_model(name) and (name.lower().endswith(".txt") or "/" in name)):
+    if _is_plan(name) or _is_workload(name):
         raise InputError(
             f"--search-parallelism cannot divide {name!r}, whose division is worked into its "
             "numbers; give a built-in workload or a model"
@@ -108,6 +108,10 @@ def read_divisions(
 
 def _is_model(name: str) -> bool:
     return name.lower().endswith((".yaml", ".yml", ".json"))
+
+
+def _is_workload(name: str) -> bool:
+    return not _is_model(name) and (name.lower().endswith(".txt") or "/" in name)
 
 
 def _is_plan(name: str) -> bool:

@@ -124,12 +124,11 @@ def co_optimize_with_restarts(
 
         calls = [
             Call(
-                _search,
+                optimize_once,
                 {
-                    "job": job, "cluster": cluster, "options": options,
-                    "seed": restart_seed(seed, place),
-                    "search": search, "progress": report if alone else None,
-                    "state": kept.state(place) if engine == LOCAL else None,
+                    "job": job, "cluster": cluster, "options": options, **search,
+                    "seed": restart_seed(seed, place), "progress": report if alone else None,
+                    "keeper": kept.state(place) if engine == LOCAL else None,
                 },
             )
             for place in todo
@@ -145,21 +144,6 @@ def co_optimize_with_restarts(
         interrupted=interrupted or plans[best].search.interrupted,
     )
     return replace(plans[best], search=record, baselines=_baselines(plans, best))
-
-
-def _search(
-    job: Job,
-    cluster: Cluster,
-    options: SearchOptions,
-    seed: int,
-    search: Mapping[str, Any],
-    progress: ProgressCallback | None,
-    state: StateFile | None,
-) -> Plan:
-    """Make one search; at the top level, so that worker processes can be sent it."""
-    return optimize_once(
-        job, cluster, options, seed=seed, progress=progress, keeper=state, **search
-    )
 
 
 def _rank(plan: Plan) -> float:

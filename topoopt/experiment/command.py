@@ -121,11 +121,7 @@ def run_and_tell(
         )
         return INTERRUPTED
     print(run.table)
-    print(
-        f"{run.computed} cases computed, {run.reused} reused, {run.infeasible} infeasible, "
-        f"{run.failed} failed; results in {run.output}",
-        file=sys.stderr,
-    )
+    print(run.counts, file=sys.stderr)
     if run.note:
         print(run.note, file=sys.stderr)
     return 1 if run.failed else 0

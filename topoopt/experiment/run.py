@@ -52,6 +52,14 @@ class ExperimentRun:
     figures: tuple[str, ...] = ()
     note: str = ""
 
+    @property
+    def counts(self) -> str:
+        """How many cases were computed, and what came of them, in words."""
+        return (
+            f"{self.computed} cases computed, {self.reused} reused, {self.infeasible} infeasible, "
+            f"{self.failed} failed; results in {self.output}"
+        )
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         return shown("html", self)
