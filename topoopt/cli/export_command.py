@@ -125,7 +125,7 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
         )
     if not file.ring_size.size:
         return notes
-    own = fbuf_workload(file, "file").own(file.net_bandwidth, plan.cluster.latency_s)
+    own = fbuf_workload(file, "file").own_fabric(file.net_bandwidth, plan.cluster.latency_s)
     moved = moved_ring_edges(built.fabric, own)
     if moved:
         notes.append(

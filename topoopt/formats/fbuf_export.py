@@ -21,7 +21,7 @@ from topoopt.formats.fbuf_file import (
     starts,
 )
 from topoopt.formats.fbuf_paths import all_paths
-from topoopt.formats.fbuf_rings import Group, Rings, jump_lists, shown
+from topoopt.formats.fbuf_rings import Group, Rings, brief, jump_lists
 
 DRAM_BANDWIDTH = 32.0 * 2**20 * MILLISECONDS
 """Bytes per second: what every published file says."""
@@ -127,7 +127,7 @@ def fbuf_of(
     )
     for group in used:
         if not rings.get(group):
-            raise InputError(f"AllReduce group {shown(group)} has no rings; give its ring orders")
+            raise InputError(f"AllReduce group {brief(group)} has no rings; give its ring orders")
     sets = jump_lists(network, {group: rings[group] for group in used})
     conn = _connections(network, net_bandwidth)
     counts, shares, lengths, hops = all_paths(network, routes)

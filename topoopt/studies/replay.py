@@ -160,7 +160,7 @@ def _own(
 ) -> Replay:
     rate = workload.port_rate if bandwidth is None else parse_bandwidth(bandwidth)
     hop = _latency(workload, latency)
-    fabric = replace(workload.own(rate, hop), transport=transport)
+    fabric = replace(workload.own_fabric(rate, hop), transport=transport)
     source = f"of the {workload.kind}" if bandwidth is None else "given"
     what = "one switch" if fabric.network.switches else "direct-connect"
     return Replay(

@@ -297,7 +297,8 @@ def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     file = plan_fbuf(plan, updates=Updates.OMIT)
     assert file.tasks <= tasks.tasks
     work = fbuf_workload(file, "file")
-    replayed = simulate(work.own(file.net_bandwidth, cluster.hop_latency), work.tasks).makespan
+    own = work.own_fabric(file.net_bandwidth, cluster.hop_latency)
+    replayed = simulate(own, work.tasks).makespan
     # The file has no optimizer steps, which end the iteration.
     steps = tasks.size[tasks.phase == Phase.UPDATE].sum()
     assert plan.iteration_time_s - steps <= replayed * (1 + 1e-6)
