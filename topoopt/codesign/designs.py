@@ -1,6 +1,6 @@
 """Clusters to choose among: the points of a grid, what is known of them, and who is not beaten."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from math import isfinite
@@ -158,23 +158,6 @@ def frontier(designs: Iterable[Design], least_gain: float = 0.0) -> tuple[Design
             best = design.value(DesignObjective.TIME) * (1.0 - least_gain)
             kept.append(design)
     return tuple(kept)
-
-
-def best_design(designs: Sequence[Design], objective: DesignObjective) -> Design | None:
-    """Return the planned design with the least objective; of equals the cheapest, then the first.
-
-    Parameters
-    ----------
-    designs : sequence of Design
-    objective : DesignObjective
-
-    Returns
-    -------
-    Design or None
-        None if none was planned.
-    """
-    planned = [design for design in designs if design.planned]
-    return min(planned, key=lambda d: (d.value(objective), d.point.cost_usd), default=None)
 
 
 def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:

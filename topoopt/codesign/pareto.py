@@ -15,7 +15,7 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.base.version import installed_version
 from topoopt.bounds.everything import everything_bound
-from topoopt.codesign.designs import Design, DesignObjective, Limits, Point, best_design, frontier
+from topoopt.codesign.designs import Design, DesignObjective, Limits, Point, frontier
 from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
@@ -105,8 +105,12 @@ class Exploration:
 
     @property
     def best(self) -> Design | None:
-        """The design with the least objective, if any could be planned."""
-        return best_design(self.frontier, self.objective)
+        """The design with the least objective, of equals the cheapest, if any could be planned."""
+        return min(
+            self.frontier,
+            key=lambda design: (design.value(self.objective), design.point.cost_usd),
+            default=None,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data with units in the names."""

@@ -15,11 +15,10 @@ from topoopt.codesign.designs import (
     DesignObjective,
     Limits,
     Point,
-    best_design,
     frontier,
     parse_counts,
 )
-from topoopt.codesign.pareto import Grid, choose_degree, explore
+from topoopt.codesign.pareto import Exploration, Grid, choose_degree, explore
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices, direct_connect_cost
 
@@ -46,7 +45,7 @@ def test_the_frontier_is_what_none_beats(pairs):
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12))
 def test_the_best_of_an_objective_is_on_the_frontier(pairs):
     designs = [_design(cost, time) for cost, time in pairs]
-    best = best_design(designs, DesignObjective.COST_TIME)
+    best = Exploration("m", DesignObjective.COST_TIME, tuple(designs), 0.0, False, 0, "v").best
     assert best is not None
     assert best.value(DesignObjective.COST_TIME) == min(c * t for c, t in pairs)
     assert min(d.value(DesignObjective.COST_TIME) for d in frontier(designs)) == min(
