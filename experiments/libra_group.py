@@ -1,7 +1,6 @@
 """One network for several workloads: what each loses to a network of its own."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import (
     Allocation,
@@ -22,10 +21,7 @@ from topoopt.bandwidth.model.loops import Loop, add_up
 from topoopt.bandwidth.model.several import Together
 from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.bandwidth.solve.question import Question
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from topoopt.experiment import Experiment, Figures, Row, Table, pivot, run_from_command_line
 
 GROUP_SUM, GROUP_WORST = "group (sum)", "group (worst)"
 
@@ -122,7 +118,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return tables
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the largest and the mean loss of each network."""
     from matplotlib.figure import Figure
 
@@ -140,43 +136,36 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     return {"losses": figure}
 
 
-def experiment() -> Experiment:
-    """Return the experiment over the inputs that are there."""
-    networks = [*WORKLOADS, GROUP_SUM, GROUP_WORST]
-    common = {"inputs": [source()]}
-    return Experiment(
-        name="libra-group",
-        description=(
-            "Every workload on networks optimised for another one, for the sum of all relative "
-            "times, and for the worst of them."
-        ),
-        source="LIBRA (ISPASS 2024), figure 16 (group optimisation)",
-        grid={
-            **common,
-            "dimensions": [3, 4],
-            "objective": ["time", "time*cost"],
-            "budget_gbytes_per_s": [500, 1000],
-            "network_for": networks,
-        },
-        quick_grid={
-            **common,
-            "dimensions": [4],
-            "objective": ["time"],
-            "budget_gbytes_per_s": [1000],
-            "network_for": networks,
-        },
-        columns=(
-            "workload", "iteration_time_s", "own_network_time_s", "loss", "cost_usd",
-            "duality_gap",
-        ),
-        case=case,
-        tabulate=tabulate,
-        draw=draw,
-    )  # fmt: skip
+if __name__ == "__main__":
+    data_option()  # before the inputs are looked for
 
-
-EXPERIMENT = experiment()
+EXPERIMENT = Experiment(
+    name="libra-group",
+    description=(
+        "Every workload on networks optimised for another one, for the sum of all relative "
+        "times, and for the worst of them."
+    ),
+    source="LIBRA (ISPASS 2024), figure 16 (group optimisation)",
+    grid={
+        "inputs": [source()],
+        "dimensions": [3, 4],
+        "objective": ["time", "time*cost"],
+        "budget_gbytes_per_s": [500, 1000],
+        "network_for": [*WORKLOADS, GROUP_SUM, GROUP_WORST],
+    },
+    quick_grid={
+        "dimensions": [4],
+        "objective": ["time"],
+        "budget_gbytes_per_s": [1000],
+    },
+    columns=(
+        "workload", "iteration_time_s", "own_network_time_s", "loss", "cost_usd",
+        "duality_gap",
+    ),
+    case=case,
+    tabulate=tabulate,
+    draw=draw,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    data_option()
-    run_from_command_line(experiment())
+    run_from_command_line(EXPERIMENT)

@@ -52,7 +52,7 @@ def read_workload(
         from topoopt.bandwidth.files.plan_file import load_plan_workload
 
         return load_plan_workload(name)
-    if not _is_model(name) and (name.lower().endswith(".txt") or "/" in name):
+    if _is_workload(name):
         if tensor is not None and not searching:
             raise InputError(
                 f"--tensor-parallel {tensor} does not apply to workload file {name!r}; "
@@ -100,7 +100,7 @@ def read_divisions(
         )
     if name in NAMES:
         return builtin_divisions(name, npus, memory=memory)
-    if _is_plan(name) or (not _is_model(name) and (name.lower().endswith(".txt") or "/" in name)):
+    if _is_plan(name) or _is_workload(name):
         raise InputError(
             f"--search-parallelism cannot divide {name!r}, whose division is worked into its "
             "numbers; give a built-in workload or a model"
@@ -112,14 +112,19 @@ def _is_model(name: str) -> bool:
     return name.lower().endswith((".yaml", ".yml", ".json"))
 
 
+def _is_workload(name: str) -> bool:
+    return not _is_model(name) and (name.lower().endswith(".txt") or "/" in name)
+
+
 def _is_plan(name: str) -> bool:
     """Say whether a JSON file is a plan rather than a model."""
     from parallelism.reading import parse_json, read_text
+    from topoopt.plan.document import Document, kind_of
 
     if Path(name).suffix.lower() != ".json":
         return False
     data = parse_json(read_text(name, "workload file"), f"workload file {name!r}")
-    return isinstance(data, dict) and "schema_version" in data
+    return kind_of(data) is Document.PLAN
 
 
 def _model(name: str) -> "ModelGraph":

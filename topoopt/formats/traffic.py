@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from parallelism.reading import read_bytes
 from parallelism.taskgraph import Traffic
 from topoopt.base.atomic import write_bytes_atomically
 
@@ -82,12 +83,7 @@ def load_traffic(path: str | Path) -> Traffic:
     InputError
         If the file cannot be read, misses or adds a field, or holds impossible numbers.
     """
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"traffic file {path} does not exist; give an existing file") from None
-    except OSError as error:
-        raise InputError(f"traffic file {path} cannot be read ({error.strerror})") from None
+    data = read_bytes(path, "traffic file")
     try:
         return _traffic(_arrays(data))
     except InputError as error:

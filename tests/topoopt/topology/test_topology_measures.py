@@ -19,7 +19,8 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.formats.traffic import save_traffic
 from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import default_prices
-from topoopt.studies.topology_report import report_text, topology_report, total_demand
+from topoopt.studies.demand import total_demand
+from topoopt.studies.topology_report import report_text, topology_report
 from topoopt.topology.finder import find_topology
 from topoopt.topology.network_file import load_network
 from topoopt.topology.spectrum import spectral_gap
@@ -129,7 +130,7 @@ def test_no_wiring_beats_the_bound(seed: int, n: int, degree: int, ports: PortMo
         "totient", n, degree, B, ports=ports, traffic=traffic, selection="traffic", placement=True
     )
     routes = ecmp_routes(topology.network)
-    sent = total_demand(built, traffic, Fabric("any", topology.network, routes))
+    sent = total_demand(Fabric("any", topology.network, routes), traffic)
     assert bound <= 1 / routed_rate(topology.network, routes, sent) * (1 + 1e-9)
     report = topology_report(built, B, default_prices(), traffic)
     measures = report.measures
