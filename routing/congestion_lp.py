@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base import InfeasibleError, InputError
+from codesign_base import InfeasibleError
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import (
     PathRouting,
@@ -26,14 +26,11 @@ from routing.paths import forwarding_nodes, links_into
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-SOLVERS = ("highs-ipm", "highs-ds")
 # Flows below this fraction of the largest demand are the solver's rounding.
 _DUST = 1e-9
 
 
-def min_congestion_lp(
-    network: Network, demand: FloatArray, *, solver: str = "highs-ipm"
-) -> PathRouting:
+def min_congestion_lp(network: Network, demand: FloatArray) -> PathRouting:
     """Route a demand matrix with the least possible congestion, by linear programming.
 
     Parameters
@@ -41,8 +38,6 @@ def min_congestion_lp(
     network : Network
     demand : float array, shape (hosts, hosts)
         Bytes from row to column, zero on the diagonal.
-    solver : {"highs-ipm", "highs-ds"}
-        Interior point with crossover, or dual simplex.
 
     Returns
     -------
@@ -65,8 +60,6 @@ def min_congestion_lp(
     from scipy.optimize import linprog
 
     matrix = checked_demand(network, demand)
-    if solver not in SOLVERS:
-        raise InputError(f"solver is {solver!r}; choose {' or '.join(SOLVERS)}")
     sources = np.flatnonzero(matrix.sum(axis=1) > 0)
     if sources.size == 0:
         return idle_routing(network, matrix, "linear program")
@@ -82,7 +75,7 @@ def min_congestion_lp(
         A_eq=_with_last(conserve, np.zeros(conserve.shape[0])),
         b_eq=supply,
         bounds=(0.0, None),
-        method=solver,
+        method="highs-ipm",  # interior point with crossover
     )
     if answer.x is None:
         raise InfeasibleError(

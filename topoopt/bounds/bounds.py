@@ -11,7 +11,8 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind, Traffic
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.critical import (
     Least,
     Span,
@@ -244,65 +245,9 @@ def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
     members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
     sent = tasks.passes[reduces] * tasks.size[reduces]
     rings = (members[tasks.first[reduces]] - 1.0) * sent
-    return _transfer_hops(demand, degree) + float(rings.sum())
-
-
-def injection_time(traffic: Traffic, degree: int, bandwidth: float) -> float:
-    """Return seconds that the busiest server needs to send or receive its own bytes.
-
-    Parameters
-    ----------
-    traffic : Traffic
-    degree : int
-    bandwidth : float
-        Bytes/s of a port, each way.
-
-    Returns
-    -------
-    float
-    """
-    rings = np.zeros(traffic.servers)
-    for group, size in zip(traffic.groups, traffic.group_bytes, strict=True):
-        rings[list(group)] += 2.0 * (len(group) - 1) / len(group) * size
-    sent = rings + traffic.transfers.sum(axis=1)
-    received = rings + traffic.transfers.sum(axis=0)
-    return float(max(sent.max(), received.max())) / (degree * bandwidth)
-
-
-def hop_bytes(traffic: Traffic, degree: int) -> float:
-    """Return the least link-bytes that the traffic takes in any digraph of a degree.
-
-    At most d^h servers are at distance exactly h from a source, so its demands, largest first,
-    take at least 1 hop for the first d, 2 for the next d^2, and so on. AllReduce bytes take at
-    least one hop. The same holds for the sources that reach a destination; the larger counts.
-
-    Parameters
-    ----------
-    traffic : Traffic
-    degree : int
-
-    Returns
-    -------
-    float
-    """
-    return _transfer_hops(traffic.transfers, degree) + traffic.allreduce_sent()
-
-
-def _transfer_hops(transfers: FloatArray, degree: int) -> float:
-    servers = transfers.shape[0]
-    hops = np.empty(servers)
-    at, level = 0, 1
-    while at < servers:
-        width = servers if degree**level >= servers else degree**level
-        hops[at : at + width] = level
-        at += width
-        level += 1
-    from_source = np.sort(transfers, axis=1)[:, ::-1] @ hops
-    to_target = np.sort(transfers, axis=0)[::-1].T @ hops
-    return float(max(from_source.sum(), to_target.sum()))
+    return least_link_bytes(demand, degree) + float(rings.sum())
 
 
 __all__ = [
-    "ROUNDING", "Bound", "Wirings", "hop_bytes", "injection_time", "resource_bound", "space_bound",
-    "strategy_bound",
+    "ROUNDING", "Bound", "Wirings", "resource_bound", "space_bound", "strategy_bound",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from routing.network import IntArray
 _TEMPERATURE = 0.4
 _MOVES = 60
 _LEAST_MOVES = 4_000
+_ATTEMPTS = 3
 # Of other wirings: searches, and steps of one for a cycle, in multiples of the servers.
 _TRIES = 12
 _PATIENCE = 60
@@ -27,7 +28,6 @@ def hamiltonian_cycles(
     *,
     both_ways: bool = False,
     seed: int = 0,
-    attempts: int = 3,
 ) -> IntArray | None:
     """Take the union of permutations apart into Hamiltonian cycles.
 
@@ -41,8 +41,6 @@ def hamiltonian_cycles(
     both_ways : bool
     seed : int
         Of the exchanges.
-    attempts : int
-        Starts with other random numbers.
 
     Returns
     -------
@@ -68,7 +66,7 @@ def hamiltonian_cycles(
     if not both_ways and count == rows and parity(given) != (rows * (n - 1)) % 2:
         return None
     rng = np.random.default_rng(seed)
-    for _ in range(attempts):
+    for _ in range(_ATTEMPTS):
         draws = rng.random((max(_LEAST_MOVES, _MOVES * n * rows), 4))
         if both_ways:
             beside = np.stack((given, np.argsort(given, axis=1)), axis=2)
