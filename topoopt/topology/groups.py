@@ -169,9 +169,10 @@ def groups_of_order(order: int) -> list[FiniteGroup]:
     Returns
     -------
     list of FiniteGroup
-        At most 200, abelian groups the last. All abelian groups; their extensions by cyclic groups that `cyclic_extension` makes of
+        All abelian groups; their extensions by cyclic groups that `cyclic_extension` makes of
         units, of companion matrices and, on one cycle, of carries; alternating and symmetric
-        groups. One of each `FiniteGroup.fingerprint`. Not all groups of the order.
+        groups. One of each `FiniteGroup.fingerprint`. Not all groups of the order, and 200 at
+        most, of which abelian ones are the last.
 
     Raises
     ------
