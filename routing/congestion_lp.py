@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError
+from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import (
     PathRouting,
@@ -168,13 +169,13 @@ def _decomposed(
             f"network {network.name!r}: the LP solver's flow misses a pair of very small demand; "
             "use the multiplicative-weights method"
         )
-    path_offsets = np.concatenate(([0], np.cumsum(counts_of))).astype(np.int64)
+    path_offsets = starts(counts_of)
     return PathRouting(
         network=network,
         demand=demand,
         pairs=np.concatenate(pairs),
         path_offsets=path_offsets,
-        link_offsets=np.concatenate(([0], np.cumsum(np.concatenate(lengths_of)))).astype(np.int64),
+        link_offsets=starts(np.concatenate(lengths_of)),
         links=np.concatenate(links),
         shares=normalised(path_offsets, np.concatenate(amounts)),
         lengths=lengths / float(network.capacity @ lengths),

@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from routing.circulant_flow import is_circulant, min_congestion_circulant
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import (
@@ -205,7 +206,7 @@ class _Work:
             network.out_offsets, network.source, network.target, forwarding_nodes(network)
         )
         self.pairs = Pairs(
-            np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+            starts(counts),
             self.target,
             demand[self.source, self.target],
         )
@@ -269,10 +270,10 @@ class _Work:
         total = np.bincount(pair, weights=start.shares[kept], minlength=pairs.size)
         flow = self.pairs.demand[pair] * start.shares[kept] / total[pair]
         hops = np.diff(start.link_offsets)
-        link_offsets = np.concatenate(([0], np.cumsum(hops[kept]))).astype(np.int64)
+        link_offsets = starts(hops[kept])
         links = index[start.links[np.repeat(kept, hops)]].astype(np.int32)
         counts = np.bincount(pair, minlength=pairs.size)
-        path_offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        path_offsets = starts(counts)
         # Paths are kept from the target back.
         back = reversed_rows(link_offsets, links).astype(np.int32)
         self._hold(path_offsets, link_offsets, back, flow)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -162,7 +163,7 @@ class Network:
     def out_offsets(self) -> IntArray:
         """CSR offsets: links of node v are ``out_offsets[v] .. out_offsets[v + 1]``."""
         counts = np.bincount(self.source, minlength=self.nodes)
-        return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        return starts(counts)
 
     @cached_property
     def _index(self) -> dict[tuple[int, int], int]:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from codesign_base.rows import spread, starts
 from routing.path_routing import PathRouting
 
 _DRAWS = 8
@@ -67,15 +68,13 @@ def round_to_single_paths(
         if top < best * (1.0 - 1e-12):
             best, choice = top, picked
     lengths = routing.path_hops[choice]
-    link_offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    place = np.arange(link_offsets[-1]) - np.repeat(link_offsets[:-1], lengths)
     return PathRouting(
         network=network,
         demand=routing.demand,
         pairs=routing.pairs,
         path_offsets=np.arange(first.size + 1),
-        link_offsets=link_offsets,
-        links=routing.links[np.repeat(routing.link_offsets[choice], lengths) + place],
+        link_offsets=starts(lengths),
+        links=routing.links[spread(routing.link_offsets[choice], lengths)],
         shares=np.ones(first.size),
         lengths=routing.lengths,
         lower_bound=routing.lower_bound,

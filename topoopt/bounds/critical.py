@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.rows import spread, starts
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 
 
@@ -135,12 +136,9 @@ def ring_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray]:
     reduces = np.flatnonzero(tasks.collective)
     reduces = reduces[counts[tasks.first[reduces]] > 1]
     members = np.array([v for group in tasks.groups for v in group], dtype=np.int64)
-    begin = np.concatenate(([0], np.cumsum(counts)))
     group = tasks.first[reduces]
     own = counts[group]
-    ends = np.cumsum(own)
-    total = int(ends[-1]) if own.size else 0
-    at = np.arange(total) - np.repeat(ends - own, own) + np.repeat(begin[group], own)
+    at = spread(starts(counts)[group], own)
     sent = tasks.passes[reduces] * (own - 1.0) / own * tasks.size[reduces]
     return np.repeat(reduces, own), members[at], np.repeat(sent, own)
 

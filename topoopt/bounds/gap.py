@@ -31,7 +31,7 @@ from topoopt.bounds.critical import (
 )
 from topoopt.bounds.everything import AnyFamily, everything_bound, own_bound
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.orders import alone_seconds, task_orders
+from topoopt.fabric.orders import alone_seconds, link_uses, task_orders
 from topoopt.problem.job import Cluster
 from topoopt.problem.schedule import Schedule
 
@@ -239,15 +239,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     """
     orders = task_orders(fabric, tasks)
     network = fabric.network
-    weights, capacity = orders.weights, orders.capacity
-    sends = np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))
-    counts = orders.end[sends] - orders.begin[sends]
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if sends.size else 0
-    at = np.arange(total) - np.repeat(ends - counts - orders.begin[sends], counts)
-    links = orders.links[at].astype(np.int64)
-    slowness = weights[at] / capacity[links]
-    seconds = np.repeat(orders.volume[sends], counts) * slowness
+    sends, counts, links, seconds = link_uses(orders)
     length = alone_seconds(orders)
     through = np.zeros(tasks.tasks)
     if transfer_ports(tasks):
@@ -259,7 +251,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     after = np.where(orders.compute, 0.0, orders.lag)
     span = steady_span(tasks) if steady else span_of(tasks, Least(length, through, after))
     terms = {"compute": device_end(tasks, span)}
-    if total <= MOST_USES:
+    if links.size <= MOST_USES:
         uses = np.repeat(sends, counts)
         terms["link"] = least_end(uses, links, seconds, span, network.links)
     else:

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.rows import starts
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.network import Network
 from routing.paths import ecmp_routes
@@ -302,7 +303,7 @@ def _direct_routes(network: Network) -> Routes:
     latency[pairs] = network.latency
     return Routes(
         hosts,
-        np.concatenate(([0], np.cumsum(count))),
+        starts(count),
         np.arange(network.links, dtype=np.int64),
         np.ones(network.links),
         latency,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
@@ -20,7 +21,6 @@ from topoopt.formats.fbuf_file import (
     FloatArray,
     IntArray,
     WordArray,
-    starts,
 )
 from topoopt.formats.fbuf_paths import all_paths
 from topoopt.formats.fbuf_rings import Group, Rings, jump_lists, shown

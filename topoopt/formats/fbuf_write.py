@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.rows import spread
 from topoopt.base.atomic import write_bytes_atomically
 from topoopt.formats.fbuf_check import check_fbuf
-from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile, IntArray, WordArray, spread
+from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile, IntArray, WordArray
 
 _LIMIT = 2**31 - 1
 # Layout of each kind of table: (name, numpy type) in the order of the schema's fields, and places

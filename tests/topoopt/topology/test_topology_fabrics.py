@@ -128,7 +128,7 @@ def test_an_expander_of_128_is_shallow() -> None:
 
 def test_bad_input_is_named() -> None:
     rng = np.random.default_rng(0)
-    with pytest.raises(InputError, match="0 hosts"):
+    with pytest.raises(InputError, match="0 servers"):
         ideal_switch(0, 1.0, 0.0)
     with pytest.raises(InputError, match="bandwidth is -1"):
         fat_tree(4, -1.0, 0.0)

@@ -6,7 +6,7 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import IntArray, Network
-from topoopt.topology.zoo.cables import both_ways, check_rates
+from topoopt.topology.cables import both_ways, check_rates
 
 
 def leaf_spine(
