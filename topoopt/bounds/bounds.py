@@ -14,14 +14,13 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.critical import (
-    Least,
     Span,
     device_end,
     least_end,
+    least_of,
     port_uses,
     span_of,
     steady_span,
-    transfer_ports,
 )
 from topoopt.bounds.relaxation import Own, Wirings
 from topoopt.bounds.space_terms import all_choices, trade_off
@@ -188,7 +187,9 @@ def strategy_bound(
     if degree < 1 or not bandwidth > 0:
         raise InputError(f"degree {degree} and bandwidth {bandwidth} must be positive")
     rate = degree * bandwidth
-    span = steady_span(tasks) if steady else span_of(tasks, _least(tasks, rate, lag))
+    rates, lags = np.full(tasks.tasks, rate), np.full(tasks.tasks, lag)
+    least = least_of(tasks, rates, lags, np.full(len(tasks.groups), rate), lag)
+    span = steady_span(tasks) if steady else span_of(tasks, least)
     terms = {"compute": device_end(tasks, span)}
     task, server, size, into = port_uses(tasks)
     terms["injection"] = max(
@@ -199,21 +200,6 @@ def strategy_bound(
     if not steady:
         terms["chain"] = span.chain
     return Bound(max(terms.values()) * ROUNDING, terms)
-
-
-def _least(tasks: TaskGraph, rate: float, lag: float) -> Least:
-    """What tasks take where every server has all its ports to itself."""
-    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
-    length = tasks.size.copy()
-    moves = tasks.kind == TaskKind.TRANSFER
-    after = np.where(moves, lag, 0.0)
-    through = np.where(moves, tasks.size / rate, 0.0)
-    length[moves] = through[moves] + lag
-    reduces = tasks.collective
-    g = members[tasks.first[reduces]]
-    rounds = tasks.passes[reduces] * (g - 1.0)
-    length[reduces] = rounds * (tasks.size[reduces] / g / rate + lag) + tasks.delay[reduces]
-    return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
 
 
 def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> float:

@@ -46,6 +46,39 @@ class Span:
     chain: float
 
 
+def least_of(
+    tasks: TaskGraph, pair_rate: FloatArray, after: FloatArray, group_rate: FloatArray, lag: float
+) -> Least:
+    """Return what tasks take at least, each alone on some set of fabrics.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    pair_rate, after : float64 arrays, shape (tasks,)
+        Bytes/s of each transfer, and seconds that it takes beyond its bytes.
+    group_rate : float64 array, shape (groups,)
+        Bytes/s of each member of a group.
+    lag : float
+        Seconds that a round of a ring takes beyond its bytes.
+
+    Returns
+    -------
+    Least
+    """
+    moves = tasks.kind == TaskKind.TRANSFER
+    through = np.where(moves, tasks.size / pair_rate, 0.0)
+    after = np.where(moves, after, 0.0)
+    length = np.where(moves, through + after, tasks.size)
+    reduces = np.flatnonzero(tasks.collective)
+    if reduces.size:
+        group = tasks.first[reduces]
+        members = np.array([len(each) for each in tasks.groups], dtype=np.float64)[group]
+        rounds = tasks.passes[reduces] * (members - 1.0)
+        each_round = tasks.size[reduces] / members / group_rate[group] + lag
+        length[reduces] = rounds * each_round + tasks.delay[reduces]
+    return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
+
+
 def span_of(tasks: TaskGraph, least: Least) -> Span:
     """Return heads and tails of every task.
 

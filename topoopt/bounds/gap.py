@@ -23,6 +23,7 @@ from topoopt.bounds.critical import (
     Span,
     device_end,
     least_end,
+    least_of,
     port_uses,
     ring_uses,
     span_of,
@@ -173,20 +174,12 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
     # Both servers of a transfer need its bytes to pass all of their links.
     rate = np.minimum(out, into)[: network.hosts]
     pair = np.where(moves, np.minimum(out[first], into[second]), 1.0)
-    after = np.where(moves, lag * distance[first, second], 0.0)
-    through = np.where(moves, tasks.size / pair, 0.0)
-    length = np.where(moves, through + after, tasks.size)
     slowest = np.array(
-        [rate[list(group)].min() if len(group) > 1 else 1.0 for group in tasks.groups] or [1.0]
+        [rate[list(group)].min() if len(group) > 1 else 1.0 for group in tasks.groups]
     )
-    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
-    reduces = tasks.collective
-    of = tasks.first[reduces]
-    rounds = tasks.passes[reduces] * (members[of] - 1.0)
-    alone = np.where(rounds > 0.0, tasks.size[reduces] / members[of] / slowest[of] + lag, 0.0)
-    length[reduces] = tasks.delay[reduces] + rounds * alone
-    through = through if transfer_ports(tasks) else np.zeros_like(through)
-    span = steady_span(tasks) if steady else span_of(tasks, Least(length, through, after))
+    after = (lag * distance[first, second]).astype(np.float64)
+    least = least_of(tasks, pair, after, slowest, lag)
+    span = steady_span(tasks) if steady else span_of(tasks, least)
     terms = {"compute": device_end(tasks, span)}
     task, server, size, received = port_uses(tasks)
     terms["ports"] = max(

@@ -6,6 +6,7 @@ import numpy as np
 
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints
+from routing.path_kernels import sort_prefix
 from topoopt.fabric.arrays_kernels import Flags, Orders
 from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.heap_kernels import pop, push
@@ -112,28 +113,6 @@ def begun(orders: Orders) -> Iteration:
 
 
 @inner_kernel
-def _sort(values: Ints, count: int) -> None:
-    """Sort the first values in place (Shell's sort); most batches arrive sorted."""
-    for i in range(1, count):
-        if values[i] < values[i - 1]:
-            break
-    else:
-        return
-    gap = 1
-    while gap < count // 3:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, count):
-            value = values[i]
-            place = i
-            while place >= gap and values[place - gap] > value:
-                values[place] = values[place - gap]
-                place -= gap
-            values[place] = value
-        gap //= 3
-
-
-@inner_kernel
 def make_ready(orders: Orders, it: Iteration, now: float, arrival_order: bool) -> None:
     """Queue what became ready at this instant, delay it, or list it for the network."""
     ready, running, idle, asks = it.ready, it.running, it.idle, it.asks
@@ -212,7 +191,7 @@ def finish_due(
         batch[size] = it.names[0]
         size += 1
         pop(it.times, it.names, it.events)
-    _sort(batch, size)
+    sort_prefix(batch, size)
     for i in range(size):
         task = batch[i]
         if not orders.compute[task] and not it.drained[task]:
@@ -237,6 +216,6 @@ def finish_due(
                 fresh[freshly] = after
                 freshly += 1
     if not arrival_order:
-        _sort(fresh, freshly)
+        sort_prefix(fresh, freshly)
     it.number[STARTS], it.number[IDLES], it.number[DONE] = starts, idles, done
     it.number[FRESH] = freshly

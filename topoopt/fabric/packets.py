@@ -191,12 +191,9 @@ def _least_after(
 ) -> FloatArray:
     """Return the least seconds from each task's end to the end of all: alone, on the best link."""
     from parallelism.longest_path_kernels import heads_and_tails
-    from topoopt.fabric.packet_queue_kernels import ROUNDS
 
     packet = fabric.transport.segment_bytes / fabric.network.capacity.max(initial=1.0)
-    rounds = np.ones(messages.task.size)
-    ring = messages.ring >= 0
-    rounds[ring] = rings[messages.ring[ring], ROUNDS]
+    rounds = _rounds(messages, rings)
     length = np.where(tasks.kind == TaskKind.COMPUTE, tasks.size, 0.0)
     np.maximum.at(length, messages.task, packet * rounds * messages.packets)
     return heads_and_tails(
@@ -208,13 +205,19 @@ def _least_after(
     )[1]
 
 
-def _check_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> None:
-    """Refuse more packets than could ever be simulated."""
+def _rounds(messages: _Messages, rings: IntArray) -> FloatArray:
+    """Return how often each message is sent."""
     from topoopt.fabric.packet_queue_kernels import ROUNDS
 
     rounds = np.ones(messages.task.size)
     ring = messages.ring >= 0
     rounds[ring] = rings[messages.ring[ring], ROUNDS]
+    return rounds
+
+
+def _check_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> None:
+    """Refuse more packets than could ever be simulated."""
+    rounds = _rounds(messages, rings)
     trains = float((rounds * np.ceil(messages.packets / fabric.transport.train_packets)).sum())
     if trains > MOST_TRAINS:
         raise InputError(

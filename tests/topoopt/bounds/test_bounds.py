@@ -20,6 +20,7 @@ from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.bounds import Wirings, space_bound, strategy_bound
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
+from topoopt.topology.network_json import network_graph
 
 LAG = 2e-6  # announced, and sent, over one hop of random_fabric
 
@@ -70,7 +71,7 @@ def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidt
             network = Network.from_links("w", 4, 0, source, target, bandwidth, 1e-6)
             import networkx as nx
 
-            if nx.is_strongly_connected(network.to_networkx()):
+            if nx.is_strongly_connected(network_graph(network)):
                 fabrics.append((degree, Fabric("w", network, ecmp_routes(network), {})))
     assert len(fabrics) > 6
     everything = {d: space_bound(builder, Wirings(4, d, bandwidth, LAG)).seconds for d in (1, 2)}

@@ -45,6 +45,7 @@ from topoopt.topology.groups import (
 )
 from topoopt.topology.hamiltonian import hamiltonian_cycles, parity, ring_of
 from topoopt.topology.moore import moore_bound
+from topoopt.topology.network_json import network_graph
 from topoopt.topology.placement import place_servers
 from topoopt.topology.totient import ring_order, ring_step
 from topoopt.topology.zoo.registry import build_fabric
@@ -407,7 +408,7 @@ def test_the_finder_wires_them(ports: PortModel, placement: bool) -> None:
     assert len(topology.rings) == 4
     assert {ring.generator for ring in topology.rings} == {0}
     plain = find_topology(traffic, 4, 1e9, ports=ports, degree_allreduce=4, selection="exact")
-    graph, other = topology.network.to_networkx(), plain.network.to_networkx()
+    graph, other = network_graph(topology.network), network_graph(plain.network)
     assert nx.average_shortest_path_length(graph) < nx.average_shortest_path_length(other)
     if placement:
         assert graph.has_edge(0, 5)

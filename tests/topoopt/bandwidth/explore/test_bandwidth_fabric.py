@@ -15,6 +15,7 @@ from topoopt.bandwidth.model.links import PairLoads, build_network, dimension_ro
 from topoopt.bandwidth.model.network import BuildingBlock, parse_network
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.transport import IDEAL
+from topoopt.topology.network_json import network_graph
 
 G = 1e9
 NETWORKS = ["RI(4)", "FC(5)", "SW(6)", "RI(2)_FC(4)_SW(3)", "SW(4)_RI(5)", "FC(2)_RI(6)_FC(3)"]
@@ -39,7 +40,7 @@ def test_routes_are_shortest_unit_flows_in_dimension_order(notation):
     network = parse_network(notation)
     made = build_network(network, rates(network))
     routes = dimension_routes(network, made)
-    far = dict(nx.all_pairs_shortest_path_length(made.to_networkx()))
+    far = dict(nx.all_pairs_shortest_path_length(network_graph(made)))
     for source in range(network.npus):
         for target in range(network.npus):
             links, weights = routes.row(source, target)
