@@ -77,13 +77,11 @@ def begun(orders: Orders) -> Iteration:
     """Return the state before the first instant."""
     tasks = orders.compute.size
     waiting = orders.predecessors.copy()
-    drained = np.zeros(tasks, dtype=np.bool_)
     devices = orders.devices
     fresh = np.empty(tasks, dtype=np.int64)
     number = np.zeros(5, dtype=np.int64)
     for place in range(tasks):
         task = orders.start_order[place]
-        drained[task] = not orders.compute[task] and orders.volume[task] == 0.0
         if waiting[task] == 0:
             fresh[number[FRESH]] = task
             number[FRESH] += 1
@@ -93,7 +91,7 @@ def begun(orders: Orders) -> Iteration:
         np.empty(tasks),
         np.full(tasks, np.inf),
         np.full(tasks, -1, dtype=np.int64),
-        drained,
+        np.zeros(tasks, dtype=np.bool_),
         np.empty(tasks),
         np.empty(tasks, dtype=np.int64),
         np.zeros(1, dtype=np.int64),
@@ -138,7 +136,8 @@ def make_ready(orders: Orders, it: Iteration, now: float, arrival_order: bool) -
                 asks[place] = True
                 idle[idles] = place
                 idles += 1
-        elif it.drained[task]:
+        elif orders.volume[task] == 0.0:
+            it.drained[task] = True
             late = now + orders.delay[task] + orders.lag[task]
             push(it.times, it.names, it.events, late, task)
         elif orders.delay[task] > 0.0:
