@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import spread
 from parallelism.iterations import (
     bucket_allreduces,
     carried_edges,
@@ -211,13 +212,10 @@ def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
     """
     orders = task_orders(fabric, tasks)
     sends = np.flatnonzero(~orders.compute)
-    load: FloatArray = np.zeros(orders.capacity.size)
     counts = orders.end[sends] - orders.begin[sends]
-    ends = np.cumsum(counts)
-    if sends.size and ends[-1]:
-        at = np.arange(int(ends[-1])) - np.repeat(ends - counts - orders.begin[sends], counts)
-        carried = np.repeat(orders.volume[sends], counts) * orders.weights[at]
-        load = np.bincount(orders.links[at], carried, load.size).astype(np.float64)
+    at = spread(orders.begin[sends], counts)
+    carried = np.repeat(orders.volume[sends], counts) * orders.weights[at]
+    load = np.bincount(orders.links[at], carried, orders.capacity.size)
     return float((load / orders.capacity).max(initial=0.0))
 
 

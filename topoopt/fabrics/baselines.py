@@ -133,8 +133,7 @@ def baseline_fabric(
             rewired, direct_connect_cost(n, d, rate, prices, layer="ocs"), rate, note
         )
     if is_zoo_name(name):
-        zoo = zoo_fabric(name, cluster, prices, seed)
-        return BaselineFabric(zoo.fabric, zoo.cost, zoo.bandwidth, zoo.note)
+        return BaselineFabric(*zoo_fabric(name, cluster, prices, seed))
     raise _unknown(name)
 
 

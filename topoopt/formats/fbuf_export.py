@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
@@ -18,7 +19,6 @@ from topoopt.formats.fbuf_file import (
     FbufFile,
     FbufTask,
     IntArray,
-    starts,
 )
 from topoopt.formats.fbuf_paths import all_paths
 from topoopt.formats.fbuf_rings import Group, Rings, brief, jump_lists

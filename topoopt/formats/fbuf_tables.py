@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from topoopt.formats.fbuf_file import IntArray, spread, starts
+from codesign_base.rows import spread, starts
+from topoopt.formats.fbuf_file import IntArray
 from topoopt.formats.fbuf_schema import KINDS, REF
 
 _BROKEN = "the file is truncated or is not a task graph; fetch or write it again"

@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.rows import spread
 from topoopt.base.atomic import write_bytes_atomically
 from topoopt.formats.fbuf_check import check_fbuf
-from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile, IntArray, spread
+from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile, IntArray
 from topoopt.formats.fbuf_schema import KINDS, REF
 
 _LIMIT = 2**31 - 1

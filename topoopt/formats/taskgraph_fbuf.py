@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.rows import starts
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.formats.fbuf_check import dependencies, find
 from topoopt.formats.fbuf_file import (
@@ -11,7 +12,6 @@ from topoopt.formats.fbuf_file import (
     FbufFile,
     FbufTask,
     IntArray,
-    starts,
 )
 
 Group = tuple[int, ...]

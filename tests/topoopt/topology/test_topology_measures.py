@@ -14,6 +14,7 @@ from parallelism.taskgraph import Traffic
 from routing.congestion_lp import min_congestion_lp
 from routing.network import Network
 from routing.paths import ecmp_routes, hop_distances
+from routing.throughput_bounds import host_seconds
 from topoopt.cli.app import app
 from topoopt.fabric.fabric import Fabric
 from topoopt.formats.traffic import save_traffic
@@ -26,7 +27,6 @@ from topoopt.topology.network_file import load_network
 from topoopt.topology.spectrum import spectral_gap
 from topoopt.topology.throughput import (
     best_wiring_seconds,
-    port_rate_bound,
     rate_upper_bound,
     routed_rate,
 )
@@ -78,7 +78,7 @@ def test_bounds_hold_the_best_rate_between_them(seed: int, servers: int, name: s
     carried = routed_rate(network, ecmp_routes(network), demand)
     assert carried <= optimum * (1 + 1e-6)
     assert optimum <= bound.rate * (1 + 1e-6)
-    assert bound.rate <= port_rate_bound(network, demand) * (1 + 1e-12)
+    assert bound.rate <= 1 / host_seconds(network, demand) * (1 + 1e-12)
 
 
 def test_cuts_are_seen() -> None:
@@ -213,7 +213,7 @@ def test_gaps_are_proven(name: str, options: dict[str, object]) -> None:
     traffic = Traffic(n, demand, (), np.zeros(0))
     report = topology_report(built, B, default_prices(), traffic)
     measures = report.measures
-    full = port_rate_bound(built.network, demand)
+    full = 1 / host_seconds(built.network, demand)
     best = 1.0 / min_congestion_lp(built.network, demand).congestion / full
     assert measures.throughput_lower <= measures.throughput_best * (1 + 1e-9)
     assert measures.throughput_best <= best * (1 + 1e-6)

@@ -8,6 +8,7 @@ node for each of its groups.
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
 from topoopt.bandwidth.model.network import MultiDimNetwork
@@ -194,7 +195,7 @@ def dimension_routes(network: MultiDimNetwork, links: Network) -> Routes:
     counts = np.bincount(pair, minlength=len(pairs))
     return Routes(
         n_hosts,
-        np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        starts(counts),
         link[order].astype(np.int64),
         share[order],
         latency,

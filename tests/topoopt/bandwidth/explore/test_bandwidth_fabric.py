@@ -13,6 +13,7 @@ from topoopt.bandwidth.model.network import parse_network
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.transport import IDEAL
+from topoopt.topology.network_json import network_graph
 from topoopt.topology.zoo.blocks import BuildingBlock
 
 G = 1e9
@@ -44,7 +45,7 @@ def test_routes_are_shortest_unit_flows_in_dimension_order(notation):
     network = parse_network(notation)
     made = build_network(network, rates(network))
     routes = dimension_routes(network, made)
-    far = dict(nx.all_pairs_shortest_path_length(made.to_networkx()))
+    far = dict(nx.all_pairs_shortest_path_length(network_graph(made)))
     for source in range(network.npus):
         for target in range(network.npus):
             links, weights = routes.row(source, target)
