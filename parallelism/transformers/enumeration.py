@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from math import gcd
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError

@@ -201,11 +201,11 @@ def _assemble(
     prices: PriceTable,
 ) -> Plan:
     """Gather everything that the plan file holds."""
-    pair, played, problem = result.best, scheduled.played, search.problem
+    pair, simulated, problem = result.best, scheduled.simulated, search.problem
     family: Any = problem.family
     cluster = problem.cluster
     bounds = plan_bounds(
-        family, cluster, pair.strategy, pair.fabric, played.tasks, played.time,
+        family, cluster, pair.strategy, pair.fabric, simulated.tasks, simulated.time,
         schedule=scheduled.schedule, everything=result.everything,
     )  # fmt: skip
     everything, own = bounds.everything, bounds.parallelization
@@ -232,14 +232,14 @@ def _assemble(
     chosen = packets is not None and problem.options.one_path
     counted = {"candidates": len(packets.candidates)} if packets and chosen else {}
     return Plan(
-        iteration_time_s=played.time,
+        iteration_time_s=simulated.time,
         packet_time_s=None if packets is None else packets.jitter.mean,
         packet_spread_s=None if packets is None else packets.jitter.spread,
         lower_bound_s=everything.seconds,
         parallelization_lower_bound_s=max(own.seconds, everything.seconds),
-        gap=played.time / everything.seconds - 1.0,
-        compute_time_s=played.computing,
-        exposed_communication_s=played.time - played.computing,
+        gap=simulated.time / everything.seconds - 1.0,
+        compute_time_s=simulated.computing,
+        exposed_communication_s=simulated.time - simulated.computing,
         cost_usd=0.0
         if alone
         else direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices),
@@ -250,8 +250,8 @@ def _assemble(
         allreduce_bytes=traffic.allreduce_sent(),
         transfer_bytes=traffic.transfer_sent(),
         memory_per_gpu_bytes=float(family.memory(pair.strategy).max()),
-        tokens_per_s=family.tokens_per_s(played.time) if layouts else None,
-        model_flops_utilisation=family.utilisation(played.time) if layouts else None,
+        tokens_per_s=family.tokens_per_s(simulated.time) if layouts else None,
+        model_flops_utilisation=family.utilisation(simulated.time) if layouts else None,
         baselines=compared,
         named_strategies_s={
             name: float(time) if np.isfinite(time) else None for name, time in result.named.items()
@@ -316,6 +316,3 @@ def _recorded(options: SearchOptions, result: SearchResult[Any], layouts: bool) 
     if layouts or options.restarts > 1:
         return options
     return replace(options, steps=result.steps, seconds=None)
-
-
-__all__ = ["optimize_once", "search_of"]

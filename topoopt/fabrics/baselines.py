@@ -141,8 +141,7 @@ def baseline_fabric(
             rewired, direct_connect_cost(n, d, rate, prices, layer="ocs"), rate, note
         )
     if is_zoo_name(name):
-        zoo = zoo_fabric(name, cluster, prices, seed)
-        return BaselineFabric(zoo.fabric, zoo.cost, zoo.bandwidth, zoo.note, zoo.real)
+        return BaselineFabric(*zoo_fabric(name, cluster, prices, seed))
     raise _unknown(name)
 
 

@@ -236,17 +236,17 @@ def _check_steps(ring: RingRecord, places: dict[tuple[int, ...], dict[int, int]]
 
 def check_times(plan: Plan, rebuilt: Rebuilt) -> None:
     """Simulation under the schedule gives the stated time, and divides it as stated."""
-    played = rebuilt.play()
-    require_same("iteration_time_s", plan.iteration_time_s, played.time, SIMULATED)
-    require_same("compute_time_s", plan.compute_time_s, played.computing, SIMULATED)
-    exposed = played.time - played.computing
+    simulated = rebuilt.simulate()
+    require_same("iteration_time_s", plan.iteration_time_s, simulated.time, SIMULATED)
+    require_same("compute_time_s", plan.compute_time_s, simulated.computing, SIMULATED)
+    exposed = simulated.time - simulated.computing
     # A difference of two times, which may be nothing but their rounding.
-    if abs(plan.exposed_communication_s - exposed) > SIMULATED * played.time:
+    if abs(plan.exposed_communication_s - exposed) > SIMULATED * simulated.time:
         raise InputError(
             f"exposed_communication_s is {plan.exposed_communication_s!r} in the plan, "
             f"recomputed {exposed!r}"
         )
-    _check_rates(plan, rebuilt, played.time)
+    _check_rates(plan, rebuilt, simulated.time)
     tasks = rebuilt.tasks()
     plain = score(rebuilt.fabric, tasks)
     require_same("schedule.plain_time_s", plan.schedule.plain_time_s, plain, SIMULATED)
@@ -276,7 +276,7 @@ def _check_rates(plan: Plan, rebuilt: Rebuilt, time: float) -> None:
 
 def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
     """The lower bounds are those of the job and the strategy, and lie below the time."""
-    tasks = rebuilt.play().tasks
+    tasks = rebuilt.simulate().tasks
     whole: Bound | None = None
     if isinstance(rebuilt.family, LayoutFamily):
         bounded = fitting_bounds(rebuilt.family, wirings_of(rebuilt.family, rebuilt.cluster))
@@ -372,7 +372,11 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
         # The methods that exist for comparison do not go back to where they started, and packet
         # trains may prefer what is slower in the fluid model.
         compared = SEARCHES[plan.search.options.searched].compared
-        if not compared and not plan.search.options.one_path and plan.iteration_time_s > pair.time * (1 + SIMULATED):
+        if (
+            not compared
+            and not plan.search.options.one_path
+            and plan.iteration_time_s > pair.time * (1 + SIMULATED)
+        ):
             raise InputError(f"the plan is slower than the starting strategy {name}")
     if not plan.search.interrupted:
         _check_left_out(plan, family, named, rewirer)

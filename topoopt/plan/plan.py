@@ -246,9 +246,9 @@ class Plan:
         """Return the plan as plain dictionaries and lists."""
         return asdict(self)
 
-    def to_json(self, *, indent: int | None = None) -> str:
+    def to_json(self) -> str:
         """Return the plan as a JSON document."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     def save(self, path: str | Path) -> None:
         """Write the plan file, under a temporary name first.
@@ -374,24 +374,3 @@ def schema_fault(error: ValidationError, remedy: str = "plan again") -> str:
     shown = given if len(given) <= 60 else given[:57] + "..."
     message = first["msg"][0].lower() + first["msg"][1:]
     return f"field {where!r} is {shown}: {message}; correct it or {remedy}"
-
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "Baseline",
-    "BoundRecord",
-    "ClusterRecord",
-    "GapRecord",
-    "Link",
-    "Parallelization",
-    "Plan",
-    "Question",
-    "ReconfigurationRecord",
-    "RingRecord",
-    "RouteTable",
-    "ScheduleRecord",
-    "SearchRecord",
-    "load_plan",
-    "parse_plan",
-    "schema_fault",
-]

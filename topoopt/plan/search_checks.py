@@ -78,6 +78,3 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
         return
     if plan.named_strategies_s:
         raise InputError("named_strategies_s is given, but layouts have no named starts")
-
-
-__all__ = ["LAYOUT_COUNTS", "check_search"]

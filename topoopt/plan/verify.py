@@ -138,6 +138,3 @@ def _failure(name: str, error: BaseException) -> str:
     if not isinstance(error, InputError):
         message = f"cannot be recomputed ({type(error).__name__}: {message})"
     return f"{name}: {message}"
-
-
-__all__ = ["Verification", "findings", "verify_plan"]

@@ -20,7 +20,7 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.links import nvlink_bandwidth
-from topoopt.problem.ports import PortModel
+from topoopt.problem.ports import PortModel, port_model
 from topoopt.problem.units import parse_bandwidth, parse_time
 
 # Routes are kept for every pair of servers, and wirings are tried for every split of the ports.
@@ -311,11 +311,7 @@ class Cluster:
         ):
             if value > most:
                 raise InputError(f"{name} is {value}; at most {most} are supported")
-        if self.ports not in [p.value for p in PortModel]:
-            raise InputError(
-                f"ports is {self.ports!r}; choose {' or '.join(p.value for p in PortModel)}"
-            )
-        _ = self.port_rate, self.hop_latency
+        _ = self.port_model, self.port_rate, self.hop_latency
 
     @property
     def port_rate(self) -> float:
@@ -330,4 +326,4 @@ class Cluster:
     @property
     def port_model(self) -> PortModel:
         """The port model as an enum."""
-        return PortModel(self.ports)
+        return port_model(self.ports)

@@ -232,5 +232,3 @@ class SearchOptions:
 _MOST = {
     "steps": 10**9, "chains": 1000, "restarts": 10_000, "workers": 1024, "simulated": 10**6,
 }  # fmt: skip
-
-__all__ = ["CONFIRMING", "FAITHFUL", "METHODS", "SCHEDULING", "Improvements", "SearchOptions"]

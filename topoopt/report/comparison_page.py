@@ -2,11 +2,10 @@
 
 import shlex
 
-from topoopt.base.text import dollars
-from topoopt.codesign.comparison import Comparison, FabricResult
+from topoopt.codesign.comparison import Comparison
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.answer import family_noun, servers_text
-from topoopt.report.bars import Bar, bar_table
+from topoopt.report.bars import Bar, bar_table, fabric_cells
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
 from topoopt.report.reproduce import bandwidth_text
@@ -69,8 +68,13 @@ def comparison_facts(comparison: Comparison) -> list[tuple[str, str]]:
 def fabrics(comparison: Comparison) -> Html:
     """Return the fabrics as bars."""
     bars = [
-        Bar(result.fabric, result.time_s, _cells(result), ours=place == 0)
-        for place, result in enumerate(comparison.fabrics)
+        Bar(
+            r.fabric,
+            r.time_s,
+            fabric_cells(r.relative_time, r.cost_usd, r.bandwidth_bytes_per_s, r.strategy_origin),
+            ours=place == 0,
+        )
+        for place, r in enumerate(comparison.fabrics)
     ]
     noun = family_noun(comparison.kind)
     last = noun if noun == "layout" else f"{noun} from"
@@ -92,16 +96,6 @@ def _models(comparison: Comparison) -> str:
     fluid = [r.fabric for r in comparison.fabrics if r.packet_time_s is None]
     but = f"; but {', '.join(fluid)}: of the fluid model" if fluid else ""
     return f", of the fluid model. Times are of packet trains{but}."
-
-
-def _cells(result: FabricResult) -> tuple[str, ...]:
-    cost = dollars(result.cost_usd)
-    return (
-        number(result.relative_time, f"{result.relative_time:.2f}x"),
-        cost if result.cost_usd is None else number(result.cost_usd, cost),
-        number(result.bandwidth_bytes_per_s, format_bandwidth(result.bandwidth_bytes_per_s)),
-        result.strategy_origin,
-    )
 
 
 def _reproduce(comparison: Comparison) -> Html:

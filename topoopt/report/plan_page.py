@@ -1,11 +1,10 @@
 """The report of a plan."""
 
-from topoopt.base.text import dollars
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import packet_text, parallelization_text
-from topoopt.problem.units import format_bandwidth, format_bytes, format_time
+from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.answer import family_noun, plan_answer, plan_facts
-from topoopt.report.bars import Bar, Part, bar_table, stacked_bar
+from topoopt.report.bars import Bar, BarPart, bar_table, fabric_cells, stacked_bar
 from topoopt.report.evaluate import evaluate
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
@@ -56,13 +55,14 @@ def baselines(plan: Plan) -> Html:
     port = plan.cluster.bandwidth_bytes_per_s
     own = parallelization_text(plan.parallelization, plan.origin)
     bars = [
-        Bar("topoopt", plan.time_s, _cells(1.0, port, plan.cost_usd, own), ours=True)
+        Bar("topoopt", plan.time_s,
+            fabric_cells(1.0, plan.cost_usd, port, own), ours=True)
     ]  # fmt: skip
     for name, base in plan.baselines.items():
         same = layouts and base.parallelization == plan.parallelization
         words = "the same" if same else parallelization_text(base.parallelization, base.origin)
         ratio = plan.relative_time(base)
-        cells = _cells(ratio, base.bandwidth_bytes_per_s, base.cost_usd, words)
+        cells = fabric_cells(ratio, base.cost_usd, base.bandwidth_bytes_per_s, words)
         bars.append(Bar(name, base.time_s, cells))
     last = "layout" if layouts else "strategy from"
     head = ("fabric", "iteration", "vs plan", "network cost", "link", last)
@@ -90,16 +90,6 @@ def _models(plan: Plan) -> str:
     return f"Times are of packet trains{but}."
 
 
-def _cells(ratio: float, bandwidth: float, cost: float | None, words: str) -> tuple[str, ...]:
-    price = dollars(cost) if cost is None else number(cost, dollars(cost))
-    return (
-        number(ratio, f"{ratio:.2f}x"),
-        price,
-        number(bandwidth, format_bandwidth(bandwidth)),
-        words,
-    )
-
-
 def halves(plan: Plan) -> Html:
     """Return compute and exposed communication as a stacked bar."""
     if plan.schedule.overlap == "barrier":
@@ -112,8 +102,8 @@ def halves(plan: Plan) -> Html:
         computing = "Computing on the busiest device."
         rest = "The rest of the period of iterations that overlap."
     parts = [
-        Part("compute", plan.compute_time_s, "p-compute", computing),
-        Part("exposed communication", plan.exposed_communication_s, "p-exposed", rest),
+        BarPart("compute", plan.compute_time_s, "p-compute", computing),
+        BarPart("exposed communication", plan.exposed_communication_s, "p-exposed", rest),
     ]
     return joined(
         element("h3", "Compute and communication"),
@@ -129,7 +119,7 @@ def gap(plan: Plan) -> Html:
         f"fixed by the {plan.bound.binding} term"
     )
     parts = [
-        Part(
+        BarPart(
             "lower bound",
             plan.lower_bound_s,
             "p-bound",
@@ -138,7 +128,7 @@ def gap(plan: Plan) -> Html:
     ]
     for part in plan.gap_parts:
         words = f"{part.how[:1].upper()}{part.how[1:]}; fixed by {part.binding}."
-        parts.append(Part(part.name, part.seconds, f"p-{part.name}", words))
+        parts.append(BarPart(part.name, part.seconds, f"p-{part.name}", words))
     text = (
         f"The plan is {plan.gap:.1%} above the lower bound. A part says what its choice may cost, "
         "not what another choice would save: a bound may be out of reach."

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from small_plans import assert_valid, planned, small_dlrm, small_mlp, solve
 
 import topoopt as to
-from topoopt.codesign.solve import score_named
+from topoopt.evaluate.setting import setting
 from topoopt.problem.options import SearchOptions
 from topoopt.topology.finder import DegreeTooSmallError
 
@@ -40,13 +40,12 @@ def test_plans_are_proven_and_never_worse_than_the_named_starts(name, servers, d
     )
     parts = plan.compute_time_s + plan.exposed_communication_s
     assert parts == pytest.approx(plan.iteration_time_s, rel=1e-12)
-    job, cluster = to.Job(model), to.Cluster(servers, degree, "100Gbps", ports)
+    given = setting(model, servers, degree, 100, ports=ports)
     for start in ("data-parallel", "hybrid"):
         if start == "hybrid" and name == "mlp":
             continue
-        time = score_named(job, cluster, start)
+        time = given.wired(given.strategy(start), start).time
         assert plan.iteration_time_s <= time
-        # `score_named` tries the paper's degree split only, a search all of them.
         assert plan.named_strategies_s[start] <= time
     if servers == 1:
         assert plan.links == [] and plan.rings == [] and plan.baselines == {}
