@@ -134,12 +134,18 @@ FREE = (
         lambda change: not different(change) or "memory_bandwidth" not in different(change),
     ),
     Free(
-        r"job\.implementation\.(overlap_gradients|overlap_pipeline|overlap_tensor)",
-        "what the estimates assume that order a search; simulations find what overlaps",
+        r"job\.implementation\.stack",
+        "the name of the numbers beside it, which are what counts",
     ),
     Free(
-        r"job\.implementation\.(load_imbalance|scatter_gather)",
-        "of experts, and of messages between stages of several tensor ranks: the model has none "
+        r"job\.implementation\.(overlap_(pipeline|tensor|context|expert)|copies|selective)",
+        "what the estimates assume that order a search, where simulations find what overlaps; and "
+        "of sharded weights, tensor groups and recomputation that the layouts do not have",
+    ),
+    Free(
+        r"job\.implementation\.(load_imbalance|scatter_gather|gathered_(inputs|logits)"
+        r"|collective_s)",
+        "of experts, and of messages of and between several tensor ranks: the model has none "
         "of the former, the layouts none of the latter",
     ),
     Free(

@@ -161,7 +161,7 @@ def run_case(run: PublishedRun) -> LlmCase:
             run.model, layout, run.batch, run.implementation,
             sequence=run.sequence, schedule=order,
         )  # fmt: skip
-        over = max(stage.total for stage in use) > rates.accelerator.memory_bytes
+        over = max(stage.total for stage in use) > rates.accelerator.usable_bytes
         time = iteration_time(
             run.model, layout, run.batch, rates, run.links, run.implementation,
             sequence=run.sequence, schedule=order,
