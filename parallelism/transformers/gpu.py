@@ -116,7 +116,7 @@ _A100_FIT = (
 )
 _H100_FIT = (
     "20 runs of Megatron-Core and NeMo from 1.7B to 462B (NVIDIA/Megatron-LM's table of models, "
-    "NVIDIA/dgxc-benchmarking): product_efficiency and the stack's overlap_tensor and iteration_s; "
+    "NVIDIA/dgxc-benchmarking): product_efficiency and the stack's iteration_s; "
     "the rest is that of A100 or set"
 )
 # product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted
