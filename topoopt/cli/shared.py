@@ -89,6 +89,12 @@ JOB: Options = {
     "load_imbalance": option(
         float, 1.0, "Tokens of the busiest expert rank over the mean.", rich_help_panel=_LAYOUTS
     ),
+    "stack": option(
+        str, "megatron-core",
+        "Training software, whose overlaps and memory count: megatron-core, fsdp2, fsdp1, llama3, "
+        "megatron-2022, megatron-2021, deepspeed-2022, aleph-alpha-2023.",
+        rich_help_panel=_LAYOUTS,
+    ),
     "per_operator": option(
         bool, False, "Plan a transformer by operators, like other models.", "--per-operator",
         rich_help_panel=_LAYOUTS,
@@ -150,6 +156,7 @@ SEARCH: Options = {
 # Options that are called otherwise than the field that they set.
 _FIELDS = {
     "batch": "batch_per_gpu", "load_imbalance": "implementation",
+    "stack": "implementation",
     "no_parameter_splits": "parameter_splits",
     **dict.fromkeys(
         (
@@ -203,7 +210,7 @@ def make_job(
             common.read_model(model), given["batch"], server, given["profile"], given["optimizer"]
         )
     from parallelism.transformers.family import LayoutFamily
-    from parallelism.transformers.implementation import Implementation
+    from parallelism.transformers.implementation import get_stack
     from parallelism.transformers.load import load_transformer
 
     _refuse(context, LayoutFamily.refused, " (--per-operator)")
@@ -218,7 +225,7 @@ def make_job(
         server=nvlink_server(given["device"], given["gpus"]),
         global_batch=given["global_batch"],
         sequence=sequence,
-        implementation=Implementation(load_imbalance=given["load_imbalance"]),
+        implementation=get_stack(given["stack"], load_imbalance=given["load_imbalance"]),
         choices=choices_of(given),
     )
 

@@ -126,7 +126,8 @@ def _fullest(plan: Plan) -> str:
     return (
         f" (stage {fullest}: weights {format_bytes(use.weights)}, gradients "
         f"{format_bytes(use.gradients)}, optimizer {format_bytes(use.optimizer)}, activations "
-        f"{format_bytes(use.activations)}, buffers {format_bytes(use.buffers)})"
+        f"{format_bytes(use.activations)}, buffers {format_bytes(use.buffers)}, "
+        f"runtime {format_bytes(use.runtime)})"
     )
 
 

@@ -38,7 +38,7 @@ def _check_count(
 
 # Stands for a server that was not given: transformers have another usual one.
 _USUAL_SERVER = Server()
-MEMORY_RESERVE = 0.05
+MEMORY_RESERVE = 0.0
 
 
 def nvlink_server(accelerator: str, gpus: int) -> Server:
@@ -93,12 +93,13 @@ class Job:
     choices : Choices, optional
         Transformers: which layouts are considered.
     implementation : Implementation, optional
-        Transformers: kernels, precisions and overlaps of the training software.
+        Transformers: kernels, precisions, overlaps and memory of the training software; a stack
+        of `STACKS`, Megatron-Core by default.
     rates : GpuRates, optional
         Transformers: what a GPU reaches; by default what was fitted for its kind.
     memory_reserve : float, optional
-        Transformers: share of each GPU's memory that is left free (fragments, the runtime's
-        own); 0.05 by default.
+        Transformers: share of each GPU's memory that is left free, beside what the stack
+        keeps; 0 by default.
 
     Raises
     ------

@@ -14,7 +14,7 @@ from topoopt.report.markup import Html, element, joined, number, table
 _OPERATORS = ("operators", "kind", "count", "split", "servers", "forward", "backward", "update",
               "memory a GPU")  # fmt: skip
 _DEGREES = ("tensor", "context", "data", "pipeline", "expert", "microbatch", "virtual_stages")
-_MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "total")
+_MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "runtime", "total")
 
 
 def parallelization_section(found: Evaluation) -> Html:
