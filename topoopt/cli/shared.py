@@ -128,8 +128,10 @@ SEARCH: Options = {
         "--no-parameter-splits", rich_help_panel=_OPERATORS,
     ),
     "confirm": option(
-        str | None, None, "packet: choose among the best plans by simulating packet trains.",
-        rich_help_panel=_SEARCH,
+        str | None, None,
+        "packet: choose among the best plans by simulating packet trains; none: by the fluid "
+        "model. By default packet for models by operators, but with other methods and schedules.",
+        rich_help_panel=_SEARCH, show_default="see text",
     ),
     "schedule": option(
         str, "plain",

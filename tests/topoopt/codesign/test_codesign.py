@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ MODELS = {"dlrm": small_dlrm(), "mlp": small_mlp(), "one-table": small_dlrm(1)}
 )
 def test_plans_are_proven_and_never_worse_than_the_named_starts(name, servers, degree, ports):
     model = MODELS[name]
-    plan = solve(model, servers, degree, ports=ports, steps=30)
+    plan = solve(model, servers, degree, ports=ports, steps=30, confirm="none")
     assert plan.gap >= 0 and plan.gap == pytest.approx(
         plan.iteration_time_s / plan.lower_bound_s - 1, rel=1e-12, abs=1e-15
     )
@@ -156,7 +157,41 @@ def test_progress_counts_up_and_never_gets_worse():
     assert all(r.total == 50 for r in search)
     best = [r.best for r in reports if r.stage in ("start", "search")]
     assert best == sorted(best, reverse=True)
-    assert {r.stage for r in reports} == {"start", "search", "ideal-switch"}
+    assert {r.stage for r in reports} >= {"start", "search", "packet trains", "ideal-switch"}
+
+
+def test_packets_choose_plans_of_operators_unless_told_otherwise():
+    cluster = to.Cluster(4, 2, "100Gbps")
+
+    def confirm(job, **options):
+        options = SearchOptions(steps=0, simulated=1, **options)
+        return to.co_optimize(job, cluster, options, baselines=()).search.options.confirm
+
+    assert confirm(to.Job(small_mlp())) == "packet"
+    assert confirm(to.Job(small_mlp()), schedule="compute") == "packet"
+    assert confirm(to.Job(small_mlp()), schedule="barrier") == "none"
+    assert confirm(to.Job(small_mlp()), method="alternating") == "none"
+    assert confirm(to.Job(small_mlp()), faithful="paper") == "none"
+    assert confirm(to.Job(small_mlp()), confirm="none") == "none"
+    assert confirm(small_plans.small_layout_job()) == "none"
+
+
+def test_plans_state_what_packets_take_on_every_fabric_that_packets_know():
+    plan = solve(small_dlrm(), 4, confirm="none", baselines=("ideal-switch", "fat-tree", "sip-ml"))
+    assert plan.packet_time_s > 0 and "candidates" not in plan.search.counts
+    assert plan.time_s == plan.packet_time_s
+    fat_tree, rewired = plan.baselines["fat-tree"], plan.baselines["sip-ml"]
+    assert plan.relative_time(fat_tree) == fat_tree.packet_time_s / plan.packet_time_s
+    assert rewired.packet_time_s is None
+    assert plan.relative_time(rewired) == rewired.iteration_time_s / plan.iteration_time_s
+
+
+def test_a_plan_far_from_what_packets_say_says_so_first():
+    plan = solve(small_dlrm(), 4, confirm="none")
+    apart = replace(plan, packet_time_s=1.06 * plan.iteration_time_s)
+    assert apart.summary().splitlines()[2].startswith("packet trains and the fluid model differ")
+    near = replace(plan, packet_time_s=1.04 * plan.iteration_time_s)
+    assert near.summary().splitlines()[2].startswith("packet time")
 
 
 @pytest.mark.parametrize("faithful", ["paper", "artifact"])

@@ -292,7 +292,7 @@ def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     tasks, _ = ordered_tasks(built.fabric, built.tasks(), ORDERED)
     assert tasks.priority is not None
     trains = confirmed_times(built.fabric, tasks, plan.seed)
-    assert plan.confirmation.iteration_time_s == trains.mean
+    assert plan.packet_time_s == trains.mean
     # Whoever serves devices first in first out keeps the order that the file holds.
     file = plan_fbuf(plan, updates=Updates.OMIT)
     assert file.tasks <= tasks.tasks
