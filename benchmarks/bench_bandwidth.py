@@ -23,6 +23,7 @@ from topoopt.bandwidth.model.time_model import compile_time
 from topoopt.bandwidth.solve.constraints import parse_constraints
 from topoopt.bandwidth.solve.discrete import solve_discrete
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.rates import parse_rates
 from topoopt.bandwidth.solve.solver import solve
 
@@ -105,8 +106,7 @@ def test_sweep_of_shapes_and_parallelism(benchmark, objective, prune, jobs):
         return search_designs(
             shapes,
             divisions,
-            budget="500GB/s",
-            objective=AllocationObjective(objective),
+            Question(budget="500GB/s", objective=AllocationObjective(objective)),
             prune=prune,
             jobs=jobs,
         )

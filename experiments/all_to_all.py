@@ -1,22 +1,19 @@
 """DLRM with 128 tables placed whole: all-to-all against AllReduce as the batch grows."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import panels_of
 from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.prices import default_prices
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FABRICS = ("topoopt", "ideal-switch", "fat-tree")
 SHARES = {"p50": 0.5, "p90": 0.9, "max": 1.0}
@@ -25,7 +22,7 @@ SHARES = {"p50": 0.5, "p90": 0.9, "max": 1.0}
 def case(
     servers: int, degree: int, bandwidth_gbps: float, batch_per_gpu: int, tables: int, seed: int
 ) -> list[dict[str, object]]:
-    """Play one iteration of the hybrid strategy on each fabric; one row a fabric.
+    """Simulate one iteration of the hybrid strategy on each fabric; one row a fabric.
 
     Parameters
     ----------
@@ -79,29 +76,24 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return the times of each fabric, and ratio, tax and distributions of the co-designed one."""
-    good: list[Row] = [
-        {**row, "job": f"{row['servers']} servers, d={row['degree']}, batch {row['batch_per_gpu']}"}
-        for row in rows
-    ]
-    for row in good:
-        row["fabric"] = row["fabric"] or FABRICS[0]
-    ours = [row for row in good if row["fabric"] == "topoopt"]
+    label = "{servers} servers, d={degree}, batch {batch_per_gpu}"
+    titles = {"iteration_time_s": "iteration time in seconds"}
+    ours = [row for row in rows if row["fabric"] in ("topoopt", None)]
     columns = ("all_to_all_ratio", "bandwidth_tax", "path_hops_p50", "path_hops_p90",
                "path_hops_max", "link_load_p50", "link_load_p90", "link_load_max")  # fmt: skip
     return [
-        pivot(good, index="job", columns="fabric", value="iteration_time_s",
-              title="iteration time in seconds"),
-        Table(("job", *columns), tuple((r["job"], *(r[c] for c in columns)) for r in ours),
-              "topoopt: all-to-all over AllReduce bytes, bandwidth tax, hops, link load over mean"),
-    ]  # fmt: skip
+        *pivots(rows, titles, columns="fabric", label=label, first=FABRICS[0]),
+        Table(
+            ("job", *columns),
+            tuple((label.format(**row), *(row[c] for c in columns)) for row in ours),
+            "topoopt: all-to-all over AllReduce bytes, bandwidth tax, hops, link load over mean",
+        ),
+    ]
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw iteration time and bandwidth tax over the batch."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, (left, right) = panels_of(2, size=(5, 4), around=(0, 0))
     for degree, style in zip(sorted({int(r["degree"] or 0) for r in rows}), ("-", "--"),
                              strict=False):  # fmt: skip
         for name in FABRICS:
@@ -138,11 +130,7 @@ EXPERIMENT = Experiment(
     },
     quick_grid={
         "servers": [16],
-        "degree": [4, 8],
-        "bandwidth_gbps": [100],
         "batch_per_gpu": [64, 512, 2048],
-        "tables": [128],
-        "seed": [0],
     },
     columns=(
         "fabric", "iteration_time_s", "transfer_bytes", "allreduce_bytes", "all_to_all_ratio",

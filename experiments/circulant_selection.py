@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from codesign_base import InfeasibleError
-from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment import Experiment, Row, Table, listed, run_from_command_line
 from topoopt.topology.cayley import select_cayley
 from topoopt.topology.circulants import Objective, circulant_distances, select_circulant
 from topoopt.topology.moore import abelian_bound, moore_bound
@@ -90,8 +90,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
                    "circulant_bound_mean_hops", "moore_diameter_hops",
                    "moore_mean_hops")  # fmt: skip
         chosen = [row for row in rows if row["ports"] == ports]
-        cells = tuple(tuple(row[column] for column in columns) for row in chosen)
-        tables.append(Table(columns, cells, f"{ports} ports"))
+        tables.append(listed(chosen, columns, f"{ports} ports"))
     return tables
 
 
@@ -114,9 +113,7 @@ EXPERIMENT = Experiment(
     quick_grid={
         "servers": [16, 32],
         "degree": [3, 4],
-        "ports": ["directed", "bidirectional"],
         "most_sets": [100_000],
-        "seed": [0],
     },
     columns=(
         "rule",

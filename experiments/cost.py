@@ -1,9 +1,9 @@
 """What the networks of a cluster cost, by size and port speed; no simulation."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import panels_of
 from topoopt.problem.prices import (
     default_prices,
     direct_connect_cost,
@@ -11,9 +11,6 @@ from topoopt.problem.prices import (
     fat_tree_cost,
     ideal_switch_cost,
 )
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(servers: int, degree: int, bandwidth_gbps: float) -> list[dict[str, object]]:
@@ -63,28 +60,21 @@ def case(servers: int, degree: int, bandwidth_gbps: float) -> list[dict[str, obj
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return cost and relative cost, a table each, by cluster."""
-    named: list[Row] = [
-        {**row, "cluster": f"{row['servers']} x {row['degree']} x {row['bandwidth_gbps']} Gbps"}
-        for row in rows
-    ]
-    return [
-        pivot(named, index="cluster", columns="fabric", value=value, title=title)
-        for value, title in (
-            ("cost_usd", "cost in US dollars (servers x ports x speed)"),
-            ("relative_cost", "cost over that of patch panels"),
-            ("server_bandwidth_gbps", "bandwidth of a server in Gbps"),
-        )
-    ]
+    titles = {
+        "cost_usd": "cost in US dollars (servers x ports x speed)",
+        "relative_cost": "cost over that of patch panels",
+        "server_bandwidth_gbps": "bandwidth of a server in Gbps",
+    }
+    label = "{servers} x {degree} x {bandwidth_gbps} Gbps"
+    return pivots(rows, titles, columns="fabric", label=label, index="cluster")
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw cost over servers for each port speed, degree 4."""
-    from matplotlib.figure import Figure
-
     degree = min(int(row["degree"] or 0) for row in rows)
     speeds = list(dict.fromkeys(row["bandwidth_gbps"] for row in rows))
-    figure = Figure(figsize=(3.6 * len(speeds), 3.6), layout="constrained")
-    for axes, speed in zip(figure.subplots(1, len(speeds), squeeze=False)[0], speeds, strict=True):
+    figure, panels = panels_of(len(speeds), wide=len(speeds), size=(3.6, 3.6), around=(0, 0))
+    for axes, speed in zip(panels, speeds, strict=True):
         mine = [r for r in rows if r["bandwidth_gbps"] == speed and r["degree"] == degree]
         for fabric in dict.fromkeys(r["fabric"] for r in mine):
             line = [r for r in mine if r["fabric"] == fabric]

@@ -1,23 +1,12 @@
 """Iteration time of six workloads on a dedicated cluster, over fabrics and bandwidths."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, compare, models
-from topoopt.experiment import (
-    Experiment,
-    Row,
-    Table,
-    Value,
-    pivot,
-    run_from_command_line,
-)
-from topoopt.experiment.plots import MARKS, PALETTE, plain_ticks
+from topoopt.experiment import Experiment, Figures, Row, Table, Value, pivots, run_from_command_line
+from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, plain_ticks
 from topoopt.experiment.published import FAT_TREE_TREND, FAT_TREE_TREND_SOURCE
 from topoopt.problem.options import SearchOptions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 # The co-designed fabric, and names of `topoopt.fabrics.baselines` that it is compared with.
 FABRICS = (
@@ -55,7 +44,7 @@ def case(
     found = compare(
         Job(models.get_model(model)),
         Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps"),
-        SearchOptions(steps=steps),
+        SearchOptions(steps=steps, confirm="none"),
         fabrics=FABRICS[1:],
         seed=seed,
     )
@@ -78,23 +67,14 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return, for each cluster, the times and the times relative to the co-designed fabric."""
     tables = []
     for servers, degree in dict.fromkeys((row["servers"], row["degree"]) for row in rows):
-        chosen: list[Row] = [
-            {
-                **row,
-                "job": f"{row['model']}, {row['bandwidth_gbps']} Gbps",
-                # A case without a result has no fabric; its status stands in the first column.
-                "fabric": row["fabric"] or FABRICS[0],
-            }
-            for row in rows
-            if (row["servers"], row["degree"]) == (servers, degree)
-        ]
+        chosen = [row for row in rows if (row["servers"], row["degree"]) == (servers, degree)]
         size = f"{servers} servers, degree {degree}"
-        for value, what in (
-            ("iteration_time_s", "iteration time in seconds"),
-            ("relative_time", "iteration time over that of topoopt"),
-        ):
-            title = f"{size}: {what}"
-            tables.append(pivot(chosen, index="job", columns="fabric", value=value, title=title))
+        titles = {
+            "iteration_time_s": f"{size}: iteration time in seconds",
+            "relative_time": f"{size}: iteration time over that of topoopt",
+        }
+        label = "{model}, {bandwidth_gbps} Gbps"
+        tables += pivots(chosen, titles, columns="fabric", label=label, first=FABRICS[0])
     return [*tables, published_trend(rows)]
 
 
@@ -115,18 +95,11 @@ def published_trend(rows: Sequence[Row]) -> Table:
     return Table(columns, tuple(lines), f"gain over fat-tree; published: {FAT_TREE_TREND_SOURCE}")
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw iteration time over port speed, or bars where there is one speed; a panel a job."""
-    from matplotlib.figure import Figure
-
     jobs = list(dict.fromkeys((row["model"], row["degree"]) for row in rows))
-    wide = min(len(jobs), 4)
-    tall = -(-len(jobs) // wide)
-    figure = Figure(figsize=(3.3 * wide, 2.8 * tall), layout="constrained")
-    panels = figure.subplots(tall, wide, squeeze=False).ravel()
-    for axes in panels[len(jobs) :]:
-        axes.set_visible(False)
-    for axes, job in zip(panels, jobs, strict=False):
+    figure, panels = panels_of(len(jobs), wide=4, size=(3.3, 2.8), around=(0, 0))
+    for axes, job in zip(panels, jobs, strict=True):
         mine = [row for row in rows if (row["model"], row["degree"]) == job]
         for place, fabric in enumerate(FABRICS):
             line = [row for row in mine if row["fabric"] == fabric]
@@ -145,8 +118,7 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
             plain_ticks(axes, [float(row["bandwidth_gbps"] or 0) for row in mine])
         axes.set_title(f"{job[0]}, d={job[1]}", fontsize="medium")
     figure.supylabel("iteration time [ms]", fontsize="medium")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(FABRICS), fontsize="small")
+    legend_below(figure, panels[0], len(FABRICS))
     return {"dedicated-cluster": figure}
 
 
@@ -172,7 +144,6 @@ EXPERIMENT = Experiment(
         "degree": [4],
         "bandwidth_gbps": [100],
         "steps": [500],
-        "seed": [0],
     },
     columns=(
         "fabric",

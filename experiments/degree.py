@@ -1,14 +1,11 @@
 """How iteration time falls with the ports of a server."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import panels_of
 from topoopt.problem.options import SearchOptions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(
@@ -35,7 +32,7 @@ def case(
     plan = co_optimize(
         Job(models.get_model(model)),
         cluster,
-        SearchOptions(steps=steps),
+        SearchOptions(steps=steps, confirm="none"),
         seed=seed,
         baselines=["ideal-switch"],
     )
@@ -54,29 +51,20 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return time, time over the ideal switch's, and tax, a table each."""
-    named: list[Row] = [
-        {**row, "job": f"{row['model']}, {row['bandwidth_gbps']} Gbps, seed {row['seed']}"}
-        for row in rows
-    ]
-    return [
-        pivot(
-            named, index="job", columns="degree", value=value, title=f"{title}, by ports a server"
-        )
-        for value, title in (
-            ("iteration_time_s", "iteration time in seconds"),
-            ("over_ideal_switch", "iteration time over that of an ideal switch"),
-            ("bandwidth_tax", "bandwidth tax"),
-        )
-    ]
+    titles = {
+        "iteration_time_s": "iteration time in seconds, by ports a server",
+        "over_ideal_switch": "iteration time over that of an ideal switch, by ports a server",
+        "bandwidth_tax": "bandwidth tax, by ports a server",
+    }
+    label = "{model}, {bandwidth_gbps} Gbps, seed {seed}"
+    return pivots(rows, titles, columns="degree", label=label)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw iteration time over the degree, with the ideal switch and the bound."""
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys(row["model"] for row in rows))
-    figure = Figure(figsize=(3.6 * len(names), 3.6), layout="constrained")
-    for axes, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+    figure, panels = panels_of(len(names), wide=len(names), size=(3.6, 3.6), around=(0, 0))
+    for axes, name in zip(panels, names, strict=True):
         mine = [row for row in rows if row["model"] == name]
         for value, style, label in (
             ("iteration_time_s", "o-", "topoopt"),
@@ -113,7 +101,6 @@ EXPERIMENT = Experiment(
         "degree": [2, 4, 6, 8, 10],
         "bandwidth_gbps": [25],
         "steps": [200],
-        "seed": [0],
     },
     columns=(
         "iteration_time_s", "ideal_switch_s", "over_ideal_switch", "lower_bound_s",

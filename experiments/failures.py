@@ -1,18 +1,15 @@
 """What an iteration costs after random cable failures, under each way to go on."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import panels_of
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.options import SearchOptions
 from topoopt.studies.failures import fail_randomly
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 BEST = "fastest of them"
 # Slowdowns below this are drawn as none.
@@ -45,7 +42,11 @@ def case(
     """
     cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
     plan = co_optimize(
-        Job(models.get_model(model)), cluster, SearchOptions(steps=steps), seed=seed, baselines=()
+        Job(models.get_model(model)),
+        cluster,
+        SearchOptions(steps=steps, confirm="none"),
+        seed=seed,
+        baselines=(),
     )
     built = rebuild(plan)
     tasks = built.tasks()
@@ -70,31 +71,20 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return mean and worst slowdown by repair."""
-    named: list[Row] = [
-        {
-            **row,
-            "job": f"{row['model']}, d={row['degree']}, {row['cables']} failed",
-            "repair": row["repair"] or BEST,
-        }
-        for row in rows
-    ]
-    return [
-        pivot(named, index="job", columns="repair", value=value, title=title)
-        for value, title in (
-            ("mean_slowdown", "mean slowdown over the undamaged plan"),
-            ("worst_slowdown", "worst slowdown over the undamaged plan"),
-            ("cut_off", "trials in which servers were cut off"),
-        )
-    ]
+    titles = {
+        "mean_slowdown": "mean slowdown over the undamaged plan",
+        "worst_slowdown": "worst slowdown over the undamaged plan",
+        "cut_off": "trials in which servers were cut off",
+    }
+    label = "{model}, d={degree}, {cables} failed"
+    return pivots(rows, titles, columns="repair", label=label, first=BEST)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the mean slowdown of each repair over the number of failed cables."""
-    from matplotlib.figure import Figure
-
     jobs = list(dict.fromkeys((row["model"], row["degree"]) for row in rows))
-    figure = Figure(figsize=(3.8 * len(jobs), 3.6), layout="constrained")
-    for axes, job in zip(figure.subplots(1, len(jobs), squeeze=False)[0], jobs, strict=True):
+    figure, panels = panels_of(len(jobs), wide=len(jobs), size=(3.8, 3.6), around=(0, 0))
+    for axes, job in zip(panels, jobs, strict=True):
         mine = [row for row in rows if (row["model"], row["degree"]) == job]
         for repair in dict.fromkeys(row["repair"] for row in mine):
             line = [r for r in mine if r["repair"] == repair and r["mean_slowdown"] is not None]
@@ -134,13 +124,10 @@ EXPERIMENT = Experiment(
     },
     quick_grid={
         "model": ["dlrm-16", "vgg16-16"],
-        "servers": [16],
         "degree": [4],
-        "bandwidth_gbps": [25],
         "cables": [1, 4],
         "trials": [10],
         "steps": [100],
-        "seed": [0],
     },
     columns=(
         "repair", "undamaged_s", "mean_slowdown", "p99_slowdown", "worst_slowdown", "cut_off",

@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 from parallelism.models import get_model
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment import (
+    Experiment,
+    Figures,
+    Row,
+    Table,
+    grouped,
+    listed,
+    run_from_command_line,
+)
 from topoopt.search.confirm import confirmed_times
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(
@@ -37,14 +41,14 @@ def case(
     rows: list[dict[str, object]] = []
     for name, strategy in list(given.strategies().items())[:most]:
         pair = given.wired(strategy, name)
-        trains = confirmed_times(pair.fabric, given.builder.build(strategy), seed)
+        packets = confirmed_times(pair.fabric, given.builder.build(strategy), seed)
         rows.append(
             {
                 "strategy": name,
                 "fluid_s": pair.time,
-                "packet_s": trains.mean,
-                "packet_spread_s": trains.spread,
-                "packet_over_fluid": trains.mean / pair.time,
+                "packet_s": packets.mean,
+                "packet_spread_s": packets.spread,
+                "packet_over_fluid": packets.mean / pair.time,
             }
         )
     return rows
@@ -52,21 +56,16 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return how well the rankings agree, and every time."""
-    jobs: dict[tuple[object, ...], list[tuple[float, float]]] = {}
-    for row in rows:
-        if row["status"] == "ok":
-            key = (row["model"], row["degree"], row["bandwidth_gbps"])
-            times = float(row["fluid_s"] or 0), float(row["packet_s"] or 0)
-            jobs.setdefault(key, []).append(times)
     lines = []
-    for (model, degree, gbps), times in jobs.items():
+    for (model, degree, gbps), mine in grouped(rows, "model", "degree", "bandwidth_gbps").items():
+        times = [(float(row["fluid_s"] or 0), float(row["packet_s"] or 0)) for row in mine]
         pairs = list(combinations(times, 2))
         alike = sum((a[0] - b[0]) * (a[1] - b[1]) >= 0 for a, b in pairs)
         chosen = min(times)[1]
         ratios = [packet / fluid for fluid, packet in times]
         lines.append(
             (str(model), str(degree), str(gbps), len(times), alike / len(pairs) if pairs else None,
-             chosen / min(train for _, train in times) - 1, min(ratios), max(ratios))
+             chosen / min(packet for _, packet in times) - 1, min(ratios), max(ratios))
         )  # fmt: skip
     columns = ("model", "degree", "Gbps", "strategies", "pairs ranked alike",
                "loss of the fluid choice", "least packet/fluid", "most packet/fluid")  # fmt: skip
@@ -74,11 +73,11 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
              "packet_over_fluid")  # fmt: skip
     return [
         Table(columns, tuple(lines), "agreement"),
-        Table(names, tuple(tuple(row[name] for name in names) for row in rows), "times"),
+        listed(rows, names, "times"),
     ]
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the one time over the other."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import NullFormatter
@@ -104,7 +103,7 @@ EXPERIMENT = Experiment(
     name="fluid-packet",
     description=(
         "Iteration times of named strategies in both fabric models. Loss of the fluid choice: "
-        "train time of the strategy that the fluid model likes best over the best train time, "
+        "packet time of the strategy that the fluid model likes best over the best packet time, "
         "less one."
     ),
     source="extends TopoOpt (NSDI 2023), whose search scores with a cruder model than its results",
@@ -118,11 +117,9 @@ EXPERIMENT = Experiment(
     },
     quick_grid={
         "model": ["dlrm-16", "bert-16"],
-        "servers": [16],
         "degree": [4],
         "bandwidth_gbps": [100],
         "most": [4],
-        "seed": [0],
     },
     columns=("strategy", "fluid_s", "packet_s", "packet_spread_s", "packet_over_fluid"),
     case=case,

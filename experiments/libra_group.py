@@ -1,7 +1,6 @@
 """One network for several workloads: what each loses to a network of its own."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import (
     Allocation,
@@ -21,10 +20,8 @@ from topoopt.bandwidth.model.expressions import Expr
 from topoopt.bandwidth.model.loops import Loop, add_up
 from topoopt.bandwidth.model.several import Together
 from topoopt.bandwidth.solve.problem import AllocationObjective
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from topoopt.bandwidth.solve.question import Question
+from topoopt.experiment import Experiment, Figures, Row, Table, pivot, run_from_command_line
 
 GROUP_SUM, GROUP_WORST = "group (sum)", "group (worst)"
 
@@ -93,10 +90,13 @@ def _optimise(
 ) -> Allocation:
     groups = [given.communicator for given in chosen if given.communicator is not None]
     return allocate_bandwidth(
-        chosen[0].network, [given.workload for given in chosen], groups or None,
-        cost=chosen[0].cost, budget=f"{budget}GB/s", objective=objective, weights=weights,
+        chosen[0].network,
+        [given.workload for given in chosen],
+        Question(cost=chosen[0].cost, budget=f"{budget}GB/s", objective=objective),
+        groups or None,
+        weights=weights,
         together=together,
-    )  # fmt: skip
+    )
 
 
 def _time(given: LibraInputs) -> Expr:
@@ -118,7 +118,7 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     return tables
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the largest and the mean loss of each network."""
     from matplotlib.figure import Figure
 
@@ -136,43 +136,36 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     return {"losses": figure}
 
 
-def experiment() -> Experiment:
-    """Return the experiment over the inputs that are there."""
-    networks = [*WORKLOADS, GROUP_SUM, GROUP_WORST]
-    common = {"inputs": [source()]}
-    return Experiment(
-        name="libra-group",
-        description=(
-            "Every workload on networks optimised for another one, for the sum of all relative "
-            "times, and for the worst of them."
-        ),
-        source="LIBRA (ISPASS 2024), figure 16 (group optimisation)",
-        grid={
-            **common,
-            "dimensions": [3, 4],
-            "objective": ["time", "time*cost"],
-            "budget_gbytes_per_s": [500, 1000],
-            "network_for": networks,
-        },
-        quick_grid={
-            **common,
-            "dimensions": [4],
-            "objective": ["time"],
-            "budget_gbytes_per_s": [1000],
-            "network_for": networks,
-        },
-        columns=(
-            "workload", "iteration_time_s", "own_network_time_s", "loss", "cost_usd",
-            "duality_gap",
-        ),
-        case=case,
-        tabulate=tabulate,
-        draw=draw,
-    )  # fmt: skip
+if __name__ == "__main__":
+    data_option()  # before the inputs are looked for
 
-
-EXPERIMENT = experiment()
+EXPERIMENT = Experiment(
+    name="libra-group",
+    description=(
+        "Every workload on networks optimised for another one, for the sum of all relative "
+        "times, and for the worst of them."
+    ),
+    source="LIBRA (ISPASS 2024), figure 16 (group optimisation)",
+    grid={
+        "inputs": [source()],
+        "dimensions": [3, 4],
+        "objective": ["time", "time*cost"],
+        "budget_gbytes_per_s": [500, 1000],
+        "network_for": [*WORKLOADS, GROUP_SUM, GROUP_WORST],
+    },
+    quick_grid={
+        "dimensions": [4],
+        "objective": ["time"],
+        "budget_gbytes_per_s": [1000],
+    },
+    columns=(
+        "workload", "iteration_time_s", "own_network_time_s", "loss", "cost_usd",
+        "duality_gap",
+    ),
+    case=case,
+    tabulate=tabulate,
+    draw=draw,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    data_option()
-    run_from_command_line(experiment())
+    run_from_command_line(EXPERIMENT)

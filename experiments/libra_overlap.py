@@ -1,15 +1,12 @@
 """What hiding communication behind other work changes, and whether the best network does."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_inputs, source
 from topoopt.bandwidth.model.loops import Loop
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from topoopt.bandwidth.solve.question import Question
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 
 
 def case(
@@ -32,11 +29,13 @@ def case(
     given = libra_inputs(workload, dimensions, inputs)
     plain, overlap = (
         allocate_bandwidth(
-            given.network, given.workload, given.communicator, cost=given.cost,
-            budget=f"{budget_gbytes_per_s}GB/s", loop=loop,
+            given.network,
+            given.workload,
+            Question(cost=given.cost, budget=f"{budget_gbytes_per_s}GB/s", loop=loop),
+            given.communicator,
         )
         for loop in (Loop.NONE, Loop.OVERLAP)
-    )  # fmt: skip
+    )
     mixed = overlap.problem.time.time(plain.bandwidth)
     return {
         "no_overlap_time_s": plain.solution.time,
@@ -51,18 +50,16 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return what overlap gains, and what a network made for the other loop loses."""
-    chosen: list[Row] = [{**row, "job": f"{row['workload']}, {row['dimensions']}D"} for row in rows]
-    return [
-        pivot(chosen, index="job", columns="budget_gbytes_per_s", value=value, title=title)
-        for value, title in (
-            ("overlap_gain", "time without over time with overlap, both optimal"),
-            ("speedup_with", "speed-up over equal bandwidth with overlap"),
-            ("wrong_loop_loss", "loss with overlap on the network that is best without"),
-        )
-    ]
+    titles = {
+        "overlap_gain": "time without over time with overlap, both optimal",
+        "speedup_with": "speed-up over equal bandwidth with overlap",
+        "wrong_loop_loss": "loss with overlap on the network that is best without",
+    }
+    label = "{workload}, {dimensions}D"
+    return pivots(rows, titles, columns="budget_gbytes_per_s", label=label)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the gain of overlap."""
     from matplotlib.figure import Figure
 
@@ -85,31 +82,28 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     return {"overlap": figure}
 
 
-def experiment() -> Experiment:
-    """Return the experiment over the inputs that are there."""
-    common = {"inputs": [source()], "workload": list(WORKLOADS)}
-    return Experiment(
-        name="libra-overlap",
-        description="Optimal networks without and with tensor and data parallelism overlapping.",
-        source="LIBRA (ISPASS 2024), section VI (training loops)",
-        grid={
-            **common,
-            "dimensions": [3, 4],
-            "budget_gbytes_per_s": [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000],
-        },
-        quick_grid={**common, "dimensions": [4], "budget_gbytes_per_s": [100, 500]},
-        columns=(
-            "no_overlap_time_s", "overlap_time_s", "overlap_gain", "speedup_without",
-            "speedup_with", "wrong_loop_loss", "duality_gap",
-        ),
-        case=case,
-        tabulate=tabulate,
-        draw=draw,
-    )  # fmt: skip
+if __name__ == "__main__":
+    data_option()  # before the inputs are looked for
 
-
-EXPERIMENT = experiment()
+EXPERIMENT = Experiment(
+    name="libra-overlap",
+    description="Optimal networks without and with tensor and data parallelism overlapping.",
+    source="LIBRA (ISPASS 2024), section VI (training loops)",
+    grid={
+        "inputs": [source()],
+        "workload": list(WORKLOADS),
+        "dimensions": [3, 4],
+        "budget_gbytes_per_s": [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000],
+    },
+    quick_grid={"dimensions": [4], "budget_gbytes_per_s": [100, 500]},
+    columns=(
+        "no_overlap_time_s", "overlap_time_s", "overlap_gain", "speedup_without",
+        "speedup_with", "wrong_loop_loss", "duality_gap",
+    ),
+    case=case,
+    tabulate=tabulate,
+    draw=draw,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    data_option()
-    run_from_command_line(experiment())
+    run_from_command_line(EXPERIMENT)

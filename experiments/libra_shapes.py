@@ -1,7 +1,6 @@
 """Search over network shapes and parallelization, against the networks of the paper."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.explore.divisions import builtin_divisions, fixed_division
 from topoopt.bandwidth.explore.shapes import network_shapes
@@ -9,10 +8,8 @@ from topoopt.bandwidth.explore.sweep import describe_design, search_designs
 from topoopt.bandwidth.model.builtin import builtin_workload
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.solve.problem import AllocationObjective
-from topoopt.experiment import Experiment, Row, Table, Value, run_from_command_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from topoopt.bandwidth.solve.question import Question
+from topoopt.experiment import Experiment, Figures, Row, Table, Value, run_from_command_line
 
 # The first dimensions of LIBRA's 3D network, with as many pods as the NPUs need.
 PAPER = {4096: "RI(16)_FC(8)_SW(32)", 1024: "RI(16)_FC(8)_SW(8)", 256: "RI(16)_FC(4)_SW(4)"}
@@ -50,8 +47,7 @@ def case(
     found = search_designs(
         shapes,
         divisions,
-        budget=f"{budget_gbytes_per_s}GB/s",
-        objective=AllocationObjective(objective),
+        Question(budget=f"{budget_gbytes_per_s}GB/s", objective=AllocationObjective(objective)),
         keep=3,
     )
     best = found.designs[0]
@@ -92,7 +88,7 @@ def tabulate(rows: Sequence[Row]) -> Table:
     return Table(names, tuple(lines), "gains over the paper's network and division")
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the gains of the searches in what they search for."""
     from matplotlib.figure import Figure
 
@@ -142,9 +138,6 @@ EXPERIMENT = Experiment(
         "workload": ["gpt-3", "dlrm"],
         "npus": [256],
         "objective": ["time"],
-        "budget_gbytes_per_s": [500],
-        "max_dimensions": [3],
-        "search": ["paper", "shapes", "parallelism", "both"],
     },
     columns=(
         "design", "bandwidth_gbytes_per_s", "iteration_time_s", "cost_usd", "duality_gap",

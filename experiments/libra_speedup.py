@@ -1,15 +1,13 @@
 """Speed-up and performance per cost over equal bandwidth, for LIBRA's workloads and budgets."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt.bandwidth.allocate import allocate_bandwidth
 from topoopt.bandwidth.files.libra_files import WORKLOADS, data_option, libra_inputs, source
 from topoopt.bandwidth.solve.problem import AllocationObjective
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from topoopt.bandwidth.solve.question import Question
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import panels_of
 
 BUDGETS = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]
 
@@ -36,9 +34,15 @@ def case(
     """
     given = libra_inputs(workload, dimensions, inputs)
     answer = allocate_bandwidth(
-        given.network, given.workload, given.communicator, cost=given.cost,
-        budget=f"{budget_gbytes_per_s}GB/s", objective=AllocationObjective(objective),
-    )  # fmt: skip
+        given.network,
+        given.workload,
+        Question(
+            cost=given.cost,
+            budget=f"{budget_gbytes_per_s}GB/s",
+            objective=AllocationObjective(objective),
+        ),
+        given.communicator,
+    )
     times, solution = answer.workloads[0], answer.solution
     speedup = times.equal_iteration / times.iteration
     return {
@@ -62,24 +66,17 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
         ("time*cost", "perf_per_cost_gain", "performance per cost over equal (PerfPerCost)"),
         ("time*cost", "speedup", "speed-up over equal bandwidth (PerfPerCost)"),
     ):
-        chosen: list[Row] = [
-            {**row, "job": f"{row['workload']}, {row['dimensions']}D"}
-            for row in rows
-            if row["objective"] == objective
-        ]
-        tables.append(
-            pivot(chosen, index="job", columns="budget_gbytes_per_s", value=value, title=what)
-        )
+        chosen = [row for row in rows if row["objective"] == objective]
+        label = "{workload}, {dimensions}D"
+        tables += pivots(chosen, {value: what}, columns="budget_gbytes_per_s", label=label)
     return tables
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw both gains over the budget."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
+    figure, panels = panels_of(2, size=(5, 4), around=(0, 0))
     for axes, (objective, value, label) in zip(
-        figure.subplots(1, 2),
+        panels,
         (
             ("time", "speedup", "speed-up over equal bandwidth"),
             ("time*cost", "perf_per_cost_gain", "performance per cost over equal bandwidth"),
@@ -104,41 +101,36 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     return {"gains": figure}
 
 
-def experiment() -> Experiment:
-    """Return the experiment over the inputs that are there."""
-    common = {"inputs": [source()], "workload": list(WORKLOADS)}
-    return Experiment(
-        name="libra-speedup",
-        description=(
-            "Optimal bandwidth of each dimension against equal bandwidths of the same sum, on "
-            "4,096 NPUs."
-        ),
-        source="LIBRA (ISPASS 2024), figures 13 to 15",
-        grid={
-            **common,
-            "dimensions": [3, 4],
-            "objective": ["time", "time*cost"],
-            "budget_gbytes_per_s": BUDGETS,
-        },
-        quick_grid={
-            **common,
-            "dimensions": [4],
-            "objective": ["time", "time*cost"],
-            "budget_gbytes_per_s": [100, 500, 1000],
-        },
-        columns=(
-            "bandwidth_gbytes_per_s", "iteration_time_s", "compute_time_s", "cost_usd",
-            "equal_bandwidth_time_s", "equal_bandwidth_cost_usd", "speedup",
-            "perf_per_cost_gain", "duality_gap",
-        ),
-        case=case,
-        tabulate=tabulate,
-        draw=draw,
-    )  # fmt: skip
+if __name__ == "__main__":
+    data_option()  # before the inputs are looked for
 
-
-EXPERIMENT = experiment()
+EXPERIMENT = Experiment(
+    name="libra-speedup",
+    description=(
+        "Optimal bandwidth of each dimension against equal bandwidths of the same sum, on "
+        "4,096 NPUs."
+    ),
+    source="LIBRA (ISPASS 2024), figures 13 to 15",
+    grid={
+        "inputs": [source()],
+        "workload": list(WORKLOADS),
+        "dimensions": [3, 4],
+        "objective": ["time", "time*cost"],
+        "budget_gbytes_per_s": BUDGETS,
+    },
+    quick_grid={
+        "dimensions": [4],
+        "budget_gbytes_per_s": [100, 500, 1000],
+    },
+    columns=(
+        "bandwidth_gbytes_per_s", "iteration_time_s", "compute_time_s", "cost_usd",
+        "equal_bandwidth_time_s", "equal_bandwidth_cost_usd", "speedup",
+        "perf_per_cost_gain", "duality_gap",
+    ),
+    case=case,
+    tabulate=tabulate,
+    draw=draw,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    data_option()
-    run_from_command_line(experiment())
+    run_from_command_line(EXPERIMENT)

@@ -1,15 +1,12 @@
 """Layouts of language models and their wirings, over ports and speeds, beside switched fabrics."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from parallelism.transformers.presets import get_transformer
 from topoopt import Cluster, Job, SearchOptions, co_optimize
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import legend_below, panels_of
 from topoopt.problem.job import nvlink_server
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FABRICS = ("topoopt", "ideal-switch", "fat-tree", "expander")
 
@@ -86,38 +83,27 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     named: list[Row] = [
         {
             **row,
-            "job": f"{row['model']}, {row['servers']} x {row['degree']} x "
-            f"{row['bandwidth_gbps']} Gbps",
-            "fabric": row["fabric"] or FABRICS[0],
             "layout": f"t{row['tensor']} p{row['pipeline']} d{row['data']} "
             f"c{row['context']} e{row['expert']}",
         }
         for row in rows
     ]
-    return [
-        pivot(named, index="job", columns="fabric", value=value, title=title)
-        for value, title in (
-            ("iteration_time_s", "iteration time in seconds"),
-            ("relative_time", "iteration time over that of topoopt"),
-            ("model_flops_utilisation", "model FLOPs utilisation"),
-            ("layout", "tensor, pipeline, data, context and expert parallel degrees"),
-        )
-    ]
+    titles = {
+        "iteration_time_s": "iteration time in seconds",
+        "relative_time": "iteration time over that of topoopt",
+        "model_flops_utilisation": "model FLOPs utilisation",
+        "layout": "tensor, pipeline, data, context and expert parallel degrees",
+    }
+    label = "{model}, {servers} x {degree} x {bandwidth_gbps} Gbps"
+    return pivots(named, titles, columns="fabric", label=label, first=FABRICS[0])
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw model FLOPs utilisation over port speed, a panel a model and degree."""
-    from matplotlib.figure import Figure
-
     jobs = list(dict.fromkeys((r["model"], r["servers"], r["degree"]) for r in rows))
-    wide = min(len(jobs), 4)
-    tall = -(-len(jobs) // wide)
-    figure = Figure(figsize=(0.8 + 2.8 * wide, 0.7 + 2.6 * tall), layout="constrained")
-    panels = figure.subplots(tall, wide, squeeze=False).ravel()
+    figure, panels = panels_of(len(jobs), wide=4, size=(2.8, 2.6), around=(0.8, 0.7))
     colours = ("#000000", "#999999", "#D55E00", "#009E73")
-    for axes in panels[len(jobs) :]:
-        axes.set_visible(False)
-    for axes, job in zip(panels, jobs, strict=False):
+    for axes, job in zip(panels, jobs, strict=True):
         mine = [row for row in rows if (row["model"], row["servers"], row["degree"]) == job]
         for place, fabric in enumerate(FABRICS):
             line = [row for row in mine if row["fabric"] == fabric]
@@ -135,8 +121,7 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
         axes.set_title(f"{job[0]}, {job[1]} servers, d={job[2]}", fontsize="small")
         axes.set_xlabel("Gbps a port", fontsize="small")
     figure.supylabel("model FLOPs utilisation [%]", fontsize="medium")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
+    legend_below(figure, panels[0])
     return {"llm-layouts": figure}
 
 
@@ -159,13 +144,11 @@ EXPERIMENT = Experiment(
         "seed": [0],
     },
     quick_grid={
-        "model": ["llama3-8b", "llama3-70b", "mixtral-8x7b", "gpt3-175b"],
         "servers": [16],
         "degree": [4],
         "bandwidth_gbps": [25, 400],
         "batch_per_gpu": [1],
         "simulated": [4],
-        "seed": [0],
     },
     columns=(
         "fabric", "iteration_time_s", "relative_time", "tokens_per_s", "model_flops_utilisation",

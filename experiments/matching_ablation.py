@@ -1,19 +1,15 @@
 """Matching on and off, and the formula's degree split against every other."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.scoring import direct_fabric
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric import score
 from topoopt.topology.finder import find_topology
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(
@@ -68,26 +64,16 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return ports for rings, time, and time over the formula's."""
-    named: list[Row] = [
-        {
-            **row,
-            "job": f"{row['model']}, {row['strategy']}, {row['servers']} x {row['degree']} x "
-            f"{row['bandwidth_gbps']} Gbps",
-            "builder": row["builder"] or "formula",
-        }
-        for row in rows
-    ]
-    return [
-        pivot(named, index="job", columns="builder", value=value, title=title)
-        for value, title in (
-            ("ports_for_rings", "ports for AllReduce rings"),
-            ("iteration_time_s", "iteration time in seconds"),
-            ("relative_time", "iteration time over that of the formula's split"),
-        )
-    ]
+    titles = {
+        "ports_for_rings": "ports for AllReduce rings",
+        "iteration_time_s": "iteration time in seconds",
+        "relative_time": "iteration time over that of the formula's split",
+    }
+    label = "{model}, {strategy}, {servers} x {degree} x {bandwidth_gbps} Gbps"
+    return pivots(rows, titles, columns="builder", label=label, first="formula")
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the time over the formula's; a panel a speed and degree."""
     kinds = list(dict.fromkeys((r["degree"], r["bandwidth_gbps"]) for r in rows))
     figure, panels = panels_of(len(kinds), wide=2, size=(5.0, 3.0), share_y=True)

@@ -1,15 +1,12 @@
 """Jobs that come and go on dedicated partitions: who waits, and what fragmentation adds."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import panels_of
 from topoopt.studies.shared.arrivals import poisson_requests, serve
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(
@@ -58,30 +55,27 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     named: list[Row] = [
         {
             **row,
-            "load of": f"{row['load']:.0%}, jobs of {row['sizes']}, "
-            f"{'overtaking' if row['overtaking'] else 'in turn'}, seed {row['seed']}",
+            "turn": "overtaking" if row["overtaking"] else "in turn",
             "reach of": f"{row['reach']} servers",
         }
         for row in rows
     ]
-    return [
-        pivot(named, index="load of", columns="reach of", value=value, title=title)
-        for value, title in (
-            ("share_waiting", "share of jobs that wait"),
-            ("share_fragmented", "share of jobs that wait while as many servers are free"),
-            ("mean_wait", "mean wait over the mean duration of a job"),
-            ("utilisation", "share of servers in use"),
-        )
-    ]
+    titles = {
+        "share_waiting": "share of jobs that wait",
+        "share_fragmented": "share of jobs that wait while as many servers are free",
+        "mean_wait": "mean wait over the mean duration of a job",
+        "utilisation": "share of servers in use",
+    }
+    label = "{load:.0%}, jobs of {sizes}, {turn}, seed {seed}"
+    return pivots(named, titles, columns="reach of", label=label, index="load of")
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the share of jobs that wait over load, a line a reach and a panel a mix of sizes."""
-    from matplotlib.figure import Figure
-
     kinds = list(dict.fromkeys((row["sizes"], row["overtaking"]) for row in rows))
-    figure = Figure(figsize=(1.0 + 3.3 * len(kinds), 3.4), layout="constrained")
-    panels = figure.subplots(1, len(kinds), squeeze=False, sharey=True)[0]
+    figure, panels = panels_of(
+        len(kinds), wide=len(kinds), size=(3.3, 3.4), around=(1.0, 0), share_y=True
+    )
     colours = ("#000000", "#0072B2", "#009E73", "#E69F00", "#D55E00", "#CC79A7")
     for axes, kind in zip(panels, kinds, strict=True):
         mine = [row for row in rows if (row["sizes"], row["overtaking"]) == kind]
@@ -123,9 +117,7 @@ EXPERIMENT = Experiment(
         "seed": [0, 1, 2, 3, 4],
     },
     quick_grid={
-        "servers": [432],
         "reach": [432, 144, 72, 48],
-        "sizes": ["16", "8/16/24"],
         "load": [0.4, 0.6, 0.8],
         "overtaking": [False],
         "jobs": [4000],

@@ -2,19 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabric
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.units import format_time
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 DELAYS_S = (1e-6, 10e-6, 100e-6, 1e-3, 10e-3)
 FABRICS = {
@@ -67,7 +63,7 @@ def case(
     plan = co_optimize(
         Job(models.get_model(model)),
         cluster,
-        SearchOptions(steps=steps),
+        SearchOptions(steps=steps, confirm="none"),
         seed=seed,
         baselines=chosen,
     )
@@ -100,22 +96,20 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     chosen: list[Row] = [
         {
             **row,
-            "job": f"{row['model']}, {row['servers']} servers, d = {row['degree']}, "
-            f"{row['window_ms']} ms window: {row['fabric'] or 'topoopt'}",
+            "fabric": row["fabric"] or "topoopt",
             "delay": "static" if row["delay_us"] is None else f"{row['delay_us']:g} us",
         }
         for row in rows
     ]
-    return [
-        pivot(chosen, index="job", columns="delay", value=value, title=title)
-        for value, title in (
-            ("iteration_time_s", "iteration time in seconds, by reconfiguration delay"),
-            ("relative_time", "iteration time over that of the static plan"),
-        )
-    ]
+    titles = {
+        "iteration_time_s": "iteration time in seconds, by reconfiguration delay",
+        "relative_time": "iteration time over that of the static plan",
+    }
+    label = "{model}, {servers} servers, d = {degree}, {window_ms} ms window: {fabric}"
+    return pivots(chosen, titles, columns="delay", label=label)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw time over reconfiguration delay, the static plan as a line; a panel a job."""
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
@@ -167,10 +161,7 @@ EXPERIMENT = Experiment(
         "model": ["dlrm-16"],
         "servers": [16],
         "degree": [4],
-        "bandwidth_gbps": [100],
-        "window_ms": [50, 10],
         "steps": [300],
-        "seed": [0],
     },
     columns=(
         "fabric",

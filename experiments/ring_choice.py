@@ -2,14 +2,13 @@
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.models import get_model
 from routing.paths import ecmp_routes, hop_distances
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, grouped, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
@@ -17,9 +16,6 @@ from topoopt.problem.ports import PortModel
 from topoopt.topology.select import select_permutations
 from topoopt.topology.totient import ring_order, totient_permutations
 from topoopt.topology.wiring import Wiring
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 RULES = ("geometric", "random coprime steps", "random permutations", "single ring")
 
@@ -58,7 +54,7 @@ def case(
     model: str, strategy: str, servers: int, degree: int, bandwidth_gbps: float, rule: str,
     seed: int,
 ) -> dict[str, object]:  # fmt: skip
-    """Wire rings on all ports and play one iteration over them, routed over all shortest paths.
+    """Wire rings on all ports and simulate one iteration over them, routed over all shortest paths.
 
     Parameters
     ----------
@@ -95,16 +91,11 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> Table:
     """Return each rule's mean and worst over its seeds, and its mean time over geometric's."""
-    jobs: dict[tuple[object, ...], dict[str, list[Row]]] = {}
-    for row in rows:
-        if row["status"] == "ok":
-            key = (row["model"], row["strategy"], row["servers"], row["degree"],
-                   row["bandwidth_gbps"])  # fmt: skip
-            jobs.setdefault(key, {}).setdefault(str(row["rule"]), []).append(row)
     lines = []
+    jobs = grouped(rows, "model", "strategy", "servers", "degree", "bandwidth_gbps")
     for (model, strategy, servers, degree, gbps), rules in jobs.items():
         means = {}
-        for rule, mine in rules.items():
+        for (rule,), mine in grouped(rules, "rule").items():
             times = [float(row["iteration_time_s"] or 0) for row in mine]
             means[rule] = statistics.fmean(times)
             lines.append(
@@ -136,7 +127,7 @@ def _grid(
     ]  # fmt: skip
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the mean time of each rule, whiskers over its seeds; a panel a job and speed."""
     jobs = list(dict.fromkeys((r["model"], r["bandwidth_gbps"]) for r in rows))
     figure, panels = panels_of(len(jobs), size=(4.4, 2.9))

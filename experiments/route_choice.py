@@ -1,7 +1,6 @@
 """Transfers by coin change, k-shortest paths, all shortest paths, and least congestion."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
@@ -11,7 +10,7 @@ from routing.network import FloatArray, Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import grouped_bars, legend_below, panels_of
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
@@ -19,9 +18,6 @@ from topoopt.problem.ports import PortModel
 from topoopt.topology.select import select_permutations
 from topoopt.topology.totient import ring_order
 from topoopt.topology.wiring import Wiring
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ROUTERS = ("coin change", "k-shortest", "all shortest", "one shortest", "least congestion")
 
@@ -62,7 +58,7 @@ def case(
     model: str, strategy: str, servers: int, degree: int, bandwidth_gbps: float, router: str,
     seed: int,
 ) -> dict[str, object]:  # fmt: skip
-    """Play one iteration on TotientPerms rings over all ports; AllReduces stay on their rings.
+    """Simulate one iteration on TotientPerms rings over all ports; AllReduces stay on their rings.
 
     Parameters
     ----------
@@ -102,28 +98,25 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return iteration time, the transfers' busiest link over the bound, and hops, by router."""
-    named: list[Row] = [
+    bounded: list[Row] = [
         {
             **row,
-            "job": f"{row['model']}, {row['servers']} x {row['degree']} x {row['bandwidth_gbps']} "
-            f"Gbps, seed {row['seed']}",
             "over_bound": (
                 float(row["transfer_s"] or 0) / float(row["bound_s"]) if row["bound_s"] else None
             ),
         }
         for row in rows
     ]
-    return [
-        pivot(named, index="job", columns="router", value=value, title=title)
-        for value, title in (
-            ("iteration_time_s", "iteration time in seconds"),
-            ("over_bound", "busiest link of the transfers over the least of any routing"),
-            ("mean_hops", "hops of a transferred byte"),
-        )
-    ]
+    titles = {
+        "iteration_time_s": "iteration time in seconds",
+        "over_bound": "busiest link of the transfers over the least of any routing",
+        "mean_hops": "hops of a transferred byte",
+    }
+    label = "{model}, {servers} x {degree} x {bandwidth_gbps} Gbps, seed {seed}"
+    return pivots(bounded, titles, columns="router", label=label)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw time and the busiest link of the transfers under each router; a row a job."""
     jobs = list(dict.fromkeys((r["strategy"], r["bandwidth_gbps"]) for r in rows))
     figure, panels = panels_of(2 * len(jobs), wide=2, size=(4.2, 2.8))
@@ -165,13 +158,9 @@ EXPERIMENT = Experiment(
         "seed": [0],
     },
     quick_grid={
-        "model": ["dlrm-16"],
         "strategy": ["hybrid"],
-        "servers": [16],
         "degree": [2, 4],
         "bandwidth_gbps": [25],
-        "router": list(ROUTERS),
-        "seed": [0],
     },
     columns=("iteration_time_s", "transfer_s", "bound_s", "mean_hops"),
     case=case,

@@ -2,20 +2,16 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.taskgraph import Traffic
-from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, listed, run_from_command_line
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
 from topoopt.problem.prices import default_prices
 from topoopt.studies.topology_report import topology_report
 from topoopt.topology.finder import Selection, find_topology
 from topoopt.topology.zoo.registry import BuiltFabric
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ALLREDUCE_BYTES = 1e9
 
@@ -76,7 +72,7 @@ def tabulate(rows: Sequence[Row]) -> Table:
     columns = ("servers", "degree", "group", "transfer_share", "selection", "ports_for_rings",
                "diameter_hops", "moore_diameter_hops", "mean_distance_hops", "moore_mean_hops",
                "bandwidth_tax", "busiest_link_s", "wiring_gap")  # fmt: skip
-    return Table(columns, tuple(tuple(row[column] for column in columns) for row in rows))
+    return listed(rows, columns)
 
 
 def _grid(sizes: Sequence[int], degrees: Sequence[int], selections: Sequence[str]) -> list[Row]:
@@ -93,7 +89,7 @@ def _grid(sizes: Sequence[int], degrees: Sequence[int], selections: Sequence[str
     ]  # fmt: skip
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the wiring's gap to the bound and its longest path over servers, a line a group size."""
     degree = min(int(row["degree"] or 0) for row in rows)
     rule = rows[0]["selection"]

@@ -1,14 +1,11 @@
 """What schedules inside the iteration earn: none, behind a barrier, and over it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import legend_below, panels_of
 from topoopt.problem.options import SearchOptions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SCHEDULES = ("plain", "barrier", "auto")
 
@@ -41,7 +38,7 @@ def case(
         plan = co_optimize(
             Job(models.get_model(model)),
             cluster,
-            SearchOptions(steps=steps, schedule=schedule),
+            SearchOptions(steps=steps, schedule=schedule, confirm="none"),
             seed=seed,
             baselines=(),
         )
@@ -66,33 +63,29 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return the times, the times over the plain ones, and what was chosen."""
-    named: list[Row] = [
-        {
-            **row,
-            "job": f"{row['model']}, {row['servers']} x {row['degree']} x "
-            f"{row['bandwidth_gbps']} Gbps, seed {row['seed']}",
-            "schedule": row["schedule"] or "plain",
-        }
+    label = "{model}, {servers} x {degree} x {bandwidth_gbps} Gbps, seed {seed}"
+    titles = {
+        "iteration_time_s": "iteration time in seconds (auto: period)",
+        "relative_time": "over the plain schedule's",
+    }
+    columns = ("schedule", "overlap", "compute", "network", "bucket_mb", "microbatches")
+    chosen = tuple(
+        (label.format(**row), row["schedule"] or "plain", *(row[c] for c in columns[1:]))
         for row in rows
-    ]
-    columns = ("job", "schedule", "overlap", "compute", "network", "bucket_mb", "microbatches")
+    )
     return [
-        pivot(named, index="job", columns="schedule", value="iteration_time_s",
-              title="iteration time in seconds (auto: period)"),
-        pivot(named, index="job", columns="schedule", value="relative_time",
-              title="over the plain schedule's"),
-        Table(columns, tuple(tuple(row[c] for c in columns) for row in named), "chosen"),
-    ]  # fmt: skip
+        *pivots(rows, titles, columns="schedule", label=label, first="plain"),
+        Table(("job", *columns), chosen, "chosen"),
+    ]
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw time over that of the plain schedule as bars."""
-    from matplotlib.figure import Figure
-
     ports = list(dict.fromkeys((r["degree"], r["bandwidth_gbps"]) for r in rows))
     names = list(dict.fromkeys(str(row["model"]) for row in rows))
-    figure = Figure(figsize=(1.2 + 3.6 * len(ports), 3.2), layout="constrained")
-    panels = figure.subplots(1, len(ports), squeeze=False, sharey=True)[0]
+    figure, panels = panels_of(
+        len(ports), wide=len(ports), size=(3.6, 3.2), around=(1.2, 0), share_y=True
+    )
     for axes, kind in zip(panels, ports, strict=True):
         for place, schedule in enumerate(SCHEDULES):
             for at, model in enumerate(names):
@@ -112,8 +105,7 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
         axes.set_title(f"d={kind[0]}, {kind[1]} Gbps", fontsize="medium")
         axes.set_ylim(0, 1.12)
     panels[0].set_ylabel("time over plain schedule")
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
+    legend_below(figure, panels[0], 3)
     return {"schedule-ablation": figure}
 
 
@@ -133,8 +125,6 @@ EXPERIMENT = Experiment(
         "seed": [0, 1, 2],
     },
     quick_grid={
-        "model": ["dlrm-16", "candle-16", "bert-16", "vgg16-16"],
-        "servers": [16],
         "degree": [4],
         "bandwidth_gbps": [25],
         "steps": [50],

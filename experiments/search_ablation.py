@@ -1,27 +1,13 @@
 """What joint search earns over less: strategy or topology alone, one after the other, in turns."""
 
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment.published import PROFILES, measured_profile
 from topoopt.problem.options import SearchOptions
 
 METHODS = ("topology-only", "strategy-only", "sequential", "alternating", "joint")
-# Published profiles of the presets, where TOPOOPT_DATA names a directory with them.
-PROFILES = {
-    "dlrm-16": "dlrm16.json",
-    "candle-16": "candle16.json",
-    "bert-16": "transformer16.json",
-    "vgg16-16": "vgg16.json",
-}
-
-
-def profile_of(model: str) -> Path | None:
-    """Return the measured profile of a preset; None where there is none at hand."""
-    path = Path(os.environ.get("TOPOOPT_DATA", ".")) / "measured" / PROFILES.get(model, "none")
-    return path if path.is_file() else None
 
 
 def case(
@@ -32,7 +18,7 @@ def case(
     Parameters
     ----------
     model : str
-        A preset; with its measured profile where `profile_of` finds one, else the roofline.
+        A preset; with its measured profile where there is one, else the roofline.
     servers, degree : int
     bandwidth_gbps : float
         Of a port, each way; ports are bidirectional.
@@ -47,11 +33,16 @@ def case(
     dict
         The columns of `EXPERIMENT`.
     """
-    profile = profile_of(model)
+    path = measured_profile(model)
+    profile = path if path.is_file() else None
     job = Job(models.get_model(model), profile=profile)
     cluster = Cluster(servers, degree, f"{bandwidth_gbps}Gbps", "bidirectional")
     plan = co_optimize(
-        job, cluster, SearchOptions(steps=steps, method=method), seed=seed, baselines=()
+        job,
+        cluster,
+        SearchOptions(steps=steps, method=method, confirm="none"),
+        seed=seed,
+        baselines=(),
     )
     return {
         "times": "profile" if profile else "roofline",
@@ -100,10 +91,7 @@ EXPERIMENT = Experiment(
     },
     quick_grid={
         "model": ["candle-16"],
-        "servers": [16],
         "degree": [4],
-        "bandwidth_gbps": [100],
-        "method": list(METHODS),
         "steps": [600],
         "seed": [0],
     },

@@ -2,15 +2,19 @@
 
 import statistics
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from topoopt import Cluster, Job, co_optimize, models
-from topoopt.experiment import Experiment, Row, Table, Value, run_from_command_line
+from topoopt.experiment import (
+    Experiment,
+    Figures,
+    Row,
+    Table,
+    Value,
+    grouped,
+    run_from_command_line,
+)
 from topoopt.experiment.plots import MARKS, PALETTE, legend_below, panels_of, values_of
 from topoopt.problem.options import SearchOptions
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def case(
@@ -35,7 +39,11 @@ def case(
     """
     cluster = Cluster(servers=servers, degree=degree, bandwidth=f"{bandwidth_gbps}Gbps")
     plan = co_optimize(
-        Job(models.get_model(model)), cluster, SearchOptions(steps=steps), seed=seed, baselines=()
+        Job(models.get_model(model)),
+        cluster,
+        SearchOptions(steps=steps, confirm="none"),
+        seed=seed,
+        baselines=(),
     )
     named = [time for time in plan.named_strategies_s.values() if time is not None]
     return {
@@ -50,12 +58,8 @@ def case(
 
 def tabulate(rows: Sequence[Row]) -> Table:
     """Return the spread over the seeds of each job and budget."""
-    jobs: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        if row["status"] == "ok":
-            key = (row["model"], row["degree"], row["bandwidth_gbps"], row["steps"])
-            jobs.setdefault(key, []).append(row)
     lines = []
+    jobs = grouped(rows, "model", "degree", "bandwidth_gbps", "steps")
     for (model, degree, gbps, steps), mine in jobs.items():
         times = [float(row["iteration_time_s"] or 0) for row in mine]
         best = min(times)
@@ -71,7 +75,7 @@ def tabulate(rows: Sequence[Row]) -> Table:
     return Table(columns, tuple(lines))
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw what each seed ends with over the best known, by budget; a panel a job."""
     jobs = list(dict.fromkeys((r["model"], r["degree"], r["bandwidth_gbps"]) for r in rows))
     budgets = list(dict.fromkeys(row["steps"] for row in rows))
@@ -113,10 +117,7 @@ EXPERIMENT = Experiment(
         "seed": list(range(20)),
     },
     quick_grid={
-        "model": ["dlrm-16", "candle-16", "bert-16", "vgg16-16"],
-        "servers": [16],
         "degree": [4],
-        "bandwidth_gbps": [100],
         "steps": [100],
         "seed": [0, 1, 2],
     },

@@ -2,21 +2,18 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from topoopt import Cluster
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
+from topoopt.experiment.plots import legend_below
 from topoopt.experiment.quantiles import weighted_quantiles
 from topoopt.fabric import Fabric
 from topoopt.problem.prices import default_prices
-from topoopt.studies.shared.contention import Tenant, alone_s, play_together
+from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import SHARED_FABRICS, partition_run, shared_fabric, tenant_run
 from topoopt.studies.shared.mix import apportion, place_jobs
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 FABRICS = ("topoopt", *SHARED_FABRICS)
 
@@ -82,7 +79,7 @@ def case(
             for m, n, place in zip(models, counts, places, strict=True)
         ]
         alone = [alone_s(fabric, tenant) for tenant in tenants]
-        found = play_together(fabric, tenants, seed=seed, least=least)
+        found = simulate_together(fabric, tenants, seed=seed, least=least)
         rows += _rows(name, models, alone, found.times, own, found.window_s)
     for row in rows:
         row["load"] = sum(counts) / servers
@@ -144,24 +141,17 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
         for row in rows
     ]
     everything = [row for row in named if row["model"] == "all"]
-    tables = [
-        pivot(everything, index="cluster", columns="fabric", value=value, title=title)
-        for value, title in (
-            ("mean_iteration_s", "all jobs: mean iteration time in seconds"),
-            ("p99_iteration_s", "all jobs: 99th percentile of the iteration time in seconds"),
-            ("mean_over_partition", "mean over jobs: time over that on a dedicated partition"),
-            ("slowdown_by_others", "mean over jobs: time over that of the job alone in its place"),
-        )
-    ]
-    single: list[Row] = [
-        {**row, "job": f"{row['cluster']}: {row['model']}"}
-        for row in named if row["model"] != "all"
-    ]  # fmt: skip
+    titles = {
+        "mean_iteration_s": "all jobs: mean iteration time in seconds",
+        "p99_iteration_s": "all jobs: 99th percentile of the iteration time in seconds",
+        "mean_over_partition": "mean over jobs: time over that on a dedicated partition",
+        "slowdown_by_others": "mean over jobs: time over that of the job alone in its place",
+    }
+    tables = pivots(everything, titles, columns="fabric", label="{cluster}", index="cluster")
+    single = [row for row in named if row["model"] != "all"]
     if single:
-        title = "by model: mean iteration time in seconds"
-        tables.append(
-            pivot(single, index="job", columns="fabric", value="mean_iteration_s", title=title)
-        )
+        by_model = {"mean_iteration_s": "by model: mean iteration time in seconds"}
+        tables += pivots(single, by_model, columns="fabric", label="{cluster}: {model}")
     return [*tables, published_trend(everything)]
 
 
@@ -189,7 +179,7 @@ def published_trend(rows: Sequence[Row]) -> Table:
     return Table(columns, tuple(lines), title)
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw mean, 99th percentile and loss over load; a column a placement, size and hashing."""
     from matplotlib.figure import Figure
 
@@ -229,8 +219,7 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
     panels[0][0].set_ylabel("mean iteration [ms]")
     panels[1][0].set_ylabel("99th percentile [ms]")
     panels[2][0].set_ylabel("mean of time over partition's")
-    handles, labels = panels[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
+    legend_below(figure, panels[0][0], 3)
     return {"shared-cluster": figure}
 
 
@@ -256,8 +245,6 @@ EXPERIMENT = Experiment(
     quick_grid={
         "jobs": [5, 15],
         "sizes": ["16"],
-        "placement": ["packed", "scattered"],
-        **_CLUSTER,
         "connections": [1],
         "least": [1],
         "steps": [200],

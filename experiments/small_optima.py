@@ -11,6 +11,7 @@ from parallelism.operators.elementwise import concat
 from parallelism.operators.layers import dense, embedding
 from topoopt import Cluster, Job, co_optimize
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
+from topoopt.problem.options import SearchOptions
 from topoopt.studies.exhaustive import count_pairs, exhaustive_optimum
 
 MOST_PAIRS = 25000
@@ -66,7 +67,7 @@ def case(number: int, seed: int) -> dict[str, object]:
     family = job.family(cluster.servers)
     assert isinstance(family, OperatorFamily)  # drawn as graphs of operators
     best = exhaustive_optimum(family, cluster)
-    plan = co_optimize(job, cluster, seed=seed, baselines=())
+    plan = co_optimize(job, cluster, SearchOptions(confirm="none"), seed=seed, baselines=())
     return {
         "servers": cluster.servers,
         "degree": cluster.degree,

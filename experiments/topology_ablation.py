@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from topoopt import models
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, pivot, run_from_command_line
+from topoopt.experiment import Experiment, Figures, Row, Table, pivots, run_from_command_line
 from topoopt.experiment.plots import PALETTE, panels_of
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import Improvements, SearchOptions
 from topoopt.search.driver import run, start
 from topoopt.search.methods import search_for
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 NONE = Improvements(exact=False, traffic=False, placement=False, splits=False, groups=False)
 VARIANTS = {
@@ -83,27 +79,16 @@ def tabulate(rows: Sequence[Row]) -> list[Table]:
     """Return, for each cluster, the times relative to the paper's builder."""
     tables = []
     for servers, degree in dict.fromkeys((row["servers"], row["degree"]) for row in rows):
-        chosen: list[Row] = [
-            {
-                **row,
-                "job": (
-                    f"{row['model']}, {row['bandwidth_gbps']} Gbps, seed {row['seed']}, "
-                    f"{row['strategy']}"
-                ),
-                # A case without a result has no builder; its status stands in the first column.
-                "builder": row["builder"] or "paper",
-            }
-            for row in rows
-            if (row["servers"], row["degree"]) == (servers, degree)
-        ]
+        chosen = [row for row in rows if (row["servers"], row["degree"]) == (servers, degree)]
         title = f"{servers} servers, degree {degree}: iteration time over the paper's builder's"
-        tables.append(
-            pivot(chosen, index="job", columns="builder", value="relative_time", title=title)
+        label = "{model}, {bandwidth_gbps} Gbps, seed {seed}, {strategy}"
+        tables += pivots(
+            chosen, {"relative_time": title}, columns="builder", label=label, first="paper"
         )
     return tables
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw the time saved over the paper's builder, a bar a set; a panel a job.
 
     Bars are means over strategies and seeds, and whiskers reach from the worst to the best.
@@ -150,7 +135,6 @@ EXPERIMENT = Experiment(
     },
     quick_grid={
         "model": ["dlrm-16", "candle-16"],
-        "servers": [16],
         "degree": [4],
         "bandwidth_gbps": [25],
         "steps": [200],

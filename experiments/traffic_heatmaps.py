@@ -1,17 +1,14 @@
 """Who sends how much to whom in one iteration of DLRM, by strategy."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from parallelism.models import get_model
 from parallelism.taskgraph import traffic_of
 from topoopt.evaluate.setting import setting
-from topoopt.experiment import Experiment, Row, Table, run_from_command_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from topoopt.experiment import Experiment, Figures, Row, Table, grouped, run_from_command_line
+from topoopt.experiment.plots import panels_of
 
 
 def case(model: str, servers: int, strategy: str) -> list[dict[str, object]]:
@@ -51,7 +48,7 @@ def case(model: str, servers: int, strategy: str) -> list[dict[str, object]]:
 def tabulate(rows: Sequence[Row]) -> Table:
     """Return the sums of each strategy."""
     lines = []
-    for key, mine in _by_case(rows).items():
+    for key, mine in grouped(rows, "model", "servers", "strategy").items():
         reduced = [float(row["allreduce_bytes"] or 0) for row in mine]
         moved = [float(row["transfer_bytes"] or 0) for row in mine]
         lines.append(
@@ -63,19 +60,16 @@ def tabulate(rows: Sequence[Row]) -> Table:
     return Table(columns, tuple(lines))
 
 
-def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
+def draw(rows: Sequence[Row]) -> Figures:
     """Draw a heat map of each case, all on one logarithmic scale."""
     from matplotlib.colors import LogNorm
-    from matplotlib.figure import Figure
 
-    parts = _by_case(rows)
-    figure = Figure(figsize=(4.2 * len(parts), 4), layout="constrained")
+    parts = grouped(rows, "model", "servers", "strategy")
+    figure, panels = panels_of(len(parts), wide=len(parts), size=(4.2, 4), around=(0, 0))
     sums = [float(r["allreduce_bytes"] or 0) + float(r["transfer_bytes"] or 0) for r in rows]
     norm = LogNorm(min(sums) / 1e6, max(sums) / 1e6)
     image = None
-    for axes, ((model, servers, strategy), mine) in zip(
-        figure.subplots(1, len(parts), squeeze=False)[0], parts.items(), strict=True
-    ):
+    for axes, ((model, servers, strategy), mine) in zip(panels, parts.items(), strict=True):
         matrix = np.full((int(servers or 0), int(servers or 0)), np.nan)
         for row in mine:
             total = float(row["allreduce_bytes"] or 0) + float(row["transfer_bytes"] or 0)
@@ -89,15 +83,6 @@ def draw(rows: Sequence[Row]) -> "dict[str, Figure]":
         axes.set_ylabel("from server")
     figure.colorbar(image, ax=figure.axes, label="MB an iteration")
     return {"heatmaps": figure}
-
-
-def _by_case(rows: Sequence[Row]) -> dict[tuple[object, ...], list[Row]]:
-    parts: dict[tuple[object, ...], list[Row]] = {}
-    for row in rows:
-        if row["status"] == "ok":
-            key = (row["model"], row["servers"], row["strategy"])
-            parts.setdefault(key, []).append(row)
-    return parts
 
 
 def _grid(*sizes: tuple[str, int]) -> list[Row]:

@@ -50,6 +50,11 @@ class Accelerator:
                     f"accelerator {self.name!r}: {quantity} is {value}; give a positive number"
                 )
 
+    @property
+    def usable_bytes(self) -> float:
+        """Bytes of memory that a program can take: data sheets call GB what are GiB of HBM."""
+        return self.memory_bytes * 2**30 / 1e9
+
     def peak_flops(self, precision: Precision) -> float:
         """Return the peak FLOP/s of matrix products in a precision.
 

@@ -6,14 +6,15 @@ once and remembered; a build gathers these records and runs one compiled kernel.
 
 from dataclasses import dataclass
 from threading import RLock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
 from parallelism.build_kernels import build_tasks
-from parallelism.graph import Mode, ModelGraph, Operator
+from parallelism.device import ComputeModel, OperatorTime, Server
+from parallelism.graph import Mode, ModelGraph
 from parallelism.memory_kernels import (
     PARAMETER,
     SAMPLE,
@@ -23,39 +24,6 @@ from parallelism.memory_kernels import (
 )
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import TaskGraph
-
-
-class PartTime(Protocol):
-    """Seconds of one part of an operator on one server."""
-
-    @property
-    def forward(self) -> float: ...  # noqa: D102
-    @property
-    def backward(self) -> float: ...  # noqa: D102
-    @property
-    def update(self) -> float: ...  # noqa: D102
-
-
-class ComputeModel(Protocol):
-    """Anything that can say how long a part of an operator takes on one server."""
-
-    def operator_time(
-        self, graph: ModelGraph, index: int, batch: int, sample: int, parameter: int, mode: Mode
-    ) -> PartTime:
-        """Return the times of one part of operator ``index`` split ``sample x parameter``."""
-        ...
-
-
-class ServerModel(Protocol):
-    """What the task graph needs to know of a server."""
-
-    @property
-    def gpus(self) -> int: ...  # noqa: D102
-
-    def intra_allreduce_time(self, size: float) -> float:
-        """Return the seconds that the server's GPUs need to reduce ``size`` bytes."""
-        ...
-
 
 # Row of the memory, after seconds forward, backward and of the update, gradient bytes, and seconds
 # inside a server.
@@ -83,52 +51,6 @@ class _Rows(NamedTuple):
     servers: npt.NDArray[np.int64]
 
 
-def part_memory(
-    graph: ModelGraph,
-    op: Operator,
-    batch: int,
-    sample: int,
-    parameter: int,
-    mode: Mode,
-    gpus: int,
-    optimizer_states: int = 0,
-) -> float:
-    """Return the bytes that one part of an operator holds on each GPU of its server.
-
-    Dense weights and gradients are replicated on the server's GPUs; embedding tables are
-    sharded over them, and need a gradient buffer only where they are replicated over servers
-    (otherwise touched rows are updated in place). Activations are kept for the backward pass,
-    spread over the GPUs by sample.
-
-    Parameters
-    ----------
-    graph : ModelGraph
-    op : Operator
-    batch : int
-        Global batch, samples.
-    sample, parameter, mode
-        The split, as in `OperatorConfig`.
-    gpus : int
-        GPUs a server.
-    optimizer_states : int
-        Extra copies of every parameter that the optimizer keeps (SGD 0, momentum 1, Adam 2).
-
-    Returns
-    -------
-    float
-        Bytes per GPU.
-    """
-    weights = op.parameters * graph.element_bytes / parameter
-    if op.sparse:
-        copies = 1.0 + optimizer_states + (1.0 if sample > 1 else 0.0)
-        weights = weights / gpus
-    else:
-        copies = 2.0 + optimizer_states
-    share = parameter if mode.slices_output else 1
-    outputs = op.output_elements * graph.element_bytes * batch / sample / share / gpus
-    return weights * copies + outputs
-
-
 class TaskGraphBuilder:
     """Builds task graphs of one model on one kind of server.
 
@@ -137,21 +59,21 @@ class TaskGraphBuilder:
     graph : ModelGraph
     compute : ComputeModel
         Times of operator parts.
-    server : ServerModel
+    server : Server
         GPUs and intra-server reduction.
     servers : int
         Number of servers.
     batch : int
         Global batch, samples an iteration.
     optimizer_states : int
-        Extra copies of each parameter that the optimizer keeps.
+        Extra copies of every parameter that the optimizer keeps (SGD 0, momentum 1, Adam 2).
     """
 
     def __init__(
         self,
         graph: ModelGraph,
         compute: ComputeModel,
-        server: ServerModel,
+        server: Server,
         servers: int,
         batch: int,
         optimizer_states: int = 0,
@@ -168,7 +90,7 @@ class TaskGraphBuilder:
         self.optimizer_states = optimizer_states
         self._lock = RLock()
         self._records: dict[tuple[int, int], _Record] = {}
-        self._part_times: dict[tuple[int, int, int, Mode], PartTime] = {}
+        self._part_times: dict[tuple[int, int, int, Mode], OperatorTime] = {}
         self._group_ids: dict[tuple[int, ...], int] = {}
         self._groups: list[tuple[int, ...]] = []
         # Identical operators share their measured or modelled times.
@@ -219,7 +141,7 @@ class TaskGraphBuilder:
         """For each operator, the first operator that is alike in everything but its place."""
         return list(self._representative)
 
-    def part_time(self, index: int, sample: int, parameter: int, mode: Mode) -> PartTime:
+    def part_time(self, index: int, sample: int, parameter: int, mode: Mode) -> OperatorTime:
         """Return the (remembered) times of one part of an operator."""
         representative = self._representative[index]
         key = (representative, sample, parameter, mode if parameter > 1 else Mode.OUTPUT)
@@ -261,13 +183,41 @@ class TaskGraphBuilder:
             ),
             times=(
                 times.forward, times.backward, times.update, gradient, inside,
-                part_memory(
-                    self.graph, op, self.batch, config.sample, config.parameter, config.mode,
-                    self.server.gpus, self.optimizer_states,
-                ),
+                self.part_memory(index, config.sample, config.parameter, config.mode),
             ),
             groups=np.array(ids, dtype=np.int64),
         )  # fmt: skip
+
+    def part_memory(self, index: int, sample: int, parameter: int, mode: Mode) -> float:
+        """Return the bytes that one part of an operator holds on each GPU of its server.
+
+        Dense weights and gradients are replicated on the server's GPUs; embedding tables are
+        sharded over them, and need a gradient buffer only where they are replicated over servers
+        (otherwise touched rows are updated in place). Activations are kept for the backward pass,
+        spread over the GPUs by sample.
+
+        Parameters
+        ----------
+        index : int
+            Operator.
+        sample, parameter, mode
+            The split, as in `OperatorConfig`.
+
+        Returns
+        -------
+        float
+            Bytes per GPU.
+        """
+        op, gpus = self.graph.operators[index], self.server.gpus
+        weights = op.parameters * self.graph.element_bytes / parameter
+        if op.sparse:
+            copies = 1.0 + self.optimizer_states + (1.0 if sample > 1 else 0.0)
+            weights = weights / gpus
+        else:
+            copies = 2.0 + self.optimizer_states
+        share = parameter if mode.slices_output else 1
+        outputs = op.output_elements * self.graph.element_bytes * self.batch / sample / share / gpus
+        return weights * copies + outputs
 
     def memory(self, strategy: Strategy) -> npt.NDArray[np.float64]:
         """Return the bytes that a strategy needs on each GPU of every server.

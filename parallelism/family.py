@@ -94,6 +94,3 @@ class Family(Protocol[P]):
     def task_label(self, tasks: TaskGraph, task: int) -> str:
         """Return what a trace calls a task."""
         ...
-
-
-__all__ = ["Family", "P"]

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.rows import spread
 from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
 
 
@@ -151,9 +152,7 @@ def carried_edges(tasks: TaskGraph) -> tuple[IntArray, IntArray]:
         ordered = candidates[np.argsort(key[candidates], kind="stable")]
         low = np.searchsorted(key[ordered], wanted)
         count = np.where(open_, np.searchsorted(key[ordered], wanted, side="right") - low, 0)
-        ends = np.cumsum(count)
-        place = np.arange(int(count.sum())) + np.repeat(low - ends + count, count)
-        closing.append(ordered[place])
+        closing.append(ordered[spread(low, count)])
         opening.append(np.repeat(forward, count))
         open_ &= count == 0
     if open_.any():

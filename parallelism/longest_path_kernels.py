@@ -10,6 +10,29 @@ Ints = npt.NDArray[np.int64]
 
 
 @kernel
+def topological_order(offsets: Ints, successors: Ints, predecessors: Ints) -> Ints:
+    """Return the tasks in an order that dependencies allow, without those behind a cycle."""
+    waiting = predecessors.copy()
+    order = np.empty(waiting.size, dtype=np.int64)
+    known = 0
+    for task in range(waiting.size):
+        if waiting[task] == 0:
+            order[known] = task
+            known += 1
+    place = 0
+    while place < known:
+        task = order[place]
+        place += 1
+        for entry in range(offsets[task], offsets[task + 1]):
+            after = successors[entry]
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                order[known] = after
+                known += 1
+    return order[:known]
+
+
+@kernel
 def heads_and_tails(
     length: Floats,
     through: Floats,
@@ -39,20 +62,11 @@ def heads_and_tails(
         Seconds.
     """
     tasks = length.size
-    waiting = predecessors.copy()
-    order = np.empty(tasks, dtype=np.int64)
-    ordered = int(np.int64(0))
-    for task in range(tasks):
-        if waiting[task] == 0:
-            order[ordered] = task
-            ordered += 1
+    order = topological_order(offsets, successors, predecessors)
     head = np.zeros(tasks)
     first = np.full(tasks, np.inf)
     total = np.zeros(tasks)
-    at = int(np.int64(0))
-    while at < ordered:
-        task = order[at]
-        at += 1
+    for task in order:
         if total[task] > 0.0:
             head[task] = max(head[task], first[task] + total[task])
         for entry in range(offsets[task], offsets[task + 1]):
@@ -61,12 +75,8 @@ def heads_and_tails(
             if through[task] > 0.0:
                 first[after] = min(first[after], head[task])
                 total[after] += through[task] * (copies[entry] if copies.size else 1.0)
-            waiting[after] -= 1
-            if waiting[after] == 0:
-                order[ordered] = after
-                ordered += 1
     tail = np.zeros(tasks)
-    for place in range(ordered - 1, -1, -1):
+    for place in range(order.size - 1, -1, -1):
         task = order[place]
         most = 0.0
         sent = 0.0

@@ -181,6 +181,3 @@ class OperatorFamily:
                 config.parameter, config.mode,
             )  # fmt: skip
         return own.notes
-
-
-__all__ = ["OperatorFamily"]

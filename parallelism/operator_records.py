@@ -99,30 +99,29 @@ def strategy_record(builder: TaskGraphBuilder, strategy: Strategy) -> StrategyRe
     return StrategyRecord(records)
 
 
+# What a record says just as the operator does; amounts as floats.
+_SAME = ("name", "parameters", "sparse", "profile_key")
+_AMOUNTS = ("forward_flops", "backward_flops", "forward_bytes", "backward_bytes")
+
+
+def _amounts(op: Operator) -> dict[str, Any]:
+    return {name: float(getattr(op, name)) for name in _AMOUNTS}
+
+
 def model_record(graph: ModelGraph) -> ModelRecord:
     """Return a model graph as a plan file holds it."""
-    return ModelRecord(
-        name=graph.name,
-        batch_per_gpu=graph.batch_per_gpu,
-        element_bytes=graph.element_bytes,
-        operators=[
-            ModelOperator(
-                name=op.name,
-                kind=str(op.kind),
-                inputs=list(op.inputs),
-                output_shape=list(op.output_shape),
-                forward_flops=float(op.forward_flops),
-                backward_flops=float(op.backward_flops),
-                parameters=op.parameters,
-                forward_bytes=float(op.forward_bytes),
-                backward_bytes=float(op.backward_bytes),
-                splits={split.mode.name.lower(): split.extent for split in op.splits},
-                sparse=op.sparse,
-                profile_key=op.profile_key,
-            )
-            for op in graph.operators
-        ],
-    )
+    operators = [
+        ModelOperator(
+            kind=str(op.kind),
+            inputs=list(op.inputs),
+            output_shape=list(op.output_shape),
+            splits={split.mode.name.lower(): split.extent for split in op.splits},
+            **{name: getattr(op, name) for name in _SAME},
+            **_amounts(op),
+        )
+        for op in graph.operators
+    ]
+    return ModelRecord(graph.name, graph.batch_per_gpu, graph.element_bytes, operators)
 
 
 def rebuild_model(record: ModelRecord) -> ModelGraph:
@@ -133,18 +132,11 @@ def rebuild_model(record: ModelRecord) -> ModelGraph:
             raise InputError(f"model: operator {op.name!r} has unknown kind {op.kind!r}")
         operators.append(
             Operator(
-                name=op.name,
                 kind=OperatorKind(op.kind),
                 inputs=tuple(op.inputs),
                 output_shape=tuple(op.output_shape),
-                forward_flops=op.forward_flops,
-                backward_flops=op.backward_flops,
-                parameters=op.parameters,
-                forward_bytes=op.forward_bytes,
-                backward_bytes=op.backward_bytes,
                 splits=tuple(Split(mode_named(m), extent) for m, extent in op.splits.items()),
-                sparse=op.sparse,
-                profile_key=op.profile_key,
+                **{name: getattr(op, name) for name in (*_SAME, *_AMOUNTS)},
             )
         )
     return ModelGraph(record.name, tuple(operators), record.batch_per_gpu, record.element_bytes)

@@ -1,10 +1,36 @@
 """Reads users' text, JSON and YAML files; whatever is wrong with them is one `InputError`."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+
+
+def read_bytes(path: str | Path, what: str) -> bytes:
+    """Read a file.
+
+    Parameters
+    ----------
+    path : str or Path
+    what : str
+        What the file should be, for the message ("task-graph file").
+
+    Raises
+    ------
+    InputError
+        If it does not exist or cannot be read.
+    """
+    try:
+        return Path(path).read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"{what} {str(path)!r} does not exist; check the path") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"{what} {str(path)!r} cannot be read ({reason}); check the path"
+        ) from None
 
 
 def read_text(path: str | Path, what: str) -> str:
@@ -21,17 +47,11 @@ def read_text(path: str | Path, what: str) -> str:
     InputError
         If it does not exist, cannot be read, is not text, or is empty.
     """
+    data = read_bytes(path, what)
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"{what} {str(path)!r} does not exist; check the path") from None
+        text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read()
     except UnicodeDecodeError:
         raise InputError(f"{what} {str(path)!r} is not UTF-8 text; check the file") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(
-            f"{what} {str(path)!r} cannot be read ({reason}); check the path"
-        ) from None
     if not text.strip():
         raise InputError(f"{what} {str(path)!r} is empty; see the documentation for its format")
     return text

@@ -10,5 +10,3 @@ Count = Annotated[int, Field(ge=0, lt=2**63)]
 Whole = Annotated[int, Field(ge=1, lt=2**63)]
 Amount = Annotated[float, Field(ge=0)]
 Seconds = Amount
-
-__all__ = ["STRICT", "Amount", "Count", "Seconds", "Whole"]

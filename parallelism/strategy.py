@@ -50,10 +50,6 @@ class OperatorConfig:
         p = self.parameter
         return tuple(tuple(sorted(self.servers[j::p])) for j in range(p))
 
-    def is_data_parallel(self, servers: int) -> bool:
-        """Whether every server holds a full replica."""
-        return self.parameter == 1 and self.sample == servers
-
 
 @dataclass(frozen=True)
 class Strategy:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError
+from codesign_base.rows import spread, starts
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import PathRouting, dual_bound, idle_routing
 from routing.paths import forwarding_nodes
@@ -199,35 +200,30 @@ def _spread(
             mixed[way] = mixed.get(way, 0.0) + share
         per_target.append(len(mixed))
         for way, share in mixed.items():
-            begin = np.concatenate(([0], np.cumsum(way)))[:-1]
+            begin = starts(way)[:-1]
             moved = of_step[(hosts[:, None] + begin) % n, np.array(way)]
             paths.append((moved, share))
     # Rows above go by distance; pairs go by (source, target).
-    first = np.concatenate(([0], np.cumsum(per_target))).astype(np.int64)
+    first = starts(per_target)
     source = np.repeat(hosts, wanted.size)
     target = (source + np.tile(wanted, n)) % n
     order = np.lexsort((target, source))
     which = np.tile(np.arange(wanted.size), n)[order]
-    counts = (first[1:] - first[:-1])[which]
-    path_offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
-    within = np.arange(path_offsets[-1]) - np.repeat(path_offsets[:-1], counts)
-    path = np.repeat(first[which], counts) + within
+    counts = np.diff(first)[which]
+    path_offsets = starts(counts)
+    path = spread(first[which], counts)
     owner = np.repeat(source[order], counts)
-    lengths_of = np.array([moved.shape[1] for moved, _ in paths], dtype=np.int64)
-    link_offsets = np.concatenate(([0], np.cumsum(lengths_of[path]))).astype(np.int64)
-    starts = np.concatenate(([0], np.cumsum(lengths_of * n))).astype(np.int64)
+    size = np.array([moved.shape[1] for moved, _ in paths], dtype=np.int64)
+    begin = starts(size * n)[path] + owner * size[path]
     flat = np.concatenate([moved.ravel() for moved, _ in paths])
-    size = lengths_of[path]
-    row = np.repeat(starts[path] + owner * size, size)
-    place = np.arange(link_offsets[-1]) - np.repeat(link_offsets[:-1], size)
     full = lengths[link_class]
     return PathRouting(
         network=network,
         demand=demand,
         pairs=(source * n + target)[order],
         path_offsets=path_offsets,
-        link_offsets=link_offsets,
-        links=flat[row + place],
+        link_offsets=starts(size[path]),
+        links=flat[spread(begin, size[path])],
         shares=np.array([share for _, share in paths])[path],
         lengths=full / float(network.capacity @ full),
         lower_bound=dual_bound(network, demand, full),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.rows import starts
 from routing.network import IntArray, Network
 from routing.routes import Routes
 
@@ -139,7 +140,7 @@ def coin_change_routes(
     place = np.argsort(host)
     ring_links = _ring_links(network, table.generators, host)
     lengths = table.count[(place[None, :] - place[:, None]) % n].ravel()
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    offsets = starts(lengths)
     links = np.empty(int(offsets[-1]), dtype=np.int64)
     latency = np.zeros(n * n)
     for distance in range(1, n):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base import InfeasibleError, InputError
+from codesign_base import InfeasibleError
+from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import (
     PathRouting,
@@ -26,14 +27,11 @@ from routing.paths import forwarding_nodes, links_into
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-SOLVERS = ("highs-ipm", "highs-ds")
 # Flows below this fraction of the largest demand are the solver's rounding.
 _DUST = 1e-9
 
 
-def min_congestion_lp(
-    network: Network, demand: FloatArray, *, solver: str = "highs-ipm"
-) -> PathRouting:
+def min_congestion_lp(network: Network, demand: FloatArray) -> PathRouting:
     """Route a demand matrix with the least possible congestion, by linear programming.
 
     Parameters
@@ -41,8 +39,6 @@ def min_congestion_lp(
     network : Network
     demand : float array, shape (hosts, hosts)
         Bytes from row to column, zero on the diagonal.
-    solver : {"highs-ipm", "highs-ds"}
-        Interior point with crossover, or dual simplex.
 
     Returns
     -------
@@ -65,8 +61,6 @@ def min_congestion_lp(
     from scipy.optimize import linprog
 
     matrix = checked_demand(network, demand)
-    if solver not in SOLVERS:
-        raise InputError(f"solver is {solver!r}; choose {' or '.join(SOLVERS)}")
     sources = np.flatnonzero(matrix.sum(axis=1) > 0)
     if sources.size == 0:
         return idle_routing(network, matrix, "linear program")
@@ -82,7 +76,7 @@ def min_congestion_lp(
         A_eq=_with_last(conserve, np.zeros(conserve.shape[0])),
         b_eq=supply,
         bounds=(0.0, None),
-        method=solver,
+        method="highs-ipm",  # interior point with crossover
     )
     if answer.x is None:
         raise InfeasibleError(
@@ -175,13 +169,13 @@ def _decomposed(
             f"network {network.name!r}: the LP solver's flow misses a pair of very small demand; "
             "use the multiplicative-weights method"
         )
-    path_offsets = np.concatenate(([0], np.cumsum(counts_of))).astype(np.int64)
+    path_offsets = starts(counts_of)
     return PathRouting(
         network=network,
         demand=demand,
         pairs=np.concatenate(pairs),
         path_offsets=path_offsets,
-        link_offsets=np.concatenate(([0], np.cumsum(np.concatenate(lengths_of)))).astype(np.int64),
+        link_offsets=starts(np.concatenate(lengths_of)),
         links=np.concatenate(links),
         shares=normalised(path_offsets, np.concatenate(amounts)),
         lengths=lengths / float(network.capacity @ lengths),

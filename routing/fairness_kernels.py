@@ -7,6 +7,8 @@ Indices are made unsigned where it pays: for signed ones numba adds code to each
 lets them count from the end.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,12 +18,46 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 SmallInts = npt.NDArray[np.int32]
 
-# Rows of the work space of `refill`. Tables keep argument lists short; they are passed bare,
-# because tuples of arrays cost reference counting in every kernel they enter.
-WEIGHT, SHARE = 0, 1  # (2, links + 1): weight of the flows not yet frozen; the heap's keys
-OPEN, STOP, NAME = 0, 1, 2  # (3, links): entries of flows not yet frozen; end of the link's part
-# of CROSSING; the heap's links. OPEN is zero on entry and on return.
-LINK, CROSSING = 0, 1  # (2, entries): links of the chosen flows; chosen flows link by link
+# Rows of the work space.
+WEIGHT, SHARE = 0, 1  # real: weight of the flows not yet frozen; the heap's keys
+OPEN, STOP, NAME = 0, 1, 2  # whole: entries of flows not yet frozen; end of the link's part of
+# CROSSING; the heap's links. OPEN is zero on entry and on return.
+LINK, CROSSING = 0, 1  # near: links of the chosen flows; chosen flows link by link
+
+
+class Workspace(NamedTuple):
+    """Work space of `refill`.
+
+    Parameters
+    ----------
+    real : float64 array, shape (2, links + 1)
+    whole : int32 array, shape (3, links)
+        Zero on entry.
+    near : int32 array, shape (2, entries of the chosen flows, or more)
+    amounts : float64 array, of the same length
+    given : float64 array, shape (chosen flows, or more)
+    first : int64 array, shape (2 chosen flows + 1, or more)
+    """
+
+    real: Floats
+    whole: SmallInts
+    near: SmallInts
+    amounts: Floats
+    given: Floats
+    first: Ints
+
+
+@kernel
+def workspace(links: int, flows: int, entries: int) -> Workspace:
+    """Return work space for so many links, chosen flows and entries of theirs."""
+    return Workspace(
+        np.empty((2, links + 1)),
+        np.zeros((3, links), dtype=np.int32),
+        np.empty((2, entries), dtype=np.int32),
+        np.empty(entries),
+        np.empty(flows),
+        np.empty(2 * flows + 2, dtype=np.int64),
+    )
 
 
 @inner_kernel
@@ -81,12 +117,7 @@ def refill(
     links: SmallInts,
     weights: Floats,
     spare: Floats,
-    real: Floats,
-    whole: SmallInts,
-    near: SmallInts,
-    amounts: Floats,
-    given: Floats,
-    first: Ints,
+    work: Workspace,
 ) -> None:
     """Give the chosen flows their max-min fair rates, all other flows staying as they are.
 
@@ -110,14 +141,9 @@ def refill(
         Route entries.
     spare : float64 array, shape (links,)
         Capacity that no flow uses; updated.
-    real : float64 array, shape (2, links + 1)
-    whole : int32 array, shape (3, links)
-        Zero on entry.
-    near : int32 array, shape (2, entries of the chosen flows, or more)
-    amounts : float64 array, of the same length
-    given : float64 array, shape (chosen flows, or more)
-    first : int64 array, shape (2 chosen flows + 1, or more)
+    work : Workspace
     """
+    real, whole, near, amounts, given, first = work
     weight, heap_share = real[WEIGHT], real[SHARE]
     open_, stop, heap_link = whole[OPEN], whole[STOP], whole[NAME]
     link_of, crossing = near[LINK], near[CROSSING]
@@ -237,21 +263,7 @@ def max_min(
             chosen[count] = flow
             count += 1
     refill(
-        chosen,
-        count,
-        begin,
-        end,
-        np.ones(flows),
-        cap,
-        rate,
-        links,
-        weights,
-        capacity.copy(),
-        np.empty((2, capacity.size + 1)),
-        np.zeros((3, capacity.size), dtype=np.int32),
-        np.empty((2, links.size), dtype=np.int32),
-        np.empty(links.size),
-        np.empty(flows),
-        np.empty(2 * flows + 1, dtype=np.int64),
-    )
+        chosen, count, begin, end, np.ones(flows), cap, rate, links, weights, capacity.copy(),
+        workspace(capacity.size, flows, links.size),
+    )  # fmt: skip
     return rate

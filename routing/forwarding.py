@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import PathRouting
 from routing.paths import forwarding_nodes, hop_distances
@@ -84,7 +85,7 @@ def tables_of_splits(network: Network, splits: FloatArray) -> ForwardingTables:
     counts = np.bincount(entry, minlength=network.nodes * hosts)
     tables = ForwardingTables(
         network,
-        np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        starts(counts),
         link[order].astype(np.int64),
         splits[destination, link][order],
     )

@@ -6,6 +6,7 @@ the same load whatever the demand; one of them says what all of them allow.
 
 import numpy as np
 
+from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
 
@@ -63,7 +64,7 @@ def merge_equivalent_links(network: Network, routes: Routes) -> tuple[Network, R
     lengths = np.bincount(pair[stays], minlength=pairs)
     merged = Routes(
         hosts=routes.hosts,
-        offsets=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+        offsets=starts(lengths),
         links=new_index[routes.links[stays]],
         weights=routes.weights[stays],
         latency=routes.latency,

@@ -1,11 +1,10 @@
 """Minimum-congestion (maximum concurrent flow) routing of a demand matrix, with its proof."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from routing.circulant_flow import is_circulant, min_congestion_circulant
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import (
@@ -125,8 +124,8 @@ def _iterate(
     from routing.multicommodity_kernels import packed_paths, settle_all
 
     bound, lengths = _first_bound(network, demand)
-    work = _Work.of(network, demand)
-    capacity, slowness = network.capacity, work.slowness
+    work = _Work(network, demand)
+    capacity, slowness = network.capacity, work.links.slowness
     sharp, scale, tolerance = _FIRST_SHARPNESS, max(bound, 1e-300), _TOLERANCE * accuracy
     log_weight = np.zeros(network.links)
     if start is not None:
@@ -137,7 +136,7 @@ def _iterate(
         if work.used.any():
             # Flows are spread already. Weights that fit another optimum would take long to correct.
             sharp, scale = _LAST_SHARPNESS, float(work.used.max())
-    fresh = bool((work.head < 0).any())
+    fresh = bool((work.paths.head < 0).any())
     done = 0
     while done < rounds:
         exponent = log_weight + (sharp / scale) * (work.used - work.used.max())
@@ -145,10 +144,10 @@ def _iterate(
         weight = float(prices @ capacity)
         mean = float((prices * capacity) @ work.used) / weight
         softness = float(work.used.max()) - mean
-        proven = work.extend(network, prices, sharp / scale, tolerance, live=fresh) / weight
+        proven = work.extend(prices, sharp / scale, tolerance, live=fresh) / weight
         if not fresh and proven > bound:
             bound, lengths = proven, prices
-        settle_all(*work.state(), sharp / scale, tolerance)
+        settle_all(work.paths, work.links, sharp / scale, tolerance)
         work.recount()
         done, fresh = done + 1, False
         top = float(work.used.max())
@@ -162,9 +161,7 @@ def _iterate(
                 log_weight += (sharp / scale) * (work.used - top)
                 log_weight = np.maximum(log_weight - log_weight.max(), _LOWEST_WEIGHT)
         scale = top
-    path_offsets, link_offsets, back, flow = packed_paths(
-        work.head, work.following, work.begin, work.hops, work.flow, work.pool
-    )
+    path_offsets, link_offsets, back, flow = packed_paths(work.paths)
     pairs = work.source * network.hosts + work.target
     return PathRouting(
         network=network,
@@ -195,80 +192,60 @@ def _first_bound(network: Network, demand: FloatArray) -> tuple[float, FloatArra
     return best, lengths
 
 
-@dataclass(eq=False)
 class _Work:
     """The state of one solution: pairs, their chains of paths, utilisations and prices."""
 
-    source: IntArray
-    target: IntArray
-    amount: FloatArray
-    first: IntArray
-    head: SmallInts
-    following: SmallInts
-    begin: IntArray
-    hops: SmallInts
-    flow: FloatArray
-    pool: SmallInts
-    price: FloatArray
-    used: FloatArray
-    slowness: FloatArray
-    mark: SmallInts
-    paths: int = 0
-    entries: int = 0
+    def __init__(self, network: Network, demand: FloatArray) -> None:
+        from routing.multicommodity_kernels import Graph, Pairs, Paths, Prices
 
-    @classmethod
-    def of(cls, network: Network, demand: FloatArray) -> "_Work":
-        source, target = np.nonzero(demand)
-        counts = np.bincount(source, minlength=network.hosts)
+        self.source, self.target = np.nonzero(demand)
+        counts = np.bincount(self.source, minlength=network.hosts)
         worst = int(counts.max(initial=0))
-        room = 2 * source.size + worst
-        return cls(
-            source=source,
-            target=target,
-            amount=demand[source, target],
-            first=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-            head=np.full(source.size, -1, dtype=np.int32),
+        size, room = self.source.size, 2 * self.source.size + worst
+        self.graph = Graph(
+            network.out_offsets, network.source, network.target, forwarding_nodes(network)
+        )
+        self.pairs = Pairs(
+            starts(counts),
+            self.target,
+            demand[self.source, self.target],
+        )
+        self.paths = Paths(
+            head=np.full(size, -1, dtype=np.int32),
             following=np.full(room, -1, dtype=np.int32),
             begin=np.zeros(room, dtype=np.int64),
             hops=np.zeros(room, dtype=np.int32),
             flow=np.zeros(room),
-            pool=np.zeros(8 * source.size + worst * network.nodes, dtype=np.int32),
+            pool=np.zeros(8 * size + worst * network.nodes, dtype=np.int32),
+        )
+        self.links = Prices(
             price=np.zeros(network.links),
             used=np.zeros(network.links),
             slowness=1.0 / network.capacity,
             mark=np.zeros(network.links, dtype=np.int32),
         )
+        self.count = self.entries = 0
 
-    def state(
-        self,
-    ) -> tuple[
-        SmallInts, SmallInts, IntArray, SmallInts, FloatArray, SmallInts, FloatArray, FloatArray,
-        FloatArray, SmallInts,
-    ]:  # fmt: skip
-        """Return what the settling kernels take first."""
-        return (
-            self.head, self.following, self.begin, self.hops, self.flow, self.pool, self.price,
-            self.used, self.slowness, self.mark,
-        )  # fmt: skip
+    @property
+    def used(self) -> FloatArray:
+        """Utilisation of each link."""
+        return self.links.used
 
-    def extend(
-        self, network: Network, prices: FloatArray, sharp: float, tolerance: float, live: bool
-    ) -> float:
+    def extend(self, prices: FloatArray, sharp: float, tolerance: float, live: bool) -> float:
         """Give every pair its shortest path and settle it; return demand times distance."""
-        from routing.multicommodity_kernels import extend_paths
+        from routing.multicommodity_kernels import extend_paths, packed_paths
 
-        self.price[:] = prices
-        total, at = 0.0, 0
-        while at < network.hosts:
-            at, self.paths, self.entries, part = extend_paths(
-                at, self.paths, self.entries, network.out_offsets, network.source, network.target,
-                forwarding_nodes(network), self.first, self.target, self.amount, self.head,
-                self.following, self.begin, self.hops, self.flow, self.pool, prices, self.price,
-                self.used, self.slowness, self.mark, sharp, tolerance, live,
+        self.links.price[:] = prices
+        total, at, sources = 0.0, 0, self.pairs.first.size - 1
+        while at < sources:
+            at, self.count, self.entries, part = extend_paths(
+                at, self.count, self.entries, self.graph, self.pairs, self.paths, self.links,
+                prices, sharp, tolerance, live,
             )  # fmt: skip
             total += part
-            if at < network.hosts:
-                self._make_room(network)
+            if at < sources:
+                # Pack the paths in use, and double the room where that is not enough.
+                self._hold(*packed_paths(self.paths))
         return total
 
     def follow(self, network: Network, demand: FloatArray, start: PathRouting) -> FloatArray:
@@ -291,55 +268,46 @@ class _Work:
         if not pair.size:
             return lengths
         total = np.bincount(pair, weights=start.shares[kept], minlength=pairs.size)
-        flow = self.amount[pair] * start.shares[kept] / total[pair]
+        flow = self.pairs.demand[pair] * start.shares[kept] / total[pair]
         hops = np.diff(start.link_offsets)
-        link_offsets = np.concatenate(([0], np.cumsum(hops[kept]))).astype(np.int64)
+        link_offsets = starts(hops[kept])
         links = index[start.links[np.repeat(kept, hops)]].astype(np.int32)
         counts = np.bincount(pair, minlength=pairs.size)
-        path_offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        path_offsets = starts(counts)
         # Paths are kept from the target back.
         back = reversed_rows(link_offsets, links).astype(np.int32)
-        self._hold(network, path_offsets, link_offsets, back, flow)
+        self._hold(path_offsets, link_offsets, back, flow)
         self.recount()
         return lengths
 
-    def _make_room(self, network: Network) -> None:
-        """Pack the paths in use, and double the room where that is not enough."""
-        from routing.multicommodity_kernels import packed_paths
-
-        self._hold(network, *packed_paths(
-            self.head, self.following, self.begin, self.hops, self.flow, self.pool
-        ))  # fmt: skip
-
     def _hold(
-        self,
-        network: Network,
-        path_offsets: IntArray,
-        link_offsets: IntArray,
-        links: SmallInts,
-        flow: FloatArray,
+        self, path_offsets: IntArray, link_offsets: IntArray, links: SmallInts, flow: FloatArray
     ) -> None:
         """Take these paths, and leave room for as many again."""
-        worst = int(np.diff(self.first).max())
-        paths = max(self.flow.size, 2 * flow.size + worst)
-        entries = max(self.pool.size, 2 * links.size + worst * network.nodes)
+        held, worst = self.paths, int(np.diff(self.pairs.first).max())
+        nodes = self.graph.offsets.size - 1
+        paths = max(held.flow.size, 2 * flow.size + worst)
+        entries = max(held.pool.size, 2 * links.size + worst * nodes)
         begun = path_offsets[1:] > path_offsets[:-1]
-        self.head = np.where(begun, path_offsets[:-1], -1).astype(np.int32)
-        self.following = np.full(paths, -1, dtype=np.int32)
-        self.following[: flow.size] = np.arange(1, flow.size + 1)
-        self.following[path_offsets[1:][begun] - 1] = -1
-        self.begin = np.zeros(paths, dtype=np.int64)
-        self.begin[: flow.size] = link_offsets[:-1]
-        self.hops = np.zeros(paths, dtype=np.int32)
-        self.hops[: flow.size] = np.diff(link_offsets)
-        self.flow = np.concatenate((flow, np.zeros(paths - flow.size)))
-        self.pool = np.concatenate((links, np.zeros(entries - links.size, dtype=np.int32)))
-        self.paths, self.entries = flow.size, links.size
+        following = np.full(paths, -1, dtype=np.int32)
+        following[: flow.size] = np.arange(1, flow.size + 1)
+        following[path_offsets[1:][begun] - 1] = -1
+        begin = np.zeros(paths, dtype=np.int64)
+        begin[: flow.size] = link_offsets[:-1]
+        hops = np.zeros(paths, dtype=np.int32)
+        hops[: flow.size] = np.diff(link_offsets)
+        self.paths = held._replace(
+            head=np.where(begun, path_offsets[:-1], -1).astype(np.int32),
+            following=following,
+            begin=begin,
+            hops=hops,
+            flow=np.concatenate((flow, np.zeros(paths - flow.size))),
+            pool=np.concatenate((links, np.zeros(entries - links.size, dtype=np.int32))),
+        )
+        self.count, self.entries = flow.size, links.size
 
     def recount(self) -> None:
         """Sum the utilisations afresh, so that rounding does not pile up."""
         from routing.multicommodity_kernels import utilisation
 
-        self.used = utilisation(
-            self.head, self.following, self.begin, self.hops, self.flow, self.pool, self.slowness
-        )
+        self.links = self.links._replace(used=utilisation(self.paths, self.links.slowness))

@@ -1,17 +1,15 @@
 """Compiled kernels of minimum-congestion routing: shortest trees and shifts between paths.
 
 Pairs are numbered by (source, target) and grouped by source: those of source s are
-``first[s] .. first[s + 1]``. Each pair has a chain of paths: ``head[pair]``, then ``following``,
-ending with -1. A path's links are ``pool[begin[path] .. begin[path] + hops[path]]``.
-
-A link's *price* is exp(sharpness * utilisation) / capacity, the gradient of a soft maximum of
-the utilisations. Prices and utilisations are kept up to date with every shift.
+``first[s] .. first[s + 1]``.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -19,6 +17,51 @@ SmallInts = npt.NDArray[np.int32]
 
 # Marks of links while two paths of a pair are compared.
 _BEST, _BOTH = 1, 2
+
+
+class Paths(NamedTuple):
+    """The paths of all pairs, and the flow on them.
+
+    Each pair has a chain of paths: ``head[pair]``, then ``following``, ending with -1. A path's
+    links are ``pool[begin[path] .. begin[path] + hops[path]]``, from the target back.
+    """
+
+    head: SmallInts
+    following: SmallInts
+    begin: Ints
+    hops: SmallInts
+    flow: Floats
+    pool: SmallInts
+
+
+class Graph(NamedTuple):
+    """Links out of each node (CSR) with their ends, and 1 for nodes that may forward."""
+
+    offsets: Ints
+    origin: Ints
+    target: Ints
+    transit: Ints
+
+
+class Pairs(NamedTuple):
+    """Pairs with demand, see above."""
+
+    first: Ints
+    target: Ints
+    demand: Floats
+
+
+class Prices(NamedTuple):
+    """The links, kept up to date with every shift of flow.
+
+    A link's *price* is exp(sharpness * utilisation) / capacity, the gradient of a soft maximum of
+    the utilisations ``used``. ``slowness`` is 1 / capacity; ``mark`` is zero between calls.
+    """
+
+    price: Floats
+    used: Floats
+    slowness: Floats
+    mark: SmallInts
 
 
 @kernel
@@ -93,22 +136,8 @@ def shortest_tree(
                 place[w] = here
 
 
-@kernel
-def settle(
-    pair: int,
-    head: SmallInts,
-    following: SmallInts,
-    begin: Ints,
-    hops: SmallInts,
-    flow: Floats,
-    pool: SmallInts,
-    price: Floats,
-    used: Floats,
-    slowness: Floats,
-    mark: SmallInts,
-    sharpness: float,
-    tolerance: float,
-) -> None:
+@inner_kernel
+def settle(paths: Paths, links: Prices, pair: int, sharpness: float, tolerance: float) -> None:
     """Shift a pair's flow to its cheapest path until others cost the same or carry nothing.
 
     Each shift minimises the soft maximum along its direction: with A and B the prices of the
@@ -116,6 +145,8 @@ def settle(
     and log B rises at most as fast as on its slowest link. The step up to where these two meet
     never overshoots, and is exact where capacities are equal.
     """
+    head, following, begin, hops, flow, pool = paths
+    price, used, slowness, mark = links
     best = head[pair]
     if following[best] < 0:
         return
@@ -190,37 +221,14 @@ def settle(
 
 
 @kernel
-def settle_all(
-    head: SmallInts,
-    following: SmallInts,
-    begin: Ints,
-    hops: SmallInts,
-    flow: Floats,
-    pool: SmallInts,
-    price: Floats,
-    used: Floats,
-    slowness: Floats,
-    mark: SmallInts,
-    sharpness: float,
-    tolerance: float,
-) -> None:
+def settle_all(paths: Paths, links: Prices, sharpness: float, tolerance: float) -> None:
     """Settle every pair in turn."""
-    for pair in range(head.size):
-        settle(
-            pair, head, following, begin, hops, flow, pool, price, used, slowness, mark,
-            sharpness, tolerance,
-        )  # fmt: skip
+    for pair in range(paths.head.size):
+        settle(paths, links, pair, sharpness, tolerance)
 
 
 @kernel
-def packed_paths(
-    head: SmallInts,
-    following: SmallInts,
-    begin: Ints,
-    hops: SmallInts,
-    flow: Floats,
-    pool: SmallInts,
-) -> tuple[Ints, Ints, SmallInts, Floats]:
+def packed_paths(given: Paths) -> tuple[Ints, Ints, SmallInts, Floats]:
     """Return the paths pair by pair, without those that nothing uses any more.
 
     Returns
@@ -230,6 +238,7 @@ def packed_paths(
     links : int32 array
     flow : float64 array, shape (paths,)
     """
+    head, following, begin, hops, flow, pool = given
     paths, entries = 0, 0
     for pair in range(head.size):
         path = head[pair]
@@ -260,31 +269,9 @@ def packed_paths(
 
 @kernel
 def extend_paths(
-    source: int,
-    paths: int,
-    entries: int,
-    offsets: Ints,
-    origin: Ints,
-    target: Ints,
-    transit: Ints,
-    first: Ints,
-    pair_target: Ints,
-    demand: Floats,
-    head: SmallInts,
-    following: SmallInts,
-    begin: Ints,
-    hops: SmallInts,
-    flow: Floats,
-    pool: SmallInts,
-    frozen: Floats,
-    price: Floats,
-    used: Floats,
-    slowness: Floats,
-    mark: SmallInts,
-    sharpness: float,
-    tolerance: float,
-    live: bool,
-) -> tuple[int, int, int, float]:
+    source: int, count: int, entries: int, graph: Graph, pairs: Pairs, paths: Paths,
+    links: Prices, frozen: Floats, sharpness: float, tolerance: float, live: bool,
+) -> tuple[int, int, int, float]:  # fmt: skip
     """Give pairs the shortest paths under frozen prices, and settle each with live ones.
 
     Works through the sources from ``source`` on, as long as there is room for the worst case.
@@ -295,83 +282,88 @@ def extend_paths(
     -------
     source : int
         The next source; their number if all are done.
-    paths, entries : int
+    count, entries : int
         Paths and pool entries in use.
     bound : float
         Sum of demand times frozen distance over the sources done.
     """
-    nodes = offsets.size - 1
-    distance = np.empty(nodes)
-    entry = np.empty(nodes, np.int32)
-    heap = np.empty(nodes, np.int32)
-    place = np.empty(nodes, np.int32)
+    distance = np.empty(graph.offsets.size - 1)
+    entry = np.empty(distance.size, np.int32)
+    heap = np.empty(distance.size, np.int32)
+    place = np.empty(distance.size, np.int32)
     bound = 0.0
-    sources = first.size - 1
-    while source < sources:
-        count = first[source + 1] - first[source]
-        if paths + count > flow.size or entries + count * nodes > pool.size:
+    while source < pairs.first.size - 1:
+        more = pairs.first[source + 1] - pairs.first[source]
+        if count + more > paths.flow.size or entries + more * distance.size > paths.pool.size:
             break
-        if count > 0:
+        if more > 0:
             shortest_tree(
-                offsets, target, transit, price if live else frozen, source, distance, entry,
-                heap, place,
+                graph.offsets, graph.target, graph.transit, links.price if live else frozen,
+                source, distance, entry, heap, place,
             )  # fmt: skip
-        for pair in range(first[source], first[source + 1]):
-            t = pair_target[pair]
-            bound += demand[pair] * distance[t]
-            cheapest = np.inf
-            path = head[pair]
-            while path >= 0:
-                cost = 0.0
-                for position in range(begin[path], begin[path] + hops[path]):
-                    cost += frozen[pool[position]]
-                cheapest = min(cheapest, cost)
-                path = following[path]
-            length = 0
-            if distance[t] < cheapest * (1.0 - tolerance):
-                v = t
-                while v != source:
-                    link = entry[v]
-                    pool[entries + length] = link
-                    length += 1
-                    v = origin[link]
-                begin[paths] = entries
-                hops[paths] = length
-                following[paths] = head[pair]
-                flow[paths] = 0.0
-                if head[pair] < 0:
-                    flow[paths] = demand[pair]
-                    for position in range(entries, entries + length):
-                        link = pool[position]
-                        used[link] += demand[pair] * slowness[link]
-                        growth = np.exp(min(sharpness * demand[pair] * slowness[link], 99.0))
-                        price[link] = min(price[link] * growth, 1e200)
-                head[pair] = paths
-                paths += 1
-                entries += length
-            settle(
-                pair, head, following, begin, hops, flow, pool, price, used, slowness, mark,
-                sharpness, tolerance,
-            )  # fmt: skip
-            # Stale prices also suggest paths that nothing moved to: their room is free again.
-            if length > 0 and head[pair] != paths - 1:
-                paths -= 1
-                entries -= length
+        count, entries, bound = _extend(
+            source, count, entries, bound, distance, entry, graph.origin, pairs, paths, links,
+            frozen, sharpness, tolerance,
+        )  # fmt: skip
         source += 1
-    return source, paths, entries, bound
+    return source, count, entries, bound
+
+
+@inner_kernel
+def _extend(
+    source: int, count: int, entries: int, bound: float, distance: Floats, entry: SmallInts,
+    origin: Ints, pairs: Pairs, paths: Paths, links: Prices, frozen: Floats, sharpness: float,
+    tolerance: float,
+) -> tuple[int, int, float]:  # fmt: skip
+    """Give the pairs of one source their paths in a tree, and settle each."""
+    head, following, begin, hops, flow, pool = paths
+    price, used, slowness, _ = links
+    demand = pairs.demand
+    for pair in range(pairs.first[source], pairs.first[source + 1]):
+        t = pairs.target[pair]
+        bound += demand[pair] * distance[t]
+        cheapest = np.inf
+        path = head[pair]
+        while path >= 0:
+            cost = 0.0
+            for position in range(begin[path], begin[path] + hops[path]):
+                cost += frozen[pool[position]]
+            cheapest = min(cheapest, cost)
+            path = following[path]
+        length = 0
+        if distance[t] < cheapest * (1.0 - tolerance):
+            v = t
+            while v != source:
+                link = entry[v]
+                pool[entries + length] = link
+                length += 1
+                v = origin[link]
+            begin[count] = entries
+            hops[count] = length
+            following[count] = head[pair]
+            flow[count] = 0.0
+            if head[pair] < 0:
+                flow[count] = demand[pair]
+                for position in range(entries, entries + length):
+                    link = pool[position]
+                    used[link] += demand[pair] * slowness[link]
+                    growth = np.exp(min(sharpness * demand[pair] * slowness[link], 99.0))
+                    price[link] = min(price[link] * growth, 1e200)
+            head[pair] = count
+            count += 1
+            entries += length
+        settle(paths, links, pair, sharpness, tolerance)
+        # Stale prices also suggest paths that nothing moved to: their room is free again.
+        if length > 0 and head[pair] != count - 1:
+            count -= 1
+            entries -= length
+    return count, entries, bound
 
 
 @kernel
-def utilisation(
-    head: SmallInts,
-    following: SmallInts,
-    begin: Ints,
-    hops: SmallInts,
-    flow: Floats,
-    pool: SmallInts,
-    slowness: Floats,
-) -> Floats:
+def utilisation(paths: Paths, slowness: Floats) -> Floats:
     """Return each link's load over its capacity, summed from the paths' flows."""
+    head, following, begin, hops, flow, pool = paths
     used = np.zeros(slowness.size)
     for pair in range(head.size):
         path = head[pair]

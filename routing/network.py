@@ -2,15 +2,12 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-
-if TYPE_CHECKING:
-    import networkx as nx
+from codesign_base.rows import starts
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -162,7 +159,7 @@ class Network:
     def out_offsets(self) -> IntArray:
         """CSR offsets: links of node v are ``out_offsets[v] .. out_offsets[v + 1]``."""
         counts = np.bincount(self.source, minlength=self.nodes)
-        return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+        return starts(counts)
 
     @cached_property
     def _index(self) -> dict[tuple[int, int], int]:
@@ -197,21 +194,3 @@ class Network:
         return np.bincount(self.target, weights=self.multiplicity, minlength=self.nodes).astype(
             np.int64
         )
-
-    def to_networkx(self) -> "nx.DiGraph[int]":
-        """Return a networkx graph with ``capacity``, ``latency``, ``multiplicity`` on edges."""
-        import networkx as nx
-
-        graph: nx.DiGraph[int] = nx.DiGraph(
-            name=self.name, hosts=self.hosts, switches=self.switches
-        )
-        graph.add_nodes_from(range(self.nodes))
-        for link in range(self.links):
-            graph.add_edge(
-                int(self.source[link]),
-                int(self.target[link]),
-                capacity=float(self.capacity[link]),
-                latency=float(self.latency[link]),
-                multiplicity=int(self.multiplicity[link]),
-            )
-        return graph

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
 from routing.network import FloatArray, IntArray
 
 Numbers = TypeVar("Numbers", IntArray, FloatArray)
@@ -51,21 +51,29 @@ def grown(array: Numbers, needed: int) -> Numbers:
     return bigger
 
 
-@kernel
-def sort_prefix(array: IntArray, count: int) -> None:
-    """Sort the first ``count`` entries in place (Shell's method: np.sort compiles for seconds)."""
+@inner_kernel
+def sort_prefix(values: IntArray, count: int) -> None:
+    """Sort the first values in place (Shell's method: np.sort compiles for seconds).
+
+    Most of them arrive sorted.
+    """
+    for i in range(1, count):
+        if values[i] < values[i - 1]:
+            break
+    else:
+        return
     gap = 1
-    while gap < count:
+    while gap < count // 3:
         gap = 3 * gap + 1
-    while gap > 1:
+    while gap > 0:
+        for i in range(gap, count):
+            value = values[i]
+            place = i
+            while place >= gap and values[place - gap] > value:
+                values[place] = values[place - gap]
+                place -= gap
+            values[place] = value
         gap //= 3
-        for position in range(gap, count):
-            value = array[position]
-            hole = position
-            while hole >= gap and array[hole - gap] > value:
-                array[hole] = array[hole - gap]
-                hole -= gap
-            array[hole] = value
 
 
 @kernel

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.paths import forwarding_nodes, hop_distances, shortest_routes
 from routing.routes import Routes
@@ -166,7 +167,7 @@ class PathRouting:
 def _table(
     hosts: int, lengths: IntArray, links: IntArray, weights: FloatArray, latency: FloatArray
 ) -> Routes:
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    offsets = starts(lengths)
     pair = np.repeat(np.arange(hosts * hosts), lengths)
     hops = np.bincount(pair, weights=weights, minlength=hosts * hosts).astype(np.float64)
     return Routes(hosts, offsets, links, weights, latency, hops)

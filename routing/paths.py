@@ -8,6 +8,7 @@ one link and do not change the choice.
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.rows import starts
 from routing.network import IntArray, Network
 from routing.routes import Routes
 
@@ -127,7 +128,7 @@ def single_path_routes(network: Network, lengths: IntArray, links: IntArray) -> 
     np.add.at(latency, row, network.latency[links])
     return Routes(
         hosts=network.hosts,
-        offsets=np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+        offsets=starts(lengths),
         links=links[np.argsort(row * np.int64(network.links + 1) + links, kind="stable")],
         weights=np.ones(links.size),
         latency=latency,
@@ -174,7 +175,7 @@ def ecmp_routes(network: Network, *, relay: bool = False) -> Routes:
 def links_into(network: Network) -> tuple[IntArray, IntArray]:
     """Return CSR offsets and indices of the links into each node, by their source."""
     counts = np.bincount(network.target, minlength=network.nodes)
-    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
+    offsets = starts(counts)
     return offsets, np.argsort(network.target, kind="stable")
 
 

@@ -12,7 +12,7 @@ from routing.forwarding import forwarding_tables, path_routing_tables
 from routing.multicommodity import min_congestion
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import PathRouting
-from routing.paths import ecmp_routes, hop_distances, k_shortest_routes, shortest_routes
+from routing.paths import ecmp_routes, hops_toward_hosts, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from routing.throughput_bounds import CongestionBound, any_wiring_bound, network_bound
 from routing.unsplittable import round_to_single_paths
@@ -209,13 +209,7 @@ def hop_statistics(network: Network, demand: FloatArray) -> tuple[int, float, fl
         If a host cannot reach another.
     """
     hosts = network.hosts
-    between = hop_distances(network)[:hosts, :hosts]
-    if between.min() < 0:
-        source, target = np.argwhere(between < 0)[0].tolist()
-        raise InfeasibleError(
-            f"network {network.name!r}: host {target} cannot be reached from host {source}; "
-            "add links until every host reaches every other"
-        )
+    between = hops_toward_hosts(network)[:, :hosts].T
     total = float(demand.sum())
     pairs = max(hosts * (hosts - 1), 1)
     weighted = float((demand * between).sum()) / total if total else 0.0

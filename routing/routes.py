@@ -53,13 +53,13 @@ class Routes:
         start, stop = self.offsets[pair], self.offsets[pair + 1]
         return self.links[start:stop], self.weights[start:stop]
 
-    def like(self, other: "Routes", tolerance: float = 1e-9) -> bool:
+    def like(self, other: "Routes") -> bool:
         """Whether another table has the same links, and weights and latencies within rounding."""
         return (
             np.array_equal(self.offsets, other.offsets)
             and np.array_equal(self.links, other.links)
-            and np.allclose(self.weights, other.weights, rtol=0.0, atol=tolerance)
-            and np.allclose(self.latency, other.latency, rtol=tolerance, atol=0.0)
+            and np.allclose(self.weights, other.weights, rtol=0.0, atol=1e-9)
+            and np.allclose(self.latency, other.latency, rtol=1e-9, atol=0.0)
         )
 
     def link_bytes(self, network: Network, traffic: FloatArray) -> FloatArray:

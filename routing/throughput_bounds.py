@@ -45,9 +45,7 @@ class CongestionBound:
         return congestion / self.seconds - 1.0 if self.seconds > 0 else float("inf")
 
 
-def any_wiring_bound(
-    demand: FloatArray, degree: int, port_rate: float, *, bidirectional: bool = False
-) -> CongestionBound:
+def any_wiring_bound(demand: FloatArray, degree: int, port_rate: float) -> CongestionBound:
     """Bound the congestion over all networks of hosts with a number of ports each.
 
     Parameters
@@ -58,16 +56,12 @@ def any_wiring_bound(
         Ports of each host, one transmitter and one receiver each.
     port_rate : float
         Bytes/s of a port, each way.
-    bidirectional : bool
-        Both fibres of a port go to the same host, so that a path's next hop does not lead back
-        usefully: at most d (d - 1)^(h - 1) hosts at distance h instead of d^h.
 
     Returns
     -------
     CongestionBound
         ``injection``: the busiest host's bytes over its ports. ``distance``: link-bytes in the
-        best case, where the largest demands of each source (or to each target, whichever says
-        more) have the shortest distances, over all ports.
+        best case (`least_link_bytes`), over all ports.
 
     Raises
     ------
@@ -91,32 +85,40 @@ def any_wiring_bound(
         raise InputError(f"degree {degree} and port rate {port_rate} bytes/s must be positive")
     if hosts == 0 or not matrix.any():
         return CongestionBound(0.0, {"injection": 0.0, "distance": 0.0})
-    hops = _least_hops(hosts, degree, bidirectional)
     off = matrix * (1.0 - np.eye(hosts))
-    from_source = np.sort(off, axis=1)[:, ::-1] @ hops
-    to_target = np.sort(off, axis=0)[::-1].T @ hops
+    link_bytes = least_link_bytes(off, degree)
     busiest = max(off.sum(axis=1).max(), off.sum(axis=0).max())
     terms = {
         "injection": float(busiest) / (degree * port_rate),
-        "distance": float(max(from_source.sum(), to_target.sum())) / (hosts * degree * port_rate),
+        "distance": link_bytes / (hosts * degree * port_rate),
     }
     return CongestionBound(max(terms.values()) * ROUNDING, terms)
 
 
-def _least_hops(hosts: int, degree: int, bidirectional: bool) -> FloatArray:
-    """Return the least distance of a host's nearest, second nearest, ... other; ascending."""
+def least_link_bytes(demand: FloatArray, degree: int) -> float:
+    """Return the least link-bytes that a demand takes in any network of a degree.
+
+    At most d^h hosts are at distance exactly h from a source, so its demands, largest first,
+    take at least 1 hop for the first d, 2 for the next d^2, and so on. The same holds for the
+    sources that reach a target; the larger counts.
+
+    Parameters
+    ----------
+    demand : float64 array, shape (hosts, hosts)
+        Bytes from row to column, zero on the diagonal.
+    degree : int
+    """
+    hosts = demand.shape[0]
     hops = np.empty(hosts)
     at, level, width = 0, 1, degree
     while at < hosts:
         hops[at : at + width] = level
         at += width
         level += 1
-        # A path of ports back and forth gets nowhere: with one port it ends at its neighbour.
-        width = min(width * (degree - 1 if bidirectional else degree), hosts)
-        if width == 0:
-            hops[at:] = level
-            break
-    return hops
+        width = min(width * degree, hosts)
+    from_source = np.sort(demand, axis=1)[:, ::-1] @ hops
+    to_target = np.sort(demand, axis=0)[::-1].T @ hops
+    return float(max(from_source.sum(), to_target.sum()))
 
 
 def network_bound(
@@ -155,18 +157,19 @@ def network_bound(
         return CongestionBound(0.0, terms)
     require_served(network, matrix)
     terms["hops"] = dual_bound(network, matrix, np.ones(network.links))
-    terms["host"] = _host_bound(network, matrix)
+    terms["host"] = host_seconds(network, matrix)
     orders = [np.arange(network.nodes)]
     if network.switches:
         orders = []
     orders.append(_fiedler_order(network))
-    terms["cut"] = max(_sweep_bound(network, matrix, order) for order in orders)
+    terms["cut"] = max(sweep_seconds(network, matrix, order) for order in orders)
     if lengths is not None:
         terms["dual"] = dual_bound(network, matrix, lengths)
     return CongestionBound(max(terms.values()) * ROUNDING, terms)
 
 
-def _host_bound(network: Network, demand: FloatArray) -> float:
+def host_seconds(network: Network, demand: FloatArray) -> float:
+    """Return the seconds of the busiest host's bytes over all its links out, or in."""
     worst = 0.0
     for ends, sums in ((network.source, demand.sum(axis=1)), (network.target, demand.sum(axis=0))):
         room = np.bincount(ends, weights=network.capacity, minlength=network.nodes)
@@ -188,8 +191,8 @@ def _fiedler_order(network: Network) -> IntArray:
     return np.lexsort((np.arange(nodes), np.round(vector, 9)))
 
 
-def _sweep_bound(network: Network, demand: FloatArray, order: IntArray) -> float:
-    """Return the largest demand over capacity across the cuts between places of an order."""
+def sweep_seconds(network: Network, demand: FloatArray, order: IntArray) -> float:
+    """Return the largest demand over capacity, in seconds, across the cuts of an order of nodes."""
     nodes = network.nodes
     place = np.empty(nodes, dtype=np.int64)
     place[order] = np.arange(nodes)

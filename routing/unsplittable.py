@@ -2,11 +2,16 @@
 
 import numpy as np
 
+from codesign_base.rows import spread, starts
 from routing.path_routing import PathRouting
+
+_DRAWS = 8
+# Passes of improvement at most, each of which offers every pair its other paths.
+_SWEEPS = 20
 
 
 def round_to_single_paths(
-    routing: PathRouting, *, seed: int | np.random.Generator = 0, draws: int = 8, sweeps: int = 20
+    routing: PathRouting, *, seed: int | np.random.Generator = 0
 ) -> PathRouting:
     """Choose one of each pair's paths, so that the most loaded link is loaded least.
 
@@ -16,11 +21,6 @@ def round_to_single_paths(
         Its paths are the candidates.
     seed : int or numpy.random.Generator
         Of the draws.
-    draws : int
-        Random roundings tried (each path with its share as probability), besides one that
-        takes every pair's largest share.
-    sweeps : int
-        Passes of improvement at most, each of which offers every pair its other paths.
 
     Returns
     -------
@@ -30,9 +30,10 @@ def round_to_single_paths(
 
     Notes
     -----
-    From each draw, pairs move in order of demand, largest first, to the path on which the sum
-    of exp(a * utilisation) over links rises least, with a such that the most loaded link
-    dominates; the best draw counts.
+    Besides the choice of every pair's largest share, several random roundings are tried (each
+    path with its share as probability). From each, pairs move in order of demand, largest first,
+    to the path on which the sum of exp(a * utilisation) over links rises least, with a such that
+    the most loaded link dominates; the best counts.
 
     References
     ----------
@@ -53,7 +54,7 @@ def round_to_single_paths(
     by_share = np.lexsort((-routing.shares, np.repeat(np.arange(first.size), last - first)))
     links = routing.links.astype(np.int32)
     best, choice = np.inf, first
-    for draw in range(draws + 1):
+    for draw in range(_DRAWS + 1):
         if draw == 0:
             picked = by_share[first]
         else:
@@ -62,20 +63,18 @@ def round_to_single_paths(
         picked = np.ascontiguousarray(picked, dtype=np.int64)
         top = improve_choice(
             order, routing.path_offsets, routing.link_offsets, links, demand,
-            1.0 / network.capacity, picked, sweeps,
+            1.0 / network.capacity, picked, _SWEEPS,
         )  # fmt: skip
         if top < best * (1.0 - 1e-12):
             best, choice = top, picked
     lengths = routing.path_hops[choice]
-    link_offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    place = np.arange(link_offsets[-1]) - np.repeat(link_offsets[:-1], lengths)
     return PathRouting(
         network=network,
         demand=routing.demand,
         pairs=routing.pairs,
         path_offsets=np.arange(first.size + 1),
-        link_offsets=link_offsets,
-        links=routing.links[np.repeat(routing.link_offsets[choice], lengths) + place],
+        link_offsets=starts(lengths),
+        links=routing.links[spread(routing.link_offsets[choice], lengths)],
         shares=np.ones(first.size),
         lengths=routing.lengths,
         lower_bound=routing.lower_bound,

@@ -58,7 +58,6 @@ def two_leg_rows(
     toward: Ints,
     hosts: int,
     middle: Ints,
-    share: Floats,
 ) -> tuple[Ints, Ints, Floats, Floats, Floats]:
     """Return the table of routes (as in `Routes`); ``toward[t, v]``: hops from node v to t."""
     links = target.size
@@ -67,17 +66,17 @@ def two_leg_rows(
     out = np.zeros((hosts, links))
     back = np.zeros((hosts, links))
     leg = np.zeros(links)
-    for index in range(middle.size):
-        m = middle[index]
+    share = 1.0 / max(middle.size, 1)
+    for m in middle:
         for h in range(hosts):
             leg[:] = 0.0
             equal_split(offsets, target, transit, toward[m], h, m, leg)
             for link in range(links):
-                out[h, link] += share[index] * leg[link]
+                out[h, link] += share * leg[link]
             leg[:] = 0.0
             equal_split(offsets, target, transit, toward[h], m, h, leg)
             for link in range(links):
-                back[h, link] += share[index] * leg[link]
+                back[h, link] += share * leg[link]
     row_offsets = np.zeros(hosts * hosts + 1, np.int64)
     row_links = np.empty(4 * hosts * hosts, np.int64)
     row_weights = np.empty(4 * hosts * hosts)

@@ -184,19 +184,22 @@ def test_without_matplotlib_a_run_says_that_figures_are_missing(tmp_path, monkey
     assert "topoopt[figures]" in run.note
 
 
-def test_the_data_option_is_taken(tmp_path, monkeypatch):
+def test_the_data_option_is_taken(tmp_path, monkeypatch, capsys):
     from topoopt.bandwidth.files import libra_files
 
     (tmp_path / "libra").mkdir()
     monkeypatch.delenv("TOPOOPT_DATA", raising=False)
     assert libra_files.source() == "built-in"
     monkeypatch.setenv("TOPOOPT_DATA", "nowhere")
-    arguments = ["script", "--quick", "--data", str(tmp_path), "--list"]
-    libra_files.take_data_option(arguments)
-    assert arguments == ["script", "--quick", "--list"]
+    monkeypatch.setattr(sys, "argv", ["script", "--quick", "--data", str(tmp_path), "--list"])
+    libra_files.data_option()
+    assert sys.argv == ["script", "--quick", "--list"]
     assert libra_files.source() == "files"
-    with pytest.raises(InputError, match="no directory libra"):
-        libra_files.take_data_option(["script", f"--data={tmp_path / 'libra'}"])
+    monkeypatch.setattr(sys, "argv", ["script", f"--data={tmp_path / 'libra'}"])
+    with pytest.raises(SystemExit) as ended:
+        libra_files.data_option()
+    assert ended.value.code == 2
+    assert "no directory libra" in capsys.readouterr().err
     with pytest.raises(InputError, match="choose Turing_NLG"):
         libra_files.libra_inputs("BERT", 3, "built-in")
 

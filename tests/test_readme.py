@@ -84,20 +84,30 @@ def test_the_query_prints_what_the_readme_shows(outputs):
     shown, printed = marked("output"), outputs[0]
     assert shown.splitlines()[0] == printed.splitlines()[0]
     strip = re.compile(r"[^a-z]+")
-    for part in ("iteration time", "lower bound", "fabric ", "wiring:", "rings over", "seed "):
+    for part in (
+        "packet time",
+        "fluid time",
+        "lower bound",
+        "fabric ",
+        "wiring:",
+        "rings over",
+        "seed ",
+    ):
         assert part in shown
         assert part in printed
     before, now = numbers(shown), numbers(printed)
     assert {strip.sub(" ", key) for key in before} == {strip.sub(" ", key) for key in now}
-    assert {"iteration time", "compute", "lower bound", "topoopt", "fat-tree"} <= set(now)
+    assert {"packet time", "fluid time", "compute", "lower bound", "topoopt", "fat-tree"} <= set(
+        now
+    )
     # Another processor may round and so search otherwise, but not find something else entirely.
-    for key in ("iteration time", "lower bound", "ideal-switch", "fat-tree"):
+    for key in ("packet time", "fluid time", "lower bound", "ideal-switch", "fat-tree"):
         assert before[key] == pytest.approx(now[key], rel=0.1), f"renew the README: {key}"
 
 
 def test_the_other_examples_print_what_they_say(outputs):
     time, cost = outputs[1].split()[:2]
-    assert float(time) == pytest.approx(numbers(outputs[0])["iteration time"], rel=1e-3)
+    assert float(time) == pytest.approx(numbers(outputs[0])["fluid time"], rel=1e-3)
     assert float(cost) == pytest.approx(54912)
     assert outputs[1].split()[2] == "True"
     assert outputs[2].startswith("llama3-8b (8.03 G parameters) on 8 servers x 8 h100")
@@ -237,7 +247,6 @@ SECTIONS = {
     "SearchOptions": "`search.options`",
     "Improvements": "`search.options.improvements`",
     "Reconfiguration": "`search.options.reconfiguration`",
-    "ConfirmationRecord": "`confirmation`",
     "ScheduleRecord": "`schedule`",
 }
 

@@ -8,10 +8,10 @@ import math
 from collections.abc import Callable, Sequence
 
 from parallelism.graph import Mode, OperatorKind, Split
-from parallelism.importers.traced import Call, Recorder, Value
+from parallelism.importers.traced import Operation, Recorder, Traced
 from parallelism.operators.builder import INDEX_BYTES, legal_splits
 
-Rule = Callable[[Recorder, Call], Value]
+Rule = Callable[[Recorder, Operation], Traced]
 
 
 def _names(text: str) -> frozenset[str]:
@@ -90,7 +90,7 @@ def channel_axis(shape: Sequence[int]) -> int:
     return 1 if len(shape) >= 4 else len(shape) - 1
 
 
-def elementwise_splits(call: Call) -> tuple[Split, ...]:
+def elementwise_splits(call: Operation) -> tuple[Split, ...]:
     """Return the split by features, if every input that is read has all of them."""
     axis = channel_axis(call.shape)
     extent = call.shape[axis] if call.shape else 1
@@ -101,7 +101,7 @@ def elementwise_splits(call: Call) -> tuple[Split, ...]:
     return legal_splits((Mode.CHANNEL, extent))
 
 
-def pointwise(recorder: Recorder, call: Call) -> Value:
+def pointwise(recorder: Recorder, call: Operation) -> Traced:
     """Element-wise operation of any number of tensors."""
     out = float(call.out_elements)
     kind, flops = OperatorKind.ACTIVATION, (out, out)
@@ -113,10 +113,10 @@ def pointwise(recorder: Recorder, call: Call) -> Value:
     return recorder.pointwise(call, kind, elementwise_splits(call), flops)
 
 
-def move(recorder: Recorder, call: Call) -> Value:
+def move(recorder: Recorder, call: Operation) -> Traced:
     """Gather, scatter, sort: memory traffic, and an operation an element."""
     table = call.arguments.get("self")
-    if isinstance(table, Value) and table.parameters and not table.batched:
+    if isinstance(table, Traced) and table.parameters and not table.batched:
         return embedding(recorder, call, table)
     moved = sum(value.elements for value in call.batched)
     out = call.out_elements
@@ -126,7 +126,7 @@ def move(recorder: Recorder, call: Call) -> Value:
     )  # fmt: skip
 
 
-def reduction(recorder: Recorder, call: Call) -> Value:
+def reduction(recorder: Recorder, call: Operation) -> Traced:
     """Sum, mean or loss over some axes; channels stay apart where they are not summed."""
     read = sum(value.elements for value in call.batched)
     x = call.batched[0]
@@ -143,7 +143,7 @@ def reduction(recorder: Recorder, call: Call) -> Value:
     )  # fmt: skip
 
 
-def pool(recorder: Recorder, call: Call) -> Value:
+def pool(recorder: Recorder, call: Operation) -> Traced:
     """Pooling over images or sequences."""
     x = call.tensor("self", "input")
     kernel = call.arguments.get("kernel_size")
@@ -161,7 +161,7 @@ def pool(recorder: Recorder, call: Call) -> Value:
     )  # fmt: skip
 
 
-def norm(recorder: Recorder, call: Call) -> Value:
+def norm(recorder: Recorder, call: Operation) -> Traced:
     """Normalisation; statistics of a channel (batch) or group belong to it alone."""
     x = call.tensor("input", "self")
     each = 4.0 if "rms" in call.operation else 8.0
@@ -177,7 +177,7 @@ def norm(recorder: Recorder, call: Call) -> Value:
     )  # fmt: skip
 
 
-def softmax(recorder: Recorder, call: Call) -> Value:
+def softmax(recorder: Recorder, call: Operation) -> Traced:
     """Softmax, its logarithm, or cross entropy."""
     x = call.tensor("self", "input")
     return recorder.add(
@@ -186,7 +186,7 @@ def softmax(recorder: Recorder, call: Call) -> Value:
     )  # fmt: skip
 
 
-def concat(recorder: Recorder, call: Call) -> Value:
+def concat(recorder: Recorder, call: Operation) -> Traced:
     """Concatenation or stacking."""
     moved = 2 * call.out_elements
     return recorder.add(
@@ -194,13 +194,13 @@ def concat(recorder: Recorder, call: Call) -> Value:
     )
 
 
-def embedding(recorder: Recorder, call: Call, table: Value | None = None) -> Value:
+def embedding(recorder: Recorder, call: Operation, table: Traced | None = None) -> Traced:
     """Rows of a table by index, one a vector or a bag of them."""
     weight = call.tensor("weight") if table is None else table
     dim = weight.elements // weight.shape[0]
     picked = call.arguments.get("indices")
     listed = picked if isinstance(picked, list | tuple) else [picked]
-    rows = sum(value.elements for value in listed if isinstance(value, Value) and value.batched)
+    rows = sum(value.elements for value in listed if isinstance(value, Traced) and value.batched)
     vectors = call.out_elements // dim
     bag = max(1, rows // vectors)
     return recorder.add(
@@ -213,7 +213,7 @@ def embedding(recorder: Recorder, call: Call, table: Value | None = None) -> Val
     )  # fmt: skip
 
 
-def convolution(recorder: Recorder, call: Call) -> Value:
+def convolution(recorder: Recorder, call: Operation) -> Traced:
     """Convolution of any number of axes, ordinary or transposed."""
     x, weight = call.tensor("input"), call.tensor("weight")
     groups = int(call.arguments.get("groups") or 1)
@@ -231,8 +231,12 @@ def convolution(recorder: Recorder, call: Call) -> Value:
 
 
 def contraction(
-    recorder: Recorder, call: Call, first: tuple[Value, str], second: tuple[Value, str], out: str
-) -> Value:
+    recorder: Recorder,
+    call: Operation,
+    first: tuple[Traced, str],
+    second: tuple[Traced, str],
+    out: str,
+) -> Traced:
     """Product of two tensors over the letters of their axes that the output lacks.
 
     A letter that only the weights and the output have may be split as output, one that is
@@ -271,14 +275,14 @@ def contraction(
     )  # fmt: skip
 
 
-def linear(recorder: Recorder, call: Call) -> Value:
+def linear(recorder: Recorder, call: Operation) -> Traced:
     """Dense layer: ``input @ weight.T + bias``."""
     x, weight = call.tensor("input"), call.tensor("weight")
     axes = _letters(len(x.shape) - 1)
     return contraction(recorder, call, (x, f"{axes}k"), (weight, "nk"), f"{axes}n")
 
 
-def matmul(recorder: Recorder, call: Call) -> Value:
+def matmul(recorder: Recorder, call: Operation) -> Traced:
     """Matrix products of all spellings, with broadcasting of leading axes."""
     if call.operation in ("addmm", "baddbmm", "addmv"):
         a, b = call.tensor("mat1", "batch1", "mat"), call.tensor("mat2", "batch2", "vec")
@@ -287,7 +291,7 @@ def matmul(recorder: Recorder, call: Call) -> Value:
     wide = max(len(a.shape), len(b.shape)) - 2
     axes = _letters(max(wide, 0))
 
-    def letters(value: Value, last: str) -> str:
+    def letters(value: Traced, last: str) -> str:
         lead = len(value.shape) - len(last)
         return axes[len(axes) - lead :] + last if lead > 0 else last[-len(value.shape) :]
 
@@ -297,7 +301,7 @@ def matmul(recorder: Recorder, call: Call) -> Value:
     return contraction(recorder, call, (a, left), (b, right), out)
 
 
-def einsum(recorder: Recorder, call: Call) -> Value | None:
+def einsum(recorder: Recorder, call: Operation) -> Traced | None:
     """Einstein summation of two tensors; of one it is a reduction; of more it is not known."""
     equation = call.arguments.get("equation")
     operands = list(call.values())
@@ -315,7 +319,7 @@ def einsum(recorder: Recorder, call: Call) -> Value | None:
     return contraction(recorder, call, (operands[0], terms[0]), (operands[1], terms[1]), out)
 
 
-def attention(recorder: Recorder, call: Call) -> Value:
+def attention(recorder: Recorder, call: Operation) -> Traced:
     """Scores, softmax and weighted sum, fused; a causal mask leaves half of the scores.
 
     Heads are slices of queries, keys and values as well as of the output.

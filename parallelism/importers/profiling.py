@@ -15,7 +15,7 @@ from typing import Any
 
 from codesign_base import InputError
 from parallelism.graph import Mode, ModelGraph
-from parallelism.importers.recipes import Part, Work, Workshop, part_of
+from parallelism.importers.recipes import OperatorPart, Runnable, Workshop, part_of
 from parallelism.importers.torch_capture import import_torch
 from parallelism.profile_file import PROFILE_GPUS, measured_name
 
@@ -169,7 +169,7 @@ def profile_operators(
     )
 
 
-def needed_bytes(part: Part) -> float:
+def needed_bytes(part: OperatorPart) -> float:
     """Return a rough count of the bytes that a part's tensors and their gradients take."""
     op = part.op
     activations = (op.forward_bytes + op.backward_bytes) * part.samples
@@ -227,7 +227,7 @@ class _Clock:
             return float(self.torch.cuda.mem_get_info()[0])
         return _available_bytes()
 
-    def measure(self, work: Work) -> tuple[float, float]:
+    def measure(self, work: Runnable) -> tuple[float, float]:
         """Return the median seconds of a forward and of a backward pass, after one to warm up."""
         gradient = self.torch.ones_like(work.forward())
         self._passes(work, gradient)
@@ -243,7 +243,7 @@ class _Clock:
         # A clock that does not tick within a pass still gives a positive time.
         return max(statistics.median(forward), 1e-9), max(statistics.median(backward), 1e-9)
 
-    def _passes(self, work: Work, gradient: Any) -> tuple[float, float]:
+    def _passes(self, work: Runnable, gradient: Any) -> tuple[float, float]:
         for tensor in work.tensors:
             tensor.grad = None
         if not self.cuda:

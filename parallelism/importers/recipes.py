@@ -21,7 +21,7 @@ _MOST_FLOPS_AN_ELEMENT = 32
 
 
 @dataclass(frozen=True)
-class Part:
+class OperatorPart:
     """What one GPU runs of an operator.
 
     Parameters
@@ -49,7 +49,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Work:
+class Runnable:
     """A forward pass that can be run again and again.
 
     Parameters
@@ -69,11 +69,11 @@ class Work:
 
 def part_of(
     graph: ModelGraph, index: int, samples: int, mode: Mode = Mode.OUTPUT, parts: int = 1
-) -> Part:
+) -> OperatorPart:
     """Return the part of an operator of a graph."""
     op = graph.operators[index]
     inputs = tuple(graph.operators[source].output_shape for source in op.inputs)
-    return Part(op, inputs, samples, mode, parts, graph.element_bytes)
+    return OperatorPart(op, inputs, samples, mode, parts, graph.element_bytes)
 
 
 class Workshop:
@@ -107,20 +107,20 @@ class Workshop:
         made = self.torch.randn(shape, dtype=self.dtype, device=self.device) * 0.02
         return made.requires_grad_()
 
-    def work(self, part: Part) -> Work:
+    def work(self, part: OperatorPart) -> Runnable:
         """Return the work of one part of an operator."""
         recipe = _RECIPES.get(part.op.kind, Workshop.by_counts)
         return recipe(self, part) or self.by_counts(part)
 
-    def by_counts(self, part: Part) -> Work:
+    def by_counts(self, part: OperatorPart) -> Runnable:
         """Return a product of the part's FLOPs and a copy of its bytes."""
         share = part.samples / part.parts
         side = max(1, round((part.op.forward_flops * share / 2) ** (1 / 3)))
         moved = max(1, round(part.op.forward_bytes * share / part.element_bytes / 2))
         a, b, x = self.tensor(side, side), self.tensor(side, side), self.tensor(moved)
-        return Work(lambda: (a @ b).sum() + (x * 2.0).sum(), [a, b, x], exact=False)
+        return Runnable(lambda: (a @ b).sum() + (x * 2.0).sum(), [a, b, x], exact=False)
 
-    def dense(self, part: Part) -> Work | None:
+    def dense(self, part: OperatorPart) -> Runnable | None:
         """Return a dense layer, a gated one, or experts."""
         op = part.op
         key = op.profile_key
@@ -143,14 +143,14 @@ class Workshop:
         x, weight = self.tensor(rows, width), self.tensor(outs, width)
         linear = self.torch.nn.functional.linear
         if not key.startswith("GatedDense"):
-            return Work(lambda: linear(x, weight), [x, weight])
+            return Runnable(lambda: linear(x, weight), [x, weight])
         gate = self.tensor(outs, width)
         silu = self.torch.nn.functional.silu
-        return Work(lambda: silu(linear(x, gate)) * linear(x, weight), [x, weight, gate])
+        return Runnable(lambda: silu(linear(x, gate)) * linear(x, weight), [x, weight, gate])
 
     def _experts(
-        self, part: Part, hidden: int, width: int, matrices: int, chosen: int, count: int
-    ) -> Work:
+        self, part: OperatorPart, hidden: int, width: int, matrices: int, chosen: int, count: int
+    ) -> Runnable:
         """Return all experts of a part, each with an equal share of the tokens."""
         tokens = part.samples * part.op.output_elements // hidden
         each = max(1, tokens * chosen // count)
@@ -168,9 +168,9 @@ class Workshop:
             made = bmm(inner, down).view(here * each, hidden)
             return self.torch.zeros_like(x).index_add(0, picked, made)
 
-        return Work(forward, [x, up, down, *gates])
+        return Runnable(forward, [x, up, down, *gates])
 
-    def convolution(self, part: Part) -> Work | None:
+    def convolution(self, part: OperatorPart) -> Runnable | None:
         """Return a square convolution whose input has just the size that the output needs."""
         op = part.op
         found = re.fullmatch(r"Conv2D_(\d+)_(\d+)_(\d+)", op.profile_key)
@@ -192,9 +192,9 @@ class Workshop:
         x = self.tensor(part.samples, channels, *sides)
         weight = self.tensor(outs, channels // groups, kernel, kernel)
         conv2d = self.torch.nn.functional.conv2d
-        return Work(lambda: conv2d(x, weight, stride=stride, groups=groups), [x, weight])
+        return Runnable(lambda: conv2d(x, weight, stride=stride, groups=groups), [x, weight])
 
-    def embedding(self, part: Part) -> Work | None:
+    def embedding(self, part: OperatorPart) -> Runnable | None:
         """Return lookups of random rows, summed in bags."""
         found = re.fullmatch(r"(Embed|Lookup)_(\d+)x(\d+)", part.op.profile_key)
         if found is None:
@@ -212,11 +212,11 @@ class Workshop:
         )
         picked = self.torch.randint(held, (vectors, bag), device=self.device)
         look_up = self.torch.nn.functional.embedding_bag
-        return Work(
+        return Runnable(
             lambda: look_up(picked, table, mode="sum", sparse=True), [table], exact=held == rows
         )
 
-    def attention(self, part: Part) -> Work | None:
+    def attention(self, part: OperatorPart) -> Runnable | None:
         """Return attention with its projections, or its core alone."""
         op, key = part.op, part.op.profile_key
         mask = key.endswith("_causal")
@@ -228,7 +228,7 @@ class Workshop:
             q = self.tensor(part.samples, heads, tokens, width)
             k = self.tensor(part.samples, kv, tokens, width)
             v = self.tensor(part.samples, kv, tokens, value)
-            return Work(lambda: self._core(q, k, v, mask), [q, k, v])
+            return Runnable(lambda: self._core(q, k, v, mask), [q, k, v])
         tokens, hidden = op.output_shape
         if numbers := _numbers("GroupedAttention", bare, 7):
             query_in, kv_in, heads, kv, width, rope, value = numbers
@@ -258,14 +258,14 @@ class Workshop:
             z = self._core(q, k, v, mask)
             return linear(z.transpose(1, 2).reshape(n, tokens, heads * value), wo)
 
-        return Work(forward, [x, y, wq, wk, wv, wo])
+        return Runnable(forward, [x, y, wq, wk, wv, wo])
 
     def _core(self, q: Any, k: Any, v: Any, causal: bool) -> Any:
         return self.torch.nn.functional.scaled_dot_product_attention(
             q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1]
         )
 
-    def norm(self, part: Part) -> Work:
+    def norm(self, part: OperatorPart) -> Runnable:
         """Return the norm of images over the batch, else over the last axis."""
         shape = _sliced(part, part.op.output_shape)
         x = self.tensor(part.samples, *shape)
@@ -273,17 +273,19 @@ class Workshop:
         if len(shape) == 3:
             scale, shift = self.tensor(shape[0]), self.tensor(shape[0])
             if part.samples * shape[1] * shape[2] == 1:
-                return Work(lambda: x * scale[:, None, None] + shift[:, None, None], [x, scale])
-            return Work(
+                return Runnable(lambda: x * scale[:, None, None] + shift[:, None, None], [x, scale])
+            return Runnable(
                 lambda: functional.batch_norm(x, None, None, scale, shift, training=True),
                 [x, scale, shift],
             )
         scale, shift = self.tensor(shape[-1]), self.tensor(shape[-1])
         if part.op.forward_flops < 6 * part.op.output_elements:
-            return Work(lambda: functional.rms_norm(x, shape[-1:], scale), [x, scale])
-        return Work(lambda: functional.layer_norm(x, shape[-1:], scale, shift), [x, scale, shift])
+            return Runnable(lambda: functional.rms_norm(x, shape[-1:], scale), [x, scale])
+        return Runnable(
+            lambda: functional.layer_norm(x, shape[-1:], scale, shift), [x, scale, shift]
+        )
 
-    def elementwise(self, part: Part) -> Work | None:
+    def elementwise(self, part: OperatorPart) -> Runnable | None:
         """Return a sum, a product or a rectifier."""
         if part.op.forward_flops > _MOST_FLOPS_AN_ELEMENT * part.op.output_elements:
             return None
@@ -293,9 +295,9 @@ class Workshop:
             count = 1
         tensors = [self.tensor(part.samples, *shape) for _ in range(count)]
         if part.op.kind is OperatorKind.FLATTEN:
-            return Work(lambda: tensors[0].flatten(1).clone(), tensors)
+            return Runnable(lambda: tensors[0].flatten(1).clone(), tensors)
         if part.op.kind is OperatorKind.ACTIVATION:
-            return Work(lambda: self.torch.relu(tensors[0]), tensors)
+            return Runnable(lambda: self.torch.relu(tensors[0]), tensors)
 
         def forward() -> Any:
             total = tensors[0]
@@ -303,22 +305,22 @@ class Workshop:
                 total = total + other if part.op.kind is OperatorKind.ADD else total * other
             return total
 
-        return Work(forward, tensors)
+        return Runnable(forward, tensors)
 
-    def concat(self, part: Part) -> Work:
+    def concat(self, part: OperatorPart) -> Runnable:
         """Return a concatenation; inputs of the model stand last."""
         missing = part.op.output_elements - sum(math.prod(shape) for shape in part.inputs)
         extents = [math.prod(shape) for shape in part.inputs]
         extents += [missing] if missing > 0 else []
         tensors = [self.tensor(part.samples, extent) for extent in extents]
-        return Work(lambda: self.torch.cat(tensors, dim=1), tensors)
+        return Runnable(lambda: self.torch.cat(tensors, dim=1), tensors)
 
-    def softmax(self, part: Part) -> Work:
+    def softmax(self, part: OperatorPart) -> Runnable:
         """Return a softmax over the last axis."""
         x = self.tensor(part.samples, *_sliced(part, part.op.output_shape))
-        return Work(lambda: self.torch.softmax(x, dim=-1), [x])
+        return Runnable(lambda: self.torch.softmax(x, dim=-1), [x])
 
-    def pool(self, part: Part) -> Work | None:
+    def pool(self, part: OperatorPart) -> Runnable | None:
         """Return maximum pooling by a square window."""
         found = re.fullmatch(r"Pool2D_(\d+)_\1", part.op.profile_key)
         if found is None or len(part.op.output_shape) != 3:
@@ -330,7 +332,7 @@ class Workshop:
         sides = [(extent - 1) * stride + kernel for extent in (rows, columns)]
         x = self.tensor(part.samples, part.cut(channels, Mode.CHANNEL), *sides)
         max_pool2d = self.torch.nn.functional.max_pool2d
-        return Work(lambda: max_pool2d(x, kernel, stride), [x])
+        return Runnable(lambda: max_pool2d(x, kernel, stride), [x])
 
 
 def _numbers(prefix: str, key: str, count: int) -> tuple[int, ...] | None:
@@ -339,7 +341,7 @@ def _numbers(prefix: str, key: str, count: int) -> tuple[int, ...] | None:
     return None if found is None else tuple(int(number) for number in found.groups())
 
 
-def _sliced(part: Part, shape: tuple[int, ...]) -> tuple[int, ...]:
+def _sliced(part: OperatorPart, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return a shape with its features divided where the operator is split by channels."""
     axis = 0 if len(shape) == 3 else len(shape) - 1
     return tuple(
@@ -348,7 +350,7 @@ def _sliced(part: Part, shape: tuple[int, ...]) -> tuple[int, ...]:
     )
 
 
-_RECIPES: dict[OperatorKind, Callable[[Workshop, Part], Work | None]] = {
+_RECIPES: dict[OperatorKind, Callable[[Workshop, OperatorPart], Runnable | None]] = {
     OperatorKind.DENSE: Workshop.dense,
     OperatorKind.CONV2D: Workshop.convolution,
     OperatorKind.EMBEDDING: Workshop.embedding,

@@ -12,7 +12,7 @@ from typing import Any
 from codesign_base import InputError
 from parallelism.graph import ModelGraph
 from parallelism.importers import aten
-from parallelism.importers.traced import Call, Recorder, Value
+from parallelism.importers.traced import Operation, Recorder, Traced
 
 TORCH_HINT = "install it with: pip install torch==2.13.0"
 # Batches to trace with; one of them divides no extent of the model.
@@ -203,7 +203,7 @@ def _walk(torch: Any, program: Any, prime: int, title: str) -> Recorder:
             value = node.meta.get("val")
             if isinstance(value, torch.Tensor):
                 own = frozenset([names[node.name]]) if node.name in names else frozenset()
-                environment[node] = Value(
+                environment[node] = Traced(
                     tuple(value.shape), None, node.name in inputs, own
                 )  # fmt: skip
     recorder = Recorder(prime, sizes, _shared_tables(program.graph, names))
@@ -255,7 +255,7 @@ class _Walker:
         for step in str(node.target).split("."):
             found = getattr(found, step)
         if isinstance(found, self.torch.Tensor):
-            return Value(tuple(found.shape))
+            return Traced(tuple(found.shape))
         return found
 
     def _resolve(self, argument: Any, environment: dict[Any, Any]) -> Any:
@@ -279,7 +279,7 @@ class _Walker:
                 f"capture of {self.title!r}: operation {node.target} in {self._label(node)!r} has "
                 "an output whose shape depends on values; pad it to a fixed shape"
             )
-        call = Call(
+        call = Operation(
             _operation(node.target), self._label(node), arguments, shapes[0] if shapes else (),
             len(node.users) == 1,
         )  # fmt: skip
@@ -287,11 +287,11 @@ class _Walker:
         if schema.is_mutable and node.args and isinstance(node.args[0], self.torch.fx.Node):
             # Later readers of the tensor that was changed in place see the result.
             environment[node.args[0]] = result
-        if len(shapes) > 1 and isinstance(result, Value):
+        if len(shapes) > 1 and isinstance(result, Traced):
             return [self.recorder.alias(result, shape, False) for shape in shapes]
         return result
 
-    def _record(self, node: Any, call: Call) -> Value:
+    def _record(self, node: Any, call: Operation) -> Traced:
         operation = call.operation
         if operation in aten.CREATIONS or not call.batched:
             return self.recorder.fixed(call)
@@ -312,9 +312,9 @@ class _Walker:
             "model file"
         )
 
-    def _view(self, call: Call) -> Value:
+    def _view(self, call: Operation) -> Traced:
         source = call.arguments.get("self", call.arguments.get("input"))
-        value = source if isinstance(source, Value) else call.batched[0]
+        value = source if isinstance(source, Traced) else call.batched[0]
         return self.recorder.alias(value, call.shape, call.alone)
 
     def _plain(self, node: Any, given: list[Any], environment: dict[Any, Any]) -> Any:
@@ -331,7 +331,7 @@ class _Walker:
             holders = [one for one in given[inner].graph.nodes if one.op == "placeholder"]
             inside = dict(zip(holders, given[inner + 1 :], strict=False))
             return self.run(given[inner], inside)
-        if not any(isinstance(one, Value) and one.batched for one in given):
+        if not any(isinstance(one, Traced) and one.batched for one in given):
             return None  # arithmetic on shapes
         raise InputError(
             f"capture of {self.title!r}: operation {node.target} is not known; write that part of "

@@ -1,6 +1,6 @@
 """What a traced module becomes: values that flow, and operators recorded one by one.
 
-Knows nothing of torch: shapes are tuples, tensors are `Value`. The batch of the trace is a prime
+Knows nothing of torch: shapes are tuples, tensors are `Traced`. The batch of the trace is a prime
 number that divides no other extent, so that a tensor's elements of one sample are a division
 wherever the batch went (in front, flattened with positions, or behind a permutation).
 """
@@ -24,7 +24,7 @@ _UNCOUNTED = {OperatorKind.DENSE, OperatorKind.CONV2D}
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class Traced:
     """A tensor of the trace.
 
     Parameters
@@ -54,7 +54,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Call:
+class Operation:
     """One operation of the trace.
 
     Parameters
@@ -64,7 +64,7 @@ class Call:
     label : str
         Name for its operator, from the module that it stands in.
     arguments : mapping
-        By their names: `Value`, lists of them, numbers, None.
+        By their names: `Traced`, lists of them, numbers, None.
     shape : tuple of int
         Of the (first) output.
     alone : bool
@@ -77,24 +77,24 @@ class Call:
     shape: tuple[int, ...]
     alone: bool = False
 
-    def values(self) -> Iterator[Value]:
+    def values(self) -> Iterator[Traced]:
         """Yield all tensors among the arguments."""
         for argument in self.arguments.values():
-            if isinstance(argument, Value):
+            if isinstance(argument, Traced):
                 yield argument
             elif isinstance(argument, list | tuple):
-                yield from (entry for entry in argument if isinstance(entry, Value))
+                yield from (entry for entry in argument if isinstance(entry, Traced))
 
     @property
-    def batched(self) -> list[Value]:
+    def batched(self) -> list[Traced]:
         """Tensors among the arguments that depend on a model input."""
         return [value for value in self.values() if value.batched]
 
-    def tensor(self, *names: str) -> Value:
+    def tensor(self, *names: str) -> Traced:
         """Return a tensor argument by the first of some names that it has."""
         for name in names:
-            if isinstance(self.arguments.get(name), Value):
-                found: Value = self.arguments[name]
+            if isinstance(self.arguments.get(name), Traced):
+                found: Traced = self.arguments[name]
                 return found
         raise InputError(
             f"capture: operation {self.operation!r} of {self.label!r} lacks its tensor "
@@ -162,20 +162,20 @@ class Recorder:
             extents[:2] = [extents[0] * extents[1]]
         return tuple(extents) or (1,)
 
-    def alias(self, value: Value, shape: Sequence[int], alone: bool) -> Value:
+    def alias(self, value: Traced, shape: Sequence[int], alone: bool) -> Traced:
         """Return another view of a value."""
-        return Value(
+        return Traced(
             tuple(shape), value.operator, value.batched, value.parameters, value.alone and alone
         )
 
-    def fixed(self, call: Call) -> Value:
+    def fixed(self, call: Operation) -> Traced:
         """Return a value that depends on no model input."""
         made_of = frozenset[str]().union(*(value.parameters for value in call.values()))
-        return Value(call.shape, None, False, made_of)
+        return Traced(call.shape, None, False, made_of)
 
     def add(
         self,
-        call: Call,
+        call: Operation,
         kind: OperatorKind,
         *,
         flops: tuple[float, float],
@@ -184,7 +184,7 @@ class Recorder:
         splits: tuple[Split, ...] = (),
         sparse: bool = False,
         key: str = "",
-    ) -> Value:
+    ) -> Traced:
         """Record an operator from counts of the whole batch, and return its output."""
         inputs = list(dict.fromkeys(v.operator for v in call.batched if v.operator is not None))
         names = frozenset[str]().union(*(value.parameters for value in call.values()))
@@ -201,11 +201,15 @@ class Recorder:
                 self.sample(index_bytes), self._claim(names), splits, sparse, key,
             )
         )  # fmt: skip
-        return Value(call.shape, len(self._operators) - 1, True, alone=call.alone)
+        return Traced(call.shape, len(self._operators) - 1, True, alone=call.alone)
 
     def pointwise(
-        self, call: Call, kind: OperatorKind, splits: tuple[Split, ...], flops: tuple[float, float]
-    ) -> Value:
+        self,
+        call: Operation,
+        kind: OperatorKind,
+        splits: tuple[Split, ...],
+        flops: tuple[float, float],
+    ) -> Traced:
         """Record element-wise work, in the operator that made its one input if it may be."""
         batched = call.batched
         if len(batched) == 1 and batched[0].operator is not None and batched[0].alone:
@@ -217,7 +221,7 @@ class Recorder:
                 if made.kind not in _UNCOUNTED:
                     more = self.sample(call.out_elements)
                     made.flops = (made.flops[0] + more, made.flops[1] + more)
-                return Value(call.shape, batched[0].operator, True, alone=call.alone)
+                return Traced(call.shape, batched[0].operator, True, alone=call.alone)
         read = sum(value.elements for value in batched)
         out = call.out_elements
         return self.add(

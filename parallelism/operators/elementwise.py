@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from codesign_base import InputError
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.operators.builder import GraphBuilder, legal_splits
-from parallelism.operators.shapes import Tensor, check_counts, image_axes, window
+from parallelism.operators.shapes import Tensor, windows
 
 
 def pool(
@@ -13,14 +13,7 @@ def pool(
 ) -> Tensor:
     """Maximum or average pooling with a square window."""
     where = f"pool {name!r}"
-    check_counts(where, kernel=kernel, stride=stride)
-    check_counts(where, 0, padding=padding)
-    channels, rows, columns = image_axes(where, x)
-    shape = (
-        channels,
-        window(where, rows, kernel, stride, padding),
-        window(where, columns, kernel, stride, padding),
-    )
+    channels, shape = x.channels, (x.channels, *windows(where, x, kernel, stride, padding))
     outputs = channels * shape[1] * shape[2]
     flops = float(kernel * kernel * outputs)
     traffic = x.elements + outputs
@@ -42,11 +35,7 @@ def concat(build: GraphBuilder, name: str, tensors: Sequence[Tensor]) -> Tensor:
     The features of the operators' outputs lie side by side from the first feature on, in the
     order given, so that an operator graph alone says which input owns which features.
     """
-    if len(tensors) < 2:
-        raise InputError(f"concat {name!r}: {len(tensors)} inputs; give at least 2")
-    made = [t.operator for t in tensors if t.operator is not None]
-    if len(set(made)) < len(made):
-        raise InputError(f"concat {name!r}: an input stands twice; give distinct inputs")
+    _check_distinct(f"concat {name!r}", tensors)
     axis = 0 if len(tensors[0].shape) == 3 else len(tensors[0].shape) - 1
     rest = {(*t.shape[:axis], *t.shape[axis + 1 :]) for t in tensors}
     if len(rest) > 1 or any(len(t.shape) != len(tensors[0].shape) for t in tensors):
@@ -154,12 +143,16 @@ def _softmax(build: GraphBuilder, name: str, x: Tensor, splits: tuple[Split, ...
     )
 
 
-def _equal_shapes(where: str, tensors: Sequence[Tensor]) -> Tensor:
+def _check_distinct(where: str, tensors: Sequence[Tensor]) -> None:
     if len(tensors) < 2:
         raise InputError(f"{where}: {len(tensors)} inputs; give at least 2")
     made = [t.operator for t in tensors if t.operator is not None]
     if len(set(made)) < len(made):
         raise InputError(f"{where}: an input stands twice; give distinct inputs")
+
+
+def _equal_shapes(where: str, tensors: Sequence[Tensor]) -> Tensor:
+    _check_distinct(where, tensors)
     if any(t.shape != tensors[0].shape for t in tensors):
         raise InputError(
             f"{where}: inputs have different shapes {[list(t.shape) for t in tensors]}; "

@@ -3,7 +3,7 @@
 from codesign_base import InputError
 from parallelism.graph import Mode, OperatorKind, Split
 from parallelism.operators.builder import INDEX_BYTES, GraphBuilder, legal_splits
-from parallelism.operators.shapes import Tensor, check_counts, image_axes, window
+from parallelism.operators.shapes import Tensor, check_counts, windows
 
 
 def dense(
@@ -63,14 +63,8 @@ def conv2d(
 ) -> Tensor:
     """Two-dimensional convolution with a square kernel, activation fused."""
     where = f"conv2d {name!r}"
-    check_counts(where, out_channels=out, kernel=kernel, stride=stride)
-    check_counts(where, 0, padding=padding)
-    channels, rows, columns = image_axes(where, x)
-    shape = (
-        out,
-        window(where, rows, kernel, stride, padding),
-        window(where, columns, kernel, stride, padding),
-    )
+    check_counts(where, out_channels=out)
+    channels, shape = x.channels, (out, *windows(where, x, kernel, stride, padding))
     pixels = shape[1] * shape[2]
     flops = 2.0 * kernel * kernel * channels * out * pixels
     traffic = x.elements + out * pixels

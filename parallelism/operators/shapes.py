@@ -101,32 +101,26 @@ def check_shape(where: str, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def window(where: str, extent: int, kernel: int, stride: int, padding: int) -> int:
-    """Return how many positions a sliding window takes along one axis.
+def windows(where: str, x: Tensor, kernel: int, stride: int, padding: int) -> tuple[int, int]:
+    """Return how many positions a square window takes along height and width of an image.
 
     Raises
     ------
     InputError
-        If the window is wider than the padded input.
+        If a number is out of range, the tensor is not an image, or the window is wider than the
+        padded input.
     """
-    if kernel > extent + 2 * padding:
-        raise InputError(
-            f"{where}: kernel {kernel} is wider than the input of {extent} with padding "
-            f"{padding}; use a larger input or a smaller kernel"
-        )
-    return (extent + 2 * padding - kernel) // stride + 1
-
-
-def image_axes(where: str, x: Tensor) -> tuple[int, int, int]:
-    """Return channels, height and width.
-
-    Raises
-    ------
-    InputError
-        If the tensor is not an image.
-    """
+    check_counts(where, kernel=kernel, stride=stride)
+    check_counts(where, 0, padding=padding)
     if len(x.shape) != 3:
         raise InputError(
             f"{where}: input {list(x.shape)} is not an image; give [channels, height, width]"
         )
-    return x.shape[0], x.shape[1], x.shape[2]
+    for extent in x.shape[1:]:
+        if kernel > extent + 2 * padding:
+            raise InputError(
+                f"{where}: kernel {kernel} is wider than the input of {extent} with padding "
+                f"{padding}; use a larger input or a smaller kernel"
+            )
+    rows, columns = ((extent + 2 * padding - kernel) // stride + 1 for extent in x.shape[1:])
+    return rows, columns

@@ -13,7 +13,7 @@ from parallelism.taskgraph import FloatArray
 
 
 @dataclass(frozen=True)
-class Choices:
+class SplitCosts:
     """The costs of all configurations of a model's operators.
 
     Parameters
@@ -34,12 +34,12 @@ class Choices:
     degrees: tuple[tuple[tuple[int, int, Mode], ...], ...] = ()
 
 
-def least(choices: Choices, own: FloatArray, shared: FloatArray) -> tuple[float, list[int]]:
+def least(choices: SplitCosts, own: FloatArray, shared: FloatArray) -> tuple[float, list[int]]:
     """Return the least weighted cost over all strategies, and one that has it.
 
     Parameters
     ----------
-    choices : Choices
+    choices : SplitCosts
     own : float64 array, shape (operators, own features)
     shared : float64 array, shape (operators, shared features)
 

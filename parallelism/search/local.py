@@ -40,8 +40,6 @@ class LocalSearch(Replayed):
     strategy : Strategy
     time : float
         Its score, seconds.
-    single : bool
-        Regions of one operator only.
     most_placements : int
         Placements of one pair of degrees that are tried.
     """
@@ -53,13 +51,12 @@ class LocalSearch(Replayed):
         strategy: Strategy,
         time: float,
         *,
-        single: bool = False,
         most_placements: int = MOST_PLACEMENTS,
     ) -> None:
         self.space = space
         self.most_placements = most_placements
         singles: list[Region] = [(i,) for i in range(len(strategy.configs))]
-        self.sweep = singles if single else [BOUNDARIES, *regions.fixed, *singles]
+        self.sweep = [BOUNDARIES, *regions.fixed, *singles]
         self.best, self.best_time = strategy, time
         self._inputs = [sorted(set(op.inputs)) for op in space.graph.operators]
         self._moves: Iterator[Change] | None = None

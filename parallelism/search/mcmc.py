@@ -146,7 +146,6 @@ class Chain:
     time: float
     best: Strategy
     best_time: float
-    accepted: int = 0
 
     @classmethod
     def start(cls, strategy: Strategy, time: float) -> "Chain":
@@ -186,6 +185,5 @@ class Chain:
         time = score(candidate, limit)
         if time <= limit and math.isfinite(time):
             self.strategy, self.time = candidate, time
-            self.accepted += 1
             if time < self.best_time:
                 self.best, self.best_time = candidate, time

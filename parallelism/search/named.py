@@ -54,17 +54,17 @@ def hybrid(space: StrategySpace) -> Strategy:
 
 
 def tensor_parallel(
-    space: StrategySpace, degree: int, *, place_tables: bool = True, alternate: bool = False
+    space: StrategySpace, degree: int, *, alternate: bool = False
 ) -> Strategy | None:
     """Return data parallelism over groups of servers that split dense parameters.
+
+    Embedding tables are placed whole on single servers.
 
     Parameters
     ----------
     space : StrategySpace
     degree : int
         Parameter degree of each dense, convolution or attention operator that allows it.
-    place_tables : bool
-        Place embedding tables whole on single servers.
     alternate : bool
         Split dense layers by columns and rows in turn, so that a column-split layer hands its
         slice to a row-split one (Megatron-LM's pairing).
@@ -75,8 +75,7 @@ def tensor_parallel(
         None if no operator can be split so.
     """
     configs = [_widest(space)] * len(space.graph.operators)
-    if place_tables:
-        _place_tables(space, configs)
+    _place_tables(space, configs)
     changed = False
     by_rows: dict[int, bool] = {}
     for index, op in enumerate(space.graph.operators):

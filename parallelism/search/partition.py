@@ -70,12 +70,12 @@ def _divided(
     configs = list(wide.configs)
     if follow:
         first = space.placed(size, 1, Mode.OUTPUT, offset=0, contiguous=contiguous)
-        stand(space, configs, tuple(range(len(configs))), first)
+        place_region(space, configs, tuple(range(len(configs))), first)
     whole = len(order) - len(order) % blocks if spread else len(order)
     for region in order[:whole]:
         block = min(range(blocks), key=lambda b: (load[b], b))
         load[block] += length[region]
-        stand(
+        place_region(
             space, configs, region,
             space.placed(size, 1, Mode.OUTPUT, offset=block, contiguous=contiguous),
         )  # fmt: skip
@@ -85,7 +85,7 @@ def _divided(
     return Strategy(tuple(configs))
 
 
-def stand(
+def place_region(
     space: StrategySpace, configs: list[OperatorConfig], region: Region, config: OperatorConfig
 ) -> None:
     """Give a region one configuration, in place, where its operators allow it."""

@@ -6,7 +6,7 @@ from itertools import combinations, combinations_with_replacement
 from parallelism.graph import Mode
 from parallelism.search.moves import fitted
 from parallelism.search.named import data_parallel
-from parallelism.search.partition import PartSeconds, stand
+from parallelism.search.partition import PartSeconds, place_region
 from parallelism.search.regions import Region, Regions
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
@@ -152,7 +152,7 @@ def widening_branches(
             ]
             configs = list(wide.configs)
             for region, config in zip(order, at, strict=False):
-                stand(space, configs, region, config)
+                place_region(space, configs, region, config)
             yield from _widened(space, configs, order[blocks:], at, cuts)
 
 
@@ -177,9 +177,9 @@ def _widened(
                 beside = [(home + 1 + (turn + k) % (blocks - 1)) % blocks for k in range(others)]
                 servers = sorted(v for block in beside for v in at[block].servers)
                 first, last = (round(len(region) * cut / (cuts - 1)) for cut in (begin, end))
-                stand(space, left, region[:first], at[home])
+                place_region(space, left, region[:first], at[home])
                 leg = space.config(len(servers), 1, Mode.OUTPUT, servers)
-                stand(space, left, region[first:last], leg)
+                place_region(space, left, region[first:last], leg)
             yield Strategy(tuple(left))
 
 

@@ -14,19 +14,19 @@ class Choice:
     Parameters
     ----------
     sample, parameter : int
-    mode : str
-        How the parameter dimension is split; empty where it is whole.
+    mode : str or None
+        How the parameter dimension is split; None where it is whole.
     placements : int
         Regular sets of servers that are tried for it.
-    any_placements : float
-        log10 of all ways to place the parts on distinct servers.
+    any_placements_log10 : float
+        Of all ways to place the parts on distinct servers.
     """
 
     sample: int
     parameter: int
-    mode: str
+    mode: str | None
     placements: int
-    any_placements: float
+    any_placements_log10: float
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class SpaceSize:
     def any_log10(self) -> float:
         """log10 of the same with the parts on any distinct servers."""
         return sum(
-            len(group.operators) * _sum_log10([c.any_placements for c in group.choices])
+            len(group.operators) * _sum_log10([c.any_placements_log10 for c in group.choices])
             for group in self.groups
         )
 
@@ -105,7 +105,7 @@ def space_size(space: StrategySpace) -> SpaceSize:
             Choice(
                 sample,
                 parameter,
-                mode.name.lower() if parameter > 1 else "",
+                mode.name.lower() if parameter > 1 else None,
                 len(space.placements(sample, parameter, Mode(mode))),
                 _arrangements(space.servers, sample * parameter),
             )

@@ -113,7 +113,7 @@ def _layer_pass(
         blocks.append(whole * experts.per_token * implementation.load_imbalance)
     if layout.tensor > 1:
         for size in blocks:
-            yield from _tensor_block(layout, size, when)
+            yield from _tensor_block(layout, size, when, implementation)
     if layout.context > 1:
         attention = model.attention
         if attention.latent is None:
@@ -131,13 +131,15 @@ def _layer_pass(
         )
 
 
-def _tensor_block(layout: Layout, size: float, when: When) -> Iterator[Communication]:
+def _tensor_block(
+    layout: Layout, size: float, when: When, implementation: Implementation
+) -> Iterator[Communication]:
     if not layout.sequence_parallel:
         yield Communication("allreduce", "tensor", layout.tensor, size, 1, when)
         return
     yield Communication("allgather", "tensor", layout.tensor, size, 1, when)
     yield Communication("reducescatter", "tensor", layout.tensor, size, 1, when)
-    if when == "backward":
+    if when == "backward" and not implementation.gathered_inputs:
         yield Communication("allgather", "tensor", layout.tensor, size, 1, "weight")
 
 

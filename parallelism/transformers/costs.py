@@ -148,7 +148,8 @@ def layer_costs(
     -----
     Recomputation: ``"selective"`` does the attention core again (scores, softmax, dropout,
     values; Korthikanti et al., 2022, section 5), which a fused kernel does anyway, so that it
-    changes nothing there; ``"full"`` does the whole forward pass again.
+    changes nothing there; or what else ``implementation.selective`` says. ``"full"`` does the
+    whole forward pass again.
 
     The backward pass of a fused attention kernel does five products where the forward pass does
     two, because it computes the scores again (Dao et al., 2022, algorithm 4).
@@ -167,13 +168,17 @@ def layer_costs(
     masks = split_tokens(tokens, layout) * model.hidden if implementation.dropout else 0.0
     # Norms; two sums of residuals (with dropout and its mask).
     norms = model.layer_norms
-    rest += elementwise(norms * 2 * hidden, norms * 3 * hidden, norms)
+    moved = norms * implementation.norms / implementation.elementwise
+    rest += elementwise(moved * 2 * hidden, moved * 3 * hidden, norms)
     rest += elementwise(2 * (3 * hidden + masks), 2 * (3 * hidden + masks), 2)
     whole = core + rest
     if layout.recompute == "full":
         return whole.recomputed(whole.forward)
-    if layout.recompute == "selective" and not implementation.flash:
-        return whole.recomputed(core.forward)
+    if layout.recompute == "selective":
+        if implementation.selective == "products":
+            return whole.recomputed(rest.forward.every_second_product())
+        if not implementation.flash:
+            return whole.recomputed(core.forward)
     return whole
 
 
@@ -310,9 +315,12 @@ def _experts(
     arriving = tokens * experts.per_token * implementation.load_imbalance
     costs = product(own, experts.count, model.hidden, 1, *sums)
     scores = 4.0 * own * experts.count
-    # Softmax and choice; permutation before and weighted sum after, there and back.
+    # Softmax and choice; permutation before and weighted sum after, there and back. Exchanged
+    # tokens are read and written on the way, and sorted by expert where a rank has several.
     moved = own * experts.per_token * model.hidden * element
-    costs += elementwise(2 * scores + 4 * moved, 3 * scores + 5 * moved, 4)
+    ways = 4 * (1 + (layout.expert > 1) + (layout.expert > 1 and local > 1))
+    moved /= implementation.elementwise  # by kernels of their own in every stack
+    costs += elementwise(2 * scores + ways * moved, 3 * scores + (ways + 1) * moved, ways)
     costs += _feed_forward(
         model, experts.width, arriving / local, layout, implementation, count=local
     )
@@ -372,7 +380,8 @@ def head_costs(
     elif not model.vocabulary:
         return costs
     costs += product(tokens, outputs, model.hidden, 1, *sums)
-    logits = tokens * outputs
+    whole = implementation.gathered_logits and not model.classes
+    logits = tokens * (model.vocabulary if whole else outputs)
     return costs + elementwise((element + 4 + 12) * logits, (8 + element) * logits, 3)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from math import gcd
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
@@ -181,7 +182,8 @@ def _contexts(ranks: int, sequence: int, choices: Choices) -> list[int]:
 
 def _experts(model: Transformer, ranks: int, choices: Choices) -> list[int]:
     count = model.experts.count if model.experts else 1
-    legal = [e for e in _divisors(count) if ranks % e == 0]
+    # Of both, so that a nonsensical number of experts takes no time either.
+    legal = _divisors(gcd(count, ranks))
     return [e for e in legal if not choices.expert or e in choices.expert]
 
 

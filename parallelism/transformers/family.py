@@ -63,7 +63,7 @@ class LayoutFamily:
     rates : GpuRates
         What a GPU reaches.
     memory_reserve : float
-        Share of each GPU's memory that is left free (fragments, the runtime's own).
+        Share of each GPU's memory that is left free, beside what the stack keeps.
     """
 
     model: Transformer
@@ -113,7 +113,7 @@ class LayoutFamily:
     @property
     def memory_limit(self) -> float:
         """Bytes of each GPU that a layout may use."""
-        return self.server.accelerator.memory_bytes * (1.0 - self.memory_reserve)
+        return self.server.accelerator.usable_bytes * (1.0 - self.memory_reserve)
 
     def layouts(self) -> tuple[Layout, ...]:
         """Return every legal layout of the choices; see `enumerate_layouts`.
@@ -309,8 +309,11 @@ class LayoutFamily:
         found = [
             f"times of products and attention are those of {self.rates.accelerator.name} with "
             f"rates fitted on {fitted}",
-            f"{self.memory_reserve:.0%} of each GPU's memory is left free",
+            f"the training software is {self.implementation.stack}: its overlaps, its kernels and "
+            "the memory that it keeps",
         ]
+        if self.memory_reserve:
+            found.append(f"{self.memory_reserve:.0%} of each GPU's memory is left free")
         if self.implementation.load_imbalance > 1.0:
             found.append(
                 f"the busiest expert rank has {self.implementation.load_imbalance:g} times its "

@@ -115,12 +115,13 @@ _A100_FIT = (
     "half_size and the efficiency of links inside a server; the rest is set"
 )
 _H100_FIT = (
-    "the first row of table 4 of The Llama 3 Herd of Models (2024): product_efficiency; the rest "
-    "is that of A100 or set"
+    "20 runs of Megatron-Core and NeMo from 1.7B to 462B (NVIDIA/Megatron-LM's table of models, "
+    "NVIDIA/dgxc-benchmarking): product_efficiency and the stack's iteration_s; "
+    "the rest is that of A100 or set"
 )
 # product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted
 _FITTED: dict[str, tuple[float, float, float, float, float, str]] = {
     "a100": (0.803, 100.0, 0.55, 0.85, 3e-6, _A100_FIT),
-    "h100": (0.622, 100.0, 0.50, 0.85, 3e-6, _H100_FIT),
-    "h200": (0.622, 100.0, 0.50, 0.85, 3e-6, _H100_FIT),
+    "h100": (0.617, 100.0, 0.545, 0.85, 3e-6, _H100_FIT),
+    "h200": (0.617, 100.0, 0.545, 0.85, 3e-6, _H100_FIT),
 }

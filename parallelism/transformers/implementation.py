@@ -1,16 +1,22 @@
-"""What depends on the training software rather than on model or layout."""
+"""What depends on the training software rather than on model or layout: a stack."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from codesign_base import InputError
+from parallelism.suggestions import suggestion
+
+Selective = Literal["core", "products"]
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """Kernels, precisions and overlaps of the training software.
+    """Kernels, precisions, overlaps and memory of a stack of training software.
 
     Parameters
     ----------
+    stack : str
+        Its name; a key of `STACKS` if the other fields are that stack's.
     flash : bool
         One fused attention kernel, which stores no scores and skips what a causal mask hides.
         Otherwise scores are written to memory, all of them (Megatron-LM until 2022).
@@ -19,7 +25,7 @@ class Implementation:
     load_imbalance : float
         Tokens of the busiest expert rank over the mean, at least 1.
     gradient_bytes : int
-        Bytes of a summed gradient element: 4 (Megatron-LM) or 2 (the ZeRO paper).
+        Bytes of a summed gradient element, kept and sent: 4 (Megatron-LM) or 2 (the ZeRO paper).
     optimizer_bytes : int
         Bytes a parameter of optimizer state: 12 are Adam's two moments and the FP32 copy.
     scatter_gather : bool
@@ -28,15 +34,45 @@ class Implementation:
     fused_gradients : bool
         Weight gradients are added to their FP32 sum inside the product. Otherwise a kernel of
         its own reads gradient and sum and writes the sum, every microbatch.
-    overlap_gradients : bool
-        Data-parallel communication hides behind backward passes (and the next forward ones).
-    overlap_tensor : float
-        Fraction of tensor-parallel communication that hides behind products, 0 to 1.
-    overlap_pipeline : bool
-        Messages between stages pass while both compute. Otherwise a stage waits for each
-        message that it gets.
+    gathered_inputs : bool
+        With sequence parallelism, inputs gathered over a tensor group are kept for the backward
+        pass (PyTorch's DTensor), rather than gathered again (Megatron).
+    selective : {"core", "products"}
+        What selective recomputation does again: attention cores (Korthikanti et al., 2022), or
+        every second product and all element-wise work (torchtitan).
+    overlap_tensor, overlap_data, overlap_context, overlap_expert, overlap_pipeline : float
+        Fractions of the communication of each kind that hide behind computing, as far as there
+        is any at the time, 0 to 1. Of messages between stages the rest occupies the stage that
+        gets them.
+    kernels : float
+        Share of the rates of products (`gpu.GpuRates`) that its kernels reach, up to 1.
+    elementwise, norms : float
+        Bytes that element-wise work, and norms, move, over those of fused kernels.
+    collective_s : float
+        Seconds that each message of a tensor group holds up the rank beside its bytes.
+    bucketing : float
+        Share of the links' rates that sums of gradients and gathers of weights reach: small
+        buckets do not fill them.
+    copies : float
+        Bytes that an element is moved in memory to be gathered or scattered, into and out of flat
+        buffers: of sharded weights and gradients, and over a tensor group with ``gathered_inputs``.
+    iteration_s : float
+        Seconds of each iteration that are spent neither in passes nor in messages: data,
+        synchronisation of all ranks, logging.
+    logit_bytes : float
+        Bytes of each logit at the worst moment of the loss, at least the 4 of FP32.
+    gathered_logits : bool
+        Each tensor rank computes the loss of all logits, rather than of its share.
+    norm_bytes : float
+        Bytes that each norm keeps of an element beside its input.
+    held : float
+        Bytes that activations and buffers take, over those of fused kernels: what eager kernels
+        keep besides, and what the allocator holds and cannot use.
+    runtime_bytes : float
+        Bytes that the runtime keeps: context of the GPU, buffers of communication and products.
     """
 
+    stack: str = "megatron-core"
     flash: bool = True
     dropout: bool = False
     load_imbalance: float = 1.0
@@ -44,36 +80,122 @@ class Implementation:
     optimizer_bytes: int = 12
     scatter_gather: bool = True
     fused_gradients: bool = True
-    overlap_gradients: bool = True
-    overlap_tensor: float = 0.0
-    overlap_pipeline: bool = True
+    gathered_inputs: bool = False
+    selective: Selective = "core"
+    overlap_tensor: float = 0.7
+    overlap_data: float = 1.0
+    overlap_context: float = 1.0
+    overlap_expert: float = 0.0
+    overlap_pipeline: float = 1.0
+    kernels: float = 1.0
+    elementwise: float = 1.0
+    norms: float = 1.0
+    collective_s: float = 0.0
+    bucketing: float = 1.0
+    copies: float = 4.0
+    iteration_s: float = 0.1
+    logit_bytes: float = 8.0
+    gathered_logits: bool = False
+    norm_bytes: float = 0.0
+    held: float = 1.1
+    runtime_bytes: float = 3e9
 
     def __post_init__(self) -> None:
-        if not 1.0 <= self.load_imbalance < float("inf"):
-            raise InputError(
-                f"implementation: load_imbalance is {self.load_imbalance}; give at least 1"
-            )
-        if not 0.0 <= self.overlap_tensor <= 1.0:
-            raise InputError(
-                f"implementation: overlap_tensor is {self.overlap_tensor}; give 0 to 1"
-            )
-        if self.gradient_bytes not in (2, 4):
-            raise InputError(
-                f"implementation: gradient_bytes is {self.gradient_bytes!r}; give 2 or 4"
-            )
-        if self.optimizer_bytes < 0:
-            raise InputError(
-                f"implementation: optimizer_bytes is {self.optimizer_bytes!r}; give 0 or more"
-            )
+        def refuse(name: str, remedy: str) -> InputError:
+            value = getattr(self, name)
+            return InputError(f"implementation: {name} is {value!r}; give {remedy}")
 
+        for name in ("tensor", "data", "context", "expert", "pipeline"):
+            if not 0.0 <= getattr(self, f"overlap_{name}") <= 1.0:
+                raise refuse(f"overlap_{name}", "0 to 1")
+        for name in ("load_imbalance", "elementwise", "norms", "held"):
+            if not 1.0 <= getattr(self, name) < float("inf"):
+                raise refuse(name, "at least 1")
+        for name in (
+            "optimizer_bytes", "collective_s", "copies", "iteration_s", "norm_bytes",
+            "runtime_bytes",
+        ):  # fmt: skip
+            if not 0.0 <= getattr(self, name) < float("inf"):
+                raise refuse(name, "0 or more")
+        for name in ("kernels", "bucketing"):
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise refuse(name, "a share above 0 and at most 1")
+        if not 4.0 <= self.logit_bytes < float("inf"):
+            raise refuse("logit_bytes", "at least 4")
+        if self.gradient_bytes not in (2, 4):
+            raise refuse("gradient_bytes", "2 or 4")
+        if self.selective not in ("core", "products"):
+            raise refuse("selective", "core or products")
+
+
+MEGATRON_CORE = Implementation()
+"""Megatron-Core and NeMo."""
 
 MEGATRON_2022 = Implementation(
-    flash=False, dropout=True, overlap_gradients=False, overlap_pipeline=False
-)
+    "megatron-2022", flash=False, dropout=True,
+    overlap_tensor=0.0, overlap_data=0.0, overlap_pipeline=0.0, iteration_s=0.0,
+)  # fmt: skip
 """Megatron-LM as Korthikanti et al. (2022) ran it."""
 
-MEGATRON_2021 = Implementation(
-    flash=False, dropout=True, fused_gradients=False, overlap_gradients=False,
-    overlap_pipeline=False,
-)  # fmt: skip
+MEGATRON_2021 = replace(MEGATRON_2022, stack="megatron-2021", fused_gradients=False)
 """Megatron-LM as Narayanan et al. (2021) ran it: gradients were summed by a kernel of its own."""
+
+LLAMA3 = replace(MEGATRON_CORE, stack="llama3", overlap_tensor=0.0, iteration_s=0.0)
+"""Meta's own, of The Llama 3 Herd of Models (2024)."""
+
+DEEPSPEED_2022 = replace(MEGATRON_2021, stack="deepspeed-2022", kernels=0.79)
+"""Megatron-LM's layers on DeepSpeed's pipeline, as Smith et al. (2022) ran MT-NLG."""
+
+ALEPH_ALPHA_2023 = Implementation(
+    "aleph-alpha-2023", gradient_bytes=2, scatter_gather=False,
+    overlap_tensor=0.0, overlap_data=0.0, overlap_pipeline=0.0,
+    kernels=0.96, norms=6.0, collective_s=165e-6, bucketing=0.165, iteration_s=0.0,
+    logit_bytes=14.0, gathered_logits=True, held=1.25,
+)  # fmt: skip
+"""Of Hagemann et al., Efficient Parallelization Layouts (2023), with their RMSNorm kernel."""
+
+FSDP2 = Implementation(
+    "fsdp2", gathered_inputs=True, selective="products", overlap_tensor=0.0,
+    kernels=0.91, elementwise=2.0, norms=2.0,
+)  # fmt: skip
+"""PyTorch's per-parameter sharding and DTensor: torchtitan, NeMo AutoModel."""
+
+FSDP1 = Implementation(
+    "fsdp1", gradient_bytes=2, overlap_tensor=0.0, overlap_data=0.5,
+)  # fmt: skip
+"""PyTorch's FullyShardedDataParallel as MosaicML's Composer sets it up: the backward pass
+gathers a layer's weights only after the one before it is done."""
+
+STACKS: dict[str, Implementation] = {
+    one.stack: one
+    for one in (
+        MEGATRON_CORE, FSDP2, FSDP1, LLAMA3, MEGATRON_2022, MEGATRON_2021, DEEPSPEED_2022,
+        ALEPH_ALPHA_2023,
+    )
+}  # fmt: skip
+"""Stacks by name, the default first; `docs/llm.md` says what of them is fitted on what."""
+
+
+def get_stack(name: str, *, load_imbalance: float = 1.0) -> Implementation:
+    """Return a stack by its name.
+
+    Parameters
+    ----------
+    name : str
+        A key of `STACKS`.
+    load_imbalance : float
+        Tokens of the busiest expert rank over the mean, which is the job's, not the stack's.
+
+    Raises
+    ------
+    InputError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> get_stack("megatron-2022").overlap_tensor
+    0.0
+    """
+    if name not in STACKS:
+        raise InputError(f"unknown stack {name!r}; {suggestion(name, list(STACKS))}")
+    return replace(STACKS[name], load_imbalance=load_imbalance)

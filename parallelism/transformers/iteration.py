@@ -26,13 +26,15 @@ from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links, Span, collective_seconds, span_of
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.stages import parts_of, stage_weights
+from parallelism.transformers.stages import Part, part_weights, parts_of, stage_weights
 from parallelism.transformers.timeline import PassTimes, timeline
-from parallelism.transformers.work import PassCosts
+from parallelism.transformers.work import PassCosts, Work
 
 # Times that a step reads or writes a gradient: to unscale and check it (2), for the norm (1), to
 # clip it (2), for the update (1), to set it to zero (1).
 _GRADIENT_PASSES = 7.0
+# Bytes of an element of an activation.
+_ELEMENT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class IterationTime:
     data_parallel : float
         Exposed sums of gradients and gathering of weights after and around it.
     optimizer : float
-        The optimizer's step.
+        The optimizer's step, and what the stack does once an iteration.
     passes : tuple of PassSeconds
         Of each part of the model, along the model.
     model_flops : float
@@ -138,34 +140,80 @@ def part_seconds(
 ) -> PassSeconds:
     """Return the seconds of one layer or end of the model.
 
-    Rings of context parallelism hide behind attention, as far as it lasts; gathering inputs
-    again (``weight``) hides behind products; ``overlap_tensor`` of the tensor group's messages
-    hides as well; all-to-all does not.
+    Of each group's messages the stack's fraction hides: those of the context group behind
+    attention, those of tensor and expert groups behind all that is computed, as far as it lasts
+    (`exposed_seconds`). Each of the tensor group's holds the rank up by ``collective_s``, and by
+    the ``copies`` of what it gathers or scatters. Gathering inputs again (``weight``) hides
+    behind products.
     """
-    exposed = {"forward": 0.0, "recompute": 0.0, "backward": 0.0}
-    ring = dict(exposed)
+    fractions = {
+        "tensor": implementation.overlap_tensor, "context": implementation.overlap_context,
+        "expert": implementation.overlap_expert,
+    }  # fmt: skip
+    sent: dict[str, dict[str, float]] = {
+        when: dict.fromkeys(fractions, 0.0) for when in ("forward", "recompute", "backward")
+    }
+    held_up = dict.fromkeys(sent, 0.0)
     for message in messages:
-        if message.when not in exposed:
-            continue
-        seconds = message.count * communication_seconds(message, layout, links)
-        if message.kind == "ring":
-            ring[message.when] += seconds
-        elif message.group == "tensor":
-            exposed[message.when] += seconds * (1.0 - implementation.overlap_tensor)
-        else:
-            exposed[message.when] += seconds
+        if message.when in sent:
+            seconds = message.count * communication_seconds(message, layout, links)
+            if message.group == "tensor":
+                held_up[message.when] += message.count * implementation.collective_s
+                if implementation.gathered_inputs and message.kind != "allreduce":
+                    moved = message.size / _ELEMENT * implementation.copies
+                    held_up[message.when] += message.count * rates.traffic_seconds(moved)
+            sent[message.when][message.group] += seconds
     works = {
         "forward": costs.forward, "recompute": costs.recompute, "backward": costs.backward_input,
     }  # fmt: skip
     busy: dict[str, float] = {}
     total = 0.0
     for when, work in works.items():
-        hidden = rates.attention_seconds(work)
-        waits = exposed[when] + max(0.0, ring[when] - hidden)
-        busy[when] = rates.seconds(work) + waits
+        computed = stack_seconds(work, rates, implementation)
+        waits = held_up[when]
+        for group, fraction in fractions.items():
+            room = rates.attention_seconds(work) if group == "context" else computed
+            waits += exposed_seconds(sent[when][group], fraction, room)
+        busy[when] = computed + waits
         total += waits
-    weight = rates.seconds(costs.backward_weight)
+    weight = stack_seconds(costs.backward_weight, rates, implementation)
     return PassSeconds(busy["forward"], busy["recompute"] + busy["backward"], weight, total)
+
+
+def exposed_seconds(sent: float, fraction: float, room: float) -> float:
+    """Return what of some seconds of communication is not hidden behind ``room`` of computing.
+
+    At most ``fraction`` of it hides: what of a message overlaps with no product, and what
+    products that run beside messages lose to them.
+    """
+    return max(sent - room * (fraction > 0.0), sent * (1.0 - fraction))
+
+
+def stack_seconds(work: Work, rates: GpuRates, implementation: Implementation) -> float:
+    """Return the seconds of a pass by the kernels of a stack."""
+    products = sum(rates.gemm_seconds(gemm) for gemm in work.gemms) / implementation.kernels
+    moved = rates.traffic_seconds(work.traffic) * implementation.elementwise
+    return products + rates.attention_seconds(work) + moved + work.kernels * rates.launch
+
+
+def shard_seconds(
+    model: Transformer,
+    part: Part,
+    layout: Layout,
+    rates: GpuRates,
+    implementation: Implementation = DEFAULT,
+) -> PassSeconds:
+    """Return the seconds in which a part's sharded weights and gradients are moved in memory.
+
+    ZeRO 3 gathers weights for the forward and again for the backward pass, ZeRO 2 and 3 scatter
+    gradients after it, each through flat buffers (Zhao et al., PyTorch FSDP, 2023, section 4.2).
+    """
+    if layout.zero < 2 or not implementation.copies:
+        return PassSeconds()
+    weights = part_weights(model, part, layout)
+    once = rates.traffic_seconds(implementation.copies * (weights.dense + weights.expert))
+    gathers = float(layout.zero == 3)
+    return PassSeconds(forward=gathers * once, backward=gathers * once, weight=once)
 
 
 def all_part_seconds(
@@ -221,7 +269,7 @@ def all_part_seconds(
         if part.embedding or part.head:
             ends = end_communications(model, part, layout, implementation, sequence=sequence)
             total = total.plus(seconds(costs, ends))
-        found.append(total)
+        found.append(total.plus(shard_seconds(model, part, layout, rates, implementation)))
     return tuple(found)
 
 
@@ -262,11 +310,11 @@ def pass_times(
         delay[message.when] += message.count * communication_seconds(message, layout, links)
     forward = np.array([one.forward for one in passes])
     backward = np.array([one.backward for one in passes])
-    if not implementation.overlap_pipeline:
-        # What a part waits for occupies it; ends of the model get nothing from one side.
-        forward[1:] += delay["forward"]
-        backward[:-1] += delay["backward"]
-        delay = dict.fromkeys(delay, 0.0)
+    # What a part waits for occupies it; ends of the model get nothing from one side.
+    waits = 1.0 - implementation.overlap_pipeline
+    forward[1:] += waits * delay["forward"]
+    backward[:-1] += waits * delay["backward"]
+    delay = {when: seconds - waits * seconds for when, seconds in delay.items()}
     return PassTimes(
         forward=forward,
         backward=backward,
@@ -315,8 +363,8 @@ def iteration_time(
     Notes
     -----
     Every message is alone on its links. Gradients are summed after a stage's last backward
-    pass; with ``overlap_gradients`` that hides behind this pass, and gathering weights behind
-    the next first forward pass, all but what exceeds them.
+    pass; ``overlap_data`` of that hides behind this pass, and of gathering weights behind the
+    next first forward pass, all but what exceeds them.
     """
     order = schedule if schedule is not None else schedule_of(layout, global_batch)
     passes = all_part_seconds(model, layout, rates, links, implementation, sequence=sequence)
@@ -325,6 +373,7 @@ def iteration_time(
     ends = run.end[:, -1]
     finish = _with_gradients(model, layout, order, passes, ends, links, implementation)
     optimizer = optimizer_seconds(model, layout, rates, implementation)
+    optimizer += implementation.iteration_s
     by_stage = [PassSeconds() for _ in range(layout.pipeline)]
     for index, one in enumerate(passes):
         stage = index % layout.pipeline
@@ -365,13 +414,15 @@ def _with_gradients(
         behind = {"gradients": 0.0, "weights": 0.0}
         for message in messages:
             each = communication_seconds(message, layout, links) * message.count
+            each /= implementation.bucketing
             seconds[message.when] += each
             if message.group != "embedding":
                 behind[message.when] += each
         exposed = 0.0
         for when, total in seconds.items():
             rounds = order.microbatches if layout.zero >= (3 if when == "weights" else 2) else 1
-            room = hides[when] * rounds if implementation.overlap_gradients else 0.0
-            exposed += total - min(behind[when], room)
+            hidden = behind[when]
+            exposed += total - hidden
+            exposed += exposed_seconds(hidden, implementation.overlap_data, hides[when] * rounds)
         finish = max(finish, float(ends[stage]) + exposed)
     return finish

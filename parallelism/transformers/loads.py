@@ -17,7 +17,12 @@ from parallelism.transformers.collectives import (
 from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs, layer_costs
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.iteration import PassSeconds, optimizer_seconds, part_seconds
+from parallelism.transformers.iteration import (
+    PassSeconds,
+    optimizer_seconds,
+    part_seconds,
+    shard_seconds,
+)
 from parallelism.transformers.links import Links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind
@@ -62,9 +67,17 @@ class Loads:
     tied_bytes : float
         Gradient of an embedding that first and last stage share; 0 if they do not.
     update_s : float
-        Optimizer step.
+        Optimizer step, and what else the software does once an iteration.
     gather_rate : float
         Bytes/s at which a GPU exchanges data with the others of its server.
+    exposed : float
+        Share of summing gradients and gathering weights that no pass may run beside.
+
+    Notes
+    -----
+    Bytes are those that links carry: payload over the share of a NIC's rate that long messages
+    reach (`links.switched_links`), so that a plan's times rest on the same network as validated
+    ones.
     """
 
     seconds: FloatArray
@@ -78,6 +91,7 @@ class Loads:
     tied_bytes: float
     update_s: float
     gather_rate: float
+    exposed: float = 0.0
 
 
 def loads_of(
@@ -148,16 +162,22 @@ def loads_of(
         costs, messages = _ends(model, part, placement, implementation, sequence)
         inside = [message for message in messages if message.group not in far]
         add(index, part_seconds(costs, inside, layout, implementation, rates, near), messages, 1)
+        add(index, shard_seconds(model, part, layout, rates, implementation), (), 1)
     if layout.schedule != "zero-bubble":
         for both in (seconds, volumes["inputs"]):
             both[PassKind.BACKWARD] += both[PassKind.WEIGHT]
             both[PassKind.WEIGHT] = 0.0
-    counts = [part_weights(model, part, layout).times(layout.tensor) for part in parts]
+    for carried in volumes.values():
+        carried /= near.inter_efficiency
+    each = layout.tensor / near.inter_efficiency
+    counts = [
+        part_weights(model, part, layout).times(each / implementation.bucketing) for part in parts
+    ]
     gradient = float(implementation.gradient_bytes)
     tied = model.tied and layout.pipeline > 1
     return Loads(
         seconds=seconds,
-        boundary_bytes=layout.tensor
+        boundary_bytes=each
         * sum(
             message.size
             for message in pipeline_send(model, layout, implementation, sequence=sequence)
@@ -169,9 +189,11 @@ def loads_of(
         expert_bytes=volumes["expert"],
         gradients=tuple(count.times(gradient) for count in counts),
         weights=tuple(count.times(model.dense_bytes) for count in counts),
-        tied_bytes=gradient * model.vocabulary * model.hidden if tied else 0.0,
-        update_s=optimizer_seconds(model, layout, rates, implementation),
-        gather_rate=near.rates()[0],
+        tied_bytes=gradient * model.vocabulary * model.hidden / near.inter_efficiency * tied,
+        update_s=optimizer_seconds(model, layout, rates, implementation)
+        + implementation.iteration_s,
+        gather_rate=near.rates()[0] / near.inter_efficiency,
+        exposed=1.0 - implementation.overlap_data,
     )
 
 

@@ -40,6 +40,8 @@ class MemoryUse:
     buffers : float
         What passing work needs: received outputs, gathered inputs and weights, activations of
         the layer that is computed again.
+    runtime : float
+        What libraries keep, and what the allocator holds beyond activations and buffers.
     """
 
     weights: float
@@ -47,6 +49,7 @@ class MemoryUse:
     optimizer: float
     activations: float
     buffers: float
+    runtime: float = 0.0
 
     @property
     def states(self) -> float:
@@ -56,7 +59,7 @@ class MemoryUse:
     @property
     def total(self) -> float:
         """All of it."""
-        return self.states + self.activations + self.buffers
+        return self.states + self.activations + self.buffers + self.runtime
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,9 @@ def layer_activations(
     # Inputs of norms, and of attention and feed-forward part, which one norm serves alike.
     inputs = model.layer_norms + (1 if model.layer_norms == 1 else 2)
     rest = inputs * element * own * hidden + masks
+    if implementation.gathered_inputs:
+        rest += (inputs - model.layer_norms) * element * (tokens - own) * hidden
+    rest += model.layer_norms * implementation.norm_bytes * own * hidden
     rest += element * tokens * attention.value_width / tensor
     if attention.latent is not None:
         latent = attention.latent
@@ -166,10 +172,8 @@ def part_activations(
         one = layer_activations(model, layer, layout, implementation, sequence=sequence)
         if layout.recompute == "full":
             kept += count * one.input
-        elif layout.recompute == "selective" and not implementation.flash:
-            kept += count * one.rest
         else:
-            kept += count * (one.rest + one.core)
+            kept += count * (one.rest + one.core - _again(one, layout, implementation))
     tokens = tokens_of(model, layout, sequence)
     own = split_tokens(tokens, layout) * model.hidden
     if part.embedding and implementation.dropout:
@@ -180,6 +184,16 @@ def part_activations(
         logits = 0.0 if model.classes else tokens * model.vocabulary / layout.tensor
         kept += 4.0 * (logits + outputs)
     return kept
+
+
+def _again(one: LayerActivations, layout: Layout, implementation: Implementation) -> float:
+    """Return the bytes of a layer that selective recomputation does not keep."""
+    if layout.recompute != "selective":
+        return 0.0
+    if implementation.selective == "products":
+        # Of llama's layer 7.75 of 17 hidden widths stay: inputs of norms, every second product.
+        return 0.5 * one.rest
+    return 0.0 if implementation.flash else one.core
 
 
 def peak_held(schedule: PipelineSchedule, held: FloatArray) -> FloatArray:
@@ -268,7 +282,9 @@ def memory_use(
         states = state_bytes(weights, model, layout, implementation)
         mine = [part for part in parts if part.stage == stage]
         buffers = _buffers(model, mine, layout, implementation, sequence)
-        found.append(MemoryUse(*states, float(activations[stage]), buffers))
+        moving = float(activations[stage]) + buffers
+        runtime = implementation.runtime_bytes + (implementation.held - 1.0) * moving
+        found.append(MemoryUse(*states, float(activations[stage]), buffers, runtime))
     return tuple(found)
 
 
@@ -281,20 +297,26 @@ def _buffers(
 ) -> float:
     """Room of work that passes: the largest layer's, and what is received.
 
-    A layer's input gathered over the tensor group; two received outputs or gradients; with
-    ZeRO 3, the gathered weights of the layer at work and of the next; with ZeRO 2 and 3, the
-    gradients of the layer at work, before they are scattered; what is computed again.
+    A layer's input gathered over the tensor group; the loss of one microbatch; two received
+    outputs or gradients; with ZeRO 3, the gathered weights of the layer at work and of the
+    next; with ZeRO 2 and 3, the gradients of the layer at work, before they are scattered; what
+    is computed again.
     """
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     gathered = element * tokens * model.hidden if layout.tensor > 1 else 0.0
+    if any(part.head for part in parts) and model.vocabulary and not model.classes:
+        # Beside the FP32 logits of this rank, which count as activations.
+        ranks = 1 if implementation.gathered_logits else layout.tensor
+        copies = implementation.logit_bytes / ranks
+        gathered += tokens * model.vocabulary * (copies - 4.0 / layout.tensor)
     received = 2 * element * split_tokens(tokens, layout) * model.hidden
     again = weights = 0.0
     for layer in {layer for part in parts for layer, _ in part.kinds(model)}:
         one = layer_activations(model, layer, layout, implementation, sequence=sequence)
         if layout.recompute == "full":
             again = max(again, one.rest + one.core)
-        elif layout.recompute == "selective" and not implementation.flash:
-            again = max(again, one.core)
+        else:
+            again = max(again, _again(one, layout, implementation))
         if layout.zero >= 2:
             count = layer_weights(model, layer, layout)
             whole = 2 * element * (layout.zero == 3) + implementation.gradient_bytes

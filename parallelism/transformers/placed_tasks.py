@@ -251,12 +251,12 @@ class _Builder:
         pieces = self.buckets if last or uses or (zero == 3 and scatters) else 1
         seconds = float(self.loads.seconds[kind, part]) / pieces
         for _ in range(pieces):
-            before = waits + (self._gather(stage, part, pieces, microbatch) if uses else [])
+            before = waits + (self._gather(stage, part, pieces, microbatch, waits) if uses else [])
             ends = self.tasks.add(TaskKind.COMPUTE, self.ranks[stage], None, seconds, before, label)
             waits = [ends]
             self.ended[stage] = [*self.ended[stage][-1:], ends]
             if scatters:
-                self._reduce(stage, part, ends, pieces, microbatch)
+                waits = [ends, *self._reduce(stage, part, ends, pieces, microbatch)]
         gate = self._reduce_tensor(kind, stage, waits + beside, label)
         gate = self._exchange_experts(kind, stage, gate, label)
         if kind not in _SENDS or not 0 <= part + _SENDS[kind][0] < self.parts:
@@ -386,30 +386,40 @@ class _Builder:
             found += self._collective(kind, over, size, before, label, delay)
         return found
 
-    def _gather(self, stage: int, part: int, pieces: int, microbatch: int) -> list[IntArray]:
+    def _gather(
+        self, stage: int, part: int, pieces: int, microbatch: int, waits: list[IntArray]
+    ) -> list[IntArray]:
         """Gather the weights of a part, or a piece of them, after the piece before.
 
         Where they are dropped after use, there is room for the piece at work and for the next.
+        What the software exposes is gathered only when the rank has done all before.
         """
         before = list(self.gathered[stage])
         if self.layout.zero == 3 and len(self.ended[stage]) > 1:
             before.append(self.ended[stage][0])
-        weights = self.loads.weights[part].times(1.0 / pieces)
+        found: list[IntArray] = []
         label = (part, Phase.SYNCHRONISE, microbatch)
-        found = self._synchronise(
-            TaskKind.ALL_GATHER, stage, weights.dense, weights.expert, before, label
-        )
+        exposed = self.loads.exposed
+        for share, after in ((1.0 - exposed, before), (exposed, before + waits)):
+            weights = self.loads.weights[part].times(share / pieces)
+            found += self._synchronise(
+                TaskKind.ALL_GATHER, stage, weights.dense, weights.expert, after, label
+            )
         self.gathered[stage] = found
         return found
 
-    def _reduce(self, stage: int, part: int, ends: IntArray, pieces: int, microbatch: int) -> None:
-        """Reduce or scatter the gradients of a part, or a piece of them."""
+    def _reduce(
+        self, stage: int, part: int, ends: IntArray, pieces: int, microbatch: int
+    ) -> list[IntArray]:
+        """Reduce or scatter the gradients of a part, or a piece; return what the rank waits for."""
         kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
-        gradients = self.loads.gradients[part].times(1.0 / pieces)
         label = (part, Phase.SYNCHRONISE, microbatch)
-        self.reduced[stage] += self._synchronise(
-            kind, stage, gradients.dense, gradients.expert, [ends], label
-        )
+        found: list[IntArray] = []
+        for share in (1.0 - self.loads.exposed, self.loads.exposed):
+            gradients = self.loads.gradients[part].times(share / pieces)
+            found = self._synchronise(kind, stage, gradients.dense, gradients.expert, [ends], label)
+            self.reduced[stage] += found
+        return found
 
     def _finish(self) -> None:
         """Share the gradient of a tied embedding between the end stages, then update."""

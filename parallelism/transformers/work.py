@@ -73,6 +73,10 @@ class Work:
             self.kernels + other.kernels,
         )
 
+    def every_second_product(self) -> "Work":
+        """Return half of the products of each shape, and all element-wise work."""
+        return replace(self, gemms=tuple(replace(g, count=g.count / 2) for g in self.gemms))
+
     @property
     def flops(self) -> float:
         """Operations of products and of fused attention."""

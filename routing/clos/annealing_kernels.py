@@ -1,14 +1,36 @@
 """Compiled simulated annealing over the paths of units of flows."""
 
 import numpy as np
-import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
+from routing.clos.arrays_kernels import Floats, Paths, SmallInts, Words
 from routing.clos.chase_kernels import draw
 
-Floats = npt.NDArray[np.float64]
-SmallInts = npt.NDArray[np.int32]
-Words = npt.NDArray[np.uint64]
+
+@inner_kernel
+def _move(
+    flow: int,
+    old: int,
+    new: int,
+    change: float,
+    paths: Paths,
+    weight: Floats,
+    inverse: Floats,
+    load: Floats,
+) -> float:
+    """Move a flow's load to another path; return the change so far with what that adds."""
+    for leaving in range(2):
+        for slot in range(paths.base.shape[1]):
+            to = old if leaving == 0 else new
+            link = paths.base[flow, slot] + paths.shift[paths.kind[flow], slot, to]
+            if inverse[link] == np.inf:
+                change = np.inf
+                continue
+            size = weight[flow] if leaving == 1 else -weight[flow]
+            before = (load[link] * inverse[link]) ** 4
+            load[link] += size
+            change += (load[link] * inverse[link]) ** 4 - before
+    return change
 
 
 @kernel
@@ -18,10 +40,7 @@ def anneal(
     cold: float,
     first: SmallInts,
     member: SmallInts,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
+    paths: Paths,
     weight: Floats,
     inverse: Floats,
     load: Floats,
@@ -43,8 +62,8 @@ def anneal(
     load, chosen
         In and out.
     """
+    kind, ways = paths.kind, paths.ways
     units = first.size - 1
-    slots = base.shape[1]
     best = chosen.copy()
     score = 0.0
     lowest = 0.0
@@ -60,17 +79,7 @@ def anneal(
         for i in range(first[unit], first[unit + 1]):
             flow = member[i]
             old[i] = chosen[flow]
-            for leaving in range(2):
-                for slot in range(slots):
-                    to = chosen[flow] if leaving == 0 else way
-                    link = base[flow, slot] + shift[kind[flow], slot, to]
-                    if inverse[link] == np.inf:
-                        change = np.inf
-                        continue
-                    size = weight[flow] if leaving == 1 else -weight[flow]
-                    before = (load[link] * inverse[link]) ** 4
-                    load[link] += size
-                    change += (load[link] * inverse[link]) ** 4 - before
+            change = _move(flow, chosen[flow], way, change, paths, weight, inverse, load)
             chosen[flow] = way
         uniform = draw(random, 1 << 30) / (1 << 30)
         if change <= 0.0 or (change < np.inf and uniform < np.exp(-change / heat)):
@@ -81,11 +90,6 @@ def anneal(
             continue
         for i in range(first[unit], first[unit + 1]):
             flow = member[i]
-            for leaving in range(2):
-                for slot in range(slots):
-                    to = way if leaving == 0 else old[i]
-                    link = base[flow, slot] + shift[kind[flow], slot, to]
-                    if inverse[link] < np.inf:
-                        load[link] += weight[flow] if leaving == 1 else -weight[flow]
+            _move(flow, way, old[i], 0.0, paths, weight, inverse, load)
             chosen[flow] = old[i]
     chosen[:] = best

@@ -18,14 +18,11 @@ class Assignment:
     ----------
     spine : int64 array, shape (flows,)
         -1 for flows within a ToR.
-    method : str
-        The router that chose it.
     optimal : bool
         Whether the router proved it optimal in its own objective.
     """
 
     spine: IntArray
-    method: str
     optimal: bool = False
 
     def __post_init__(self) -> None:

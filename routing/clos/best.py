@@ -1,14 +1,14 @@
 """The best router: several starts, then lexicographic local search."""
 
 import numpy as np
-import numpy.typing as npt
 
-from codesign_base import InfeasibleError, InputError
+from codesign_base import InfeasibleError
+from routing.clos.arrays_kernels import Paths, SmallInts
 from routing.clos.assignment import Assignment, live_spines
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
 from routing.clos.metric import compare
-from routing.clos.paths import Paths, SmallInts, clos_paths
+from routing.clos.paths import clos_paths
 from routing.clos.placing import color, greedy_sorted, place
 from routing.clos.state import SearchState
 
@@ -51,7 +51,7 @@ def best_spines(clos: Clos, flows: Flows, seed: int, previous: Assignment | None
         Spines, -1 within a ToR.
     """
     paths = clos_paths(clos, flows)
-    state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)
+    state = SearchState(paths, flows, seed)
     if previous is not None:
         kept = live_spines(clos, flows, previous.spine)
     small = flows.count <= SMALL
@@ -90,12 +90,8 @@ def best_spines(clos: Clos, flows: Flows, seed: int, previous: Assignment | None
     return found.astype(np.int64)
 
 
-def best_paths(
-    paths: Paths, flows: Flows, *, seed: int = 0, previous: npt.ArrayLike | None = None
-) -> SmallInts:
-    """Return the best paths found on any fabric.
-
-    As `best_spines`, from placement by size and the previous paths.
+def best_paths(paths: Paths, flows: Flows, *, seed: int = 0) -> SmallInts:
+    """Return the best paths found on any fabric: as `best_spines`, from placement by size.
 
     Parameters
     ----------
@@ -105,8 +101,6 @@ def best_paths(
         What is sent.
     seed : int, default 0
         Of the search.
-    previous : array_like of int, shape (flows,), optional
-        Paths that hold now, all live.
 
     Returns
     -------
@@ -115,8 +109,6 @@ def best_paths(
 
     Raises
     ------
-    InputError
-        If a previous path does not exist or is not live.
     InfeasibleError
         If a flow has no live candidate.
     """
@@ -128,30 +120,9 @@ def best_paths(
             f"flow {int(np.flatnonzero(cut)[0])} has no live candidate path; repair a link or "
             "take the flow out"
         )
-    state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)
+    state = SearchState(paths, flows, seed)
     state.set(start)
-    if previous is not None:
-        way = np.asarray(previous, dtype=np.int32)
-        _check_paths(paths, way)
-        vector = np.sort(state.speed)
-        state.set(way)
-        if compare(vector, np.sort(state.speed)) > 0:
-            state.set(start)
     if state.speed.min(initial=1.0) < ALL:
         kicks = KICKS if flows.count <= SMALL else 0
         state.improve(FLOOR + PER_FLOW * flows.count, effort_of(flows.count), kicks)
     return state.chosen.copy()
-
-
-def _check_paths(paths: Paths, way: SmallInts) -> None:
-    ways = paths.ways[paths.kind]
-    if way.shape != ways.shape:
-        raise InputError(f"previous has {way.size} paths for {ways.size} flows; give one a flow")
-    bad = np.where(ways > 0, (way < 0) | (way >= ways), way != -1)
-    bad |= (paths.capacity[paths.links(np.where(bad, -1, way))] <= 0).any(axis=1)
-    if bad.any():
-        flow = int(np.flatnonzero(bad)[0])
-        raise InputError(
-            f"the previous path {way[flow]} of flow {flow} does not exist or has failed; leave "
-            "previous out"
-        )

@@ -1,61 +1,13 @@
 """Upper bounds on the efficiency vector: how near to optimal an assignment provably is."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from routing.clos.fabric import Clos, FloatArray
+from routing.clos.arrays_kernels import Paths
+from routing.clos.fabric import FloatArray
 from routing.clos.flows import Flows
-from routing.clos.metric import TOLERANCE, compare
-from routing.clos.paths import Paths, clos_paths
+from routing.clos.metric import compare
 
 MOST_SUBSETS = 10  # jobs up to which every set of jobs is looked at
-
-
-@dataclass(frozen=True)
-class Gap:
-    """How far an efficiency vector lies below the bound.
-
-    Parameters
-    ----------
-    leading : float
-        Relative distance of the slowest job's speed from its bound: 0.02 says that no
-        assignment makes the slowest job more than 2 % faster.
-    coordinate : int
-        First coordinate that misses the bound, -1 if none: the assignment is then optimal.
-    there : float
-        Relative distance in that coordinate. No assignment that is as good in all coordinates
-        before is better in this one by more.
-    """
-
-    leading: float
-    coordinate: int
-    there: float
-
-    @property
-    def optimal(self) -> bool:
-        """Whether the assignment is proven lexicographically optimal."""
-        return self.coordinate < 0
-
-
-def efficiency_bound(clos: Clos, flows: Flows) -> FloatArray:
-    """Return a vector that no assignment's efficiency vector exceeds lexicographically.
-
-    Its first coordinate bounds the speed of the slowest job. See `bound_of_paths`.
-
-    Parameters
-    ----------
-    clos : Clos
-        The fabric.
-    flows : Flows
-        What is sent.
-
-    Returns
-    -------
-    float64 array, shape (jobs,)
-        Ascending, at most 1.
-    """
-    return bound_of_paths(clos_paths(clos, flows), flows)
 
 
 def bound_of_paths(paths: Paths, flows: Flows) -> FloatArray:
@@ -71,7 +23,7 @@ def bound_of_paths(paths: Paths, flows: Flows) -> FloatArray:
     Returns
     -------
     float64 array, shape (jobs,)
-        Ascending, at most 1.
+        Ascending, at most 1. The first coordinate bounds the speed of the slowest job.
 
     Notes
     -----
@@ -97,7 +49,7 @@ def bound_of_paths(paths: Paths, flows: Flows) -> FloatArray:
     if moving.size == 0:
         return fluid
     thresholds = np.zeros(REFUSALS)
-    room = room_of_groups(paths.capacity, paths.group_of_link, paths.groups, thresholds)
+    room = room_of_groups(paths, thresholds)
     group = paths.group[moving].ravel()
     flow = np.repeat(moving, 2)
     order = np.lexsort((flow, -flows.weight[flow], group))
@@ -129,13 +81,13 @@ def _fluid(paths: Paths, flows: Flows) -> FloatArray:
         paths.group,
         np.full(size + 1, -1, dtype=np.int32),
     )
-    state = SearchState(merged, flows.weight, flows.job_index, flows.jobs.size)
+    state = SearchState(merged, flows)
     state.set(np.zeros(flows.count, dtype=np.int32))
     return state.speed
 
 
-def gap(vector: FloatArray, bound: FloatArray) -> Gap:
-    """Return how far an efficiency vector lies below a bound.
+def gap(vector: FloatArray, bound: FloatArray) -> float:
+    """Return how far the slowest job's speed lies below its bound, 0 if the bound is met.
 
     Parameters
     ----------
@@ -144,11 +96,9 @@ def gap(vector: FloatArray, bound: FloatArray) -> Gap:
 
     Returns
     -------
-    Gap
+    float
+        Relative: 0.02 says that no assignment makes the slowest job more than 2 % faster.
     """
-    if vector.size == 0 or compare(vector, bound) >= 0:
-        return Gap(0.0, -1, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        distance = np.where(bound > vector, bound / vector - 1.0, 0.0)
-    first = int(np.argmax(distance > TOLERANCE))
-    return Gap(float(distance[0]), first, float(distance[first]))
+    if compare(vector, bound) >= 0 or bound[0] <= vector[0]:
+        return 0.0
+    return float(bound[0] / vector[0] - 1.0) if vector[0] > 0 else float("inf")

@@ -6,14 +6,10 @@ move to where the overload grows least; a flow does not return at once to where 
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
+from routing.clos.arrays_kernels import Demand, Floats, Paths, Search, State, Words
 from routing.clos.state_kernels import insert, remove
-
-Floats = npt.NDArray[np.float64]
-SmallInts = npt.NDArray[np.int32]
-Words = npt.NDArray[np.uint64]
 
 SLACK = 1e-9  # relative overload that counts as none
 PROGRESS = 0.1  # fall of the penalty that counts as progress
@@ -27,7 +23,7 @@ def seeded(seed: int) -> Words:
     return np.array([mixed], dtype=np.uint64)
 
 
-@kernel
+@inner_kernel
 def draw(state: Words, below: int) -> int:
     """Return a number of ``0 .. below - 1`` (xorshift)."""
     x = state[0]
@@ -39,10 +35,10 @@ def draw(state: Words, below: int) -> int:
 
 
 @kernel
-def room_of_groups(
-    capacity: Floats, group_of_link: SmallInts, groups: int, thresholds: Floats
-) -> Floats:
+def room_of_groups(paths: Paths, thresholds: Floats) -> Floats:
     """Return what each group of links holds: its capacity, then flows above each threshold."""
+    capacity = paths.capacity
+    groups = paths.group_of_link.max() + 1  # the stand-in for no link has -1
     room = np.zeros((groups, REFUSALS + 1))
     largest = 0.0
     for link in range(capacity.size - 1):
@@ -50,7 +46,7 @@ def room_of_groups(
     for size in range(REFUSALS):
         thresholds[size] = largest / (size + 1)
     for link in range(capacity.size - 1):
-        group = group_of_link[link]
+        group = paths.group_of_link[link]
         if group < 0 or capacity[link] <= 0.0:
             continue
         room[group, 0] += capacity[link]
@@ -61,25 +57,18 @@ def room_of_groups(
     return room
 
 
-@kernel
-def refused(
-    wanted: Floats,
-    weight: Floats,
-    job: SmallInts,
-    group: SmallInts,
-    chosen: SmallInts,
-    room: Floats,
-    thresholds: Floats,
-    asked: Floats,
-) -> bool:
+@inner_kernel
+def refused(wanted: Floats, demand: Demand, state: State, search: Search) -> bool:
     """Say whether a count of flows at their ToRs already rules out the wanted speeds."""
+    weight, group = demand.weight, demand.paths.group
+    room, thresholds, asked = search.room, search.thresholds, search.asked
     if room.shape[0] == 0:
         return False
     asked[:] = 0.0
     for flow in range(weight.size):
-        if chosen[flow] < 0:
+        if state.chosen[flow] < 0:
             continue
-        share = weight[flow] * wanted[job[flow]]
+        share = weight[flow] * wanted[demand.job[flow]]
         sizes = 0
         while sizes < REFUSALS and share <= thresholds[sizes] * (1.0 + SLACK):
             sizes += 1
@@ -100,37 +89,20 @@ def refused(
     return False
 
 
-@kernel
-def roll_back(
-    moves: int,
-    log: SmallInts,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    weight: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-) -> None:
+@inner_kernel
+def roll_back(moves: int, demand: Demand, state: State, search: Search) -> None:
     """Undo moves, the last one first."""
     for i in range(moves - 1, -1, -1):
-        flow = log[0, i]
-        remove(flow, bits, weight, chosen, at, head, after, before, load)
-        insert(
-            flow, log[1, i], bits, base, kind, shift, weight, chosen, at, head, after, before, load
-        )
+        flow = search.log[0, i]
+        remove(flow, demand, state)
+        insert(flow, search.log[1, i], demand, state)
 
 
-@kernel
-def _mark(
-    link: int, use: Floats, limit: Floats, overfull: SmallInts, place: SmallInts, count: int
-) -> int:
+@inner_kernel
+def _mark(link: int, count: int, state: State, search: Search) -> int:
     """Enter or strike a link in the list of overfull ones; return the list's length."""
-    full = use[link] > limit[link]
+    overfull, place = state.listed, search.place
+    full = state.use[link] > search.limit[link]
     if full and place[link] < 0:
         place[link] = count
         overfull[count] = link
@@ -144,33 +116,9 @@ def _mark(
     return count
 
 
-@kernel
+@inner_kernel
 def chase(
-    wanted: Floats,
-    effort: int,
-    budget: int,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
-    weight: Floats,
-    job: SmallInts,
-    capacity: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-    use: Floats,
-    limit: Floats,
-    overfull: SmallInts,
-    place: SmallInts,
-    tabu: SmallInts,
-    log: SmallInts,
-    random: Words,
-    spent: SmallInts,
+    wanted: Floats, effort: int, budget: int, demand: Demand, state: State, search: Search
 ) -> int:
     """Move flows until the wanted speeds fit; return the moves, negative (less 1) if they do not.
 
@@ -179,17 +127,14 @@ def chase(
     wanted : float64 array, shape (jobs,)
     effort, budget : int
         Candidates to look at without progress and in all, about.
-    use, limit : float64 arrays, shape (links + 1,)
-        Work space, and the load from which a link is overfull.
-    overfull, place : int32 arrays, shape (links + 1,)
-        Work space; ``place`` is -1 on entry and return.
-    tabu : int32 array, shape (2, flows)
-        Work space: the path that a flow left, and until when it does not return.
-    log : int32 array, shape (2, most moves)
-        Out: flows moved and the paths they left.
-    spent : int32 array, shape (1,)
-        Candidates looked at are added.
     """
+    bits, weight, job = demand.bits, demand.weight, demand.job
+    base, kind, shift = demand.paths.base, demand.paths.kind, demand.paths.shift
+    capacity, ways = demand.paths.capacity, demand.paths.ways
+    chosen, at, head, after = state.chosen, state.at, state.head, state.after
+    use, overfull = state.use, state.listed
+    limit, place, random = search.limit, search.place, search.random
+    tabu, log = search.tabu, search.log
     none = capacity.size - 1
     slots = 1 << bits
     use[:] = 0.0
@@ -278,19 +223,17 @@ def chase(
         tabu[1, flow] = step + 2 + draw(random, 6 + count // 4)
         for own in range(flow << bits, (flow + 1) << bits):
             use[at[own]] -= share
-            count = _mark(at[own], use, limit, overfull, place, count)
-        remove(flow, bits, weight, chosen, at, head, after, before, load)
-        insert(
-            flow, best_way, bits, base, kind, shift, weight, chosen, at, head, after, before, load
-        )
+            count = _mark(at[own], count, state, search)
+        remove(flow, demand, state)
+        insert(flow, best_way, demand, state)
         for own in range(flow << bits, (flow + 1) << bits):
             use[at[own]] += share
-            count = _mark(at[own], use, limit, overfull, place, count)
+            count = _mark(at[own], count, state, search)
         score += best
         if score < lowest - PROGRESS:
             lowest = score
             since = work
-    spent[0] += work
+    search.spent[0] += work
     for i in range(count):
         place[overfull[i]] = -1
     return moves if count == 0 else -moves - 1
@@ -298,49 +241,16 @@ def chase(
 
 @kernel
 def pursue(
-    wanted: Floats,
-    effort: int,
-    budget: int,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
-    weight: Floats,
-    job: SmallInts,
-    capacity: Floats,
-    group: SmallInts,
-    room: Floats,
-    thresholds: Floats,
-    asked: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-    use: Floats,
-    limit: Floats,
-    overfull: SmallInts,
-    place: SmallInts,
-    tabu: SmallInts,
-    log: SmallInts,
-    random: Words,
-    spent: SmallInts,
+    wanted: Floats, effort: int, budget: int, demand: Demand, state: State, search: Search
 ) -> bool:
     """Reach the wanted speeds, or leave everything as it was; say which.
 
-    Parameters are those of `refused` and `chase`.
+    Parameters are those of `chase`.
     """
-    spent[0] += weight.size // 4
-    if refused(wanted, weight, job, group, chosen, room, thresholds, asked):
+    search.spent[0] += demand.weight.size // 4
+    if refused(wanted, demand, state, search):
         return False
-    moves = chase(
-        wanted, effort, budget, bits, base, kind, shift, ways, weight, job, capacity, chosen, at,
-        head, after, before, load, use, limit, overfull, place, tabu, log, random, spent,
-    )  # fmt: skip
+    moves = chase(wanted, effort, budget, demand, state, search)
     if moves < 0:
-        roll_back(
-            -moves - 1, log, bits, base, kind, shift, weight, chosen, at, head, after, before, load
-        )
+        roll_back(-moves - 1, demand, state, search)
     return moves >= 0

@@ -5,14 +5,14 @@ so many flows each; a proper colouring then loads each of its links with at most
 ceil(flows / live links) flows.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel, kernel
+from routing.clos.arrays_kernels import Ints, SmallInts, Words
 
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
-Words = npt.NDArray[np.uint64]
 Flags = npt.NDArray[np.bool_]
 
 # Powers of two up to 2^63 leave different remainders modulo 67.
@@ -23,7 +23,29 @@ for _i in range(64):
 TRIES = 4  # pairs of free colours tried before a flow is left to the repair
 
 
-@kernel
+class Side(NamedTuple):
+    """One side of the multigraph: sources or targets.
+
+    Parameters
+    ----------
+    vertex : int32 array, shape (flows,)
+    tor : int64 array, shape (vertices,)
+    live : bool array, shape (tors, colours)
+        Colours that a ToR may use.
+    at : int32 array, shape (vertices, colours)
+        The flow that has a colour there, -1 for none.
+    free : uint64 array, shape (vertices, words)
+        Bits of the colours that a vertex may still take.
+    """
+
+    vertex: SmallInts
+    tor: Ints
+    live: Flags
+    at: SmallInts
+    free: Words
+
+
+@inner_kernel
 def lowest_bit(word: np.uint64) -> int:
     """Return the place of the lowest bit set in a word that is not zero."""
     alone = word & (~word + np.uint64(1))
@@ -112,22 +134,37 @@ def split_vertices(end: Ints, live: Flags, need: Ints, given: SmallInts, vertex:
 
 
 @kernel
-def free_words(tor_of: Ints, live: Flags, words: int) -> Words:
-    """Return, for every vertex, the bits of the colours that it may take."""
+def make_side(end: Ints, live: Flags, need: Ints, given: SmallInts) -> Side:
+    """Split the ToRs of one side into vertices and give those the flows that have a colour."""
     tors, colours = live.shape
-    of_tor = np.zeros((tors, words), dtype=np.uint64)
+    vertex = np.empty(end.size, dtype=np.int32)
+    tor_of = split_vertices(end, live, need, given, vertex)
+    at = np.full((tor_of.size, colours), -1, dtype=np.int32)
+    of_tor = np.zeros((tors, (colours + 63) >> 6), dtype=np.uint64)
     for tor in range(tors):
         for colour in range(colours):
             if live[tor, colour]:
-                of_tor[tor, colour >> 6] |= np.uint64(1) << np.uint64(colour & 63)
-    free = np.empty((tor_of.size, words), dtype=np.uint64)
-    for place in range(tor_of.size):
-        for word in range(words):
-            free[place, word] = of_tor[tor_of[place], word]
-    return free
+                _toggle(of_tor, tor, colour)
+    side = Side(vertex, tor_of, live, at, of_tor[tor_of])
+    for flow in range(end.size):
+        if given[flow] >= 0:
+            _take(side, flow, given[flow])
+    return side
 
 
-@kernel
+@inner_kernel
+def _toggle(bits: Words, row: int, colour: int) -> None:
+    bits[row, colour >> 6] ^= np.uint64(1) << np.uint64(colour & 63)
+
+
+@inner_kernel
+def _take(side: Side, flow: int, colour: int) -> None:
+    """Give a flow's vertex a colour that is free there."""
+    side.at[side.vertex[flow], colour] = flow
+    _toggle(side.free, side.vertex[flow], colour)
+
+
+@inner_kernel
 def _first_free(free: Words, place: int, skip: int) -> int:
     """Return the colour after so many lower ones among the free ones of a vertex, or -1."""
     for word in range(free.shape[1]):
@@ -140,21 +177,13 @@ def _first_free(free: Words, place: int, skip: int) -> int:
     return -1
 
 
-@kernel
+@inner_kernel
 def _flip_chain(
     begin: int,
     alpha: int,
     beta: int,
-    left: SmallInts,
-    right: SmallInts,
-    left_tor: Ints,
-    right_tor: Ints,
-    left_at: SmallInts,
-    right_at: SmallInts,
-    left_free: Words,
-    right_free: Words,
-    up_live: Flags,
-    down_live: Flags,
+    left: Side,
+    right: Side,
     colour_of: SmallInts,
     chain: SmallInts,
     whole: bool,
@@ -165,39 +194,34 @@ def _flip_chain(
     colour, other = alpha, beta
     on_right = True
     while True:
-        edge = right_at[place, colour] if on_right else left_at[place, colour]
+        edge = right.at[place, colour] if on_right else left.at[place, colour]
         if edge < 0:
             break
         if not whole:
-            sound = up_live[left_tor[left[edge]], other]
-            if not (sound and down_live[right_tor[right[edge]], other]):
+            sound = left.live[left.tor[left.vertex[edge]], other]
+            if not (sound and right.live[right.tor[right.vertex[edge]], other]):
                 return False
         chain[length] = edge
         length += 1
-        place = left[edge] if on_right else right[edge]
+        place = left.vertex[edge] if on_right else right.vertex[edge]
         on_right = not on_right
         colour, other = other, colour
     colour = alpha
     for i in range(length):
-        left_at[left[chain[i]], colour] = -1
-        right_at[right[chain[i]], colour] = -1
+        left.at[left.vertex[chain[i]], colour] = -1
+        right.at[right.vertex[chain[i]], colour] = -1
         colour = alpha + beta - colour
     colour = beta
     for i in range(length):
-        left_at[left[chain[i]], colour] = chain[i]
-        right_at[right[chain[i]], colour] = chain[i]
+        left.at[left.vertex[chain[i]], colour] = chain[i]
+        right.at[right.vertex[chain[i]], colour] = chain[i]
         colour_of[chain[i]] = colour
         colour = alpha + beta - colour
-    one = np.uint64(1)
-    right_free[begin, alpha >> 6] ^= one << np.uint64(alpha & 63)
-    right_free[begin, beta >> 6] ^= one << np.uint64(beta & 63)
-    # At the chain's far end one of the two colours was used and the other free.
-    if on_right:
-        right_free[place, alpha >> 6] ^= one << np.uint64(alpha & 63)
-        right_free[place, beta >> 6] ^= one << np.uint64(beta & 63)
-    else:
-        left_free[place, alpha >> 6] ^= one << np.uint64(alpha & 63)
-        left_free[place, beta >> 6] ^= one << np.uint64(beta & 63)
+    end = right.free if on_right else left.free
+    for colour in (alpha, beta):
+        _toggle(right.free, begin, colour)
+        # At the chain's far end one of the two colours was used and the other free.
+        _toggle(end, place, colour)
     return True
 
 
@@ -218,59 +242,37 @@ def color_edges(
         colours, -1 where dead links prevented one.
     """
     flows = source.size
-    colours = up_live.shape[1]
-    words = (colours + 63) >> 6
     whole = bool(np.all(up_live)) and bool(np.all(down_live))
     need_left = vertices_needed(source, up_live)
     need_right = vertices_needed(target, down_live)
     drop_colours(source, target, up_live, down_live, need_left, need_right, colour_of)
-    left = np.empty(flows, dtype=np.int32)
-    right = np.empty(flows, dtype=np.int32)
-    left_tor = split_vertices(source, up_live, need_left, colour_of, left)
-    right_tor = split_vertices(target, down_live, need_right, colour_of, right)
-    left_free = free_words(left_tor, up_live, words)
-    right_free = free_words(right_tor, down_live, words)
-    left_at = np.full((left_tor.size, colours), -1, dtype=np.int32)
-    right_at = np.full((right_tor.size, colours), -1, dtype=np.int32)
-    chain = np.empty(left_tor.size + right_tor.size + 1, dtype=np.int32)
+    left = make_side(source, up_live, need_left, colour_of)
+    right = make_side(target, down_live, need_right, colour_of)
+    chain = np.empty(left.tor.size + right.tor.size + 1, dtype=np.int32)
     missing = 0
-    one = np.uint64(1)
-    for flow in range(flows):
-        colour = colour_of[flow]
-        if colour >= 0:
-            a, b = left[flow], right[flow]
-            left_at[a, colour] = flow
-            right_at[b, colour] = flow
-            left_free[a, colour >> 6] ^= one << np.uint64(colour & 63)
-            right_free[b, colour >> 6] ^= one << np.uint64(colour & 63)
     for flow in range(flows):
         if colour_of[flow] >= 0:
             continue
-        a, b = left[flow], right[flow]
+        a, b = left.vertex[flow], right.vertex[flow]
         colour = -1
-        for word in range(words):
-            bits = left_free[a, word] & right_free[b, word]
+        for word in range(left.free.shape[1]):
+            bits = left.free[a, word] & right.free[b, word]
             if bits != 0:
                 colour = (word << 6) + lowest_bit(bits)
                 break
         attempt = 0
         while colour < 0 and attempt < TRIES * TRIES:
-            alpha = _first_free(left_free, a, attempt // TRIES)
-            beta = _first_free(right_free, b, attempt % TRIES)
+            alpha = _first_free(left.free, a, attempt // TRIES)
+            beta = _first_free(right.free, b, attempt % TRIES)
             attempt += 1
-            if alpha < 0 or beta < 0 or not down_live[right_tor[b], alpha]:
+            if alpha < 0 or beta < 0 or not down_live[right.tor[b], alpha]:
                 continue
-            if _flip_chain(
-                b, alpha, beta, left, right, left_tor, right_tor, left_at, right_at, left_free,
-                right_free, up_live, down_live, colour_of, chain, whole,
-            ):  # fmt: skip
+            if _flip_chain(b, alpha, beta, left, right, colour_of, chain, whole):
                 colour = alpha
         colour_of[flow] = colour
         if colour < 0:
             missing += 1
-            continue
-        left_at[a, colour] = flow
-        right_at[b, colour] = flow
-        left_free[a, colour >> 6] ^= one << np.uint64(colour & 63)
-        right_free[b, colour >> 6] ^= one << np.uint64(colour & 63)
+        else:
+            _take(left, flow, colour)
+            _take(right, flow, colour)
     return missing

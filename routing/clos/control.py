@@ -17,6 +17,13 @@ from routing.clos.rings import Rings, find_rings
 from routing.clos.route_changes import RouteChanges
 from routing.clos.routers import route
 
+PATIENCE = 3.0
+"""A job is given up when it is silent for so many times its longest silence so far."""
+
+HORIZON = 600.0
+"""Seconds for which a job that never came back is waited for, and present traffic is expected
+to last."""
+
 
 @dataclass
 class _Memory:
@@ -32,8 +39,8 @@ class Controller:
 
     Call `observe` whenever flows were looked at, or the fabric changed. With prediction, flows
     that were seen keep their route and count as load while they wait at a barrier, and while
-    their job computes: until the whole job has been silent for ``patience`` times the longest
-    silence after which it ever came back, or ``horizon`` seconds if it never did.
+    their job computes: until the whole job has been silent for `PATIENCE` times the longest
+    silence after which it ever came back, or `HORIZON` seconds if it never did.
 
     Parameters
     ----------
@@ -47,14 +54,8 @@ class Controller:
         Of routers that draw random numbers.
     move_cost : float
         Seconds that moving one flow costs. A better assignment that moves flows for which there
-        is no need is taken only if, over ``horizon`` seconds, the mean slowdown of the jobs
+        is no need is taken only if, over `HORIZON` seconds, the mean slowdown of the jobs
         falls by more than that.
-    patience : float
-        See above; at least 1.
-    horizon : float
-        Seconds for which the present traffic is expected to last.
-    keep : bool
-        Give the router the present assignment to start from, so that it changes little.
     by_ring : bool, optional
         Let the router treat every ring as a job of its own: the fewest rings then suffer where
         links must be shared, with the same rings at every ToR. By default for ``"best"``.
@@ -73,28 +74,17 @@ class Controller:
         predict: bool = True,
         seed: int = 0,
         move_cost: float = 0.0,
-        patience: float = 3.0,
-        horizon: float = 600.0,
-        keep: bool = True,
         by_ring: bool | None = None,
         rotate: bool | None = None,
         time_limit: float | None = None,
     ) -> None:
-        for name, value, least in (
-            ("move_cost", move_cost, 0.0),
-            ("patience", patience, 1.0),
-            ("horizon", horizon, 0.0),
-        ):
-            if not (np.isfinite(value) and value >= least):
-                raise InputError(f"{name} is {value}; give a number of at least {least:g}")
+        if not (np.isfinite(move_cost) and move_cost >= 0):
+            raise InputError(f"move_cost is {move_cost}; give a number of at least 0")
         self.clos = clos
         self.method = method
         self.predict = predict
         self.seed = seed
         self.move_cost = move_cost
-        self.patience = patience
-        self.horizon = horizon
-        self.keep = keep
         self.by_ring = method == "best" if by_ring is None else by_ring
         self.rotate = (method == "best" and predict) if rotate is None else rotate
         self.time_limit = time_limit
@@ -132,10 +122,8 @@ class Controller:
         -------
         int64 array, shape (flows,)
         """
-        place, known = self._find(keys_of(flows))
-        spine = np.full(flows.count, -1, dtype=np.int64)
-        spine[known] = self._spine[place[known]]
-        return spine
+        place = self.places_of(flows)
+        return np.where(place >= 0, np.append(self._spine, -1)[place], -1)
 
     def forget(self, jobs: npt.ArrayLike) -> None:
         """Drop the routes of jobs that have ended, without waiting for their silence.
@@ -248,7 +236,7 @@ class Controller:
         count = rotate(
             classes, names, begin, flows, left, self._ring_speed, self._spine, least, self._movers
         )
-        return np.unique(self._movers[:count])
+        return np.unique(self._movers[:count]) if count else self._movers[:0]
 
     def places_of(self, flows: Flows) -> IntArray:
         """Return the positions of given flows in `flows`, -1 for those not known."""
@@ -258,7 +246,7 @@ class Controller:
     def _decide(self) -> tuple[IntArray, int]:
         """Choose new spines; return the flows that changed and how many of them moved."""
         old = self._spine
-        previous = Assignment(old.copy(), self.method) if self.keep and (old >= 0).any() else None
+        previous = Assignment(old) if (old >= 0).any() else None
         new = self._routed(previous)
         fresh = self._flows.crosses & (old < 0)
         held = self._flows.crosses & ~fresh
@@ -267,8 +255,8 @@ class Controller:
         changed = np.flatnonzero(new != old).astype(np.int64)
         self._spine = new
         if self.rotate:
-            held_now = Assignment(new.copy(), self.method)
-            self._ring_speed = evaluate(self.clos, self._as_rings(), held_now).speed.copy()
+            held_now = evaluate(self.clos, self._as_rings(), Assignment(new))
+            self._ring_speed = held_now.speed
         return changed, int((held & (new != old)).sum())
 
     def _routed(self, previous: Assignment | None) -> IntArray:
@@ -276,7 +264,7 @@ class Controller:
         if self.by_ring:
             flows, order = self._as_rings(), self._interleaved()
         if previous is not None:
-            previous = Assignment(previous.spine[order], previous.method)
+            previous = Assignment(previous.spine[order])
         found = route(
             self.clos,
             flows.subset(order),
@@ -316,12 +304,12 @@ class Controller:
     def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
         """Return the new spines, or the old ones where moving costs more than it gains."""
         least = place_new(self.clos, self._flows, old)
-        saved = self.horizon * (self._mean_slowdown(least) - self._mean_slowdown(new))
+        saved = HORIZON * (self._mean_slowdown(least) - self._mean_slowdown(new))
         extra = int((held & (new != old)).sum()) - int((held & (least != old)).sum())
         return new if saved > self.move_cost * extra else least
 
     def _mean_slowdown(self, spine: IntArray) -> float:
-        speed: FloatArray = evaluate(self.clos, self._flows, Assignment(spine.copy(), "")).speed
+        speed: FloatArray = evaluate(self.clos, self._flows, Assignment(spine)).speed
         return float((1.0 / speed).mean())
 
     def _find(self, keys: IntArray) -> tuple[IntArray, BoolArray]:
@@ -349,10 +337,10 @@ class Controller:
         late = []
         for job in self._flows.jobs.tolist():  # those forgotten are not among them
             memory = self._memory[job]
-            allowed = self.patience * memory.longest if memory.longest > 0 else self.horizon
+            allowed = PATIENCE * memory.longest if memory.longest > 0 else HORIZON
             late.append(time - memory.seen > allowed)
         gone: BoolArray = np.array(late, dtype=bool)[self._flows.job_index]
-        return gone | (time - self._seen > self.horizon)
+        return gone | (time - self._seen > HORIZON)
 
     def _take(self, mask: BoolArray) -> None:
         """Keep only some of the known flows."""

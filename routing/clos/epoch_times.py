@@ -18,13 +18,13 @@ class EpochTimes:
     start, end : tuple of float64 array, one a job, shape (epochs of the job,)
         When each AllReduce began and ended, in seconds.
     flow_times : tuple of float64 array, one a job, shape (epochs, steps, flows)
-        Seconds of each flow of each step; empty if not recorded.
+        Seconds of each flow of each step.
     """
 
     floor: FloatArray
     start: tuple[FloatArray, ...]
     end: tuple[FloatArray, ...]
-    flow_times: tuple[FloatArray, ...] = ()
+    flow_times: tuple[FloatArray, ...]
 
     @property
     def allreduce_time(self) -> tuple[FloatArray, ...]:

@@ -1,42 +1,17 @@
 """Compiled branch and bound for the lexicographic optimum of small instances."""
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base.jit import kernel
-from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, rank, remove
-
-Floats = npt.NDArray[np.float64]
-SmallInts = npt.NDArray[np.int32]
+from routing.clos.arrays_kernels import Demand, Floats, SmallInts, State
+from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, is_live, rank, remove
 
 TIE = 1e-9
 
 
 @kernel
 def branch_and_bound(
-    order: SmallInts,
-    most_nodes: int,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
-    weight: Floats,
-    job: SmallInts,
-    job_first: SmallInts,
-    job_flow: SmallInts,
-    capacity: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-    speed: Floats,
-    real: Floats,
-    whole: SmallInts,
-    found: SmallInts,
-    best: Floats,
+    order: SmallInts, most_nodes: int, demand: Demand, state: State, found: SmallInts, best: Floats
 ) -> bool:
     """Search all assignments; return whether the search was finished within the node limit.
 
@@ -53,43 +28,33 @@ def branch_and_bound(
         In and out: its sorted speeds.
     """
     depth = 0
-    ranked = np.empty(speed.size)
+    ranked = np.empty(state.speed.size)
     nodes = 0
     way = np.full(order.size + 1, -1, dtype=np.int32)
     if order.size == 0:
         return True
     while depth >= 0:
         flow = order[depth]
-        if way[depth] >= 0 and chosen[flow] >= 0:
-            remove(flow, bits, weight, chosen, at, head, after, before, load)
+        if way[depth] >= 0 and state.chosen[flow] >= 0:
+            remove(flow, demand, state)
         way[depth] += 1
-        if way[depth] >= ways[kind[flow]]:
+        if way[depth] >= demand.paths.ways[demand.paths.kind[flow]]:
             way[depth] = -1
             depth -= 1
             continue
-        sound = True
-        for slot in range(base.shape[1]):
-            link = base[flow, slot] + shift[kind[flow], slot, way[depth]]
-            sound = sound and capacity[link] > 0.0
-        if not sound:
+        if not is_live(flow, way[depth], demand.paths):
             continue
         nodes += 1
         if nodes > most_nodes:
             return False
-        insert(
-            flow, way[depth], bits, base, kind, shift, weight, chosen, at, head, after, before,
-            load,
-        )  # fmt: skip
-        fill_jobs(
-            bits, weight, job, job_first, job_flow, at, head, after, load, capacity, speed, real,
-            whole,
-        )  # fmt: skip
-        rank(speed, ranked)
+        insert(flow, way[depth], demand, state)
+        fill_jobs(demand, state)
+        rank(state.speed, ranked)
         if compare_sorted(ranked, best, TIE) <= 0:
             continue
         if depth + 1 < order.size:
             depth += 1
             continue
         best[:] = ranked
-        found[:] = chosen
+        found[:] = state.chosen
     return True

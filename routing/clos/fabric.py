@@ -145,33 +145,17 @@ class Clos:
             down[spine] = 0.0
         return replace(self, up=up, down=down)
 
-    def with_failed_cable(self, tor: int, spine: int, direction: Direction = "both") -> "Clos":
-        """Return the fabric with no capacity between a ToR and a spine.
-
-        Parameters
-        ----------
-        tor, spine : int
-            The ends.
-        direction : {"both", "up", "down"}
-            ``"up"`` fails ToR to spine only, ``"down"`` spine to ToR only.
-
-        Returns
-        -------
-        Clos
-        """
-        return self.with_capacity(tor, spine, 0.0, direction)
-
-    def with_capacity(
-        self, tor: int, spine: int, capacity: float, direction: Direction = "both"
+    def with_share(
+        self, tor: int, spine: int, share: float, direction: Direction = "both"
     ) -> "Clos":
-        """Return the fabric with another capacity between a ToR and a spine.
+        """Return the fabric with a share of the capacity that a ToR and a spine have now.
 
         Parameters
         ----------
         tor, spine : int
             The ends.
-        capacity : float
-            In units of a NIC's rate; 0 for none (some of several cables lost, a lower rate).
+        share : float
+            0 for none (some of several cables lost, a lower rate).
         direction : {"both", "up", "down"}
             Which direction changes.
 
@@ -185,27 +169,25 @@ class Clos:
             raise InputError(f"direction is {direction!r}; choose both, up or down")
         up, down = self.up.copy(), self.down.copy()
         if direction != "down":
-            up[tor, spine] = capacity
+            up[tor, spine] *= share
         if direction != "up":
-            down[spine, tor] = capacity
+            down[spine, tor] *= share
         return replace(self, up=up, down=down)
 
-    def live(self, source_tor: int, target_tor: int) -> BoolArray:
-        """Return which spines carry traffic between two ToRs.
+    def live(self, source_tor: int | IntArray, target_tor: int | IntArray) -> BoolArray:
+        """Return which spines carry traffic between ToRs.
 
         Parameters
         ----------
-        source_tor, target_tor : int
+        source_tor, target_tor : int, or int64 arrays of one shape
             The ToRs.
 
         Returns
         -------
-        bool array, shape (spines,)
+        bool array, shape (..., spines)
             True where both the link up and the link down have capacity.
         """
-        self._check("tor", source_tor, self.tors)
-        self._check("tor", target_tor, self.tors)
-        usable: BoolArray = (self.up[source_tor] > 0) & (self.down[:, target_tor] > 0)
+        usable: BoolArray = (self.up[source_tor] > 0) & (self.down.T[target_tor] > 0)
         return usable
 
     @cached_property

@@ -1,6 +1,9 @@
 """What tells persistent flows apart, and how sets of them are put together."""
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from codesign_base import InputError
 from routing.clos.fabric import IntArray
@@ -25,21 +28,18 @@ def keys_of(flows: Flows) -> IntArray:
 
 def join(a: Flows, b: Flows, order: IntArray) -> Flows:
     """Return two sets of flows as one, in the given order of their concatenation."""
-    assert a.source_nic is not None and a.target_nic is not None
-    assert b.source_nic is not None and b.target_nic is not None
-    return Flows.of(
-        np.concatenate((a.source_tor, b.source_tor))[order],
-        np.concatenate((a.target_tor, b.target_tor))[order],
-        np.concatenate((a.job, b.job))[order],
-        np.concatenate((a.bytes_, b.bytes_))[order],
-        np.concatenate((a.source_nic, b.source_nic))[order],
-        np.concatenate((a.target_nic, b.target_nic))[order],
-    )
+    pairs = zip(_columns(a), _columns(b), strict=True)
+    return Flows.of(*(np.concatenate(pair)[order] for pair in pairs))
 
 
 def with_own_weights(flows: Flows) -> Flows:
     """Return flows with weights of their own: the job's largest flow may be gone."""
-    return Flows.of(
+    return Flows.of(*_columns(flows))
+
+
+def _columns(flows: Flows) -> tuple[npt.NDArray[Any], ...]:
+    assert flows.source_nic is not None and flows.target_nic is not None
+    return (
         flows.source_tor, flows.target_tor, flows.job, flows.bytes_,
         flows.source_nic, flows.target_nic,
     )  # fmt: skip

@@ -7,7 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from routing.clos.arrays_kernels import SmallInts
 from routing.clos.fabric import Clos, FloatArray, IntArray
+
+
+def parts(number: IntArray, count: int) -> tuple[SmallInts, SmallInts]:
+    """Sort what has numbers below ``count``: ``member[first[k] : first[k + 1]]`` have number k."""
+    first = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(np.bincount(number, minlength=count), out=first[1:])
+    # Of few bits, because numpy sorts those by radix.
+    member = np.argsort(number.astype(np.min_scalar_type(count)), kind="stable")
+    return first, member.astype(np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +146,11 @@ class Flows:
     def job_index(self) -> IntArray:
         """Position of each flow's job in `jobs`, shape (flows,)."""
         return np.searchsorted(self.jobs, self.job).astype(np.int64)
+
+    @cached_property
+    def by_job(self) -> tuple[SmallInts, SmallInts]:
+        """Flows ``member[first[j] : first[j + 1]]`` are those of job j of `jobs`."""
+        return parts(self.job_index, self.jobs.size)
 
     @cached_property
     def crosses(self) -> npt.NDArray[np.bool_]:

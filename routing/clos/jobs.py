@@ -13,9 +13,6 @@ from routing.clos.flows import Flows
 
 Placement = Literal["packed", "random"]
 
-START_SPREAD = 10.0
-"""Seconds within which the jobs of a random set start."""
-
 
 @dataclass(frozen=True, eq=False)
 class RingJob:
@@ -262,81 +259,3 @@ def flows_of(clos: Clos, jobs: Sequence[RingJob]) -> Flows:
         source,
         target,
     )
-
-
-@dataclass(frozen=True)
-class JobKind:
-    """What a random job set draws from: the size of a job, without replicas and place.
-
-    Parameters
-    ----------
-    name : str
-    group : int
-        Accelerators of one replica (tensor x pipeline).
-    copy_bytes : float
-        Bytes of gradients of one copy.
-    compute_time : float
-        Seconds between two AllReduces.
-    """
-
-    name: str
-    group: int
-    copy_bytes: float
-    compute_time: float
-
-
-def random_job_set(
-    clos: Clos,
-    kinds: Sequence[JobKind],
-    count: int,
-    replicas: int,
-    rng: np.random.Generator,
-) -> tuple[RingJob, ...]:
-    """Draw jobs, place them on random ToRs and start them at random times.
-
-    Kinds are drawn uniformly among the sets that fit on the fabric.
-
-    Parameters
-    ----------
-    clos : Clos
-    kinds : sequence of JobKind
-    count : int
-        Number of jobs, at least 1.
-    replicas : int
-        Ring size of every job.
-    rng : numpy Generator
-
-    Returns
-    -------
-    tuple of RingJob
-
-    Raises
-    ------
-    InfeasibleError
-        If no set fits.
-    """
-    if count < 1 or not kinds:
-        raise InputError(f"{count} jobs of {len(kinds)} kinds; draw 1+ jobs of 1+ kinds")
-    room = clos.tors * clos.nics_per_tor
-    sizes = np.array([kind.group * replicas for kind in kinds])
-    if count * sizes.min() > room:
-        raise InfeasibleError(
-            f"{count} jobs with {replicas} replicas need at least {count * sizes.min()} NICs; the "
-            f"fabric has {room}: take fewer jobs or replicas, or more ToRs"
-        )
-    drawn = rng.integers(len(kinds), size=count)
-    while sizes[drawn].sum() > room:
-        drawn = rng.integers(len(kinds), size=count)
-    jobs: list[RingJob] = []
-    for index in drawn:
-        kind = kinds[int(index)]
-        jobs.append(
-            RingJob(
-                kind.name,
-                place_rings(clos, kind.group, replicas, "random", jobs, rng),
-                ring_flow_bytes(kind.copy_bytes, kind.group, replicas),
-                kind.compute_time,
-                float(rng.uniform(0.0, START_SPREAD)),
-            )
-        )
-    return tuple(jobs)

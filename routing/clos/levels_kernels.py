@@ -8,27 +8,17 @@ the fabric.
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from codesign_base.jit import kernel
+from codesign_base.jit import inner_kernel
+from routing.clos.run_kernels import CAP, LEVEL, LIMIT, NEWS, PLACE, ROOM, SLOTS, TOUCHED, Rates
 
-Flags = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
-
-# Rows of the tables of flows (real, whole) and of links.
-REST, SINCE, RATE, SIZE, CAP, BEGAN, DUE = 0, 1, 2, 3, 4, 5, 6
-PLACE, RING, TOUCHED = 0, 1, 2  # place in the heap or -1; ring; whether it is in the news
-ROOM, LEVEL = 0, 1
-
-SLOTS = 4  # links of a flow: NIC out, up, down, NIC in; -1 where none can be a bottleneck
 SAME = 1e-12  # two levels or instants that differ by less, relatively, are one
 
 
-@kernel
-def limit(f: int, without: int, flow: Floats, links: SmallInts, link: Floats) -> float:
+@inner_kernel
+def limit(f: int, without: int, rates: Rates) -> float:
     """Return the rate that everything but one link allows a flow."""
+    flow, links, link = rates.flow, rates.links, rates.link
     allowed = flow[CAP, f]
     for slot in range(SLOTS):
         other = links[f, slot]
@@ -37,23 +27,16 @@ def limit(f: int, without: int, flow: Floats, links: SmallInts, link: Floats) ->
     return float(allowed)
 
 
-@kernel
-def level_of(
-    name: int,
-    flow: Floats,
-    mark: Ints,
-    links: SmallInts,
-    link: Floats,
-    begin: Ints,
-    members: SmallInts,
-    limits: Floats,
-) -> float:
+@inner_kernel
+def level_of(name: int, rates: Rates) -> float:
     """Return a link's level given those of all other links; infinite if it is not full."""
+    mark, link, limits = rates.mark, rates.link, rates.flow[LIMIT]
+    begin, members = rates.begin, rates.members
     count = 0
     for entry in range(begin[name], begin[name + 1]):
         f = members[entry]
         if mark[PLACE, f] >= 0:
-            limits[count] = limit(f, name, flow, links, link)
+            limits[count] = limit(f, name, rates)
             count += 1
     room = link[ROOM, name]
     while count > 0:
@@ -72,22 +55,12 @@ def level_of(
     return float(np.inf)
 
 
-@kernel
-def relax(
-    queue: Ints,
-    queued: Flags,
-    count: int,
-    news: Ints,
-    fresh: int,
-    flow: Floats,
-    mark: Ints,
-    links: SmallInts,
-    link: Floats,
-    begin: Ints,
-    members: SmallInts,
-    limits: Floats,
-) -> int:
+@inner_kernel
+def relax(count: int, fresh: int, rates: Rates) -> int:
     """Bring all levels to their fixed point; return how many flows may have new rates."""
+    flow, mark, links, link = rates.flow, rates.mark, rates.links, rates.link
+    begin, members, news = rates.begin, rates.members, mark[NEWS]
+    queue, queued = rates.queue, rates.queued
     head = 0
     size = queue.size
     while count > 0:
@@ -98,7 +71,7 @@ def relax(
         count -= 1
         queued[name] = False
         old = link[LEVEL, name]
-        new = level_of(name, flow, mark, links, link, begin, members, limits)
+        new = level_of(name, rates)
         # Infinity is within any fraction of infinity, so compare with the finite one.
         if new == old or abs(new - old) <= SAME * min(new, old):
             continue

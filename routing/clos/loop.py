@@ -46,7 +46,6 @@ def run_loop(
     *,
     changes: Sequence[tuple[float, Clos]] = (),
     nic_rate: float = NIC_RATE,
-    record_flows: bool = False,
 ) -> LoopResult:
     """Simulate epochs of jobs whose routes a controller decides.
 
@@ -68,8 +67,6 @@ def run_loop(
         Seconds, and the fabric from then on (failures, repairs); of the same size.
     nic_rate : float
         Bytes per second.
-    record_flows : bool
-        Keep the completion time of every flow.
 
     Returns
     -------
@@ -86,7 +83,7 @@ def run_loop(
                 f"a change turns {clos.tors} ToRs x {clos.spines} spines into {later.tors} x "
                 f"{later.spines}; fail links instead of removing them"
             )
-    simulation = Simulation(clos, jobs, epochs, nic_rate, record_flows)
+    simulation = Simulation(clos, jobs, epochs, nic_rate)
     pending = sorted(changes, key=lambda change: change[0])
     flows = simulation.flows
     spine = np.full(flows.count, -1, dtype=np.int64)
@@ -111,7 +108,7 @@ def run_loop(
 
     while True:
         due = pending[0][0] if pending else float("inf")
-        stop = simulation.run(due, pause=True)
+        stop = simulation.run(due, pause=True, steps=controller.rotate)
         if stop == Stop.FINISHED:
             break
         if stop == Stop.STEPPED:

@@ -5,10 +5,10 @@ import numpy as np
 from codesign_base import InputError
 from routing.clos.assignment import Assignment
 from routing.clos.best import best_spines
-from routing.clos.bounds import efficiency_bound
+from routing.clos.bounds import bound_of_paths
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
-from routing.clos.metric import compare, efficiency_of
+from routing.clos.metric import compare
 from routing.clos.paths import clos_paths
 from routing.clos.state import SearchState
 
@@ -63,26 +63,26 @@ def optimum(
         raise InputError(f"time_limit is {limit} s; give a positive number")
     spine = best_spines(clos, flows, seed, previous)
     paths = clos_paths(clos, flows)
-    state = SearchState(paths, flows.weight, flows.job_index, flows.jobs.size, seed)
+    state = SearchState(paths, flows, seed)
     state.set(spine.astype(np.int32))
-    bound = efficiency_bound(clos, flows)
+    bound = bound_of_paths(paths, flows)
     if compare(np.sort(state.speed), bound) >= 0:
-        return Assignment(spine, "optimum", True)
+        return Assignment(spine, True)
     if int(flows.crosses.sum()) <= SMALL:
         way, proved = state.prove(spine.astype(np.int32), int(limit * NODES_PER_SECOND))
         spine = way.astype(np.int64)
         if proved:
-            return Assignment(spine, "optimum", True)
+            return Assignment(spine, True)
         state.set(way)
-    known = efficiency_of(state.speed, state.load, paths, flows).max_load
+    known = state.max_load
     if bound[0] < 1.0 and known <= (1.0 + 1e-9) / bound[0]:
-        return Assignment(spine, "optimum", True)
+        return Assignment(spine, True)
     found, proved = least_max_load(clos, flows, spine, seed, limit)
     state.set(found.astype(np.int32))
-    if efficiency_of(state.speed, state.load, paths, flows).max_load < known * (1.0 - 1e-9):
+    if state.max_load < known * (1.0 - 1e-9):
         state.improve(40_000 + 60 * flows.count, 10_000 + 15 * flows.count)
         spine = state.chosen.astype(np.int64)
-    return Assignment(spine, "optimum", proved)
+    return Assignment(spine, proved)
 
 
 def least_max_load(

@@ -8,66 +8,14 @@ well: `listed_paths` takes explicit candidates, `ThreeLayer` builds those of a f
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from routing.clos.arrays_kernels import Paths
 from routing.clos.fabric import Clos, FloatArray, IntArray
 from routing.clos.flows import Flows
-
-SmallInts = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, eq=False)
-class Paths:
-    """Candidate paths of some flows.
-
-    Parameters
-    ----------
-    capacity : float64 array, shape (links + 1,)
-        In units of a NIC's rate, 0 for a failed link; the last is a stand-in for "no link" with
-        infinite capacity.
-    base : int32 array, shape (flows, slots)
-        First link of each slot; the number of slots is a power of two.
-    kind : int32 array, shape (flows,)
-        Which row of `shift` holds.
-    shift : int32 array, shape (kinds, slots, paths)
-        What is added to the base.
-    ways : int32 array, shape (kinds,)
-        Number of candidate paths; 0 for flows that need no link.
-    group : int32 array, shape (flows, 2)
-        A set of links at the flow's source, and one at its target, of which every candidate
-        uses exactly one (bounds and quick refusals rest on them).
-    group_of_link : int32 array, shape (links + 1,)
-        The set that a link belongs to, -1 for none.
-    """
-
-    capacity: FloatArray
-    base: SmallInts
-    kind: SmallInts
-    shift: SmallInts
-    ways: SmallInts
-    group: SmallInts
-    group_of_link: SmallInts
-
-    @property
-    def slots(self) -> int:
-        """Most links of a path (a power of two)."""
-        return int(self.base.shape[1])
-
-    @cached_property
-    def groups(self) -> int:
-        """Number of sets of links."""
-        return int(self.group_of_link.max(initial=-1)) + 1
-
-    def links(self, way: npt.ArrayLike) -> SmallInts:
-        """Return the links of the chosen paths, shape (flows, slots); -1 chooses none."""
-        chosen = np.asarray(way, dtype=np.int64)
-        slots = np.arange(self.slots)
-        found = self.base + self.shift[self.kind[:, None], slots, np.maximum(chosen, 0)[:, None]]
-        return np.where((chosen < 0)[:, None], self.capacity.size - 1, found).astype(np.int32)
 
 
 def clos_paths(clos: Clos, flows: Flows) -> Paths:
@@ -99,7 +47,8 @@ def clos_paths(clos: Clos, flows: Flows) -> Paths:
     group = np.empty((flows.count, 2), dtype=np.int32)
     group[:, 0] = flows.source_tor
     group[:, 1] = flows.target_tor + clos.tors
-    of_link = np.append(np.repeat(np.arange(2 * clos.tors), clos.spines), -1).astype(np.int32)
+    of_link = np.full(2 * pairs + 1, -1, dtype=np.int32)
+    of_link[:-1].reshape(-1, clos.spines)[:] = np.arange(2 * clos.tors)[:, None]
     return Paths(np.append(clos.capacity, np.inf), base, kind, shift, ways, group, of_link)
 
 

@@ -1,60 +1,16 @@
 """Compiled constructive placement: flows one after another onto the least loaded path."""
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base.jit import kernel
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-SmallInts = npt.NDArray[np.int32]
-
-
-@kernel
-def group_order(source: Ints, target: Ints, tors: int, order: SmallInts) -> None:
-    """Order flows by groups "leaving ToR t" and "entering ToR t", largest group first.
-
-    Groups of one size keep their order: leaving before entering, then by ToR; flows of a group
-    keep theirs. Flows within a ToR are left out of the count and come last.
-    """
-    flows = source.size
-    size = np.zeros(2 * tors, dtype=np.int64)
-    for flow in range(flows):
-        if source[flow] != target[flow]:
-            size[source[flow]] += 1
-            size[tors + target[flow]] += 1
-    first = np.zeros(2 * tors + 1, dtype=np.int64)
-    for group in range(2 * tors):
-        first[group + 1] = first[group] + size[group]
-    member = np.empty(first[2 * tors], dtype=np.int32)
-    place = first[:-1].copy()
-    for flow in range(flows):
-        if source[flow] != target[flow]:
-            for group in (source[flow], tors + target[flow]):
-                member[place[group]] = flow
-                place[group] += 1
-    taken = np.zeros(flows, dtype=np.bool_)
-    count = 0
-    for group in np.argsort(-size, kind="mergesort"):
-        for i in range(first[group], first[group + 1]):
-            if not taken[member[i]]:
-                taken[member[i]] = True
-                order[count] = member[i]
-                count += 1
-    for flow in range(flows):
-        if not taken[flow]:
-            order[count] = flow
-            count += 1
+from routing.clos.arrays_kernels import Floats, Paths, SmallInts
 
 
 @kernel
 def place_flows(
     order: SmallInts,
     look_ahead: float,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
+    paths: Paths,
     weight: Floats,
     inverse: Floats,
     load: Floats,
@@ -75,6 +31,7 @@ def place_flows(
     chosen : int32 array, shape (flows,)
         In and out; -1 for flows without a live path.
     """
+    base, kind, shift, ways = paths.base, paths.kind, paths.shift, paths.ways
     slots = base.shape[1]
     for flow in order:
         if chosen[flow] >= 0:
@@ -99,15 +56,9 @@ def place_flows(
 
 
 @kernel
-def add_loads(
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    weight: Floats,
-    chosen: SmallInts,
-    load: Floats,
-) -> None:
+def add_loads(paths: Paths, weight: Floats, chosen: SmallInts, load: Floats) -> None:
     """Add the loads of the flows that have a path."""
+    base, kind, shift = paths.base, paths.kind, paths.shift
     for flow in range(weight.size):
         if chosen[flow] >= 0:
             for slot in range(base.shape[1]):

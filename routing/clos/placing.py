@@ -2,10 +2,11 @@
 
 import numpy as np
 
+from routing.clos.arrays_kernels import Paths, SmallInts
 from routing.clos.assignment import check_connected, live_spines
 from routing.clos.fabric import Clos, FloatArray, IntArray
 from routing.clos.flows import Flows
-from routing.clos.paths import Paths, SmallInts, clos_paths
+from routing.clos.paths import clos_paths
 
 
 def greedy_order(clos: Clos, flows: Flows) -> SmallInts:
@@ -21,13 +22,17 @@ def greedy_order(clos: Clos, flows: Flows) -> SmallInts:
     Returns
     -------
     int32 array, shape (flows,)
-        Each flow once. Groups of one size: leaving before entering, then by ToR.
+        Each flow once; those within a ToR last. Groups of one size: leaving before entering,
+        then by ToR; flows of a group keep their order.
     """
-    from routing.clos.place_kernels import group_order
-
-    order = np.empty(flows.count, dtype=np.int32)
-    group_order(flows.source_tor, flows.target_tor, clos.tors, order)
-    return order
+    groups = 2 * clos.tors
+    source, target = flows.source_tor, flows.target_tor + clos.tors
+    size = np.bincount(source[flows.crosses], None, groups)
+    size += np.bincount(target[flows.crosses], None, groups)
+    rank = np.empty(groups, dtype=np.min_scalar_type(groups))
+    rank[np.argsort(-size, kind="stable")] = np.arange(groups)
+    first = np.where(flows.crosses, np.minimum(rank.take(source), rank.take(target)), groups)
+    return np.argsort(first, kind="stable").astype(np.int32)
 
 
 def place(
@@ -64,13 +69,10 @@ def place(
         way = np.full(weight.size, -1, dtype=np.int32)
     else:
         way = chosen.astype(np.int32)
-        add_loads(paths.base, paths.kind, paths.shift, weight, way, load)
+        add_loads(paths, weight, way, load)
     with np.errstate(divide="ignore"):
         inverse = 1.0 / paths.capacity
-    place_flows(
-        order, float(look_ahead), paths.base, paths.kind, paths.shift, paths.ways, weight,
-        inverse, load, way,
-    )  # fmt: skip
+    place_flows(order, float(look_ahead), paths, weight, inverse, load, way)
     return way
 
 

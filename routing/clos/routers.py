@@ -1,84 +1,19 @@
 """One interface to all routers: flows on a fabric in, a spine for every flow out."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from codesign_base import InputError
+from routing.clos.arrays_kernels import SmallInts
 from routing.clos.assignment import Assignment, check_connected
-from routing.clos.fabric import Clos
+from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
 from routing.clos.paths import clos_paths
 from routing.clos.placing import color, greedy, greedy_sorted
 from routing.clos.spreading import anneal_spines, draw_random, hash_ecmp
 
-Router = Callable[[Clos, Flows, int, Assignment | None, float | None], Assignment]
-
-
-def _ecmp(
-    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
-) -> Assignment:
-    return Assignment(hash_ecmp(clos, flows, seed), "ecmp")
-
-
-def _random(
-    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
-) -> Assignment:
-    return Assignment(draw_random(clos, flows, seed), "random")
-
-
-def _greedy(
-    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
-) -> Assignment:
-    return Assignment(greedy(clos, flows, clos_paths(clos, flows)).astype(np.int64), "greedy")
-
-
-def _greedy_sorted(
-    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
-) -> Assignment:
-    way = greedy_sorted(clos, flows, clos_paths(clos, flows))
-    return Assignment(way.astype(np.int64), "greedy-sorted")
-
-
-def _edge_coloring(
-    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
-) -> Assignment:
-    return Assignment(color(clos, flows, clos_paths(clos, flows)).astype(np.int64), "edge-coloring")
-
-
-def _annealing(
-    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
-) -> Assignment:
-    way = anneal_spines(clos, flows, clos_paths(clos, flows), seed)
-    return Assignment(way.astype(np.int64), "annealing")
-
-
-def _optimum(
-    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
-) -> Assignment:
-    from routing.clos.optimum import optimum
-
-    return optimum(clos, flows, seed=seed, previous=previous, time_limit=limit)
-
-
-def _best(
-    clos: Clos, flows: Flows, seed: int, previous: Assignment | None, limit: float | None
-) -> Assignment:
-    from routing.clos.best import best_spines
-
-    return Assignment(best_spines(clos, flows, seed, previous), "best")
-
-
-METHODS: dict[str, Router] = {
-    "ecmp": _ecmp,
-    "random": _random,
-    "greedy": _greedy,
-    "greedy-sorted": _greedy_sorted,
-    "edge-coloring": _edge_coloring,
-    "annealing": _annealing,
-    "optimum": _optimum,
-    "best": _best,
-}
+METHODS = (
+    "ecmp", "random", "greedy", "greedy-sorted", "edge-coloring", "annealing", "optimum", "best",
+)  # fmt: skip
 
 
 def route(
@@ -119,11 +54,34 @@ def route(
         If no spine is live between the ToRs of a flow.
     """
     if method not in METHODS:
-        raise InputError(f"router {method!r} is unknown; choose one of {', '.join(METHODS)}")
+        raise InputError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     flows.check_fits(clos)
     if previous is not None and previous.spine.shape != (flows.count,):
         raise InputError(
             f"previous has {previous.spine.size} spines for {flows.count} flows; give one a flow"
         )
     check_connected(clos, flows)
-    return METHODS[method](clos, flows, seed, previous, time_limit)
+    if method == "optimum":
+        from routing.clos.optimum import optimum
+
+        return optimum(clos, flows, seed=seed, previous=previous, time_limit=time_limit)
+    spine = _spines(clos, flows, method, seed, previous)
+    return Assignment(np.asarray(spine, dtype=np.int64))
+
+
+def _spines(
+    clos: Clos, flows: Flows, method: str, seed: int, previous: Assignment | None
+) -> IntArray | SmallInts:
+    if method == "best":
+        from routing.clos.best import best_spines
+
+        return best_spines(clos, flows, seed, previous)
+    if method == "ecmp":
+        return hash_ecmp(clos, flows, seed)
+    if method == "random":
+        return draw_random(clos, flows, seed)
+    paths = clos_paths(clos, flows)
+    if method == "annealing":
+        return anneal_spines(clos, flows, paths, seed)
+    place = {"greedy": greedy, "greedy-sorted": greedy_sorted, "edge-coloring": color}
+    return place[method](clos, flows, paths)

@@ -1,15 +1,11 @@
 """Compiled lexicographic local search: raise the slowest job that can be raised, and repeat."""
 
 import numpy as np
-import numpy.typing as npt
 
-from codesign_base.jit import kernel
-from routing.clos.chase_kernels import draw, pursue, refused
-from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, rank, remove
-
-Floats = npt.NDArray[np.float64]
-SmallInts = npt.NDArray[np.int32]
-Words = npt.NDArray[np.uint64]
+from codesign_base.jit import inner_kernel, kernel
+from routing.clos.arrays_kernels import Demand, Search, State, Words
+from routing.clos.chase_kernels import REFUSALS, SLACK, draw, pursue, refused, room_of_groups
+from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, is_live, rank, remove
 
 STEP = 1e-6  # relative rise that is asked for; the filling then gives all that there is
 TIE = 1e-9
@@ -17,38 +13,7 @@ DISPLACED = 128  # flows up to which a kick may displace flows at random
 
 
 @kernel
-def climb(
-    budget: int,
-    effort: int,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
-    weight: Floats,
-    job: SmallInts,
-    job_first: SmallInts,
-    job_flow: SmallInts,
-    capacity: Floats,
-    group: SmallInts,
-    room: Floats,
-    thresholds: Floats,
-    asked: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-    speed: Floats,
-    real: Floats,
-    whole: SmallInts,
-    limit: Floats,
-    tabu: SmallInts,
-    log: SmallInts,
-    random: Words,
-    spent: SmallInts,
-) -> None:
+def climb(budget: int, effort: int, demand: Demand, state: State, search: Search) -> None:
     """Improve the vector of speeds until no job can be raised or the budget is spent.
 
     A job at speed v is raised by asking for a little more than v for it and for every faster
@@ -59,11 +24,8 @@ def climb(
     ----------
     budget, effort : int
         Candidates to look at in all, and without progress in one attempt.
-    speed : float64 array, shape (jobs,)
-        In and out: the speeds under the state.
-    real, whole : work space, shape (2, links + 1) and (3, links + 1)
-        Row 0 of ``whole`` is 0, row 2 is -1, on entry and return.
     """
+    job_first, speed, spent = demand.job_first, state.speed, search.spent
     jobs = speed.size
     wanted = np.empty(jobs)
     stuck = np.zeros(jobs, dtype=np.bool_)
@@ -100,15 +62,8 @@ def climb(
             wanted[number] = speed[number]
             if raised[number] or speed[number] > level * (1.0 + TIE):
                 wanted[number] = min(level * (1.0 + STEP), 1.0)
-        if pursue(
-            wanted, effort, budget - spent[0], bits, base, kind, shift, ways, weight, job,
-            capacity, group, room, thresholds, asked, chosen, at, head, after, before, load,
-            real[0], limit, whole[1], whole[2], tabu, log, random, spent,
-        ):  # fmt: skip
-            fill_jobs(
-                bits, weight, job, job_first, job_flow, at, head, after, load, capacity, speed,
-                real, whole,
-            )  # fmt: skip
+        if pursue(wanted, effort, budget - spent[0], demand, state, search):
+            fill_jobs(demand, state)
             progress = True
             batch *= 2
         elif batch == 1:
@@ -117,81 +72,32 @@ def climb(
             batch = 1
 
 
-@kernel
-def displace(
-    many: int,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
-    weight: Floats,
-    capacity: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-    random: Words,
-) -> None:
+@inner_kernel
+def displace(many: int, demand: Demand, state: State, search: Search) -> None:
     """Move so many flows, drawn at random, to live paths drawn at random."""
     for _ in range(many):
-        flow = draw(random, weight.size)
-        if chosen[flow] < 0:
+        flow = draw(search.random, demand.weight.size)
+        if state.chosen[flow] < 0:
             continue
-        way = draw(random, ways[kind[flow]])
-        sound = True
-        for slot in range(base.shape[1]):
-            sound = sound and capacity[base[flow, slot] + shift[kind[flow], slot, way]] > 0.0
-        if sound:
-            remove(flow, bits, weight, chosen, at, head, after, before, load)
-            insert(
-                flow, way, bits, base, kind, shift, weight, chosen, at, head, after, before, load
-            )
+        way = draw(search.random, demand.paths.ways[demand.paths.kind[flow]])
+        if is_live(flow, way, demand.paths):
+            remove(flow, demand, state)
+            insert(flow, way, demand, state)
 
 
 @kernel
-def exchange(
-    budget: int,
-    effort: int,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
-    weight: Floats,
-    job: SmallInts,
-    capacity: Floats,
-    group: SmallInts,
-    room: Floats,
-    thresholds: Floats,
-    asked: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-    speed: Floats,
-    real: Floats,
-    whole: SmallInts,
-    limit: Floats,
-    tabu: SmallInts,
-    log: SmallInts,
-    random: Words,
-    spent: SmallInts,
-) -> bool:
+def exchange(budget: int, effort: int, demand: Demand, state: State, search: Search) -> bool:
     """Let a slow job and a faster one, drawn at random, change places; say whether it worked.
 
     The slow job is asked to exceed its level, the faster one to keep to it. Which jobs are
     slow is what the climb alone cannot revise.
     """
-    slow = draw(random, speed.size)
-    fast = draw(random, speed.size)
+    speed = state.speed
+    slow = draw(search.random, speed.size)
+    fast = draw(search.random, speed.size)
     if speed[slow] >= speed[fast] * (1.0 - TIE):
         slow, fast = fast, slow
-    spent[0] += 20
+    search.spent[0] += 20
     if speed[slow] >= speed[fast] * (1.0 - TIE):
         return False
     level = speed[slow]
@@ -201,34 +107,22 @@ def exchange(
             wanted[number] = level * (1.0 + STEP)
     wanted[slow] = level * (1.0 + STEP)
     wanted[fast] = level
-    return pursue(
-        wanted, effort, budget - spent[0], bits, base, kind, shift, ways, weight, job, capacity,
-        group, room, thresholds, asked, chosen, at, head, after, before, load, real[0], limit,
-        whole[1], whole[2], tabu, log, random, spent,
-    )  # fmt: skip
+    return pursue(wanted, effort, budget - search.spent[0], demand, state, search)
 
 
 @kernel
-def cannot_rise(
-    weight: Floats,
-    job: SmallInts,
-    group: SmallInts,
-    chosen: SmallInts,
-    room: Floats,
-    thresholds: Floats,
-    asked: Floats,
-    speed: Floats,
-) -> bool:
+def cannot_rise(demand: Demand, state: State, search: Search) -> bool:
     """Say whether all jobs have one speed and counts rule out that any has more.
 
     No vector is better then: in a better one all jobs had this speed and one had more.
     """
+    speed = state.speed
     if speed.max() > speed.min() * (1.0 + TIE):
         return False
     wanted = speed.copy()
     for number in range(speed.size):
         wanted[number] = speed[number] * (1.0 + STEP)
-        if not refused(wanted, weight, job, group, chosen, room, thresholds, asked):
+        if not refused(wanted, demand, state, search):
             return False
         wanted[number] = speed[number]
     return True
@@ -236,43 +130,28 @@ def cannot_rise(
 
 @kernel
 def improve(
-    budget: int,
-    effort: int,
-    kicks: int,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    ways: SmallInts,
-    weight: Floats,
-    job: SmallInts,
-    job_first: SmallInts,
-    job_flow: SmallInts,
-    capacity: Floats,
-    group: SmallInts,
-    room: Floats,
-    thresholds: Floats,
-    asked: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-    speed: Floats,
-    real: Floats,
-    whole: SmallInts,
-    limit: Floats,
-    tabu: SmallInts,
-    log: SmallInts,
-    random: Words,
-    spent: SmallInts,
+    budget: int, effort: int, kicks: int, demand: Demand, state: State, random: Words
 ) -> None:
     """Climb; then, while the budget lasts, displace a few flows and climb again, keeping the best.
 
     Parameters are those of `climb`; ``kicks`` bounds the repetitions.
     """
-    flows = weight.size
+    chosen, speed, paths = state.chosen, state.speed, demand.paths
+    flows, links = chosen.size, paths.capacity.size
+    thresholds = np.zeros(REFUSALS)
+    room = room_of_groups(paths, thresholds)
+    spent = np.zeros(1, dtype=np.int32)
+    search = Search(
+        paths.capacity * (1.0 + SLACK),
+        np.full(links, -1, dtype=np.int32),
+        room,
+        thresholds,
+        np.empty_like(room),
+        np.empty((2, flows), dtype=np.int32),
+        np.empty((2, 4 * flows + 1000), dtype=np.int32),
+        random,
+        spent,
+    )
     kept = chosen.copy()
     best_speed = speed.copy()
     best = np.full(speed.size, -1.0)
@@ -281,34 +160,18 @@ def improve(
         if attempt > 0:
             if spent[0] >= budget or best[0] >= 1.0 - TIE:
                 break
-            if attempt == 1 and cannot_rise(
-                weight, job, group, chosen, room, thresholds, asked, speed
-            ):
+            if attempt == 1 and cannot_rise(demand, state, search):
                 break
             exchanged = False
-            if flows > DISPLACED or draw(random, 2) == 0:
-                exchanged = exchange(
-                    budget, effort, bits, base, kind, shift, ways, weight, job, capacity, group,
-                    room, thresholds, asked, chosen, at, head, after, before, load, speed, real,
-                    whole, limit, tabu, log, random, spent,
-                )  # fmt: skip
+            if flows > DISPLACED or draw(search.random, 2) == 0:
+                exchanged = exchange(budget, effort, demand, state, search)
                 if not exchanged and flows > DISPLACED:
                     continue
             if not exchanged:
-                displace(
-                    1 + draw(random, 1 + flows // 3), bits, base, kind, shift, ways, weight,
-                    capacity, chosen, at, head, after, before, load, random,
-                )  # fmt: skip
-            spent[0] += flows + capacity.size // 4
-            fill_jobs(
-                bits, weight, job, job_first, job_flow, at, head, after, load, capacity, speed,
-                real, whole,
-            )  # fmt: skip
-        climb(
-            budget, effort, bits, base, kind, shift, ways, weight, job, job_first, job_flow,
-            capacity, group, room, thresholds, asked, chosen, at, head, after, before, load, speed,
-            real, whole, limit, tabu, log, random, spent,
-        )  # fmt: skip
+                displace(1 + draw(search.random, 1 + flows // 3), demand, state, search)
+            spent[0] += flows + links // 4
+            fill_jobs(demand, state)
+        climb(budget, effort, demand, state, search)
         rank(speed, found)
         if compare_sorted(found, best, TIE) >= 0:  # walk along equally good assignments
             best[:] = found
@@ -318,9 +181,6 @@ def improve(
             continue
         for flow in range(flows):
             if chosen[flow] != kept[flow]:
-                remove(flow, bits, weight, chosen, at, head, after, before, load)
-                insert(
-                    flow, kept[flow], bits, base, kind, shift, weight, chosen, at, head, after,
-                    before, load,
-                )  # fmt: skip
+                remove(flow, demand, state)
+                insert(flow, kept[flow], demand, state)
         speed[:] = best_speed

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from routing.clos import run_kernels as k
 from routing.clos.epoch_times import EpochTimes
 from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
 from routing.clos.flows import Flows
@@ -52,8 +53,6 @@ class Simulation:
         AllReduces of each job, at least 1.
     nic_rate : float
         Bytes per second of a NIC.
-    record_flows : bool
-        Keep the completion time of every flow.
 
     Raises
     ------
@@ -68,7 +67,6 @@ class Simulation:
         jobs: Sequence[RingJob],
         epochs: int | Sequence[int],
         nic_rate: float = NIC_RATE,
-        record_flows: bool = False,
     ) -> None:
         if not jobs:
             raise InputError("there are no jobs to simulate; give at least one")
@@ -78,94 +76,101 @@ class Simulation:
         if len(count) != len(jobs) or min(count) < 1:
             raise InputError(f"epochs is {epochs}; give one or more for each of {len(jobs)} jobs")
         sizes = [n * job.steps * job.flows for n, job in zip(count, jobs, strict=True)]
-        _check_length(jobs, count, nic_rate, sum(sizes) if record_flows else 0)
-        from routing.clos import levels_kernels as table
-        from routing.clos import simulate_kernels as k
+        _check_length(jobs, count, nic_rate, sum(sizes))
+        from routing.clos import simulate_kernels
 
+        self._kernels = simulate_kernels
         self.jobs = tuple(jobs)
         self.clos = clos
         self.flows: Flows = flows_of(clos, jobs)
         self.nic_rate = nic_rate
-        self._clock = np.zeros(1)
+        source_nic, target_nic = self.flows.source_nic, self.flows.target_nic
+        assert source_nic is not None and target_nic is not None
+        fabric, nics = clos.tors * clos.spines, clos.tors * clos.nics_per_tor
+        self._names = np.stack(
+            (
+                source_nic + 2 * fabric,
+                self.flows.source_tor * clos.spines,
+                self.flows.target_tor * clos.spines + fabric,
+                target_nic + 2 * fabric + nics,
+            ),
+            axis=1,
+        ).astype(np.int32)
         rings = np.array([job.rings for job in jobs])
         last = np.cumsum(rings)
         flows = self.flows.count
-        self._job = np.zeros((9, len(jobs)), dtype=np.int64)
-        self._job[k.STEPS] = [job.steps for job in jobs]
-        self._job[k.EPOCHS] = count
-        self._job[k.RING_0], self._job[k.RING_1] = last - rings, last
-        self._job[k.FCT_0] = np.cumsum([0, *sizes])[:-1]
-        self._times = np.array(
-            [[job.start_time for job in jobs], [job.compute_time for job in jobs]], dtype=np.float64
-        )
+        table = np.zeros((9, len(jobs)), dtype=np.int64)
+        table[k.STEPS] = [job.steps for job in jobs]
+        table[k.EPOCHS] = count
+        table[k.RING_0], table[k.RING_1] = last - rings, last
+        table[k.FCT_0] = np.cumsum([0, *sizes])[:-1]
         size = np.repeat([job.replicas for job in jobs], rings)
-        self._ring = np.zeros((5, int(rings.sum())), dtype=np.int64)
-        self._ring[k.OWNER] = np.repeat(np.arange(len(jobs)), rings)
-        self._ring[k.FLOW_1] = np.cumsum(size)
-        self._ring[k.FLOW_0] = self._ring[k.FLOW_1] - size
-        self._flow = np.zeros((7, flows))
-        self._flow[table.SIZE] = self.flows.bytes_
-        self._flow[table.CAP] = nic_rate
-        self._mark = np.zeros((3, flows), dtype=np.int64)
-        self._mark[table.PLACE] = -1
-        self._mark[table.RING] = np.repeat(np.arange(self._ring.shape[1]), size)
-        nics = clos.tors * clos.nics_per_tor
-        names = 2 * clos.tors * clos.spines + 2 * nics
-        self._links = np.full((flows, table.SLOTS), -1, dtype=np.int32)
-        self._link = np.full((2, names), np.inf)
-        self._begin = np.zeros(names + 1, dtype=np.int64)
-        self._members = np.zeros(table.SLOTS * flows, dtype=np.int32)
-        self._heap = np.zeros(flows, dtype=np.int64)
-        self._heaped = np.zeros(1, dtype=np.int64)
-        self._starts = np.full((len(jobs), max(count)), np.nan)
-        self._ends = np.full((len(jobs), max(count)), np.nan)
-        self._fct = np.full(sum(sizes) if record_flows else 0, np.nan)
-        # What `advance` looks at first: links and flows that a change of routes concerns.
-        self._queue = np.zeros(names + 1, dtype=np.int64)
-        self._queued = np.zeros(names, dtype=np.bool_)
-        self._news = np.zeros(flows, dtype=np.int64)
-        self._pending = np.zeros(2, dtype=np.int64)
+        ring = np.zeros((5, int(rings.sum())), dtype=np.int64)
+        ring[k.OWNER] = np.repeat(np.arange(len(jobs)), rings)
+        ring[k.FLOW_1] = np.cumsum(size)
+        ring[k.FLOW_0] = ring[k.FLOW_1] - size
+        flow = np.zeros((8, flows))
+        flow[k.SIZE] = self.flows.bytes_
+        flow[k.CAP] = nic_rate
+        mark = np.zeros((5, flows), dtype=np.int64)
+        mark[k.PLACE] = -1
+        mark[k.RING] = np.repeat(np.arange(ring.shape[1]), size)
+        names = 2 * (fabric + nics)
+        self._rates = k.Rates(
+            flow=flow,
+            mark=mark,
+            link=np.full((2, names), np.inf),
+            links=np.full((flows, k.SLOTS), -1, dtype=np.int32),
+            begin=np.zeros(names + 1, dtype=np.int64),
+            members=np.zeros(k.SLOTS * flows, dtype=np.int32),
+            queue=np.zeros(names + 1, dtype=np.int64),
+            queued=np.zeros(names, dtype=np.bool_),
+            counts=np.zeros(3, dtype=np.int64),
+        )
+        self._run = k.Run(
+            rates=self._rates,
+            clock=np.zeros(1),
+            job=table,
+            times=np.array(
+                [[job.start_time for job in jobs], [job.compute_time for job in jobs]],
+                dtype=np.float64,
+            ),
+            ring=ring,
+            spans=np.full((2, len(jobs), max(count)), np.nan),
+            fct=np.full(sum(sizes), np.nan),
+        )
 
     @property
     def time(self) -> float:
         """Seconds simulated."""
-        return float(self._clock[0])
+        return float(self._run.clock[0])
 
     @property
     def present(self) -> BoolArray:
         """Jobs that have arrived and not left, shape (jobs,)."""
-        from routing.clos import simulate_kernels as k
-
-        arrived = ~np.isnan(self._starts[:, 0])
-        here: BoolArray = arrived & (self._job[k.PHASE] != k.GONE)
+        arrived = ~np.isnan(self._run.spans[0, :, 0])
+        here: BoolArray = arrived & (self._run.job[k.PHASE] != k.GONE)
         return here
 
     @property
     def finished(self) -> BoolArray:
         """Jobs that have ended their last epoch, shape (jobs,)."""
-        from routing.clos import simulate_kernels as k
-
-        over: BoolArray = self._job[k.PHASE] == k.GONE
+        over: BoolArray = self._run.job[k.PHASE] == k.GONE
         return over
 
     @property
     def in_flight(self) -> BoolArray:
         """Flows that are sending now, shape (flows,)."""
-        from routing.clos import levels_kernels as table
-
-        sending: BoolArray = self._mark[table.PLACE] >= 0
+        sending: BoolArray = self._rates.mark[k.PLACE] >= 0
         return sending
 
     @property
     def unfinished(self) -> BoolArray:
         """Flows of rings whose AllReduce is not over: sending or waiting at a barrier."""
-        from routing.clos import levels_kernels as table
-        from routing.clos import simulate_kernels as k
-
-        owner = self._ring[k.OWNER]
-        sending = self._job[k.PHASE][owner] == k.SENDING
-        busy: BoolArray = sending & (self._ring[k.STEP] < self._job[k.STEPS][owner])
-        found: BoolArray = busy[self._mark[table.RING]]
+        owner = self._run.ring[k.OWNER]
+        sending = self._run.job[k.PHASE][owner] == k.SENDING
+        busy: BoolArray = sending & (self._run.ring[k.STEP] < self._run.job[k.STEPS][owner])
+        found: BoolArray = busy[self._rates.mark[k.RING]]
         return found
 
     def work_left(self) -> FloatArray:
@@ -174,38 +179,16 @@ class Simulation:
         1 at the begin, 0 after the end and while the job computes; a step is over with its last
         flow.
         """
-        from routing.clos import simulate_kernels as k
+        return self._kernels.work_left(self._run)
 
-        return k.work_left(self.time, self._job, self._ring, self._flow, self._mark)
-
-    def links_of(self, clos: Clos, spine: IntArray, chosen: IntArray) -> npt.NDArray[np.int32]:
+    def _wanted(self, spine: IntArray, chosen: IntArray) -> npt.NDArray[np.int32]:
         """Return the links of chosen flows: NIC out, up, down, NIC in; -1 where there is none.
 
-        Parameters
-        ----------
-        clos : Clos
-        spine : int64 array, shape (flows,)
-            Spines of all flows; -1 for none.
-        chosen : int64 array
-            Flows.
-
-        Returns
-        -------
-        int32 array, shape (chosen flows, 4)
-            Links of the fabric as `Clos` numbers them, then every NIC out, then every NIC in.
+        Links as `Clos` numbers them, then every NIC out, then every NIC in.
         """
-        flows = self.flows
-        assert flows.source_nic is not None and flows.target_nic is not None
-        fabric = clos.tors * clos.spines
-        at = spine[chosen]
-        over = flows.crosses[chosen] & (at >= 0)
-        up = flows.source_tor[chosen] * clos.spines + at
-        down = fabric + flows.target_tor[chosen] * clos.spines + at
-        wanted = np.empty((chosen.size, 4), dtype=np.int32)
-        wanted[:, 0] = 2 * fabric + flows.source_nic[chosen]
-        wanted[:, 1] = np.where(over, up, -1)
-        wanted[:, 2] = np.where(over, down, -1)
-        wanted[:, 3] = 2 * fabric + clos.tors * clos.nics_per_tor + flows.target_nic[chosen]
+        wanted = self._names[chosen]
+        at = np.where(self.flows.crosses[chosen], spine[chosen], -1)[:, None]
+        wanted[:, 1:3] = np.where(at >= 0, wanted[:, 1:3] + at, -1)
         return wanted
 
     def exchange(self, movers: IntArray, spine: IntArray) -> None:
@@ -218,14 +201,9 @@ class Simulation:
         spine : int64 array, shape (flows,)
             Spines of all flows.
         """
-        from routing.clos import simulate_kernels as k
-
-        wanted = self.links_of(self.clos, spine, movers)
-        wanted[(self._begin[wanted + 1] == self._begin[wanted]) | (wanted < 0)] = -1
-        k.exchange(
-            movers, wanted, self._mark, self._links, self._begin, self._members,
-            self._queue, self._queued, self._news, self._pending,
-        )  # fmt: skip
+        wanted = self._wanted(spine, movers)
+        wanted[(self._rates.begin[wanted + 1] == self._rates.begin[wanted]) | (wanted < 0)] = -1
+        self._kernels.exchange(movers, wanted, self._rates)
 
     def set_routes(self, clos: Clos, spine: npt.ArrayLike, present: npt.ArrayLike) -> None:
         """Send from now on over these spines; what was sent stays sent.
@@ -244,29 +222,23 @@ class Simulation:
         InputError
             If a flow of a present job has no spine.
         """
-        from routing.clos import levels_kernels as table
-        from routing.clos import simulate_kernels as k
-
         here = np.asarray(present, dtype=bool)[self.flows.job]
         chosen = np.asarray(spine, dtype=np.int64)
         missing = here & self.flows.crosses & ((chosen < 0) | (chosen >= clos.spines))
         if missing.any():
             flow = int(np.flatnonzero(missing)[0])
             raise InputError(f"flow {flow} has no spine; give one of 0..{clos.spines - 1}")
-        wanted = self.links_of(clos, chosen, np.arange(self.flows.count))
-        self._link[table.ROOM] = np.inf
+        wanted = self._wanted(chosen, np.arange(self.flows.count))
+        self._rates.link[k.ROOM] = np.inf
         fabric = 2 * clos.tors * clos.spines
-        self._link[table.ROOM, :fabric] = clos.capacity * self.nic_rate
-        self._link[table.ROOM, fabric:] = self.nic_rate
+        self._rates.link[k.ROOM, :fabric] = clos.capacity * self.nic_rate
+        self._rates.link[k.ROOM, fabric:] = self.nic_rate
         self.clos = clos
-        k.relink(
-            wanted, here, self._flow, self._mark, self._links, self._link, self._begin,
-            self._members, self._queue, self._queued, self._news, self._pending,
-        )  # fmt: skip
-        binds = (self._links >= 0).any(axis=1)
-        self._job[k.WATCH] = np.bincount(self.flows.job, binds, len(self.jobs)) > 0
+        self._kernels.relink(wanted, here, self._rates)
+        binds = (self._rates.links >= 0).any(axis=1)
+        self._run.job[k.WATCH] = np.bincount(self.flows.job, binds, len(self.jobs)) > 0
 
-    def run(self, until: float = float("inf"), *, pause: bool = False) -> Stop:
+    def run(self, until: float = float("inf"), *, pause: bool = False, steps: bool = False) -> Stop:
         """Simulate until a time, or until a job leaves or all have ended.
 
         Parameters
@@ -274,8 +246,9 @@ class Simulation:
         until : float
             Seconds; events at this very time are included.
         pause : bool
-            Stop also when a job has just begun an AllReduce, before it has sent anything, and
-            when rings of jobs that share links have just ended a step.
+            Stop also when a job has just begun an AllReduce, before it has sent anything.
+        steps : bool
+            Stop also when rings of jobs that share links have just ended a step.
 
         Returns
         -------
@@ -286,16 +259,9 @@ class Simulation:
         InfeasibleError
             If flows are left that can never end (their link has no capacity).
         """
-        from routing.clos import simulate_kernels as k
-
-        reason = k.advance(
-            self._clock, until, pause, self._job, self._times, self._ring, self._flow,
-            self._mark, self._links, self._link, self._begin, self._members, self._heap,
-            self._heaped, self._queue, self._queued, self._news, self._pending,
-            self._starts, self._ends, self._fct,
-        )  # fmt: skip
+        reason = self._kernels.advance(until, pause, steps, self._run)
         if reason == k.STUCK:
-            dead = int(self._heap[0])
+            dead = int(self._rates.mark[k.HEAP, 0])
             raise InfeasibleError(
                 f"flow {dead} from ToR {self.flows.source_tor[dead]} to ToR "
                 f"{self.flows.target_tor[dead]} never ends: its link has no capacity; route it "
@@ -305,25 +271,21 @@ class Simulation:
 
     def result(self) -> EpochTimes:
         """Return what was measured so far; epochs not ended are left out."""
-        from routing.clos import simulate_kernels as k
-
-        done = self._job[k.EPOCH]
-        flow_times: tuple[FloatArray, ...] = ()
-        if self._fct.size:
-            flow_times = tuple(
-                self._fct[first : first + n * job.steps * job.flows].reshape(
-                    n, job.steps, job.flows
-                )[:ended]
-                for job, first, n, ended in zip(
-                    self.jobs, self._job[k.FCT_0], self._job[k.EPOCHS], done, strict=True
-                )
+        done = self._run.job[k.EPOCH]
+        flow_times = tuple(
+            self._run.fct[first : first + n * job.steps * job.flows].reshape(
+                n, job.steps, job.flows
+            )[:ended]
+            for job, first, n, ended in zip(
+                self.jobs, self._run.job[k.FCT_0], self._run.job[k.EPOCHS], done, strict=True
             )
-        return EpochTimes(
-            np.array([job.floor(self.nic_rate) for job in self.jobs]),
-            tuple(row[:n].copy() for row, n in zip(self._starts, done, strict=True)),
-            tuple(row[:n].copy() for row, n in zip(self._ends, done, strict=True)),
-            flow_times,
         )
+        start, end = (
+            tuple(row[:n].copy() for row, n in zip(rows, done, strict=True))
+            for rows in self._run.spans
+        )
+        floor = np.array([job.floor(self.nic_rate) for job in self.jobs])
+        return EpochTimes(floor, start, end, flow_times)
 
 
 def _check_length(

@@ -2,19 +2,13 @@
 
 import numpy as np
 
+from routing.clos.arrays_kernels import Paths, SmallInts
 from routing.clos.fabric import BoolArray, Clos, IntArray
-from routing.clos.flows import Flows
-from routing.clos.paths import Paths, SmallInts
+from routing.clos.flows import Flows, parts
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15)
 STEPS_PER_FLOW = 100
 HOT, COLD = 16.0, 0.05  # in units of (load / capacity)^4; one collision of equal flows costs 14
-
-
-def live_spines_of(clos: Clos, flows: Flows) -> BoolArray:
-    """Return which spines are live for each flow, shape (flows, spines)."""
-    found: BoolArray = (clos.up[flows.source_tor] > 0) & (clos.down.T[flows.target_tor] > 0)
-    return found
 
 
 def hash_ecmp(clos: Clos, flows: Flows, seed: int = 0) -> IntArray:
@@ -53,14 +47,14 @@ def hash_ecmp(clos: Clos, flows: Flows, seed: int = 0) -> IntArray:
         state = (state ^ (state >> np.uint64(30))) * np.uint64(_MIX[0])
         state = (state ^ (state >> np.uint64(27))) * np.uint64(_MIX[1])
         state ^= state >> np.uint64(31)
-    live = live_spines_of(clos, flows)
+    live = clos.live(flows.source_tor, flows.target_tor)
     ways = np.maximum(live.sum(axis=1), 1).astype(np.uint64)
     return _nth_live(live, (state % ways).astype(np.int64), flows)
 
 
 def draw_random(clos: Clos, flows: Flows, seed: int) -> IntArray:
     """Draw every flow's spine at random among its live ones, as flowlet switching would."""
-    live = live_spines_of(clos, flows)
+    live = clos.live(flows.source_tor, flows.target_tor)
     rng = np.random.default_rng(seed)
     pick = (rng.random(flows.count) * live.sum(axis=1)).astype(np.int64)
     return _nth_live(live, pick, flows)
@@ -92,27 +86,21 @@ def anneal_spines(clos: Clos, flows: Flows, paths: Paths, seed: int) -> SmallInt
     from routing.clos.annealing_kernels import anneal
     from routing.clos.chase_kernels import seeded
     from routing.clos.place_kernels import add_loads
-    from routing.clos.state_kernels import group_jobs
 
     way = draw_random(clos, flows, seed).astype(np.int32)
     moving = np.flatnonzero(flows.crosses)
     if moving.size == 0:
         return way
-    if flows.target_nic is None:
-        unit: SmallInts = np.arange(moving.size, dtype=np.int32)
-    else:
-        _, number = np.unique(flows.target_nic[moving], return_inverse=True)
-        unit = number.astype(np.int32)
-    first = np.empty(int(unit.max()) + 2, dtype=np.int32)
-    member = np.empty(moving.size, dtype=np.int32)
-    group_jobs(unit, first, member)
+    unit = np.arange(moving.size)
+    if flows.target_nic is not None:
+        _, unit = np.unique(flows.target_nic[moving], return_inverse=True)
+    first, member = parts(unit, int(unit.max()) + 1)
     load = np.zeros(paths.capacity.size)
-    add_loads(paths.base, paths.kind, paths.shift, flows.weight, way, load)
+    add_loads(paths, flows.weight, way, load)
     with np.errstate(divide="ignore"):
         inverse = 1.0 / paths.capacity
     anneal(
         STEPS_PER_FLOW * moving.size, HOT, COLD, first, moving[member].astype(np.int32),
-        paths.base, paths.kind, paths.shift, paths.ways, flows.weight, inverse, load, way,
-        seeded(seed),
+        paths, flows.weight, inverse, load, way, seeded(seed),
     )  # fmt: skip
     return way

@@ -1,48 +1,27 @@
-"""Compiled state of an assignment: loads, the flows on each link, and the filling of jobs.
+"""Compiled state of an assignment: loads, the flows on each link, and the filling of jobs."""
 
-Node ``(flow << bits) + slot`` stands for a flow on the link of one slot of its path; the nodes
-of a link form a doubly linked list, so that moving a flow costs the same however many there are.
-"""
-
-import numpy as np
-import numpy.typing as npt
-
-from codesign_base.jit import kernel
-
-Floats = npt.NDArray[np.float64]
-SmallInts = npt.NDArray[np.int32]
+from codesign_base.jit import inner_kernel, kernel
+from routing.clos.arrays_kernels import Demand, Floats, Paths, SmallInts, State
 
 LEVEL = 1e-12  # relative width of a level of the filling: what rounding can tell apart
 
 
-@kernel
-def insert(
-    flow: int,
-    way: int,
-    bits: int,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    weight: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-) -> None:
+@inner_kernel
+def insert(flow: int, way: int, demand: Demand, state: State) -> None:
     """Put a flow that is nowhere on a path (-1: on none)."""
-    chosen[flow] = way
-    row = kind[flow]
+    base, shift, weight = demand.paths.base, demand.paths.shift, demand.weight
+    at, head, after, before = state.at, state.head, state.after, state.before
+    state.chosen[flow] = way
+    row = demand.paths.kind[flow]
     for slot in range(base.shape[1]):
         link = head.size - 1
         if way >= 0:
             link = base[flow, slot] + shift[row, slot, way]
-        node = (flow << bits) + slot
+        node = (flow << demand.bits) + slot
         at[node] = link
         if link == head.size - 1:
             continue
-        load[link] += weight[flow]
+        state.load[link] += weight[flow]
         follower = head[link]
         after[node] = follower
         before[node] = -1
@@ -51,27 +30,27 @@ def insert(
         head[link] = node
 
 
-@kernel
-def remove(
-    flow: int,
-    bits: int,
-    weight: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-) -> None:
+@inner_kernel
+def is_live(flow: int, way: int, paths: Paths) -> bool:
+    """Say whether all links of a path have capacity."""
+    for slot in range(paths.base.shape[1]):
+        if paths.capacity[paths.base[flow, slot] + paths.shift[paths.kind[flow], slot, way]] <= 0.0:
+            return False
+    return True
+
+
+@inner_kernel
+def remove(flow: int, demand: Demand, state: State) -> None:
     """Take a flow off its path."""
-    chosen[flow] = -1
-    for slot in range(1 << bits):
-        node = (flow << bits) + slot
+    at, head, after, before = state.at, state.head, state.after, state.before
+    load = state.load
+    state.chosen[flow] = -1
+    for node in range(flow << demand.bits, (flow + 1) << demand.bits):
         link = at[node]
         at[node] = head.size - 1
         if link == head.size - 1:
             continue
-        load[link] -= weight[flow]
+        load[link] -= demand.weight[flow]
         follower, leader = after[node], before[node]
         if follower >= 0:
             before[follower] = leader
@@ -83,44 +62,16 @@ def remove(
                 load[link] = 0.0  # no rounding is left behind on an empty link
 
 
-@kernel
-def fill_jobs(
-    bits: int,
-    weight: Floats,
-    job: SmallInts,
-    job_first: SmallInts,
-    job_flow: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    load: Floats,
-    capacity: Floats,
-    speed: Floats,
-    real: Floats,
-    whole: SmallInts,
-) -> None:
+@inner_kernel
+def fill_jobs(demand: Demand, state: State) -> None:
     """Raise all jobs together up to 1; freeze a job when a link that it uses saturates.
 
     Links whose load is within their capacity never saturate below 1 and are left out.
-
-    Parameters
-    ----------
-    bits : int
-        Logarithm of the number of slots.
-    weight, job : arrays, shape (flows,)
-    job_first : int32 array, shape (jobs + 1,)
-        Flows ``job_flow[job_first[j] : job_first[j + 1]]`` are those of job j.
-    at, head, after, load
-        The state.
-    capacity : float64 array, shape (links + 1,)
-    speed : float64 array, shape (jobs,)
-        Out: the jobs' speeds; a negative one marks a job that rises.
-    real : float64 array, shape (2, links + 1)
-    whole : int32 array, shape (2, links + 1)
-        Row 0 is zero on entry and on return.
     """
-    used, rising = real[0], real[1]
-    open_, hot = whole[0], whole[1]
+    bits, capacity, weight, job = demand.bits, demand.paths.capacity, demand.weight, demand.job
+    job_first, job_flow = demand.job_first, demand.job_flow
+    at, head, after, load, speed = state.at, state.head, state.after, state.load, state.speed
+    used, rising, open_, hot = state.use, state.rising, state.open, state.listed
     speed[:] = -1.0
     count = 0
     for link in range(capacity.size - 1):
@@ -176,7 +127,7 @@ def fill_jobs(
             speed[number] = 1.0
 
 
-@kernel
+@inner_kernel
 def rank(values: Floats, ranked: Floats) -> None:
     """Write the values in ascending order (insertion: vectors of jobs are short)."""
     for i in range(values.size):
@@ -188,7 +139,7 @@ def rank(values: Floats, ranked: Floats) -> None:
         ranked[place] = value
 
 
-@kernel
+@inner_kernel
 def compare_sorted(left: Floats, right: Floats, tolerance: float) -> int:
     """Return 1, 0 or -1 as the left ascending vector is better, equal or worse."""
     for i in range(left.size):
@@ -201,58 +152,10 @@ def compare_sorted(left: Floats, right: Floats, tolerance: float) -> int:
 
 
 @kernel
-def build_state(
-    bits: int,
-    ways_chosen: SmallInts,
-    base: SmallInts,
-    kind: SmallInts,
-    shift: SmallInts,
-    weight: Floats,
-    chosen: SmallInts,
-    at: SmallInts,
-    head: SmallInts,
-    after: SmallInts,
-    before: SmallInts,
-    load: Floats,
-) -> None:
-    """Set the state to the given paths."""
-    head[:] = -1
-    load[:] = 0.0
-    none = head.size - 1
-    # As `insert`, written out: a call for every flow takes twice the time.
+def build_state(ways_chosen: SmallInts, demand: Demand, state: State) -> None:
+    """Set the state to the given paths, and fill the jobs."""
+    state.head[:] = -1
+    state.load[:] = 0.0
     for flow in range(ways_chosen.size):
-        way = ways_chosen[flow]
-        chosen[flow] = way
-        row = kind[flow]
-        for slot in range(base.shape[1]):
-            node = (flow << bits) + slot
-            if way < 0:
-                at[node] = none
-                continue
-            link = base[flow, slot] + shift[row, slot, way]
-            at[node] = link
-            if link == none:
-                continue
-            load[link] += weight[flow]
-            follower = head[link]
-            after[node] = follower
-            before[node] = -1
-            if follower >= 0:
-                before[follower] = node
-            head[link] = node
-
-
-@kernel
-def group_jobs(job: SmallInts, first: SmallInts, member: SmallInts) -> None:
-    """Sort flows by job: ``member[first[j] : first[j + 1]]`` are those of job j, in order."""
-    first[:] = 0
-    for flow in range(job.size):
-        first[job[flow] + 1] += 1
-    for number in range(first.size - 1):
-        first[number + 1] += first[number]
-    for flow in range(job.size):
-        member[first[job[flow]]] = flow
-        first[job[flow]] += 1
-    for number in range(first.size - 1, 0, -1):
-        first[number] = first[number - 1]
-    first[0] = 0
+        insert(flow, ways_chosen[flow], demand, state)
+    fill_jobs(demand, state)

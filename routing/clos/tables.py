@@ -11,7 +11,6 @@ import csv
 import io
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,6 @@ from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment, check_assignment
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import Flows
-from routing.clos.spreading import live_spines_of
 
 ROCE_PORT = 4791
 UDP = 17
@@ -31,38 +29,10 @@ _BLOCK = 512  # ports tried at a time
 Words = npt.NDArray[np.uint32]
 
 
-@dataclass(frozen=True)
-class Route:
-    """The route of one flow, as its source host needs it.
-
-    Parameters
-    ----------
-    flow, job : int
-        Position of the flow and number of its job.
-    source_nic, target_nic : int
-        NICs; -1 where the flows have no NIC numbers.
-    source_tor, target_tor : int
-        ToRs.
-    spine : int
-        -1 within a ToR.
-    bytes : float
-        Bytes of the flow in one step.
-    udp_source_port : int or None
-        Port that pins the flow to its spine; None if not asked for, or within a ToR.
-    """
-
-    flow: int
-    job: int
-    source_nic: int
-    target_nic: int
-    source_tor: int
-    target_tor: int
-    spine: int
-    bytes: float
-    udp_source_port: int | None = None
-
-
-COLUMNS = tuple(Route.__dataclass_fields__)
+COLUMNS = (
+    "flow", "job", "source_nic", "target_nic", "source_tor", "target_tor", "spine", "bytes",
+    "udp_source_port",
+)  # fmt: skip
 
 
 def hash_packet(source_address: int, target_address: int, source_port: int) -> int:
@@ -123,7 +93,7 @@ def udp_source_ports(
         raise InputError("the flows have no NIC numbers, which the hash needs; give both NICs")
     if not 1 <= port_base <= 65535:
         raise InputError(f"port_base is {port_base}; choose one of 1..65535")
-    live = live_spines_of(clos, flows)
+    live = clos.live(flows.source_tor, flows.target_tor)
     moving = np.flatnonzero(flows.crosses)
     spine = assignment.spine[moving]
     dead = ~live[moving, spine]
@@ -176,7 +146,7 @@ def _by_byte(address: IntArray, place: int) -> Words:
 
 def route_table(
     clos: Clos, flows: Flows, assignment: Assignment, *, ports: bool = False
-) -> tuple[Route, ...]:
+) -> list[dict[str, int | float | None]]:
     """Return the routes of all flows, sorted by source ToR, source NIC and flow.
 
     Parameters
@@ -188,39 +158,30 @@ def route_table(
 
     Returns
     -------
-    tuple of Route
+    list of dict
+        One a flow; the keys are `COLUMNS`. NICs are -1 where the flows have none, the spine is
+        -1 within a ToR, ``bytes`` are those of one step, and the port is None where there is
+        none.
     """
     check_assignment(clos, flows, assignment.spine)
-    port = udp_source_ports(clos, flows, assignment) if ports else None
     unknown = np.full(flows.count, -1, dtype=np.int64)
+    port = udp_source_ports(clos, flows, assignment) if ports else unknown
     source = unknown if flows.source_nic is None else flows.source_nic
     target = unknown if flows.target_nic is None else flows.target_nic
-    return tuple(
-        Route(
-            flow=f,
-            job=int(flows.job[f]),
-            source_nic=int(source[f]),
-            target_nic=int(target[f]),
-            source_tor=int(flows.source_tor[f]),
-            target_tor=int(flows.target_tor[f]),
-            spine=int(assignment.spine[f]),
-            bytes=float(flows.bytes_[f]),
-            udp_source_port=None if port is None or port[f] < 0 else int(port[f]),
-        )
-        for f in np.lexsort((np.arange(flows.count), source, flows.source_tor)).tolist()
-    )
+    order = np.lexsort((np.arange(flows.count), source, flows.source_tor))
+    columns = (
+        flows.job, source, target, flows.source_tor, flows.target_tor, assignment.spine,
+        flows.bytes_,
+    )  # fmt: skip
+    listed = [order.tolist(), *(column[order].tolist() for column in columns)]
+    listed.append([None if p < 0 else p for p in port[order].tolist()])
+    return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*listed, strict=True)]
 
 
-def table_rows(routes: Sequence[Route]) -> list[dict[str, int | float | None]]:
-    """Return the routes as rows for a JSON file; the keys are `COLUMNS`."""
-    return [{name: getattr(route, name) for name in COLUMNS} for route in routes]
-
-
-def table_csv(routes: Sequence[Route]) -> str:
+def table_csv(routes: Sequence[dict[str, int | float | None]]) -> str:
     """Return the routes as CSV text with a heading; an empty cell stands for no port."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in table_rows(routes):
-        writer.writerow(["" if value is None else value for value in row.values()])
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(routes)
     return text.getvalue()

@@ -110,10 +110,10 @@ def random_instance(seed, most_flows=12):
         clos = Clos.uniform(tors, spines)
         for _ in range(int(rng.integers(0, 5))):
             tor, spine = int(rng.integers(tors)), int(rng.integers(spines))
-            clos = clos.with_failed_cable(tor, spine, ("up", "down", "both")[rng.integers(3)])
+            clos = clos.with_share(tor, spine, 0.0, ("up", "down", "both")[rng.integers(3)])
         if rng.integers(4) == 0:
             tor, spine = int(rng.integers(tors)), int(rng.integers(spines))
-            clos = clos.with_capacity(tor, spine, float(rng.choice([0.5, 2.0])))
+            clos = clos.with_share(tor, spine, float(rng.choice([0.5, 2.0])))
         hot = int(rng.integers(2, tors + 1))
         source, target = rng.integers(hot, size=count), rng.integers(hot, size=count)
         sizes = (

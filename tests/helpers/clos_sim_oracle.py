@@ -129,7 +129,7 @@ def random_case(rng, tors=None, spines=None):
     nics = int(rng.integers(2, 6))
     clos = Clos.uniform(tors, spines, nics_per_tor=nics)
     for _ in range(int(rng.integers(0, 3))):
-        clos = clos.with_capacity(
+        clos = clos.with_share(
             int(rng.integers(tors)), int(rng.integers(1, spines)), float(rng.choice([0, 0.5, 2])),
             str(rng.choice(["both", "up", "down"])),
         )  # fmt: skip

@@ -12,6 +12,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric import IDEAL, Fabric, Transport
+from topoopt.topology.network_json import network_graph
 
 INSTANT = 1e-12
 
@@ -63,7 +64,7 @@ def fill_by_level(
 
 def shortest_routes(network: Network, paths: int = 1) -> Routes:
     """Split every pair evenly over up to so many shortest paths."""
-    graph = network.to_networkx()
+    graph = network_graph(network)
     chosen = {}
     for source in range(network.hosts):
         for target in range(network.hosts):

@@ -1,4 +1,4 @@
-"""Runs cases of a fuzzer, each with so much processor time at most: ``KIND FIRST END FOLDER``.
+"""Runs cases of fuzzers, each with so much processor time at most: ``KIND,... FIRST END FOLDER``.
 
 Prints a line a failing case, and the number of each case before it begins, so that whoever
 started it knows which one never ended.
@@ -6,6 +6,7 @@ started it knows which one never ended.
 
 import resource
 import sys
+from itertools import product
 from pathlib import Path
 
 import fuzzing
@@ -15,10 +16,10 @@ SECONDS, BYTES = 300, 6 * 2**30
 
 
 def main() -> None:
-    """Run the cases."""
-    kind, first, end, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+    """Run the cases of each kind."""
+    kinds, first, end, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
     resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
-    for case in range(first, end):
+    for kind, case in product(kinds.split(","), range(first, end)):
         used = resource.getrusage(resource.RUSAGE_SELF)
         # The system ends the process, also inside of compiled code.
         spent = int(used.ru_utime + used.ru_stime)

@@ -342,7 +342,7 @@ def fbuf(rng: random.Random, folder: Path) -> None:
     path = written(folder, "tasks.fbuf", damaged(rng.choice(_fbuf_files()), rng))
     workload = load_workload(path)
     replay = replay_fabric(workload, rng.choice(("own", "ideal-switch")))
-    simulate(replay.fabric, workload.tasks, model=rng.choice(("fluid", "fluid", "train")))
+    simulate(replay.fabric, workload.tasks, model=rng.choice(("fluid", "fluid", "packet")))
 
 
 def _plan(rng: random.Random, document: dict) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_cases import BATCH, FEATURES, FakeCompute, FakeServer, jobs, operator
 
 from codesign_base import InputError
-from parallelism.builder import TaskGraphBuilder, part_memory
+from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph
 from parallelism.strategy import OperatorConfig, Strategy, check_legal
 from parallelism.taskgraph import Phase, TaskKind, traffic_of
@@ -152,7 +152,7 @@ def test_memory_adds_up_by_hand():
     needed = builder.memory(Strategy((whole, everywhere)))
     assert needed.tolist() == [dense_bytes, dense_bytes + table_bytes]
     # A replicated table needs a dense gradient buffer as well.
-    replicated = part_memory(graph, table, BATCH, 2, 1, Mode.OUTPUT, 2, 1)
+    replicated = builder.part_memory(0, 2, 1, Mode.OUTPUT)
     assert replicated == 1_000_000 * 4 / 2 * 3 + FEATURES * 4 * BATCH / 2 / 2
 
 
@@ -160,10 +160,8 @@ def plain_memory(builder, strategy):
     """Bytes on each GPU: the parts, and every reader's inputs that are not made in place."""
     graph, gpus = builder.graph, builder.server.gpus
     needed = [0.0] * builder.servers
-    for op, config in zip(graph.operators, strategy.configs, strict=True):
-        own = part_memory(
-            graph, op, BATCH, config.sample, config.parameter, config.mode, gpus
-        )  # fmt: skip
+    for index, config in enumerate(strategy.configs):
+        own = builder.part_memory(index, config.sample, config.parameter, config.mode)
         for server in config.servers:
             needed[server] += own
     for target, op in enumerate(graph.operators):

@@ -69,7 +69,7 @@ def test_data_parallel_takes_the_widest_degree_that_batch_and_servers_allow(serv
     (config,) = set(strategy.configs)
     common = [d for d in range(1, servers + 1) if servers % d == 0 and batch % d == 0]
     assert (config.sample, config.parameter) == (max(common), 1)
-    assert config.is_data_parallel(servers) == (batch % servers == 0)
+    assert (config.parts == servers) == (batch % servers == 0)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 16, 17])
@@ -80,7 +80,7 @@ def test_hybrid_puts_table_i_on_server_i_when_there_are_as_many(count):
     assert places == [(server,) for server in range(count)]
     for index, config in enumerate(strategy.configs):
         if not space.graph.operators[index].sparse:
-            assert config.is_data_parallel(count)
+            assert (config.sample, config.parameter) == (count, 1)
 
 
 @given(st.integers(1, 30), st.integers(1, 20))

@@ -13,7 +13,7 @@ from small_cases import operator
 from parallelism.graph import Mode, ModelGraph, Split
 from parallelism.models import get_model
 from parallelism.search.annealing import Annealer
-from parallelism.search.forest import Choices, least
+from parallelism.search.forest import SplitCosts, least
 from parallelism.search.local import BOUNDARIES, LocalSearch
 from parallelism.search.mcmc import Acceptance
 from parallelism.search.moves import assign, propose_region, transpose
@@ -279,7 +279,7 @@ def test_the_additive_optimum_equals_enumeration():
             rng.random((1, sizes[o], sizes[r])) if r >= 0 else None for o, r in enumerate(reader)
         )
         a, b = rng.random((4, 2)), rng.random((4, 1))
-        value, chosen = least(Choices(own, reader, shared), a, b)
+        value, chosen = least(SplitCosts(own, reader, shared), a, b)
 
         def cost(picks, own=own, shared=shared, a=a, b=b):
             total = sum(float(a[o] @ own[o][:, c]) for o, c in enumerate(picks))

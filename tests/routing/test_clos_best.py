@@ -83,7 +83,7 @@ def test_no_slowdown_without_failures(tors, jobs):
     for method in ("best", "edge-coloring"):
         found = evaluate(clos, flows, route(clos, flows, method))
         assert found.speed.tolist() == [1.0] * jobs
-        assert found.worst_slowdown == found.mean_slowdown == 1.0
+        assert found.vector[0] == found.mean_slowdown == 1.0
 
 
 @pytest.mark.parametrize("failed", [1, 4, 8, 16])
@@ -92,7 +92,7 @@ def test_failed_spines_cost_no_more_than_they_must(failed):
     for seed in range(3):
         flows = permutation_traffic(64, 32, 1800, 4, seed)
         found = evaluate(clos, flows, route(clos, flows, "best"))
-        assert found.worst_slowdown <= 2.0
+        assert found.vector[0] >= 0.5
         for method in ("greedy", "greedy-sorted", "edge-coloring", "annealing"):
             other = evaluate(clos, flows, route(clos, flows, method))
             assert compare(found.vector, other.vector) >= 0
@@ -105,15 +105,14 @@ def test_never_worse_than_where_it_starts(seed):
     clos, flows = random_instance(seed, 40)
     start = route(clos, flows, "random", seed=seed)
     begin = evaluate(clos, flows, start).vector
-    state = SearchState(clos_paths(clos, flows), flows.weight, flows.job_index, flows.jobs.size)
+    state = SearchState(clos_paths(clos, flows), flows)
     state.set(start.spine.astype(np.int32))
     state.improve(3000, 200, seed % 3)
-    after = Assignment(state.chosen.astype(np.int64), "search")
+    after = Assignment(state.chosen.astype(np.int64))
     found = evaluate(clos, flows, after)
     np.testing.assert_allclose(state.speed, found.speed, rtol=1e-9)
     assert compare(found.vector, begin) >= 0
-    assert np.array_equal(np.sort(state.whole[0]), np.zeros_like(state.whole[0]))
-    assert np.all(state.whole[2] == -1)
+    assert np.array_equal(np.sort(state.state.open), np.zeros_like(state.state.open))
 
 
 def test_same_seed_same_spines():
@@ -127,7 +126,7 @@ def test_previous_assignment_is_kept_where_it_is_as_good():
     clos = Clos.uniform(16, 8)
     flows = permutation_traffic(16, 8, 100, 3, 4)
     shuffled = route(clos, flows, "best").spine * 3 % 8  # another perfect colouring
-    found = route(clos, flows, "best", previous=Assignment(shuffled, "before"))
+    found = route(clos, flows, "best", previous=Assignment(shuffled))
     assert np.array_equal(found.spine, shuffled)
 
 

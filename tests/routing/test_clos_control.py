@@ -9,7 +9,7 @@ from clos_sim_oracle import play
 
 from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment
-from routing.clos.control import Controller
+from routing.clos.control import HORIZON, Controller
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
 from routing.clos.jobs import RingJob, flows_of
@@ -53,7 +53,7 @@ def test_silent_flows_keep_their_place():
     remembering.observe(other, 1.0)
     assert remembering.flows.count == 8
     spine = remembering.spines_of(flows)
-    assert evaluate(CLOS, flows, Assignment(spine, "held")).max_load == 1.0
+    assert evaluate(CLOS, flows, Assignment(spine)).max_load == 1.0
     forgetful = Controller(CLOS, "greedy", predict=False)
     forgetful.observe(mine, 0.0)
     changes = forgetful.observe(other, 1.0)
@@ -65,7 +65,7 @@ def test_what_stays_silent_too_long_is_released():
     a, b = two_jobs()
     flows = flows_of(CLOS, [a, b])
     mine, other = flows.subset(flows.job == 0), flows.subset(flows.job == 1)
-    controller = Controller(CLOS, "greedy", patience=3.0, horizon=100.0)
+    controller = Controller(CLOS, "greedy")
     controller.observe(flows, 0.0)
     controller.observe(flows.subset(flows.job > 1), 0.5)
     controller.observe(flows, 2.0)  # both come back after 2 s: 6 s are allowed
@@ -73,10 +73,10 @@ def test_what_stays_silent_too_long_is_released():
     gone = controller.observe(mine, 8.1)
     assert gone.released == 4 and gone.flows.jobs.tolist() == [0]
     assert controller.observe(other, 9.0).changed.size == 4
-    fresh = Controller(CLOS, "greedy", horizon=100.0)
+    fresh = Controller(CLOS, "greedy")
     fresh.observe(other, 0.0)  # never seen again: held for the horizon
-    assert fresh.observe(mine, 99.0).released == 0
-    assert fresh.observe(mine, 100.5).released == 4
+    assert fresh.observe(mine, HORIZON - 1.0).released == 0
+    assert fresh.observe(mine, HORIZON + 0.5).released == 4
 
 
 def test_jobs_that_end_are_forgotten():
@@ -137,7 +137,7 @@ def test_moving_must_pay():
     # Random routes are drawn anew; when a leaves, b's flows need not move: at a price they stay.
     flows = flows_of(CLOS, two_jobs())
     for cost in (0.0, 1e6):
-        controller = Controller(CLOS, "random", seed=3, move_cost=cost, keep=False, horizon=1.0)
+        controller = Controller(CLOS, "random", seed=3, move_cost=cost)
         controller.observe(flows, 0.0)
         controller.forget([0])
         changes = controller.observe(flows.subset(flows.job == 1), 1.0)
@@ -240,7 +240,7 @@ def test_rotation_is_exact_and_changes_no_load(seed):
         patch.setattr(Simulation, "exchange", exchange)
         patch.setattr(Simulation, "set_routes", noted_routes)
         found = run_loop(clos, jobs, Noted(clos, "best"), 2, nic_rate=1.0)
-    loads = [evaluate(clos, flows, Assignment(h, "")).max_load for h in history if h.min() >= 0]
+    loads = [evaluate(clos, flows, Assignment(h)).max_load for h in history if h.min() >= 0]
     assert max(loads) <= 2.0 + 1e-9
     start, end, _ = play(clos, jobs, times[0][1], 2, 1.0, [(t, clos, s) for t, s in times])
     for j in range(2):
@@ -265,14 +265,14 @@ def test_placing_new_flows_moves_no_other(seed):
     rng = np.random.default_rng(seed)
     source, target = rng.integers(0, 4, size=(2, 20))
     flows = Flows.of(source, target, rng.integers(0, 3, 20), rng.integers(1, 5, 20))
-    clos = CLOS.with_failed_cable(0, 1, "up")
+    clos = CLOS.with_share(0, 1, 0.0, "up")
     spine = np.where(flows.crosses, rng.integers(-1, 4, 20), -1)
     found = place_new(clos, flows, spine)
     dead = flows.crosses & (flows.source_tor == 0) & (spine == 1)
     stays = flows.crosses & (spine >= 0) & ~dead
     assert np.array_equal(found[stays], spine[stays])
     assert np.array_equal(found >= 0, flows.crosses)
-    assert evaluate(clos, flows, Assignment(found, "placed")).speed.min() > 0
+    assert evaluate(clos, flows, Assignment(found)).speed.min() > 0
 
 
 def plain_rotate(classes, left, speed, spine, least):
@@ -363,9 +363,9 @@ def test_wrong_input_is_named():
         controller.observe(flows, 4.0)
     with pytest.raises(InputError, match="too large"):
         controller.observe(Flows.of([0], [1], [2**22], 1.0, [0], [4]), 6.0)
-    for name, value in (("move_cost", -1.0), ("patience", 0.5), ("horizon", float("nan"))):
-        with pytest.raises(InputError, match=name):
-            Controller(CLOS, "greedy", **{name: value})
+    for value in (-1.0, float("nan")):
+        with pytest.raises(InputError, match="move_cost"):
+            Controller(CLOS, "greedy", move_cost=value)
     with pytest.raises(InputError, match="unknown"):
         Controller(CLOS, "fastest").observe(flows, 0.0)
     with pytest.raises(InputError, match="instead of removing"):

@@ -31,15 +31,15 @@ def test_failures():
     assert cores.live_spines.tolist() == [0, 2]
     assert cores.live(0, 3).tolist() == [True, False, True]
     assert cores.core_failures_only
-    one = clos.with_failed_cable(2, 0, "up")
+    one = clos.with_share(2, 0, 0.0, "up")
     assert not one.core_failures_only
     assert one.live(2, 1).tolist() == [False, True, True]
     assert one.live(1, 2).all()
-    assert not clos.with_failed_cable(2, 0, "down").live(1, 2)[0]
-    both = clos.with_failed_cable(2, 0)
+    assert not clos.with_share(2, 0, 0.0, "down").live(1, 2)[0]
+    both = clos.with_share(2, 0, 0.0)
     assert not both.live(1, 2)[0]
     assert not both.live(2, 1)[0]
-    slow = clos.with_capacity(2, 0, 0.25, "down")
+    slow = clos.with_share(2, 0, 0.25, "down")
     assert slow.down[0, 2] == 0.25
     assert slow.up[2, 0] == 1.0
     assert not slow.core_failures_only
@@ -58,10 +58,9 @@ def test_failures():
         (lambda c: Clos(1, 1, np.ones((1, 1)), -np.ones((1, 1))), r"down\[0, 0\] is -1.0"),
         (lambda c: Clos(1, 1, np.ones((1, 1)), np.ones((1, 1)), -1), "nics_per_tor is -1"),
         (lambda c: c.with_failed_spines([3]), r"spine 3 does not exist; choose one of 0..2"),
-        (lambda c: c.with_failed_cable(9, 0), "tor 9 does not exist"),
-        (lambda c: c.with_failed_cable(0, 0, "left"), "direction is 'left'"),
-        (lambda c: c.with_capacity(0, 0, float("inf")), r"up\[0, 0\] is inf"),
-        (lambda c: c.live(0, -1), "tor -1 does not exist"),
+        (lambda c: c.with_share(9, 0, 0.0), "tor 9 does not exist"),
+        (lambda c: c.with_share(0, 0, 0.0, "left"), "direction is 'left'"),
+        (lambda c: c.with_share(0, 0, float("inf")), r"up\[0, 0\] is inf"),
     ],
 )
 def test_wrong_fabrics_are_refused(make, message):
@@ -115,8 +114,6 @@ def test_best_paths_are_as_good_as_best_spines():
         listed = listed_paths(clos.capacity, candidates)
         way = best_paths(listed, flows)
         equal += compare(evaluate_paths(listed, flows, way).vector, spines, 1e-8) == 0
-        again = best_paths(listed, flows, previous=way)
-        assert compare(*(evaluate_paths(listed, flows, w).vector for w in (again, way))) >= 0
     assert equal >= 38
 
 
@@ -129,23 +126,12 @@ def test_best_paths_in_three_layers():
         paths = fabric.paths(flows)
         way = best_paths(paths, flows)
         assert np.array_equal(way < 0, ~flows.crosses)
-        assert evaluate_paths(paths, flows, way).worst_slowdown == 1.0
+        assert evaluate_paths(paths, flows, way).mean_slowdown == 1.0
 
 
 def test_best_paths_need_a_live_candidate():
     with pytest.raises(InfeasibleError, match="flow 1 has no live candidate path"):
         best_paths(listed_paths([1.0, 0.0], [[[0]], [[1]]]), Flows.of([0, 0], [1, 1], [0, 0]))
-
-
-def test_previous_paths_are_checked():
-    paths = listed_paths([1.0, 0.0], [[[0], [1]], []])
-    flows = Flows.of([0, 1], [1, 1], [0, 0])
-    assert best_paths(paths, flows, previous=[0, -1]).tolist() == [0, -1]
-    for wrong in ([1, -1], [2, -1], [-1, -1], [0, 0]):
-        with pytest.raises(InputError, match="does not exist or has failed"):
-            best_paths(paths, flows, previous=wrong)
-    with pytest.raises(InputError, match="1 paths for 2 flows"):
-        best_paths(paths, flows, previous=[0])
 
 
 def test_three_layers_need_sizes():
@@ -155,7 +141,7 @@ def test_three_layers_need_sizes():
 
 def test_an_assignment_leaves_the_array_of_its_caller_alone():
     spine = np.array([0])
-    assignment = Assignment(spine, "given")
+    assignment = Assignment(spine)
     spine[0] = 1
     assert assignment.spine.tolist() == [0]
     assert not assignment.spine.flags.writeable

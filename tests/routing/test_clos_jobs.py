@@ -2,21 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from codesign_base import InfeasibleError, InputError
 from routing.clos.fabric import Clos
-from routing.clos.jobs import (
-    JobKind,
-    RingJob,
-    flows_of,
-    place_rings,
-    random_job_set,
-    ring_flow_bytes,
-)
-
-KINDS = (JobKind("small", 3, 100.0, 1.0), JobKind("large", 5, 700.0, 2.0))
+from routing.clos.jobs import RingJob, flows_of, place_rings, ring_flow_bytes
 
 
 def test_flows_go_round_each_ring():
@@ -59,23 +50,6 @@ def test_flow_sizes_round_up_in_whole_numbers(copy, group, replicas):
     assert ring_flow_bytes(float(copy), group, replicas) == (shard + replicas - 1) // replicas
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 4), st.integers(2, 4))
-def test_random_sets_fit_and_share_no_nic(seed, count, replicas):
-    clos = Clos.uniform(12, 8)
-    jobs = random_job_set(clos, KINDS, count, replicas, np.random.default_rng(seed))
-    again = random_job_set(clos, KINDS, count, replicas, np.random.default_rng(seed))
-    assert len(jobs) == count
-    nics = np.concatenate([job.nics.ravel() for job in jobs])
-    assert np.unique(nics).size == nics.size
-    assert nics.max() < 12 * 8
-    for job, same in zip(jobs, again, strict=True):
-        assert np.array_equal(job.nics, same.nics)
-        assert (job.name, job.start_time) == (same.name, same.start_time)
-        assert job.replicas == replicas
-        assert 0 <= job.start_time < 10
-
-
 def test_random_replicas_fill_tor_after_tor():
     clos = Clos.uniform(64, 32)
     nics = place_rings(clos, 48, 4, "random", rng=np.random.default_rng(3))
@@ -102,19 +76,6 @@ def test_packed_replicas_are_neighbours():
     assert place_rings(clos, 2, 2, "packed", [first]).tolist() == [[4, 6], [5, 7]]
 
 
-def test_sets_are_drawn_among_those_that_fit():
-    clos = Clos.uniform(5, 4)  # room for three small jobs, or one large and one small
-    rng = np.random.default_rng(0)
-    seen = {
-        tuple(sorted(job.name for job in random_job_set(clos, KINDS, 2, 2, rng))) for _ in range(60)
-    }
-    assert seen == {("small", "small"), ("large", "small"), ("large", "large")}
-    names = [job.name for job in random_job_set(clos, KINDS, 3, 2, rng)]
-    assert names == ["small"] * 3
-    with pytest.raises(InfeasibleError, match="at least 24 NICs"):
-        random_job_set(clos, KINDS, 4, 2, rng)
-
-
 def test_wrong_input_is_named():
     clos = Clos.uniform(2, 2)
     with pytest.raises(InputError, match="NIC 1 stands 2 times"):
@@ -137,5 +98,3 @@ def test_wrong_input_is_named():
         place_rings(clos, 0, 2, "packed")
     with pytest.raises(InputError, match="replicas"):
         ring_flow_bytes(1.0, 1, 1)
-    with pytest.raises(InputError, match="draw 1"):
-        random_job_set(clos, KINDS, 0, 2, np.random.default_rng(0))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from clos_oracle import permutation_traffic, random_instance
 
-from routing.clos.bounds import efficiency_bound
+from routing.clos.bounds import bound_of_paths
 from routing.clos.fabric import Clos
 from routing.clos.metric import evaluate
 from routing.clos.paths import clos_paths
@@ -32,10 +32,10 @@ def everything() -> list[list[float]]:
             assignment = route(clos, flows, method, seed=seed)
             found.append(assignment.spine.tolist())
             found.append(evaluate(clos, flows, assignment).speed.tolist())
-        found.append(efficiency_bound(clos, flows).tolist())
+        found.append(bound_of_paths(clos_paths(clos, flows), flows).tolist())
         paths = clos_paths(clos, flows)
         found.append(anneal_spines(clos, flows, paths, seed).tolist())
-    clos = Clos.uniform(8, 70).with_failed_spines([3]).with_failed_cable(1, 2, "up")
+    clos = Clos.uniform(8, 70).with_failed_spines([3]).with_share(1, 2, 0.0, "up")
     flows = permutation_traffic(8, 70, 300, 3, 1)
     found.append(route(clos, flows, "edge-coloring").spine.tolist())
     return found

@@ -3,17 +3,25 @@
 import numpy as np
 import pytest
 from clos_sim_oracle import capacities, fair_rates, path, play, random_case, random_spines
+from numba import njit
 
 from codesign_base import InfeasibleError, InputError
-from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of, ring_flow_bytes
-from routing.clos.levels_kernels import CAP, ROOM, limit, relax
-from routing.clos.metric import evaluate
-from routing.clos.simulate import simulate
-from routing.clos.simulation import Simulation, Stop
+from routing.clos.levels_kernels import limit, relax
+from routing.clos.run_kernels import CAP, ROOM, Rates
+from routing.clos.simulation import NIC_RATE, Simulation, Stop
 
 GBPS_100 = 100e9 / 8
+
+
+def simulate(clos, jobs, spine, epochs, nic_rate=NIC_RATE):
+    """Simulate jobs whose routes stay as they are."""
+    simulation = Simulation(clos, jobs, epochs, nic_rate)
+    simulation.set_routes(clos, spine, np.ones(len(jobs), dtype=bool))
+    while simulation.run() != Stop.FINISHED:
+        pass
+    return simulation.result()
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -22,7 +30,7 @@ def test_equals_the_plain_simulator(seed):
     clos, jobs, _, spine = random_case(rng)
     epochs = int(rng.integers(1, 4))
     start, end, flow_times = play(clos, jobs, spine, epochs, 1.0)
-    found = simulate(clos, jobs, spine, epochs, nic_rate=1.0, record_flows=True)
+    found = simulate(clos, jobs, spine, epochs, nic_rate=1.0)
     for j, job in enumerate(jobs):
         np.testing.assert_allclose(found.start[j], start[j], rtol=1e-8)
         np.testing.assert_allclose(found.end[j], end[j], rtol=1e-8)
@@ -37,7 +45,7 @@ def test_equals_the_plain_simulator(seed):
 def test_routes_may_change_on_the_way(seed):
     rng = np.random.default_rng(1000 + seed)
     clos, jobs, flows, spine = random_case(rng)
-    later = clos.with_capacity(0, 0, 0.5, "up")
+    later = clos.with_share(0, 0, 0.5, "up")
     other = random_spines(rng, later, flows)
     when = float(rng.uniform(0, 12))
     start, end, _ = play(clos, jobs, spine, 2, 1.0, (when, later, other))
@@ -56,6 +64,12 @@ def test_routes_may_change_on_the_way(seed):
             np.testing.assert_allclose(found.end[j], end[j], rtol=1e-8)
 
 
+@njit
+def fixed_point(links, rates):
+    relax(links, 0, rates)
+    return [limit(f, -1, rates) for f in range(rates.flow.shape[1])]
+
+
 @pytest.mark.parametrize("seed", range(100))
 def test_rates_are_max_min_fair(seed):
     rng = np.random.default_rng(seed)
@@ -68,15 +82,14 @@ def test_rates_are_max_min_fair(seed):
     paths = [[int(x) for x in row if x >= 0] for row in names]
     members = [[f for f in range(flows) if link in paths[f]] for link in range(links)]
     begin = np.cumsum([0, *map(len, members)])
-    flow, mark = np.zeros((7, flows)), np.zeros((3, flows), dtype=np.int64)
+    flow, mark = np.zeros((8, flows)), np.zeros((5, flows), dtype=np.int64)
     link = np.full((2, links), np.inf)
     flow[CAP], link[ROOM] = 1.0, room
-    relax(
-        np.arange(links + 1), np.ones(links, dtype=np.bool_), links,
-        np.empty(flows, dtype=np.int64), 0, flow, mark, names, link, begin,
-        np.concatenate(members).astype(np.int32), np.empty(flows + 1),
+    rates = Rates(
+        flow, mark, link, names, begin, np.concatenate(members).astype(np.int32),
+        np.arange(links + 1), np.ones(links, dtype=np.bool_), np.zeros(3, dtype=np.int64),
     )  # fmt: skip
-    found = [limit(f, -1, flow, names, link) for f in range(flows)]
+    found = fixed_point(links, rates)
     expected = fair_rates(paths, dict(enumerate(room.tolist())), 1.0)
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
@@ -142,27 +155,6 @@ def test_flows_that_wait_at_a_barrier_leave_their_link_to_others():
     assert found.end[1] == pytest.approx(end[1])
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_paced_jobs_run_at_the_speeds_of_the_metric(seed):
-    rng = np.random.default_rng(seed)
-    clos, jobs, flows, spine = random_case(rng)
-    # All begin together; what each does first, while all send, shows its speed.
-    jobs = [RingJob(job.name, job.nics, job.flow_bytes) for job in jobs]
-    speeds = evaluate(clos, flows, Assignment(spine, "given")).speed
-    found = simulate(clos, jobs, spine, 1, nic_rate=1.0, pacing="job")
-    times = np.array([t[0] for t in found.allreduce_time])
-    first = times.min()
-    for j, job in enumerate(jobs):
-        if times[j] == first:
-            assert job.floor(1.0) / times[j] == pytest.approx(speeds[j])
-    alone = [simulate(clos, [job], spine[flows.job == j], 2, nic_rate=1.0, pacing="job")
-             for j, job in enumerate(jobs)]  # fmt: skip
-    for j, result in enumerate(alone):
-        mine = flows.job == j
-        only = evaluate(clos, flows.subset(mine), Assignment(spine[mine], "given")).speed
-        np.testing.assert_allclose(1 / result.slowdown[0], only[0], rtol=1e-9)
-
-
 def test_paths_of_the_oracle_name_what_the_fabric_has():
     clos = Clos.uniform(2, 3)
     room = capacities(clos, 2.0)
@@ -178,8 +170,6 @@ def test_wrong_input_is_named():
         simulate(clos, [job], [0, -1], 1)
     with pytest.raises(InputError, match="epochs is 0"):
         simulate(clos, [job], [0, 0], 0)
-    with pytest.raises(InputError, match="pacing"):
-        simulate(clos, [job], [0, 0], 1, pacing="host")
     with pytest.raises(InputError, match="nic_rate"):
         simulate(clos, [job], [0, 0], 1, nic_rate=0.0)
     with pytest.raises(InputError, match="give fewer epochs"):
@@ -191,6 +181,5 @@ def test_wrong_input_is_named():
         with pytest.raises(InputError, match="too far apart"):
             simulate(clos, [far], [0, 0], 1, nic_rate=1.0)
     dead = clos.with_failed_spines([0])
-    for pacing in ("flow", "job"):
-        with pytest.raises(InfeasibleError, match="no capacity"):
-            simulate(dead, [job], [0, 0], 1, pacing=pacing)
+    with pytest.raises(InfeasibleError, match="no capacity"):
+        simulate(dead, [job], [0, 0], 1)

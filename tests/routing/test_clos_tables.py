@@ -14,14 +14,7 @@ from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
 from routing.clos.flows import Flows
 from routing.clos.routers import route
-from routing.clos.tables import (
-    COLUMNS,
-    hash_packet,
-    route_table,
-    table_csv,
-    table_rows,
-    udp_source_ports,
-)
+from routing.clos.tables import COLUMNS, hash_packet, route_table, table_csv, udp_source_ports
 
 
 def modelled_spine(clos, flows, f, port):
@@ -34,7 +27,7 @@ def modelled_spine(clos, flows, f, port):
 
 @pytest.mark.parametrize("failed", [0, 3])
 def test_ports_make_the_hash_pick_the_spine(failed):
-    clos = Clos.uniform(16, 8).with_failed_spines(range(failed)).with_failed_cable(2, 5, "up")
+    clos = Clos.uniform(16, 8).with_failed_spines(range(failed)).with_share(2, 5, 0.0, "up")
     flows = permutation_traffic(16, 8, 120, 3, failed)
     assignment = route(clos, flows, "best")
     ports = udp_source_ports(clos, flows, assignment)
@@ -52,17 +45,17 @@ def test_hash_of_a_packet():
 def small():
     clos = Clos.uniform(3, 2, nics_per_tor=2)
     flows = Flows.of([1, 0, 0, 2], [0, 1, 2, 2], [5, 5, 6, 6], 8.0, [3, 1, 0, 4], [0, 2, 5, 5])
-    return clos, flows, Assignment(np.array([1, 0, 1, -1]), "given")
+    return clos, flows, Assignment(np.array([1, 0, 1, -1]))
 
 
 def test_tables():
     clos, flows, assignment = small()
     routes = route_table(clos, flows, assignment, ports=True)
-    assert [r.flow for r in routes] == [2, 1, 0, 3]
-    assert [r.spine for r in routes] == [1, 0, 1, -1]
-    assert routes[-1].udp_source_port is None
-    assert all(r.udp_source_port is not None for r in routes[:-1])
-    rows = json.loads(json.dumps(table_rows(routes)))
+    assert [r["flow"] for r in routes] == [2, 1, 0, 3]
+    assert [r["spine"] for r in routes] == [1, 0, 1, -1]
+    assert routes[-1]["udp_source_port"] is None
+    assert all(r["udp_source_port"] is not None for r in routes[:-1])
+    rows = json.loads(json.dumps(routes))
     assert tuple(rows[0]) == COLUMNS
     assert rows[1]["source_nic"] == 1
     text = list(csv.DictReader(table_csv(routes).splitlines()))
@@ -74,8 +67,8 @@ def test_tables_without_nics():
     clos, flows, assignment = small()
     bare = Flows.of(flows.source_tor, flows.target_tor, flows.job)
     routes = route_table(clos, bare, assignment)
-    assert {r.source_nic for r in routes} == {-1}
-    assert routes[0].udp_source_port is None
+    assert {r["source_nic"] for r in routes} == {-1}
+    assert routes[0]["udp_source_port"] is None
     with pytest.raises(InputError, match="no NIC numbers"):
         route_table(clos, bare, assignment, ports=True)
 
@@ -85,10 +78,10 @@ def test_errors():
     with pytest.raises(InputError, match="port_base is 0"):
         udp_source_ports(clos, flows, assignment, 0)
     with pytest.raises(InputError, match=r"flow 0 is assigned spine 1, whose links have failed"):
-        udp_source_ports(clos.with_failed_cable(1, 1, "up"), flows, assignment)
+        udp_source_ports(clos.with_share(1, 1, 0.0, "up"), flows, assignment)
     with pytest.raises(InfeasibleError, match="lower port_base"):
         # A single port cannot send all of these flows where they should go.
         wide = Clos.uniform(2, 16)
         count = np.arange(16)
         many = Flows.of(np.zeros(16, int), np.ones(16, int), count, 1.0, count, count + 16)
-        udp_source_ports(wide, many, Assignment(np.zeros(16, dtype=np.int64), "given"), 65535)
+        udp_source_ports(wide, many, Assignment(np.zeros(16, dtype=np.int64)), 65535)

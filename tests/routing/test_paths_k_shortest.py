@@ -12,6 +12,7 @@ from codesign_base import InfeasibleError, InputError
 from routing import paths
 from routing.network import Network
 from routing.paths import k_shortest_routes
+from topoopt.topology.network_json import network_graph
 
 
 def circulant(n: int, steps: tuple[int, ...]) -> Network:
@@ -21,7 +22,7 @@ def circulant(n: int, steps: tuple[int, ...]) -> Network:
 
 def oracle(network: Network, s: int, t: int, k: int, slack: int | None) -> list[tuple[int, ...]]:
     """All simple paths by length, then node sequence (exhaustive)."""
-    simple = [tuple(p) for p in nx.all_simple_paths(network.to_networkx(), s, t)]
+    simple = [tuple(p) for p in nx.all_simple_paths(network_graph(network), s, t)]
     simple.sort(key=lambda p: (len(p), p))
     if slack is not None:
         simple = [p for p in simple if len(p) <= len(simple[0]) + slack]
@@ -75,7 +76,7 @@ def test_paths_are_the_first_of_all_simple_paths(
 @pytest.mark.parametrize("steps", [(1, 5), (1, 3, 5, 9), (1, 15)])
 def test_lengths_are_those_of_yen(steps: tuple[int, ...]) -> None:
     network = circulant(16, steps)
-    graph = network.to_networkx()
+    graph = network_graph(network)
     routes = [k_shortest_routes(network, k) for k in range(1, 9)]
     for t in range(1, 16):
         yen = [len(p) - 1 for p in islice(nx.shortest_simple_paths(graph, 0, t), 8)]
@@ -98,7 +99,7 @@ def test_a_dense_dead_end_does_not_blow_up() -> None:
 def test_all_pairs_at_128_servers() -> None:
     network = circulant(128, (1, 5, 13, 39))
     routes = k_shortest_routes(network, 8)
-    graph = network.to_networkx()
+    graph = network_graph(network)
     for t in (1, 2, 64, 100, 127):
         yen = [len(p) - 1 for p in islice(nx.shortest_simple_paths(graph, 0, t), 8)]
         assert routes.hops[t] == pytest.approx(np.mean(yen))

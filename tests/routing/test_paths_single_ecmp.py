@@ -13,6 +13,7 @@ from codesign_base import InfeasibleError
 from routing.network import Network
 from routing.paths import ecmp_routes, forwarding_nodes, hop_distances, shortest_routes
 from routing.routes import Routes
+from topoopt.topology.network_json import network_graph
 
 
 @st.composite
@@ -37,7 +38,7 @@ def networks(draw: st.DrawFn) -> Network:
 
 def allowed(network: Network, source: int, target: int) -> nx.DiGraph:
     """Return the graph without the hosts that may not forward for this pair."""
-    graph = network.to_networkx()
+    graph = network_graph(network)
     if network.switches:
         keep = set(range(network.hosts, network.nodes)) | {source, target}
         graph.remove_nodes_from([v for v in range(network.nodes) if v not in keep])
@@ -71,7 +72,7 @@ def test_distances_are_those_of_networkx(network: Network) -> None:
     distance = hop_distances(network)
     for s in range(network.nodes):
         for t in range(network.nodes):
-            graph = network.to_networkx()
+            graph = network_graph(network)
             mute = np.flatnonzero(forwarding_nodes(network) == 0)
             graph.remove_nodes_from([v for v in mute.tolist() if v not in (s, t)])
             known = nx.single_source_shortest_path_length(graph, s).get(t, -1)

@@ -30,20 +30,18 @@ def test_bounds_of_a_network_are_sound(seed: int) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6), st.integers(3, 7), st.integers(1, 3), st.booleans())
-def test_bounds_of_any_wiring_are_sound(seed: int, n: int, degree: int, both: bool) -> None:
-    """Random unions of permutations (or of cycles both ways) never beat them."""
+@given(st.integers(0, 10**6), st.integers(3, 7), st.integers(1, 3))
+def test_bounds_of_any_wiring_are_sound(seed: int, n: int, degree: int) -> None:
+    """Random unions of permutations never beat them."""
     rng = np.random.default_rng(seed)
     cables = [(v, (v + 1) % n) for v in range(n)]
     for _ in range(degree - 1):
         shift = int(rng.integers(1, n))
         cables += [(v, (v + shift) % n) for v in range(n)]
-    if both:
-        cables += [(b, a) for a, b in cables]
     source, target = zip(*cables, strict=True)
     network = Network.from_links("drawn", n, 0, source, target, 2.0, 0.0)
     demand = random_demand(rng, n)
-    bound = any_wiring_bound(demand, degree * (2 if both else 1), 2.0, bidirectional=both)
+    bound = any_wiring_bound(demand, degree, 2.0)
     assert bound.seconds <= edge_lp(network, demand) * (1 + 1e-7)
 
 
@@ -51,8 +49,6 @@ def test_closed_forms() -> None:
     demand = np.ones((9, 9)) - np.eye(9)
     ring = any_wiring_bound(demand, 1, 2.0)
     assert ring.seconds == pytest.approx(9 * 8 / 2 / 2.0) and ring.binding == "distance"
-    both = any_wiring_bound(demand, 2, 1.0, bidirectional=True)
-    assert both.seconds == pytest.approx(2 * (1 + 2 + 3 + 4) / 2)
     mesh = any_wiring_bound(demand, 8, 1.0)
     assert mesh.seconds == pytest.approx(1.0)
 

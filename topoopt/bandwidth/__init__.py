@@ -1,9 +1,10 @@
 """LIBRA: how to divide bandwidth over the dimensions of a multi-dimensional network.
 
-`allocate_bandwidth` is the whole way from inputs to an `Allocation`; `solve.solver.solve` of a
-`solve.problem.AllocationProblem` is the fast core below it. Rooms, each knowing of those before
-it: `model` (the question and its times), `solve` (the convex problem, its answer and proof), then
-`allocate`, `explore` (searches and changed questions), `files` (inputs and reports).
+`allocate_bandwidth` is the whole way from inputs and a `Question` to an `Allocation`;
+`solve.solver.solve` of a `solve.problem.AllocationProblem` is the fast core below it. Rooms, each
+knowing of those before it: `model` (networks, workloads and their times), `solve` (the question,
+the convex problem, its answer and proof), then `allocate`, `explore` (searches and changed
+questions), `files` (inputs and reports).
 """
 
 from importlib import import_module
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from topoopt.bandwidth.allocate import Allocation as Allocation
     from topoopt.bandwidth.allocate import allocate_bandwidth as allocate_bandwidth
+    from topoopt.bandwidth.solve.question import Question as Question
 
-__all__ = ["Allocation", "allocate_bandwidth"]
+__all__ = ["Allocation", "Question", "allocate_bandwidth"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,11 +13,9 @@ from topoopt.bandwidth.model.communicator import (
     hybrid_communicator,
     whole_network,
 )
-from topoopt.bandwidth.model.cost import GBYTE, CostModel, prices_of
+from topoopt.bandwidth.model.cost import GBYTE
 from topoopt.bandwidth.model.loops import (
     LayerTimes,
-    Loop,
-    TrainingLoop,
     add_up,
     check_layers,
     layer_times,
@@ -29,11 +27,10 @@ from topoopt.bandwidth.model.several import Together, combine
 from topoopt.bandwidth.model.time_model import Floats, compile_time
 from topoopt.bandwidth.model.workload import LayerWorkload
 from topoopt.bandwidth.model.workload_times import WorkloadTimes, workload_times
-from topoopt.bandwidth.solve.constraints import budget_constraint
-from topoopt.bandwidth.solve.discrete import NODES, DiscreteSolution
+from topoopt.bandwidth.solve.discrete import DiscreteSolution, solve_among
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.rates import parse_rates
-from topoopt.bandwidth.solve.setting import AllocationSetting
 from topoopt.bandwidth.solve.solver import Solution
 
 AnyWorkload = LayerWorkload | PlanWorkload
@@ -64,38 +61,41 @@ class Allocation:
     Parameters
     ----------
     network : MultiDimNetwork
-    objective : AllocationObjective
+    question : Question
+    problem : AllocationProblem
+        What was solved.
+    rates : tuple of float64 array, or None
+        Bytes/s that each dimension may have; None for any.
     solution : Solution
+    discrete : DiscreteSolution or None
+        The search over rates, if there were some.
     workloads : tuple of WorkloadTimes
     equal : float64 array, shape (dimensions,)
         Equal bandwidths of the same sum, in bytes/s.
-    equal_cost : float
-        Their cost in US dollars.
     shadow_prices : tuple of ShadowPrice
     notes : tuple of str
-    problem : AllocationProblem
-    setting : AllocationSetting
-        What the problem was made of.
-    discrete : DiscreteSolution or None
-        The search over rates, if there were some.
     """
 
     network: MultiDimNetwork
-    objective: AllocationObjective
+    question: Question
+    problem: AllocationProblem
+    rates: tuple[Floats, ...] | None
     solution: Solution
+    discrete: DiscreteSolution | None
     workloads: tuple[WorkloadTimes, ...]
     equal: Floats
-    equal_cost: float
     shadow_prices: tuple[ShadowPrice, ...]
     notes: tuple[str, ...]
-    problem: AllocationProblem
-    setting: AllocationSetting
-    discrete: DiscreteSolution | None = None
 
     @property
     def bandwidth(self) -> Floats:
         """Bytes/s per NPU of each dimension."""
         return self.solution.bandwidth
+
+    @property
+    def equal_cost(self) -> float:
+        """US dollars of the equal bandwidths."""
+        return self.problem.cost_of(self.equal)
 
 
 def default_communicator(network: MultiDimNetwork, workload: LayerWorkload) -> Communicator:
@@ -120,21 +120,12 @@ def default_communicator(network: MultiDimNetwork, workload: LayerWorkload) -> C
 def allocate_bandwidth(
     network: MultiDimNetwork,
     workloads: AnyWorkload | Sequence[AnyWorkload],
+    question: Question,
     communicators: Communicator | Sequence[Communicator] | None = None,
     *,
-    budget: str | None = None,
-    constraints: Sequence[str] = (),
-    caps: Sequence[str | None] = (),
-    objective: AllocationObjective = AllocationObjective.TIME,
-    loop: Loop | TrainingLoop = Loop.NONE,
-    partial: PartialGroups = PartialGroups.USABLE,
-    cost: CostModel | None = None,
-    npu_cost: float | None = None,
-    deadline: float | None = None,
     weights: Sequence[float] | None = None,
     together: Together = Together.SUM,
     rates: Sequence[str] = (),
-    nodes: int = NODES,
 ) -> Allocation:
     """Divide bandwidth over the dimensions of a network.
 
@@ -142,33 +133,16 @@ def allocate_bandwidth(
     ----------
     network : MultiDimNetwork
     workloads : LayerWorkload or PlanWorkload, or a sequence of them
+    question : Question
+        Budget, constraints, objective, prices, training loop, deadline.
     communicators : Communicator or sequence of Communicator, optional
         One a workload; by default those that built-in workloads are made for. Plans have
         their own groups.
-    budget : str, optional
-        Sum of the bandwidths of an NPU: ``"500GB/s"`` (exactly) or ``"<= 500GB/s"``.
-    constraints : sequence of str, optional
-        See `constraints.parse_constraints`.
-    caps : sequence of str or None, optional
-        Largest bandwidth of each dimension (``"200GB/s"``), None where there is none.
-    objective : AllocationObjective, optional
-    loop : Loop or callable, optional
-        How the layers add up, see `loops.add_up`.
-    partial : PartialGroups, optional
-        What a group that fills a part of a dimension may use.
-    cost : CostModel, optional
-        LIBRA's default prices by default.
-    npu_cost : float, optional
-        US dollars of an NPU, replacing the cost model's.
-    deadline : float, optional
-        Largest iteration time in seconds (of the combined time, with several workloads).
     weights : sequence of float, optional
     together : Together, optional
         With several workloads: each counts relative to its time at equal bandwidths.
     rates : sequence of str, optional
         Rates that the dimensions may have, see `rates.parse_rates`; any by default.
-    nodes : int, optional
-        Limit of the search over rates.
 
     Returns
     -------
@@ -182,37 +156,28 @@ def allocate_bandwidth(
         If nothing satisfies the constraints.
     """
     jobs = list(workloads) if isinstance(workloads, Sequence) else [workloads]
-    prices = prices_of(cost, npu_cost)
     groups = _communicators(network, jobs, communicators)
     layers = [
-        layers_of(network, job, group, partial) for job, group in zip(jobs, groups, strict=True)
+        layers_of(network, job, group, question.partial)
+        for job, group in zip(jobs, groups, strict=True)
     ]
-    times = [add_up(each_layers, loop) for each_layers in layers]
+    times = [add_up(each_layers, question.loop) for each_layers in layers]
     n = network.dimensions
-    texts = list(constraints)
-    if budget is not None:
-        texts.insert(0, budget_constraint(budget, n))
-    if len(caps) > n:
-        raise InputError(f"{len(caps)} caps for {n} dimensions; give at most one each")
-    texts += [f"b{d} <= {cap}" for d, cap in enumerate(caps) if cap is not None]
     combined = times[0]
     if len(times) > 1 or weights is not None:
         combined = combine(times, weights, together, np.full(n, 100 * GBYTE))
-    setting = AllocationSetting(
-        network, compile_time(combined, n), tuple(texts), prices, objective,
-        deadline, parse_rates(rates, n) if rates else None, nodes,
-    )  # fmt: skip
-    problem = setting.problem()
-    solution, discrete = setting.answer(problem)
+    problem = question.problem(compile_time(combined, n), question.terms(network))
+    listed = parse_rates(rates, n) if rates else None
+    solution, discrete = solve_among(problem, listed)
     equal = np.full(n, solution.bandwidth.sum() / n)
     reports = tuple(
-        workload_times(job.name, own, expression, loop, solution.bandwidth, equal)
+        workload_times(job.name, own, expression, question.loop, solution.bandwidth, equal)
         for job, own, expression in zip(jobs, layers, times, strict=True)
     )
     return Allocation(
-        network, objective, solution, reports, equal, problem.cost_of(equal),
+        network, question, problem, listed, solution, discrete, reports, equal,
         _shadow_prices(problem, solution, len(jobs) > 1),
-        _notes(jobs, groups, solution, discrete), problem, setting, discrete,
+        _notes(jobs, groups, solution, discrete),
     )  # fmt: skip
 
 

@@ -5,22 +5,11 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
 from typing import Any
 
 from codesign_base import InputError
-from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from topoopt.base.calls import Call, WorkerDied
-from topoopt.base.version import installed_version
-
-
-@cache
-def package_hash() -> str:
-    """Return a hash of the Python sources of this installation's packages."""
-    root = installation_root()
-    return sources_hash(
-        [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))], root
-    )
+from topoopt.base.version import installed_version, package_hash
 
 
 @contextmanager

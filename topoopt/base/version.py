@@ -1,6 +1,9 @@
-"""The version of this installation, which results and pages carry."""
+"""The version and the code of this installation, which results and pages carry."""
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+
+from codesign_base.jit import PACKAGES, installation_root, sources_hash
 
 
 def installed_version() -> str:
@@ -9,3 +12,12 @@ def installed_version() -> str:
         return version("topoopt")
     except PackageNotFoundError:
         return "0+unknown"
+
+
+@cache
+def package_hash() -> str:
+    """Return a hash of the Python sources of this installation's packages."""
+    root = installation_root()
+    return sources_hash(
+        [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))], root
+    )

@@ -11,16 +11,16 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind, Traffic
+from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
+from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.critical import (
-    Least,
     Span,
     device_end,
     least_end,
+    least_of,
     port_uses,
     span_of,
     steady_span,
-    transfer_ports,
 )
 from topoopt.bounds.relaxation import Own, Wirings
 from topoopt.bounds.space_terms import all_choices, trade_off
@@ -187,7 +187,9 @@ def strategy_bound(
     if degree < 1 or not bandwidth > 0:
         raise InputError(f"degree {degree} and bandwidth {bandwidth} must be positive")
     rate = degree * bandwidth
-    span = steady_span(tasks) if steady else span_of(tasks, _least(tasks, rate, lag))
+    rates, lags = np.full(tasks.tasks, rate), np.full(tasks.tasks, lag)
+    least = least_of(tasks, rates, lags, np.full(len(tasks.groups), rate), lag)
+    span = steady_span(tasks) if steady else span_of(tasks, least)
     terms = {"compute": device_end(tasks, span)}
     task, server, size, into = port_uses(tasks)
     terms["injection"] = max(
@@ -198,21 +200,6 @@ def strategy_bound(
     if not steady:
         terms["chain"] = span.chain
     return Bound(max(terms.values()) * ROUNDING, terms)
-
-
-def _least(tasks: TaskGraph, rate: float, lag: float) -> Least:
-    """What tasks take where every server has all its ports to itself."""
-    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
-    length = tasks.size.copy()
-    moves = tasks.kind == TaskKind.TRANSFER
-    after = np.where(moves, lag, 0.0)
-    through = np.where(moves, tasks.size / rate, 0.0)
-    length[moves] = through[moves] + lag
-    reduces = tasks.collective
-    g = members[tasks.first[reduces]]
-    rounds = tasks.passes[reduces] * (g - 1.0)
-    length[reduces] = rounds * (tasks.size[reduces] / g / rate + lag) + tasks.delay[reduces]
-    return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
 
 
 def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> float:
@@ -240,65 +227,9 @@ def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
     members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
     sent = tasks.passes[reduces] * tasks.size[reduces] * tasks.copies[reduces]
     rings = (members[tasks.first[reduces]] - 1.0) * sent
-    return _transfer_hops(demand, degree) + float(rings.sum())
-
-
-def injection_time(traffic: Traffic, degree: int, bandwidth: float) -> float:
-    """Return seconds that the busiest server needs to send or receive its own bytes.
-
-    Parameters
-    ----------
-    traffic : Traffic
-    degree : int
-    bandwidth : float
-        Bytes/s of a port, each way.
-
-    Returns
-    -------
-    float
-    """
-    rings = np.zeros(traffic.servers)
-    for group, size in zip(traffic.groups, traffic.group_bytes, strict=True):
-        rings[list(group)] += 2.0 * (len(group) - 1) / len(group) * size
-    sent = rings + traffic.transfers.sum(axis=1)
-    received = rings + traffic.transfers.sum(axis=0)
-    return float(max(sent.max(), received.max())) / (degree * bandwidth)
-
-
-def hop_bytes(traffic: Traffic, degree: int) -> float:
-    """Return the least link-bytes that the traffic takes in any digraph of a degree.
-
-    At most d^h servers are at distance exactly h from a source, so its demands, largest first,
-    take at least 1 hop for the first d, 2 for the next d^2, and so on. AllReduce bytes take at
-    least one hop. The same holds for the sources that reach a destination; the larger counts.
-
-    Parameters
-    ----------
-    traffic : Traffic
-    degree : int
-
-    Returns
-    -------
-    float
-    """
-    return _transfer_hops(traffic.transfers, degree) + traffic.allreduce_sent()
-
-
-def _transfer_hops(transfers: FloatArray, degree: int) -> float:
-    servers = transfers.shape[0]
-    hops = np.empty(servers)
-    at, level = 0, 1
-    while at < servers:
-        width = servers if degree**level >= servers else degree**level
-        hops[at : at + width] = level
-        at += width
-        level += 1
-    from_source = np.sort(transfers, axis=1)[:, ::-1] @ hops
-    to_target = np.sort(transfers, axis=0)[::-1].T @ hops
-    return float(max(from_source.sum(), to_target.sum()))
+    return least_link_bytes(demand, degree) + float(rings.sum())
 
 
 __all__ = [
-    "ROUNDING", "Bound", "Wirings", "hop_bytes", "injection_time", "resource_bound", "space_bound",
-    "strategy_bound",
+    "ROUNDING", "Bound", "Wirings", "resource_bound", "space_bound", "strategy_bound",
 ]  # fmt: skip

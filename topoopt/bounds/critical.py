@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.rows import spread, starts
 from parallelism.alike import READS, SENDS, Alike
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 
@@ -44,6 +45,39 @@ class Span:
     early: FloatArray
     late: FloatArray
     chain: float
+
+
+def least_of(
+    tasks: TaskGraph, pair_rate: FloatArray, after: FloatArray, group_rate: FloatArray, lag: float
+) -> Least:
+    """Return what tasks take at least, each alone on some set of fabrics.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    pair_rate, after : float64 arrays, shape (tasks,)
+        Bytes/s of each transfer, and seconds that it takes beyond its bytes.
+    group_rate : float64 array, shape (groups,)
+        Bytes/s of each member of a group.
+    lag : float
+        Seconds that a round of a ring takes beyond its bytes.
+
+    Returns
+    -------
+    Least
+    """
+    moves = tasks.kind == TaskKind.TRANSFER
+    through = np.where(moves, tasks.size / pair_rate, 0.0)
+    after = np.where(moves, after, 0.0)
+    length = np.where(moves, through + after, tasks.size)
+    reduces = np.flatnonzero(tasks.collective)
+    if reduces.size:
+        group = tasks.first[reduces]
+        members = np.array([len(each) for each in tasks.groups], dtype=np.float64)[group]
+        rounds = tasks.passes[reduces] * (members - 1.0)
+        each_round = tasks.size[reduces] / members / group_rate[group] + lag
+        length[reduces] = rounds * each_round + tasks.delay[reduces]
+    return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
 
 
 def span_of(tasks: TaskGraph, least: Least) -> Span:
@@ -137,12 +171,9 @@ def ring_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray]:
     reduces = np.flatnonzero(tasks.collective)
     reduces = reduces[counts[tasks.first[reduces]] > 1]
     members = np.array([v for group in tasks.groups for v in group], dtype=np.int64)
-    begin = np.concatenate(([0], np.cumsum(counts)))
     group = tasks.first[reduces]
     own = counts[group]
-    ends = np.cumsum(own)
-    total = int(ends[-1]) if own.size else 0
-    at = np.arange(total) - np.repeat(ends - own, own) + np.repeat(begin[group], own)
+    at = spread(starts(counts)[group], own)
     sent = tasks.passes[reduces] * (own - 1.0) / own * tasks.size[reduces]
     return np.repeat(reduces, own), members[at], np.repeat(sent, own)
 

@@ -24,6 +24,7 @@ from topoopt.bounds.critical import (
     Span,
     device_end,
     least_end,
+    least_of,
     port_uses,
     ring_uses,
     span_of,
@@ -32,7 +33,7 @@ from topoopt.bounds.critical import (
 )
 from topoopt.bounds.everything import AnyFamily, everything_bound, own_bound
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.orders import alone_seconds, task_orders
+from topoopt.fabric.orders import alone_seconds, link_uses, task_orders
 from topoopt.fabric.represented import tasks_over
 from topoopt.problem.job import Cluster
 from topoopt.problem.schedule import Schedule
@@ -179,20 +180,11 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
     hops = distance[first, second].astype(np.float64)
     if tasks.alike is not None:
         hops = _least_hops(tasks, tasks.alike, distance)
-    after = np.where(moves, lag * hops, 0.0)
-    through = np.where(moves, tasks.size / pair, 0.0)
-    length = np.where(moves, through + after, tasks.size)
     slowest = np.array(
-        [rate[list(group)].min() if len(group) > 1 else 1.0 for group in tasks.groups] or [1.0]
+        [rate[list(group)].min() if len(group) > 1 else 1.0 for group in tasks.groups]
     )
-    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
-    reduces = tasks.collective
-    of = tasks.first[reduces]
-    rounds = tasks.passes[reduces] * (members[of] - 1.0)
-    alone = np.where(rounds > 0.0, tasks.size[reduces] / members[of] / slowest[of] + lag, 0.0)
-    length[reduces] = tasks.delay[reduces] + rounds * alone
-    through = through if transfer_ports(tasks) else np.zeros_like(through)
-    span = steady_span(tasks) if steady else span_of(tasks, Least(length, through, after))
+    least = least_of(tasks, pair, lag * hops, slowest, lag)
+    span = steady_span(tasks) if steady else span_of(tasks, least)
     terms = {"compute": device_end(tasks, span)}
     task, server, size, received = port_uses(tasks)
     terms["ports"] = max(
@@ -284,15 +276,8 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     """
     orders = task_orders(fabric, tasks)
     network = fabric.network
-    weights, capacity = orders.weights, orders.capacity
-    sends = np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))
-    counts = orders.end[sends] - orders.begin[sends]
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if sends.size else 0
-    at = np.arange(total) - np.repeat(ends - counts - orders.begin[sends], counts)
-    links = orders.links[at].astype(np.int64)
-    slowness = weights[at] / capacity[links]
-    seconds = np.repeat(orders.volume[sends], counts) * slowness
+    capacity = orders.capacity
+    sends, counts, links, seconds = link_uses(orders)
     length = alone_seconds(orders, fabric, tasks)
     through = np.zeros(tasks.tasks)
     if transfer_ports(tasks):
@@ -304,7 +289,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     after = np.where(orders.compute, 0.0, orders.lag)
     span = steady_span(tasks) if steady else span_of(tasks, Least(length, through, after))
     terms = {"compute": device_end(tasks, span)}
-    if total <= MOST_USES:
+    if links.size <= MOST_USES:
         uses = np.repeat(sends, counts)
         terms["link"] = least_end(uses, links, seconds, span, capacity.size)
     else:

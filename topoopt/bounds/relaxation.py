@@ -10,7 +10,7 @@ from enum import IntEnum
 
 import numpy as np
 
-from parallelism.builder import TaskGraphBuilder, part_memory
+from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.search.space import legal_degrees
 from parallelism.taskgraph import FloatArray
@@ -126,14 +126,7 @@ def operator_degrees(builder: TaskGraphBuilder, index: int, memory: float) -> tu
     """
     op = builder.graph.operators[index]
     legal = legal_degrees(op, builder.servers, builder.batch)
-    return tuple(d for d in legal if _memory(builder, index, d) <= memory) or legal
-
-
-def _memory(builder: TaskGraphBuilder, index: int, degrees: Degrees) -> float:
-    op = builder.graph.operators[index]
-    return part_memory(
-        builder.graph, op, builder.batch, *degrees, builder.server.gpus, builder.optimizer_states
-    )
+    return tuple(d for d in legal if builder.part_memory(index, *d) <= memory) or legal
 
 
 def own_costs(
@@ -180,7 +173,7 @@ def own_costs(
                 ring / parameter,
                 parts * time.forward / wirings.servers,
                 parts * time.backward / wirings.servers,
-                parts * _memory(builder, index, (sample, parameter, mode)) / room,
+                parts * builder.part_memory(index, sample, parameter, mode) / room,
             )
         )
     return np.array(rows).T.copy()

@@ -16,7 +16,7 @@ from topoopt.bounds.relaxation import (
     own_costs,
     shared_costs,
 )
-from topoopt.bounds.tradeoff import Choices, Terms
+from topoopt.bounds.tradeoff import SplitCosts, Terms
 
 # Operators of the heaviest path whose backward passes divide the iteration.
 MOST_CUTS = 16
@@ -43,7 +43,7 @@ def heaviest_path(graph: ModelGraph, length: FloatArray) -> list[int]:
     return path[::-1]
 
 
-def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[Choices, list[int]]:
+def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts, list[int]]:
     """Return the costs of all configurations, and the heaviest path at its fastest."""
     graph = builder.graph
     alike = builder.representatives
@@ -74,7 +74,7 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[Choices, l
             few = len(made) * len(read) <= MOST_PAIRS
             tables[key] = shared_costs(size, made, read, wirings) if few else None
         shared.append(tables[key])
-    choices = Choices(
+    choices = SplitCosts(
         tuple(own[r] for r in alike), tuple(reader), tuple(shared),
         tuple(degrees[r] for r in alike),
     )  # fmt: skip
@@ -89,7 +89,7 @@ def _reach(links: list[tuple[int, ...]], order: Iterable[int], start: int) -> se
     return found
 
 
-def all_terms(graph: ModelGraph, choices: Choices, path: list[int]) -> Terms:
+def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     """Return the terms whose trade-off bounds the iteration time of everything."""
     count = len(graph.operators)
     inputs = [op.inputs for op in graph.operators]
@@ -181,7 +181,7 @@ def _ancestors(inputs: list[tuple[int, ...]], of: set[int]) -> set[int]:
     return found
 
 
-def trade_off(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[Choices, Terms]:
+def trade_off(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts, Terms]:
     """Return the costs of every configuration, and the terms that they add up to."""
     choices, path = all_choices(builder, wirings)
     return choices, all_terms(builder.graph, choices, path)

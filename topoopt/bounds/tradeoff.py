@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parallelism.search.forest import Choices, least
+from parallelism.search.forest import SplitCosts, least
 from parallelism.taskgraph import FloatArray
 
 ROUNDS = 100
@@ -37,7 +37,7 @@ class Terms:
     shared: FloatArray
 
 
-def values(choices: Choices, terms: Terms, chosen: list[int]) -> FloatArray:
+def values(choices: SplitCosts, terms: Terms, chosen: list[int]) -> FloatArray:
     """Return every term of one strategy, shape (terms,)."""
     own = np.stack([table[:, c] for table, c in zip(choices.own, chosen, strict=True)])
     shared = np.zeros(terms.shared.shape[1:])
@@ -48,14 +48,14 @@ def values(choices: Choices, terms: Terms, chosen: list[int]) -> FloatArray:
     return result
 
 
-def weighted(choices: Choices, terms: Terms, weights: FloatArray) -> tuple[float, list[int]]:
+def weighted(choices: SplitCosts, terms: Terms, weights: FloatArray) -> tuple[float, list[int]]:
     """Return the least weighted sum of the terms over all strategies, and one that has it."""
     return least(
         choices, np.tensordot(weights, terms.own, 1), np.tensordot(weights, terms.shared, 1)
     )
 
 
-def best_weights(choices: Choices, terms: Terms) -> tuple[float, FloatArray]:
+def best_weights(choices: SplitCosts, terms: Terms) -> tuple[float, FloatArray]:
     """Return the highest of these bounds, and the weights that give it.
 
     Cutting planes: strategies found so far, first those that make a single term least, bound
@@ -64,7 +64,7 @@ def best_weights(choices: Choices, terms: Terms) -> tuple[float, FloatArray]:
 
     Parameters
     ----------
-    choices : Choices
+    choices : SplitCosts
     terms : Terms
 
     Returns
@@ -102,4 +102,4 @@ def best_weights(choices: Choices, terms: Terms) -> tuple[float, FloatArray]:
     return best, weights
 
 
-__all__ = ["Choices", "Terms", "best_weights", "least", "values", "weighted"]
+__all__ = ["SplitCosts", "Terms", "best_weights", "least", "values", "weighted"]

@@ -1,22 +1,49 @@
 """`topoopt bandwidth`: divide bandwidth over the dimensions of a network."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
 
 if TYPE_CHECKING:
     from topoopt.bandwidth.allocate import Allocation
-    from topoopt.bandwidth.explore.sweep import Sweep, SweepProgress
+    from topoopt.bandwidth.explore.sweep import Progress, Sweep
     from topoopt.bandwidth.model.network import MultiDimNetwork
     from topoopt.bandwidth.model.time_model import Floats
+    from topoopt.bandwidth.solve.question import Question
 
 
+DESIGNS: Options = {
+    "search_shapes": option(
+        int | None, None, "Search all shapes of so many NPUs, in place of --network."
+    ),
+    "max_dimensions": option(int, 4, "Of the shapes."),
+    "blocks": option(
+        str, "RI(2..64),FC(3..16),SW(2..1024)",
+        "Blocks that shapes may use, with their least and most members.",
+    ),
+    "search_parallelism": option(
+        bool, False, "Search tensor x data x pipeline parallelism, too.", "--search-parallelism"
+    ),
+    "memory": option(
+        str | None, None, "Of an NPU, for --search-parallelism; none for no limit.",
+        show_default="80GB",
+    ),
+    "top": option(int, 10, "Designs to list."),
+    "jobs": option(int, 1, "Processes of a search.", min=1),
+}  # fmt: skip
+"""Which designs are searched."""
+
+
+@takes(DESIGNS)
 def bandwidth_command(
     context: typer.Context,
+    given: Mapping[str, Any],
     workload: Annotated[
         list[str],
         typer.Option(
@@ -82,29 +109,6 @@ def bandwidth_command(
             "--sensitivity", help="Also solve with each limit and price 50 % less to twice."
         ),
     ] = False,
-    search_shapes: Annotated[
-        int | None,
-        typer.Option(help="Search all shapes of so many NPUs, in place of --network."),
-    ] = None,
-    max_dimensions: Annotated[int, typer.Option(help="Of the shapes.")] = 4,
-    blocks: Annotated[
-        str, typer.Option(help="Blocks that shapes may use, with their least and most members.")
-    ] = "RI(2..64),FC(3..16),SW(2..1024)",
-    search_parallelism: Annotated[
-        bool,
-        typer.Option(
-            "--search-parallelism", help="Search tensor x data x pipeline parallelism, too."
-        ),
-    ] = False,
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            help="Of an NPU, for --search-parallelism; none for no limit.",
-            show_default="80GB",
-        ),
-    ] = None,
-    top: Annotated[int, typer.Option(help="Designs to list.")] = 10,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes of a search.")] = 1,
     save_network: Annotated[
         Path | None,
         typer.Option(help="Write links and capacities, for `topoopt compare --fabrics`."),
@@ -123,50 +127,45 @@ def bandwidth_command(
     from topoopt.bandwidth.model.loops import Loop
     from topoopt.bandwidth.model.several import Together
     from topoopt.bandwidth.solve.problem import AllocationObjective
+    from topoopt.bandwidth.solve.question import Question
     from topoopt.cli.bandwidth_inputs import choice, read_workload
     from topoopt.problem.units import parse_time
 
-    if search_shapes is None:
+    searching = given["search_shapes"] is not None or given["search_parallelism"]
+    if given["search_shapes"] is None:
         common.refuse_given(
             context, ("max_dimensions", "blocks"), "no shapes are searched; give --search-shapes"
         )
-        if not search_parallelism:
+        if not searching:
             common.refuse_given(
                 context,
                 ("top", "jobs"),
                 "there is one design; give --search-shapes or --search-parallelism",
             )
     common.check_outputs(save_network, inputs=[network, cost, *workload, *(communicator or ())])
-    question: dict[str, Any] = {
-        "budget": budget,
-        "constraints": constraint or (),
-        "objective": AllocationObjective(
-            choice("objective", objective, [o.value for o in AllocationObjective])
-        ),
-        "loop": Loop(choice("loop", loop, [x.value for x in Loop])),
-        "partial": PartialGroups(
-            choice("partial-groups", partial_groups, [p.value for p in PartialGroups])
-        ),
-        "cost": load_cost(cost) if cost is not None else None,
-        "npu_cost": npu_cost,
-        "deadline": parse_time(deadline, "deadline") if deadline is not None else None,
-    }
-    joined = Together(choice("together", together, [t.value for t in Together]))
-    if search_shapes is not None or search_parallelism:
+    question = Question(
+        budget,
+        tuple(constraint or ()),
+        choice("objective", objective, AllocationObjective),
+        choice("loop", loop, Loop),
+        choice("partial-groups", partial_groups, PartialGroups),
+        load_cost(cost) if cost is not None else None,
+        npu_cost,
+        parse_time(deadline, "deadline") if deadline is not None else None,
+    )
+    joined = choice("together", together, Together)
+    if searching:
         unfit = {
             "--communicator": bool(communicator),
             "--rates": bool(rates),
             "--sensitivity": sensitivity,
             "a second --workload": len(workload) > 1,
-            "--network": search_shapes is not None and network is not None,
+            "--network": given["search_shapes"] is not None and network is not None,
         }
-        for option, given in unfit.items():
-            if given:
-                raise InputError(f"{option} does not go with a search for designs; leave it out")
-        found = _search(
-            workload[0], network, search_shapes, max_dimensions, blocks, tensor_parallel,
-            search_parallelism, memory, top, jobs, quiet, question,
-        )  # fmt: skip
+        for name, wrong in unfit.items():
+            if wrong:
+                raise InputError(f"{name} does not go with a search for designs; leave it out")
+        found = _search(workload[0], network, tensor_parallel, given, quiet, question)
         _print_designs(found, as_json)
         best = found.designs[0]
         _save(save_network, best.network, best.solution.bandwidth, as_json)
@@ -181,10 +180,10 @@ def bandwidth_command(
     answer = allocate_bandwidth(
         fabric,
         [read_workload(name, tensor_parallel) for name in workload],
+        question,
         [load_communicator(path, fabric) for path in communicator] if communicator else None,
         together=joined,
         rates=rates or (),
-        **question,
     )
     _print_answer(answer, sensitivity, as_json)
     _save(save_network, fabric, answer.bandwidth, as_json)
@@ -217,16 +216,10 @@ def _print_answer(answer: "Allocation", sensitive: bool, as_json: bool) -> None:
 def _search(
     workload: str,
     network: str | None,
-    npus: int | None,
-    dimensions: int,
-    blocks: str,
     tensor: int | None,
-    parallel: bool,
-    memory: str | None,
-    top: int,
-    jobs: int,
+    given: Mapping[str, Any],
     quiet: bool,
-    question: dict[str, Any],
+    question: "Question",
 ) -> "Sweep":
     from codesign_base import InputError
     from topoopt.bandwidth.explore.shapes import network_shapes, parse_limits
@@ -235,31 +228,40 @@ def _search(
     from topoopt.cli.bandwidth_inputs import read_divisions
     from topoopt.problem.units import parse_bytes
 
-    if npus is not None:
-        shapes = network_shapes(npus, dimensions, parse_limits(blocks), question["cost"])
+    if given["search_shapes"] is not None:
+        limits = parse_limits(given["blocks"])
+        shapes = network_shapes(
+            given["search_shapes"], given["max_dimensions"], limits, question.prices
+        )
     elif network is not None:
         shapes = (read_network(network),)
     else:
         raise InputError("nothing to search; give --search-shapes N, or a --network")
-    room = None
+    room, memory = None, given["memory"]
     if memory is not None:
         room = float("inf") if memory == "none" else parse_bytes(memory, "memory")
+    parallel = given["search_parallelism"]
     divisions = read_divisions(workload, shapes[0].npus, tensor, parallel, room)
     return search_designs(
-        shapes, divisions, keep=top, jobs=jobs, progress=None if quiet else _progress(), **question
+        shapes,
+        divisions,
+        question,
+        keep=given["top"],
+        jobs=given["jobs"],
+        progress=None if quiet else _progress(),
     )
 
 
-def _progress() -> "Any":
+def _progress() -> "Progress":
     seen = [-1]
 
-    def report(made: "SweepProgress") -> None:
-        tenth = 10 * made.done // made.total
+    def report(done: int, total: int, best: float) -> None:
+        tenth = 10 * done // total
         if tenth != seen[0]:
             seen[0] = tenth
-            best = f"{made.best:.6g}" if made.best < float("inf") else "none yet"
+            shown = f"{best:.6g}" if best < float("inf") else "none yet"
             print(
-                f"search: {made.done} of {made.total} designs, best objective {best}",
+                f"search: {done} of {total} designs, best objective {shown}",
                 file=sys.stderr, flush=True,
             )  # fmt: skip
 

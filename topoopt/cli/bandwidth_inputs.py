@@ -1,11 +1,13 @@
 """Workloads of `topoopt bandwidth`: by name, or from a model, plan or workload file."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from codesign_base import InputError
+
+Kind = TypeVar("Kind", bound=StrEnum)
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
@@ -14,11 +16,11 @@ if TYPE_CHECKING:
     from topoopt.bandwidth.model.workload import LayerWorkload
 
 
-def choice(name: str, value: str, known: Sequence[str]) -> str:
-    """Return an option's value if it is one of those known."""
-    if value not in known:
-        raise InputError(f"--{name} is {value!r}; choose {', '.join(known)}")
-    return value
+def choice(name: str, value: str, kind: type[Kind]) -> Kind:
+    """Return the member of an enumeration that an option's value names."""
+    if value not in set(kind):
+        raise InputError(f"--{name} is {value!r}; choose {', '.join(kind)}")
+    return kind(value)
 
 
 def read_workload(
@@ -50,7 +52,7 @@ def read_workload(
         from topoopt.bandwidth.files.plan_file import load_plan_workload
 
         return load_plan_workload(name)
-    if not _is_model(name) and (name.lower().endswith(".txt") or "/" in name):
+    if _is_workload(name):
         if tensor is not None and not searching:
             raise InputError(
                 f"--tensor-parallel {tensor} does not apply to workload file {name!r}; "
@@ -98,7 +100,7 @@ def read_divisions(
         )
     if name in NAMES:
         return builtin_divisions(name, npus, memory=memory)
-    if _is_plan(name) or (not _is_model(name) and (name.lower().endswith(".txt") or "/" in name)):
+    if _is_plan(name) or _is_workload(name):
         raise InputError(
             f"--search-parallelism cannot divide {name!r}, whose division is worked into its "
             "numbers; give a built-in workload or a model"
@@ -110,14 +112,19 @@ def _is_model(name: str) -> bool:
     return name.lower().endswith((".yaml", ".yml", ".json"))
 
 
+def _is_workload(name: str) -> bool:
+    return not _is_model(name) and (name.lower().endswith(".txt") or "/" in name)
+
+
 def _is_plan(name: str) -> bool:
     """Say whether a JSON file is a plan rather than a model."""
     from parallelism.reading import parse_json, read_text
+    from topoopt.plan.document import Document, kind_of
 
     if Path(name).suffix.lower() != ".json":
         return False
     data = parse_json(read_text(name, "workload file"), f"workload file {name!r}")
-    return isinstance(data, dict) and "schema_version" in data
+    return kind_of(data) is Document.PLAN
 
 
 def _model(name: str) -> "ModelGraph":

@@ -1,12 +1,14 @@
 """`topoopt clos`: routing persistent training traffic on leaf-spine fabrics."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from codesign_base import InputError
+from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
 from topoopt.problem.units import parse_bandwidth, parse_time
 
@@ -20,62 +22,50 @@ clos_app = typer.Typer(
     no_args_is_help=True,
 )
 
-Tors = Annotated[int, typer.Option(help="Number of ToR (leaf) switches.")]
-Spines = Annotated[int, typer.Option(help="Number of spine switches.")]
-Cables = Annotated[int, typer.Option(help="Cables between each ToR and spine.")]
-Nics = Annotated[
-    int | None,
-    typer.Option("--nics-per-tor", help="NICs at a ToR.", show_default="spines x cables"),
-]
-Bandwidth = Annotated[str, typer.Option(help="Speed of a NIC and of a cable, with its unit.")]
-Jobs = Annotated[Path | None, typer.Option(help="Jobs file (YAML or JSON).", show_default=False)]
-Traffic = Annotated[
-    Path | None,
-    typer.Option(help="Folder of job files (text), instead of --jobs.", show_default=False),
-]
-Random = Annotated[
-    int | None,
-    typer.Option("--random", help="Draw so many jobs, instead of --jobs.", show_default=False),
-]
-Replicas = Annotated[int, typer.Option(help="Ring size of the jobs of --random.")]
-FailSpines = Annotated[int, typer.Option(help="How many spines have failed.")]
-FailLink = Annotated[
-    list[str] | None,
-    typer.Option(help="tor:spine, or with :up or :down; may be repeated.", show_default=False),
-]
-Degrade = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="tor:spine:share of the capacity left, or with :up or :down; may be repeated.",
+FABRIC: Options = {
+    "tors": option(int, ..., "Number of ToR (leaf) switches."),
+    "spines": option(int, ..., "Number of spine switches."),
+    "cables": option(int, 1, "Cables between each ToR and spine."),
+    "nics": option(
+        int | None, None, "NICs at a ToR.", "--nics-per-tor", show_default="spines x cables"
+    ),
+    "fail_spines": option(int, 0, "How many spines have failed."),
+    "fail_link": option(
+        list[str] | None, None, "tor:spine, or with :up or :down; may be repeated.",
         show_default=False,
     ),
-]
-Seed = Annotated[int, typer.Option(help="Of random placement and random routers.")]
-TimeLimit = Annotated[
-    float | None,
-    typer.Option(
-        help="Seconds of work (not of the clock) of one decision, for method optimum.",
+    "degrade": option(
+        list[str] | None, None,
+        "tor:spine:share of the capacity left, or with :up or :down; may be repeated.",
+        show_default=False,
+    ),
+}  # fmt: skip
+"""The leaf-spine fabric, and what of it has failed."""
+
+JOBS: Options = {
+    "jobs": option(Path | None, None, "Jobs file (YAML or JSON).", show_default=False),
+    "traffic": option(
+        Path | None, None, "Folder of job files (text), instead of --jobs.", show_default=False
+    ),
+    "random": option(
+        int | None, None, "Draw so many jobs, instead of --jobs.", "--random", show_default=False
+    ),
+    "replicas": option(int, 4, "Ring size of the jobs of --random."),
+    "seed": option(int, 0, "Of random placement and random routers."),
+    "time_limit": option(
+        float | None, None,
+        "Seconds of work (not of the clock) of one decision, for method optimum.",
         show_default="8",
     ),
-]
+}  # fmt: skip
+"""What trains on it, and what decisions on its routes depend on."""
 
 
 @clos_app.command("route")
+@takes(FABRIC, JOBS)
 def route_command(
-    tors: Tors,
-    spines: Spines,
-    jobs: Jobs = None,
-    traffic: Traffic = None,
-    random: Random = None,
-    replicas: Replicas = 4,
+    given: Mapping[str, Any],
     method: Annotated[str, typer.Option(help="How to choose a spine for every flow.")] = "best",
-    cables: Cables = 1,
-    nics: Nics = None,
-    fail_spines: FailSpines = 0,
-    fail_link: FailLink = None,
-    degrade: Degrade = None,
-    seed: Seed = 0,
-    time_limit: TimeLimit = None,
     tables: Annotated[
         Path | None,
         typer.Option(help="Write the spine of every flow (.json or .csv).", show_default=False),
@@ -92,11 +82,9 @@ def route_command(
     from topoopt.clos.routing_report import check_tables, report_lines, route_jobs, write_tables
 
     check_tables(tables)
-    clos, loaded = _inputs(
-        tors, spines, cables, nics, fail_spines, fail_link, degrade,
-        jobs, traffic, random, replicas, seed, time_limit,
-    )  # fmt: skip
-    common.check_outputs(tables, inputs=[jobs])
+    clos, loaded = _inputs(given)
+    seed, time_limit = given["seed"], given["time_limit"]
+    common.check_outputs(tables, inputs=[given["jobs"]])
     if udp_ports and tables is None:
         raise InputError("--udp-ports adds to the tables; name their file with --tables")
     with common.first_run_notice("clos_*/*"):
@@ -112,23 +100,16 @@ def route_command(
 
 
 @clos_app.command("run")
+@takes(FABRIC, JOBS)
 def run_command(
-    tors: Tors,
-    spines: Spines,
-    jobs: Jobs = None,
-    traffic: Traffic = None,
-    random: Random = None,
-    replicas: Replicas = 4,
+    given: Mapping[str, Any],
     epochs: Annotated[int, typer.Option(help="AllReduces of each job.")] = 10,
     methods: Annotated[
         str, typer.Option(help="Methods to compare, separated by commas.")
     ] = "ecmp,greedy,edge-coloring,best",
-    cables: Cables = 1,
-    nics: Nics = None,
-    bandwidth: Bandwidth = "100Gbps",
-    fail_spines: FailSpines = 0,
-    fail_link: FailLink = None,
-    degrade: Degrade = None,
+    bandwidth: Annotated[
+        str, typer.Option(help="Speed of a NIC and of a cable, with its unit.")
+    ] = "100Gbps",
     fail_spine_at: Annotated[
         list[str] | None,
         typer.Option(help="time:spine, a failure on the way; may be repeated.", show_default=False),
@@ -144,8 +125,6 @@ def run_command(
         ),
     ] = False,
     move_cost: Annotated[str, typer.Option(help="Time that re-routing one flow costs.")] = "0s",
-    seed: Seed = 0,
-    time_limit: TimeLimit = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Simulate epochs of AllReduces under the control loop of each method.
@@ -159,10 +138,8 @@ def run_command(
     nic_rate = parse_bandwidth(bandwidth)
     cost = parse_time(move_cost, "move-cost", allow_zero=True)
     names = [name.strip() for name in methods.split(",")]
-    clos, loaded = _inputs(
-        tors, spines, cables, nics, fail_spines, fail_link, degrade,
-        jobs, traffic, random, replicas, seed, time_limit,
-    )  # fmt: skip
+    clos, loaded = _inputs(given)
+    seed, time_limit = given["seed"], given["time_limit"]
     with common.first_run_notice("clos_*/*"):
         results = run_methods(
             clos,
@@ -183,47 +160,33 @@ def run_command(
         print("\n".join(run_lines(clos, results, epochs=epochs)))
 
 
-def _inputs(
-    tors: int,
-    spines: int,
-    cables: int,
-    nics: int | None,
-    fail_spines: int,
-    fail_link: list[str] | None,
-    degrade: list[str] | None,
-    jobs: Path | None,
-    traffic: Path | None,
-    random: int | None,
-    replicas: int,
-    seed: int,
-    time_limit: float | None,
-) -> "tuple[Clos, tuple[RingJob, ...]]":
+def _inputs(given: Mapping[str, Any]) -> "tuple[Clos, tuple[RingJob, ...]]":
     """Return the fabric and the jobs that the options describe."""
     from topoopt.clos.fabric_options import make_fabric
 
+    seed, time_limit = given["seed"], given["time_limit"]
     common.check_seed(seed)
     if time_limit is not None and not 0 < time_limit < float("inf"):
         raise InputError(f"time-limit is {time_limit}; give a positive number of seconds")
-    if sum(source is not None for source in (jobs, traffic, random)) != 1:
+    if sum(given[source] is not None for source in ("jobs", "traffic", "random")) != 1:
         raise InputError("name the jobs with exactly one of --jobs, --traffic and --random")
     clos = make_fabric(
-        tors,
-        spines,
-        cables=cables,
-        nics_per_tor=nics,
-        fail_spines=fail_spines,
-        fail_links=fail_link or [],
-        degrade=degrade or [],
+        given["tors"],
+        given["spines"],
+        cables=given["cables"],
+        nics_per_tor=given["nics"],
+        fail_spines=given["fail_spines"],
+        fail_links=given["fail_link"] or [],
+        degrade=given["degrade"] or [],
     )
-    if jobs is not None:
+    if given["jobs"] is not None:
         from topoopt.clos.jobs_file import load_jobs
 
-        return clos, load_jobs(jobs, clos, seed)
-    if traffic is not None:
+        return clos, load_jobs(given["jobs"], clos, seed)
+    if given["traffic"] is not None:
         from topoopt.formats.clos_traffic import load_traffic_folder
 
-        return clos, load_traffic_folder(traffic, clos)
+        return clos, load_traffic_folder(given["traffic"], clos)
     from topoopt.clos.presets import draw_jobs
 
-    assert random is not None
-    return clos, draw_jobs(clos, random, replicas, seed)
+    return clos, draw_jobs(clos, given["random"], given["replicas"], seed)

@@ -24,7 +24,6 @@ _SEED_LIMIT = 2**31
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
-    from topoopt.problem.job import Cluster, Job
     from topoopt.problem.prices import PriceTable
 
 Model = Annotated[
@@ -34,7 +33,6 @@ Model = Annotated[
     ),
 ]
 Servers = Annotated[int, typer.Option(help="Number of servers.")]
-Degree = Annotated[int, typer.Option(help="Network ports of each server.")]
 Bandwidth = Annotated[str, typer.Option(help="Speed of a port each way, with its unit: 100Gbps.")]
 Ports = Annotated[
     str,
@@ -44,7 +42,6 @@ Ports = Annotated[
     ),
 ]
 Latency = Annotated[str, typer.Option(help="Time for one hop, with its unit.")]
-Device = Annotated[str, typer.Option(help="Accelerator: a100, a100-40gb, h100 or h200.")]
 Gpus = Annotated[int, typer.Option("--gpus-per-server", help="GPUs of each server.")]
 Batch = Annotated[
     int | None,
@@ -54,58 +51,11 @@ Batch = Annotated[
         show_default="the model's own",
     ),
 ]
-Profile = Annotated[
-    Path | None,
-    typer.Option(help="Measured operator times (JSON).", show_default="roofline of --device"),
-]
-OptimizerName = Annotated[
-    str, typer.Option("--optimizer", help="sgd, momentum or adam; sets the state kept in memory.")
-]
-Seed = Annotated[int, typer.Option(help="The same seed and steps give the same plan.")]
-Steps = Annotated[
-    int | None,
-    typer.Option(help="Search budget in strategy proposals.", show_default="suits the job"),
-]
 Prices = Annotated[
     Path | None, typer.Option(help="Component prices (JSON).", show_default="built-in table")
 ]
-ObjectiveName = Annotated[
-    str, typer.Option("--objective", help="time, or cost-time: cost times time of a sample.")
-]
-MaxCost = Annotated[float | None, typer.Option(help="US dollars that the network may cost.")]
-MaxPorts = Annotated[int | None, typer.Option(help="Ports that all servers together may use.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
-
-
-def given_options(context: typer.Context, names: Iterable[str]) -> list[tuple[str, Any]]:
-    """Return those of some parameters that stand on the command line.
-
-    Parameters
-    ----------
-    context : typer.Context
-        Of the command.
-    names : iterable of str
-        Names of its parameters.
-
-    Returns
-    -------
-    list of (str, value)
-        Options as they are written, in the order of the command's help.
-    """
-    wanted = set(names)
-    found = []
-    for parameter in context.command.params:
-        name = parameter.name
-        if name is None or name not in wanted:
-            continue
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            value = context.params[name]
-            # Of --option and --no-option the one that was given.
-            words = parameter.secondary_opts if value is False else parameter.opts
-            found.append((words[0], value))
-    return found
 
 
 def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> None:
@@ -123,10 +73,19 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
     Raises
     ------
     InputError
-        Naming the first that stands on the command line.
+        Naming the first that stands on the command line, in the order of the command's help.
     """
-    for option, value in given_options(context, names):
-        raise InputError(f"{option} is {value}, but {reason}")
+    wanted = set(names)
+    for parameter in context.command.params:
+        name = parameter.name
+        if name is None or name not in wanted:
+            continue
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            value = context.params[name]
+            # Of --option and --no-option the one that was given.
+            words = parameter.secondary_opts if value is False else parameter.opts
+            raise InputError(f"{words[0]} is {value}, but {reason}")
 
 
 def read_model(model: str) -> "ModelGraph":
@@ -137,31 +96,6 @@ def read_model(model: str) -> "ModelGraph":
     # A suffix or a separator makes it a file; presets have neither.
     is_file = Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
     return load_model(Path(model)) if is_file else get_model(model)
-
-
-def make_job(
-    model: str,
-    device: str,
-    gpus: int,
-    batch: int | None,
-    profile: Path | None,
-    optimizer: str,
-) -> "Job":
-    """Return the job that the options describe."""
-    from parallelism.accelerators import get_accelerator
-    from parallelism.device import Server
-    from topoopt.problem.job import Job
-
-    graph = read_model(model)
-    server = Server(accelerator=get_accelerator(device), gpus=gpus)
-    return Job(graph, batch, server, profile, optimizer)
-
-
-def make_cluster(servers: int, degree: int, bandwidth: str, ports: str, latency: str) -> "Cluster":
-    """Return the cluster that the options describe."""
-    from topoopt.problem.job import Cluster
-
-    return Cluster(servers, degree, bandwidth, ports, latency)
 
 
 def make_prices(path: Path | None) -> "PriceTable | None":

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.shared import JOB, SEARCH, make_job, make_options, takes
+from topoopt.cli.shared import CLUSTER, JOB, SEARCH, make_cluster, make_job, make_options
 
 # What says something about fabrics that are rewired during the iteration only.
 _REWIRED = {
@@ -17,13 +18,10 @@ _REWIRED = {
 }
 
 
-@takes(JOB, SEARCH)
+@takes(CLUSTER, JOB, SEARCH)
 def compare_command(
     context: typer.Context,
     model: common.Model,
-    servers: common.Servers,
-    degree: common.Degree,
-    bandwidth: common.Bandwidth,
     given: Mapping[str, Any],
     fabrics: Annotated[
         str,
@@ -45,10 +43,6 @@ def compare_command(
     forwarding: Annotated[
         bool, typer.Option(help="ocs-reconfig: whether servers forward for each other.")
     ] = True,
-    ports: common.Ports = "directed",
-    latency: common.Latency = "1us",
-    seed: common.Seed = 0,
-    prices: common.Prices = None,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
@@ -73,16 +67,15 @@ def compare_command(
             f"{' or '.join(rewired_fabrics)}",
         )
     job = make_job(context, model, given)
-    cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
     rewired = Reconfiguration(reconfiguration_delay, demand_window, forwarding)
-    table = common.make_prices(prices)
+    table = common.make_prices(given["prices"])
     with common.progress_reports(quiet) as progress:
         result = compare(
             job,
-            cluster,
+            make_cluster(given),
             make_options(given, reconfiguration=rewired),
             fabrics="all" if names == ("all",) else names,
-            seed=seed,
+            seed=given["seed"],
             prices=table,
             progress=progress,
         )

@@ -2,16 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from codesign_base import InputError
+from topoopt.base.option_groups import takes
 from topoopt.base.text import table_lines
 from topoopt.cli import common
 
 # The options of experiments need nothing heavy, but scripts are loaded in the commands only.
-from topoopt.experiment.command import Engine, Output, Quick, Resume, Stale, Workers
+from topoopt.experiment.command import RUN
 
 experiment_app = typer.Typer(
     help="Reproduce the tables and figures of the papers.", no_args_is_help=True
@@ -49,14 +50,10 @@ def list_command(directory: From = None, as_json: common.AsJson = False) -> None
 
 
 @experiment_app.command("run")
+@takes(RUN)
 def run_command(
     name: Annotated[str, typer.Argument(help="One that `list` shows, or all.")],
-    quick: Quick = False,
-    workers: Workers = None,
-    engine: Engine = "local",
-    resume: Resume = False,
-    stale: Stale = False,
-    output: Output = None,
+    given: dict[str, Any],
     directory: From = None,
 ) -> None:
     """Compute an experiment's cases, and write its tables, figures and manifest.
@@ -72,16 +69,13 @@ def run_command(
     if name != "all" and name not in scripts:
         raise InputError(f"experiment is {name!r}; choose all, {', '.join(scripts)}")
     chosen = list(scripts) if name == "all" else [name]
-    results = output or (directory or Path(DIRECTORY)) / "results"
+    results = given.pop("output") or (directory or Path(DIRECTORY)) / "results"
     worst = 0
     for number, each in enumerate(chosen, start=1):
         script = scripts[each]
         if len(chosen) > 1:
             print(f"== {each} ({number} of {len(chosen)})", file=sys.stderr, flush=True)
-        status = run_and_tell(
-            script.experiment, script.case, results, quick=quick, resume=resume, stale=stale,
-            workers=workers, engine=engine,
-        )  # fmt: skip
+        status = run_and_tell(script.experiment, script.case, results, **given)
         worst = max(worst, status)
         if status == INTERRUPTED:
             break

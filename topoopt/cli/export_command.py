@@ -57,8 +57,9 @@ def export_command(
         raise InputError(f"--allreduce does not go with format {kind!r}; leave it out")
     common.check_outputs(output, inputs=[plan])
 
-    from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf, plan_network
+    from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
     from topoopt.plan.plan import load_plan
+    from topoopt.plan.rebuild import rebuild_network
 
     loaded = load_plan(plan)
     notes: list[str] = []
@@ -81,11 +82,11 @@ def export_command(
     elif kind == "graphml":
         from topoopt.topology.graphml import save_graphml
 
-        save_graphml(plan_network(loaded), output)
+        save_graphml(rebuild_network(loaded), output)
     else:
         from topoopt.topology.network_json import save_network
 
-        save_network(plan_network(loaded), output)
+        save_network(rebuild_network(loaded), output)
     print(f"{kind} written to {output}")
     for note in notes:
         print(f"note: {note}")
@@ -124,7 +125,7 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
         )
     if not file.ring_size.size:
         return notes
-    own = fbuf_workload(file, "file").own(file.net_bandwidth, plan.cluster.latency_s)
+    own = fbuf_workload(file, "file").own_fabric(file.net_bandwidth, plan.cluster.latency_s)
     moved = moved_ring_edges(built.fabric, own)
     if moved:
         notes.append(

@@ -8,15 +8,16 @@ import typer
 
 from codesign_base import InputError
 from codesign_base.paths import is_directory
+from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.shared import JOB, SEARCH, make_job, make_options, takes
+from topoopt.cli.shared import JOB, SEARCH, SPENDING, WIRING, make_job, make_options
 
 if TYPE_CHECKING:
     from topoopt.codesign.designs import Point
     from topoopt.plan.plan import Plan
 
 
-@takes(JOB, SEARCH)
+@takes(WIRING, SPENDING, JOB, SEARCH)
 def pareto_command(
     context: typer.Context,
     model: common.Model,
@@ -26,16 +27,9 @@ def pareto_command(
         str, typer.Option(help="Speeds of a port, separated by commas: 100Gbps,400Gbps.")
     ],
     given: Mapping[str, Any],
-    objective: common.ObjectiveName = "time",
-    max_cost: common.MaxCost = None,
-    max_ports: common.MaxPorts = None,
     server_usd: Annotated[
         float, typer.Option(help="US dollars of a server without its network ports.")
     ] = 0.0,
-    ports: common.Ports = "directed",
-    latency: common.Latency = "1us",
-    seed: common.Seed = 0,
-    prices: common.Prices = None,
     prune: Annotated[
         bool, typer.Option(help="Skip designs whose bound shows that a cheaper one is as fast.")
     ] = True,
@@ -70,10 +64,10 @@ def pareto_command(
         parse_counts(servers, "servers", doubling=True),
         parse_counts(degree, "degree", doubling=False),
         tuple(rate.strip() for rate in bandwidth.split(",")),
-        ports,
-        latency,
+        given["ports"],
+        given["latency"],
     )
-    common.check_outputs(store, inputs=[model, given["profile"], prices])
+    common.check_outputs(store, inputs=[model, given["profile"], given["prices"]])
     if save_plans is not None and not is_directory(save_plans):
         raise InputError(f"directory {save_plans} does not exist; create it first")
 
@@ -88,14 +82,14 @@ def pareto_command(
             job,
             grid,
             make_options(given),
-            objective=objective,
-            limits=Limits(max_cost, max_ports),
+            objective=given["objective"],
+            limits=Limits(given["max_cost"], given["max_ports"]),
             global_batch=None if job.kind == "layouts" else global_batch,
             server_usd=server_usd,
-            seed=seed,
+            seed=given["seed"],
             prune=prune,
             least_gain=least_gain,
-            prices=common.make_prices(prices),
+            prices=common.make_prices(given["prices"]),
             store=store,
             save_plan=keep,
             progress=progress,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.shared import JOB, SEARCH, make_job, make_options, takes
+from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING, make_cluster, make_job, make_options
 
 if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
@@ -16,21 +17,11 @@ if TYPE_CHECKING:
 _OUTPUT = "Files"
 
 
-@takes(JOB, SEARCH)
+@takes(CLUSTER, SPENDING, JOB, SEARCH)
 def plan_command(
     context: typer.Context,
     model: common.Model,
-    servers: common.Servers,
-    degree: common.Degree,
-    bandwidth: common.Bandwidth,
     given: Mapping[str, Any],
-    ports: common.Ports = "directed",
-    latency: common.Latency = "1us",
-    seed: common.Seed = 0,
-    prices: common.Prices = None,
-    objective: common.ObjectiveName = "time",
-    max_cost: common.MaxCost = None,
-    max_ports: common.MaxPorts = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -64,7 +55,7 @@ def plan_command(
     from topoopt.codesign.pareto import choose_degree
     from topoopt.codesign.solve import co_optimize
 
-    inputs = [model, given["profile"], prices]
+    inputs = [model, given["profile"], given["prices"]]
     common.check_outputs(output, save_traffic, save_network, checkpoint, inputs=inputs)
     job = make_job(context, model, given)
     if given["restarts"] == 1:
@@ -73,18 +64,18 @@ def plan_command(
             context, asked, "there is one search only; give --restarts, the number of searches"
         )
     options = make_options(given)
-    cluster = common.make_cluster(servers, degree, bandwidth, ports, latency)
-    table = common.make_prices(prices)
+    cluster, seed = make_cluster(given), given["seed"]
+    table = common.make_prices(given["prices"])
     weighed = ""
-    if objective != "time" or max_cost is not None or max_ports is not None:
+    if any(given[name] != default for name, (_, default) in SPENDING.items()):
         # Fewer ports than there are may be the better buy.
         with common.progress_reports(quiet) as progress:
             explored = choose_degree(
                 job,
                 cluster,
                 replace(options, restarts=1, workers=1, engine="local"),
-                objective=objective,
-                limits=Limits(max_cost, max_ports),
+                objective=given["objective"],
+                limits=Limits(given["max_cost"], given["max_ports"]),
                 seed=seed,
                 prices=table,
                 progress=progress,

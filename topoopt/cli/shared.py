@@ -1,23 +1,23 @@
 """Groups of options that several commands take: the job and how to search.
 
-A command names the groups that it takes (`takes`), and gets what was given as one dictionary. The
-table of which option is which field is here; which fields say nothing for a family of models is
-the family's own table.
+A command names the groups that it takes (`topoopt.base.option_groups.takes`), and gets what was
+given as one dictionary. The table of which option is which field is here; which fields say nothing
+for a family of models is the family's own table.
 """
 
-import inspect
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from codesign_base import InputError
+from topoopt.base.option_groups import Options, option
 from topoopt.cli import common
 
 if TYPE_CHECKING:
     from parallelism.transformers.enumeration import Choices
-    from topoopt.problem.job import Job
+    from topoopt.problem.job import Cluster, Job
     from topoopt.problem.options import SearchOptions
 
 _JOB = "Job"
@@ -26,28 +26,45 @@ _SEARCH = "Search"
 _OPERATORS = "Search of models planned by operators"
 
 
-def _option(kind: Any, default: Any, help_text: str, *names: str, **more: Any) -> tuple[Any, Any]:
-    return Annotated[kind, typer.Option(*names, help=help_text, **more)], default
-
-
 def _considered(help_text: str, shown: str, *names: str) -> tuple[Any, Any]:
-    return _option(
-        str | None, None, help_text, *names, show_default=shown, rich_help_panel=_LAYOUTS
-    )
+    return option(str | None, None, help_text, *names, show_default=shown, rich_help_panel=_LAYOUTS)
 
 
-Options = Mapping[str, tuple[Any, Any]]
+WIRING: Options = {
+    "ports": (common.Ports, "directed"),
+    "latency": (common.Latency, "1us"),
+    "seed": option(int, 0, "The same seed and steps give the same plan."),
+    "prices": (common.Prices, None),
+}
+"""What all clusters that a plan is sought for have in common, and what they cost."""
+
+CLUSTER: Options = {
+    "servers": (common.Servers, ...),
+    "degree": option(int, ..., "Network ports of each server."),
+    "bandwidth": (common.Bandwidth, ...),
+    **WIRING,
+}
+"""The cluster that a plan is sought for."""
+
+SPENDING: Options = {
+    "objective": option(str, "time", "time, or cost-time: cost times time of a sample."),
+    "max_cost": option(float | None, None, "US dollars that the network may cost."),
+    "max_ports": option(int | None, None, "Ports that all servers together may use."),
+}
+"""What a cluster should be good at, and may take."""
 
 JOB: Options = {
-    "device": (common.Device, "a100"),
+    "device": option(str, "a100", "Accelerator: a100, a100-40gb, h100 or h200."),
     "gpus": (common.Gpus, 4),
     "batch": (common.Batch, None),
-    "profile": (common.Profile, None),
-    "optimizer": (common.OptimizerName, "sgd"),
-    "global_batch": _option(
+    "profile": option(
+        Path | None, None, "Measured operator times (JSON).", show_default="roofline of --device"
+    ),
+    "optimizer": option(str, "sgd", "sgd, momentum or adam; sets the state kept in memory."),
+    "global_batch": option(
         int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_LAYOUTS
     ),
-    "sequence": _option(
+    "sequence": option(
         int | None, None, "Tokens of a sample.", show_default="the model's own",
         rich_help_panel=_LAYOUTS,
     ),
@@ -65,14 +82,20 @@ JOB: Options = {
     ),
     "zero": _considered("ZeRO stages considered; 3 only without pipelines.", "1,3"),
     "recompute": _considered("none, selective, full: recomputation considered.", "none,full"),
-    "tensor_across_servers": _option(
+    "tensor_across_servers": option(
         bool, False, "Tensor groups may span servers.", "--tensor-across-servers",
         rich_help_panel=_LAYOUTS,
     ),
-    "load_imbalance": _option(
+    "load_imbalance": option(
         float, 1.0, "Tokens of the busiest expert rank over the mean.", rich_help_panel=_LAYOUTS
     ),
-    "per_operator": _option(
+    "stack": option(
+        str, "megatron-core",
+        "Training software, whose overlaps and memory count: megatron-core, fsdp2, fsdp1, llama3, "
+        "megatron-2022, megatron-2021, deepspeed-2022, aleph-alpha-2023.",
+        rich_help_panel=_LAYOUTS,
+    ),
+    "per_operator": option(
         bool, False, "Plan a transformer by operators, like other models.", "--per-operator",
         rich_help_panel=_LAYOUTS,
     ),
@@ -80,57 +103,62 @@ JOB: Options = {
 """What is trained, and on what servers."""
 
 SEARCH: Options = {
-    "steps": (common.Steps, None),
-    "seconds": _option(
+    "steps": option(
+        int | None, None, "Search budget in strategy proposals.", show_default="suits the job"
+    ),
+    "seconds": option(
         float | None, None, "Search budget in seconds, instead of --steps.",
         rich_help_panel=_OPERATORS,
     ),
-    "chains": _option(
+    "chains": option(
         int, 3, "Search chains, each with its own topology.", rich_help_panel=_OPERATORS
     ),
-    "faithful": _option(
+    "faithful": option(
         str | None, None, "paper or artifact: switch back everything that departs from it.",
         rich_help_panel=_OPERATORS,
     ),
-    "method": _option(
+    "method": option(
         str, "joint",
         "joint, alternating, sequential, strategy-only or topology-only: what is searched with "
         "what.",
         rich_help_panel=_OPERATORS,
     ),
-    "no_parameter_splits": _option(
+    "no_parameter_splits": option(
         bool, False, "Split operators by samples only; profiles measure no other splits.",
         "--no-parameter-splits", rich_help_panel=_OPERATORS,
     ),
-    "confirm": _option(
-        str | None, None, "packet: choose among the best plans by simulating packet trains.",
-        rich_help_panel=_SEARCH,
+    "confirm": option(
+        str | None, None,
+        "packet: choose among the best plans by simulating packet trains; none: by the fluid "
+        "model. By default packet for models by operators, but with other methods and schedules.",
+        rich_help_panel=_SEARCH, show_default="see text",
     ),
-    "schedule": _option(
+    "schedule": option(
         str, "plain",
         "Order, buckets and overlap inside the iteration: plain (as published), compute (devices "
         "take the longest remaining path first), barrier (the best that keeps the barrier between "
         "iterations) or auto.",
         rich_help_panel=_SEARCH,
     ),
-    "restarts": _option(
+    "restarts": option(
         int, 1, "Independent searches, of which the best plan is kept.",
         rich_help_panel=_OPERATORS,
     ),
-    "workers": _option(
+    "workers": option(
         int, 1, "Searches at a time, each in a process.", rich_help_panel=_OPERATORS
     ),
-    "engine": _option(
+    "engine": option(
         str, "local", "local processes, ray on this machine, or ray://HOST:PORT.",
         rich_help_panel=_OPERATORS,
     ),
-    "simulated": _option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
+    "simulated": option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
 }  # fmt: skip
 """How a plan is sought: the fields of `topoopt.problem.options.SearchOptions`."""
 
 # Options that are called otherwise than the field that they set.
 _FIELDS = {
     "batch": "batch_per_gpu", "load_imbalance": "implementation",
+    "stack": "implementation",
     "no_parameter_splits": "parameter_splits",
     **dict.fromkeys(
         (
@@ -140,43 +168,6 @@ _FIELDS = {
         "choices",
     ),
 }  # fmt: skip
-
-
-def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add groups of options to a command.
-
-    Parameters
-    ----------
-    *groups : mapping of str to (annotation, default)
-
-    Returns
-    -------
-    callable
-        Decorates a command, which gets the values of the groups as its argument ``given``.
-    """
-
-    def added(command: Callable[..., None]) -> Callable[..., None]:
-        shared = {name: option for group in groups for name, option in group.items()}
-        signature = inspect.signature(command)
-        own = [p for p in signature.parameters.values() if p.name != "given"]
-        more = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-            )
-            for name, (annotation, default) in shared.items()
-        ]
-
-        @wraps(command)
-        def run(**values: Any) -> None:
-            given = {name: values.pop(name) for name in shared}
-            command(**values, given=given)
-
-        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-        run.__signature__ = signature.replace(parameters=[*keyword, *more])  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in (*keyword, *more)}
-        return run
-
-    return added
 
 
 def make_job(
@@ -204,7 +195,10 @@ def make_job(
     InputError
         If an option says nothing for such a model, or is out of range.
     """
+    from parallelism.accelerators import get_accelerator
+    from parallelism.device import Server
     from parallelism.transformers.load import is_transformer
+    from topoopt.problem.job import Job, nvlink_server
 
     if given["per_operator"] or not is_transformer(model):
         from parallelism.operator_family import OperatorFamily
@@ -213,14 +207,13 @@ def make_job(
         if batch_is_grid:
             del refused["global_batch"]
         _refuse(context, refused)
-        return common.make_job(
-            model, given["device"], given["gpus"], given["batch"], given["profile"],
-            given["optimizer"],
-        )  # fmt: skip
+        server = Server(accelerator=get_accelerator(given["device"]), gpus=given["gpus"])
+        return Job(
+            common.read_model(model), given["batch"], server, given["profile"], given["optimizer"]
+        )
     from parallelism.transformers.family import LayoutFamily
-    from parallelism.transformers.implementation import Implementation
+    from parallelism.transformers.implementation import get_stack
     from parallelism.transformers.load import load_transformer
-    from topoopt.problem.job import Job, nvlink_server
 
     _refuse(context, LayoutFamily.refused, " (--per-operator)")
     if given["global_batch"] is None:
@@ -234,8 +227,23 @@ def make_job(
         server=nvlink_server(given["device"], given["gpus"]),
         global_batch=given["global_batch"],
         sequence=sequence,
-        implementation=Implementation(load_imbalance=given["load_imbalance"]),
+        implementation=get_stack(given["stack"], load_imbalance=given["load_imbalance"]),
         choices=choices_of(given),
+    )
+
+
+def make_cluster(given: Mapping[str, Any]) -> "Cluster":
+    """Return the cluster that the options describe.
+
+    Parameters
+    ----------
+    given : mapping
+        Values of `CLUSTER`.
+    """
+    from topoopt.problem.job import Cluster
+
+    return Cluster(
+        *(given[name] for name in ("servers", "degree", "bandwidth", "ports", "latency"))
     )
 
 

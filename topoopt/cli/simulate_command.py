@@ -1,4 +1,4 @@
-"""`topoopt simulate`: play a task graph or a plan over a fabric."""
+"""`topoopt simulate`: simulate a task graph or a plan over a fabric."""
 
 import time
 from pathlib import Path
@@ -57,7 +57,7 @@ def simulate_command(
     ] = "fluid",
     jitter: Annotated[
         int | None,
-        typer.Option(help="Also play this many copies with delays moved by up to 2 %."),
+        typer.Option(help="Also simulate this many copies with delays moved by up to 2 %."),
     ] = None,
     compat: Annotated[
         str | None,
@@ -91,9 +91,9 @@ def simulate_command(
 
     Example: topoopt simulate 100dlrm_16.fbuf --fabric ideal --bandwidth 100Gbps
     """
-    from topoopt.fabric.jitter import jittered
+    from topoopt.fabric.jitter import check_copies, jittered
     from topoopt.fabric.report import report_of
-    from topoopt.fabric.simulate import simulate
+    from topoopt.fabric.simulate import check_model, simulate
     from topoopt.fabric.tasks import link_bytes
     from topoopt.fabric.warm import choose_rings, warm_up
     from topoopt.problem.schedule import Schedule
@@ -105,7 +105,16 @@ def simulate_command(
         network=priority,
         bucket_bytes=None if buckets is None else parse_bytes(buckets, "buckets"),
     )
-    _check(file, fabric, model, jitter, seed, timeline, timeline_links)
+    # What is wrong whatever the files hold, before reading them.
+    check_model(model)
+    if jitter is not None:
+        check_copies(jitter)
+    common.check_seed(seed)
+    if timeline_links is not None and timeline is None:
+        raise InputError("--timeline-links goes with --timeline only; name the trace to write")
+    if timeline_links is not None and timeline_links < 0:
+        raise InputError(f"--timeline-links is {timeline_links}; give zero or more links")
+    common.check_outputs(timeline, inputs=[file, fabric])
     if compat == "reconnect" and model == "fluid":
         raise InputError("compat is 'reconnect', which the fluid model does not know; use packet")
     kernels = "simulate_kernels" if model == "fluid" else "packet_kernels"
@@ -122,23 +131,23 @@ def simulate_command(
             seed=seed,
         )
         warm_up(model)
-        played = replay.for_model(model)
-        choose_rings(played, workload.tasks)
+        simulated = replay.for_model(model)
+        choose_rings(simulated, workload.tasks)
         notes = list(workload.notes)
         if schedule != Schedule.plain():
-            workload = scheduled_workload(workload, played, schedule)
+            workload = scheduled_workload(workload, simulated, schedule)
         tasks = workload.tasks
     copies = None
     began = time.perf_counter()
-    run = simulate(played, tasks, model=model, seed=seed)
+    run = simulate(simulated, tasks, model=model, seed=seed)
     if jitter is not None:
-        copies = jittered(played, tasks, jitter, model=model, seed=seed)
+        copies = jittered(simulated, tasks, jitter, model=model, seed=seed)
     wall = time.perf_counter() - began
     report = report_of(
         replay.fabric,
         tasks,
         run,
-        None if played is replay.fabric else link_bytes(replay.fabric, tasks),
+        None if simulated is replay.fabric else link_bytes(replay.fabric, tasks),
     )
     if timeline is not None:
         from topoopt.formats.trace import save_trace
@@ -162,30 +171,6 @@ def simulate_command(
         print(f"note: {note}")
     if timeline is not None:
         print(f"trace written to {timeline}")
-
-
-def _check(
-    file: Path,
-    fabric: str | None,
-    model: str,
-    jitter: int | None,
-    seed: int,
-    timeline: Path | None,
-    timeline_links: int | None,
-) -> None:
-    """Refuse what is wrong whatever the files hold, before reading them."""
-    from topoopt.fabric.jitter import check_copies
-    from topoopt.fabric.simulate import check_model
-
-    check_model(model)
-    if jitter is not None:
-        check_copies(jitter)
-    common.check_seed(seed)
-    if timeline_links is not None and timeline is None:
-        raise InputError("--timeline-links goes with --timeline only; name the trace to write")
-    if timeline_links is not None and timeline_links < 0:
-        raise InputError(f"--timeline-links is {timeline_links}; give zero or more links")
-    common.check_outputs(timeline, inputs=[file, fabric])
 
 
 def _document(

@@ -1,6 +1,7 @@
 """`topoopt space`: what a search may choose, and how much that is."""
 
 from collections import Counter
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -31,12 +32,14 @@ def space_command(
 
     Example: topoopt space dlrm-16 --servers 16
     """
+    from parallelism.device import Server
     from parallelism.search.size import space_size
     from parallelism.search.space import StrategySpace
+    from topoopt.problem.job import Job
 
     if servers < 1:
         raise InputError(f"servers is {servers}; give at least 1")
-    job = common.make_job(model, "a100", gpus, batch, None, "sgd")
+    job = Job(common.read_model(model), batch, Server(gpus=gpus))
     builder = job.builder(servers)
     space = StrategySpace(
         builder.graph,
@@ -65,16 +68,7 @@ def _document(model: str, size: "SpaceSize") -> dict[str, Any]:
                 "operators": list(group.operators),
                 "kind": group.kind,
                 "configurations": group.configurations,
-                "choices": [
-                    {
-                        "sample": choice.sample,
-                        "parameter": choice.parameter,
-                        "mode": choice.mode or None,
-                        "placements": choice.placements,
-                        "any_placements_log10": choice.any_placements,
-                    }
-                    for choice in group.choices
-                ],
+                "choices": [asdict(choice) for choice in group.choices],
             }
             for group in size.groups
         ],

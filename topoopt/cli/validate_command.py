@@ -37,6 +37,14 @@ def validate_command(
         str, typer.Option(help="Pattern of case names: '*dlrm*', '*/fat-tree', 'ring-*'.")
     ] = "*",
     models: Annotated[str, typer.Option(help="Simulation models, separated by commas.")] = _MODELS,
+    runs: Annotated[
+        Path | None,
+        typer.Option(help="llm: a file of published runs, instead of the built-in ones."),
+    ] = None,
+    sweep: Annotated[
+        Path | None,
+        typer.Option(help="llm: the directory of the public sweep of layouts."),
+    ] = None,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
@@ -45,13 +53,25 @@ def validate_command(
     Example: topoopt validate --data shared/data --models fluid
 
     Example: topoopt validate llm --cases '175B*'
+
+    Example: topoopt validate llm --runs runs.json
     """
     if subject not in ("fabric", "llm"):
         raise InputError(f"validate: {subject!r} is no subject; choose fabric or llm")
+    if (runs or sweep) is not None and (subject != "llm" or cases != "*" or (runs and sweep)):
+        raise InputError(
+            "validate: --runs and --sweep go with llm, each alone and without --cases; leave the "
+            "others out"
+        )
     if subject == "llm":
         if data is not None or models != _MODELS:
             raise InputError("validate llm takes neither --data nor --models; leave them out")
-        _validate_llm(cases, as_json, quiet)
+        if runs is not None:
+            _validate_runs(runs, as_json)
+        elif sweep is not None:
+            _validate_sweep(sweep, as_json)
+        else:
+            _validate_llm(cases, as_json, quiet)
         return
     from topoopt.studies.validation.validate import validate
 
@@ -72,6 +92,51 @@ def validate_command(
         common.print_json(asdict(found))
     else:
         print("\n".join(_text(found, names)))
+
+
+def _validate_runs(path: Path, as_json: bool) -> None:
+    from topoopt.studies.validation.runs_file import validate_runs
+
+    found = validate_runs(path)
+    if as_json:
+        from dataclasses import asdict
+
+        common.print_json(asdict(found))
+        return
+    rows = [("run", "published s", "model s", "error", "stack", "accelerator", "role")]
+    rows += [
+        (run.name, f"{run.published_s:.4g}", f"{run.model_s:.4g}", _signed(run.error), run.stack,
+         run.accelerator, "fitted" if run.fitted else "held out")
+        for run in found.runs
+    ]  # fmt: skip
+    table = [("|error|", "runs", "mean", "median", "max")]
+    table += [
+        (s.group, str(s.runs), _percent(s.mean), _percent(s.median), _percent(s.max))
+        for s in found.summaries
+    ]
+    print("\n".join([*table_lines(rows, left=(0, 4, 5, 6)), "", *table_lines(table, left=(0,))]))
+
+
+def _validate_sweep(directory: Path, as_json: bool) -> None:
+    from topoopt.studies.validation.sweep import validate_sweep
+
+    found = validate_sweep(directory)
+    if as_json:
+        from dataclasses import asdict
+
+        common.print_json({"files": [asdict(one) for one in found]})
+        return
+    rows = [("file", "ran", "failed", "rank", "regret", "|error|", "rejected", "accepted")]
+    rows += [
+        (one.name, str(one.ran), str(one.failed), f"{one.spearman:.3f}", _percent(one.regret),
+         _percent(one.error), str(one.rejected), str(one.accepted))
+        for one in found
+    ]  # fmt: skip
+    ran, failed = sum(one.ran for one in found), max(1, sum(one.failed for one in found))
+    rejected, accepted = sum(one.rejected for one in found), sum(one.accepted for one in found)
+    print("\n".join(table_lines(rows, left=(0,))))
+    print(f"of those that ran {_percent(rejected / ran)} do not fit by the model; of those that "
+          f"failed {_percent(accepted / failed)} do")  # fmt: skip
 
 
 def _validate_llm(cases: str, as_json: bool, quiet: bool) -> None:

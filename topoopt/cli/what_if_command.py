@@ -67,8 +67,9 @@ def what_if_command(
             report(Progress("failures", done, trials, time))
 
         if what == "servers":
-            lost = kill_servers(built, count, trials, steps=steps, seed=seed, progress=progress)
-            document = _server_document(lost, count, seed)
+            found: Any = kill_servers(
+                built, count, trials, steps=steps, seed=seed, progress=progress
+            )
         else:
             found = fail_randomly(
                 built.fabric,
@@ -80,7 +81,7 @@ def what_if_command(
                 ports=what == "ports",
                 progress=progress,
             )
-            document = _document(found, what, count, seed)
+    document = _document(found, what, count, seed)
     document["notes"] = schedule_left_out(loaded)
     if as_json:
         common.print_json(document)
@@ -104,32 +105,28 @@ def _summary(times: Any) -> dict[str, Any]:
 
 
 def _document(found: Any, what: str, count: int, seed: int) -> dict[str, Any]:
-    return {
-        "iteration_time_s": found.undamaged,
-        f"fail_{what}": count,
-        "trials": len(found.cables),
-        "seed": seed,
-        "repairs": {how: _summary(times) for how, times in found.times.items()},
-        "best": _summary(found.best),
-    }
-
-
-def _server_document(found: Any, count: int, seed: int) -> dict[str, Any]:
     import numpy as np
 
-    fits = np.array([trial.fits for trial in found.trials])
-    kept = {how: times[fits] for how, times in found.times.items()}
-    return {
+    document = {
         "iteration_time_s": found.undamaged,
-        "fail_servers": count,
-        "trials": len(found.trials),
+        f"fail_{what}": count,
+        "trials": len(found.trials) if what == "servers" else len(found.cables),
         "seed": seed,
-        "batch_share": found.batch_share,
-        "does_not_fit": int((~fits).sum()),
-        "why_not": next((trial.why for trial in found.trials if not trial.fits), None),
-        "repairs": {how: _summary(times) for how, times in kept.items()},
-        "best": _summary(np.min(np.stack([kept["skip"], kept["new-rings"]]), axis=0)),
     }
+    times = found.times
+    if what == "servers":
+        fits = np.array([trial.fits for trial in found.trials])
+        times = {how: each[fits] for how, each in times.items()}
+        best = np.min(np.stack([times["skip"], times["new-rings"]]), axis=0)
+        document |= {
+            "batch_share": found.batch_share,
+            "does_not_fit": int((~fits).sum()),
+            "why_not": next((trial.why for trial in found.trials if not trial.fits), None),
+        }
+    else:
+        best = found.best
+    repairs = {how: _summary(each) for how, each in times.items()}
+    return document | {"repairs": repairs, "best": _summary(best)}
 
 
 def _lines(document: dict[str, Any], what: str) -> list[str]:

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import cast
 
 from codesign_base import InputError
-from routing.clos.fabric import Clos
+from routing.clos.fabric import Clos, Direction
 from topoopt.problem.units import parse_time
 
 _LINK = re.compile(r"([0-9]+):([0-9]+)(?::(up|down))?")
@@ -60,7 +60,7 @@ def make_fabric(
         match = _LINK.fullmatch(text)
         if match is None:
             raise InputError(f"fail-link {text!r} is not tor:spine, tor:spine:up or tor:spine:down")
-        clos = clos.with_failed_cable(int(match[1]), int(match[2]), _direction(match[3]))
+        clos = clos.with_share(int(match[1]), int(match[2]), 0.0, _direction(match[3]))
     for text in degrade:
         match = _DEGRADED.fullmatch(text)
         if match is None or not 0 < float(match[3]) < 1:
@@ -68,24 +68,12 @@ def make_fabric(
                 f"degrade {text!r} is not tor:spine:share with a share between 0 and 1, "
                 "optionally followed by :up or :down"
             )
-        tor, spine, share = int(match[1]), int(match[2]), float(match[3])
-        for way in ("up", "down") if match[4] is None else (match[4],):
-            present = _present(clos, tor, spine, way)
-            clos = clos.with_capacity(tor, spine, share * present, _direction(way))
+        clos = clos.with_share(int(match[1]), int(match[2]), float(match[3]), _direction(match[4]))
     return clos
 
 
-def _present(clos: Clos, tor: int, spine: int, way: str) -> float:
-    if tor >= clos.tors or spine >= clos.spines:
-        raise InputError(
-            f"degrade names ToR {tor} and spine {spine}; the fabric has ToRs 0..{clos.tors - 1} "
-            f"and spines 0..{clos.spines - 1}"
-        )
-    return float(clos.up[tor, spine] if way == "up" else clos.down[spine, tor])
-
-
-def _direction(way: str | None) -> Literal["both", "up", "down"]:
-    return cast(Literal["both", "up", "down"], way or "both")
+def _direction(way: str | None) -> Direction:
+    return cast(Direction, way or "both")
 
 
 def failures_at(clos: Clos, failures: Sequence[str]) -> list[tuple[float, Clos]]:

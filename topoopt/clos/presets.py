@@ -1,12 +1,13 @@
 """Jobs of the paper's experiments: models, how one copy is split, how long they compute."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from routing.clos.fabric import Clos
-from routing.clos.jobs import JobKind, RingJob, random_job_set
+from routing.clos.jobs import RingJob, place_rings, ring_flow_bytes
 
 
 @dataclass(frozen=True)
@@ -37,15 +38,13 @@ class ClosModel:
     element_bytes: float = 4.0
 
     @property
-    def kind(self) -> JobKind:
-        """The model as routing sees it."""
-        return JobKind(
-            self.name,
-            self.tensor * self.pipeline,
-            self.parameters * self.element_bytes,
-            self.compute_time,
-        )
+    def group(self) -> int:
+        """Accelerators of one copy."""
+        return self.tensor * self.pipeline
 
+
+START_SPREAD = 10.0
+"""Seconds within which drawn jobs start."""
 
 _TIMES = "compute time: traffic files of the public simulator of arXiv 2503.05324's experiments"
 
@@ -92,17 +91,27 @@ def get_clos_model(name: str) -> ClosModel:
     return CLOS_MODELS[name]
 
 
-def draw_jobs(clos: Clos, count: int, replicas: int, seed: int) -> tuple[RingJob, ...]:
-    """Draw jobs of the presets on random ToRs, as in the paper's experiments.
+def draw_jobs(
+    clos: Clos,
+    count: int,
+    replicas: int,
+    seed: int,
+    models: Sequence[ClosModel] = tuple(CLOS_MODELS.values()),
+) -> tuple[RingJob, ...]:
+    """Draw jobs, place them on random ToRs and start them at random times, as the paper does.
+
+    Models are drawn uniformly among the sets that fit on the fabric.
 
     Parameters
     ----------
     clos : Clos
     count : int
-        Number of jobs.
+        Number of jobs, at least 1.
     replicas : int
         Ring size of every job.
     seed : int
+    models : sequence of ClosModel, optional
+        The presets by default.
 
     Returns
     -------
@@ -111,7 +120,31 @@ def draw_jobs(clos: Clos, count: int, replicas: int, seed: int) -> tuple[RingJob
     Raises
     ------
     InfeasibleError
-        If so many jobs do not fit.
+        If no set fits.
     """
-    kinds = [model.kind for model in CLOS_MODELS.values()]
-    return random_job_set(clos, kinds, count, replicas, np.random.default_rng(seed))
+    if count < 1 or not models:
+        raise InputError(f"{count} jobs of {len(models)} kinds; draw 1+ jobs of 1+ kinds")
+    rng = np.random.default_rng(seed)
+    room = clos.tors * clos.nics_per_tor
+    sizes = np.array([model.group * replicas for model in models])
+    if count * sizes.min() > room:
+        raise InfeasibleError(
+            f"{count} jobs with {replicas} replicas need at least {count * sizes.min()} NICs; the "
+            f"fabric has {room}: take fewer jobs or replicas, or more ToRs"
+        )
+    drawn = rng.integers(len(models), size=count)
+    while sizes[drawn].sum() > room:
+        drawn = rng.integers(len(models), size=count)
+    jobs: list[RingJob] = []
+    for index in drawn:
+        model = models[int(index)]
+        jobs.append(
+            RingJob(
+                model.name,
+                place_rings(clos, model.group, replicas, "random", jobs, rng),
+                ring_flow_bytes(model.parameters * model.element_bytes, model.group, replicas),
+                model.compute_time,
+                float(rng.uniform(0.0, START_SPREAD)),
+            )
+        )
+    return tuple(jobs)

@@ -10,12 +10,13 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.clos.assignment import Assignment
-from routing.clos.bounds import efficiency_bound, gap
+from routing.clos.bounds import bound_of_paths, gap
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of
-from routing.clos.metric import evaluate
-from routing.clos.routers import METHODS, route
-from routing.clos.tables import route_table, table_csv, table_rows
+from routing.clos.metric import compare, evaluate
+from routing.clos.paths import clos_paths
+from routing.clos.routers import route
+from routing.clos.tables import route_table, table_csv
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.text import table_lines
 from topoopt.base.version import installed_version
@@ -124,16 +125,13 @@ def route_jobs(
     InfeasibleError
         If a flow has no live path.
     """
-    if method not in METHODS:
-        raise InputError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
     flows = flows_of(clos, jobs)
     warm_up(method)
     began = perf_counter()
     found = route(clos, flows, method, seed=seed, time_limit=time_limit)
     seconds = perf_counter() - began
     measured = evaluate(clos, flows, found)
-    bound = efficiency_bound(clos, flows)
-    distance = gap(measured.vector, bound)
+    bound = bound_of_paths(clos_paths(clos, flows), flows)
     return RoutingReport(
         installed_version(),
         clos.tors,
@@ -148,8 +146,8 @@ def route_jobs(
         ),
         tuple(measured.vector.tolist()),
         tuple(bound.tolist()),
-        distance.leading,
-        bool(found.optimal or distance.optimal),
+        gap(measured.vector, bound),
+        bool(found.optimal or compare(measured.vector, bound) >= 0),
         measured.max_load,
         jobs[measured.slowest_job].name,
         measured.mean_slowdown,
@@ -211,9 +209,6 @@ def write_tables(
     """
     check_tables(path)
     spine = np.array(report.spine, dtype=np.int64)
-    routes = route_table(clos, flows_of(clos, jobs), Assignment(spine, report.method), ports=ports)
-    if path.suffix == ".csv":
-        text = table_csv(routes)
-    else:
-        text = json.dumps(table_rows(routes), indent=1) + "\n"
+    routes = route_table(clos, flows_of(clos, jobs), Assignment(spine), ports=ports)
+    text = table_csv(routes) if path.suffix == ".csv" else json.dumps(routes, indent=1) + "\n"
     write_text_atomically(path, text)

@@ -1,6 +1,6 @@
 """Routers compared on the same jobs: the control loop of each, simulated."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from codesign_base import InputError
 from routing.clos.control import Controller
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob
-from routing.clos.loop import LoopResult, run_loop
+from routing.clos.loop import run_loop
 from routing.clos.routers import METHODS
 from routing.clos.simulation import NIC_RATE
 
@@ -140,23 +140,14 @@ def run_methods(
         If a flow has no live path.
     """
     check_methods(methods)
-    results = []
-    for method in methods:
-        warm_up(method)
-        controller = Controller(
-            clos,
-            method,
-            seed=seed,
-            predict=predict,
-            rotate=rotate,
-            move_cost=move_cost,
-            time_limit=time_limit,
-        )
-        found = run_loop(
-            clos, jobs, controller, epochs, changes=changes, nic_rate=nic_rate, record_flows=True
-        )
-        results.append(_summed(method, jobs, found))
-    return tuple(results)
+    options = {
+        "seed": seed, "predict": predict, "rotate": rotate, "move_cost": move_cost,
+        "time_limit": time_limit,
+    }  # fmt: skip
+    return tuple(
+        _simulated(clos, jobs, method, {"method": method, **options}, epochs, changes, nic_rate)
+        for method in methods
+    )
 
 
 def run_variant(
@@ -179,11 +170,7 @@ def run_variant(
     """
     if name not in VARIANTS:
         raise InputError(f"variant {name!r} is unknown; choose among {', '.join(VARIANTS)}")
-    options = VARIANTS[name]
-    warm_up(options["method"])
-    controller = Controller(clos, **options)
-    found = run_loop(clos, jobs, controller, epochs, nic_rate=nic_rate, record_flows=True)
-    return _summed(name, jobs, found)
+    return _simulated(clos, jobs, name, VARIANTS[name], epochs, (), nic_rate)
 
 
 def check_methods(methods: Sequence[str]) -> None:
@@ -207,7 +194,18 @@ def warm_up(method: str) -> None:
     run_loop(clos, jobs, Controller(clos, method), [2, 1], changes=[(0.5, broken)])
 
 
-def _summed(method: str, jobs: Sequence[RingJob], found: LoopResult) -> MethodTimes:
+def _simulated(
+    clos: Clos,
+    jobs: Sequence[RingJob],
+    name: str,
+    options: Mapping[str, Any],
+    epochs: int,
+    changes: Sequence[tuple[float, Clos]],
+    nic_rate: float,
+) -> MethodTimes:
+    warm_up(options["method"])
+    controller = Controller(clos, **options)
+    found = run_loop(clos, jobs, controller, epochs, changes=changes, nic_rate=nic_rate)
     times = found.times
     rows = []
     for job, floor, took, slow, flow in zip(
@@ -230,7 +228,7 @@ def _summed(method: str, jobs: Sequence[RingJob], found: LoopResult) -> MethodTi
         )
     seconds = found.controller_times
     return MethodTimes(
-        method,
+        name,
         times.mean_slowdown,
         times.p99_slowdown,
         times.worst_slowdown,

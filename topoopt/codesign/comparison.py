@@ -37,8 +37,11 @@ class FabricResult:
     ----------
     fabric : str
     iteration_time_s : float
+        In the fluid model.
+    packet_time_s : float or None
+        In the packet model, where that was asked and knows the fabric.
     relative_time : float
-        Over that of the co-designed fabric.
+        Over that of the co-designed fabric: of packet times where there are both.
     cost_usd : float or None
     bandwidth_bytes_per_s : float
         Of a port (direct) or of a server's link (switched).
@@ -48,12 +51,18 @@ class FabricResult:
 
     fabric: str
     iteration_time_s: Amount
+    packet_time_s: Amount | None
     relative_time: Amount
     cost_usd: Amount | None
     bandwidth_bytes_per_s: Amount
     strategy_origin: str
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
+
+    @property
+    def time_s(self) -> float:
+        """Seconds to go by: of packet trains where stated, else of the fluid model."""
+        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
 
 
 @dataclass(frozen=True)
@@ -96,12 +105,17 @@ class Comparison:
 
     def summary(self) -> str:
         """Return the comparison as a table of text."""
+        packets = self.fabrics[0].packet_time_s is not None
         rows: list[tuple[str, ...]] = [
-            ("fabric", "iteration", "relative", "bandwidth", "network cost", "strategy")
-        ]
+            (
+                "fabric", *(("packets",) if packets else ()), "fluid", "relative", "bandwidth",
+                "network cost", "strategy",
+            )
+        ]  # fmt: skip
         rows += [
             (
                 r.fabric,
+                *((format_time(r.packet_time_s) if r.packet_time_s else "-",) if packets else ()),
                 format_time(r.iteration_time_s),
                 f"{r.relative_time:.2f}x",
                 format_bandwidth(r.bandwidth_bytes_per_s),
@@ -114,7 +128,7 @@ class Comparison:
         bound = f"lower bound on any wiring of this degree: {format_time(self.lower_bound_s)}"
         refused = [f"not built: {name}: {why}" for name, why in self.refused.items()]
         stopped = ["search interrupted: the best so far"] if self.interrupted else []
-        table = table_lines(rows, left=(0, 5))
+        table = table_lines(rows, left=(0, 6 if packets else 5))
         return "\n".join([title, "", *table, "", *refused, bound, *stopped])
 
     def _repr_html_(self) -> str:
@@ -204,11 +218,11 @@ def compare(
     plan = co_optimize(
         job, cluster, options, seed=seed, baselines=chosen, prices=prices, progress=progress
     )  # fmt: skip
-    best = plan.iteration_time_s
     rows = [
         FabricResult(
             "topoopt",
-            best,
+            plan.iteration_time_s,
+            plan.packet_time_s,
             1.0,
             plan.cost_usd,
             cluster.port_rate,
@@ -219,7 +233,8 @@ def compare(
         FabricResult(
             name,
             base.iteration_time_s,
-            base.iteration_time_s / best,
+            base.packet_time_s,
+            plan.relative_time(base),
             base.cost_usd,
             base.bandwidth_bytes_per_s,
             parallelization_text(base.parallelization, base.origin),

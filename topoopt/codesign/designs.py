@@ -1,6 +1,6 @@
 """Clusters to choose among: the points of a grid, what is known of them, and who is not beaten."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from math import isfinite
@@ -9,7 +9,7 @@ from typing import Any
 from codesign_base import InputError
 
 
-class Objective(StrEnum):
+class DesignObjective(StrEnum):
     """What the best design has least of.
 
     ``time``: seconds a sample. ``cost-time``: US dollars times seconds a sample.
@@ -106,11 +106,11 @@ class Design:
         """Whether there is a plan."""
         return self.state == "planned"
 
-    def value(self, objective: Objective) -> float:
+    def value(self, objective: DesignObjective) -> float:
         """Return the objective of a planned design; infinity otherwise."""
         if self.time_per_sample_s is None:
             return float("inf")
-        if objective is Objective.TIME:
+        if objective is DesignObjective.TIME:
             return self.time_per_sample_s
         return self.time_per_sample_s * self.point.cost_usd
 
@@ -153,28 +153,11 @@ def frontier(designs: Iterable[Design], least_gain: float = 0.0) -> tuple[Design
     best = float("inf")
     kept = []
     planned = [design for design in designs if design.planned]
-    for design in sorted(planned, key=lambda d: (d.point.cost_usd, d.value(Objective.TIME))):
-        if design.value(Objective.TIME) < best:
-            best = design.value(Objective.TIME) * (1.0 - least_gain)
+    for design in sorted(planned, key=lambda d: (d.point.cost_usd, d.value(DesignObjective.TIME))):
+        if design.value(DesignObjective.TIME) < best:
+            best = design.value(DesignObjective.TIME) * (1.0 - least_gain)
             kept.append(design)
     return tuple(kept)
-
-
-def best_design(designs: Sequence[Design], objective: Objective) -> Design | None:
-    """Return the planned design with the least objective; of equals the cheapest, then the first.
-
-    Parameters
-    ----------
-    designs : sequence of Design
-    objective : Objective
-
-    Returns
-    -------
-    Design or None
-        None if none was planned.
-    """
-    planned = [design for design in designs if design.planned]
-    return min(planned, key=lambda d: (d.value(objective), d.point.cost_usd), default=None)
 
 
 def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:
@@ -218,8 +201,3 @@ def parse_counts(text: str, name: str, *, doubling: bool) -> tuple[int, ...]:
             found.add(low)
             low = 2 * low if doubling else low + 1
     return tuple(sorted(found))
-
-
-__all__ = [
-    "Design", "Limits", "Objective", "Point", "best_design", "frontier", "parse_counts",
-]  # fmt: skip

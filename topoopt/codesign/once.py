@@ -31,7 +31,6 @@ from topoopt.plan.plan import (
 )
 from topoopt.plan.records import (
     bound_record,
-    confirmation_record,
     degree_split,
     link_records,
     price_notes,
@@ -43,7 +42,13 @@ from topoopt.plan.records import (
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
-from topoopt.search.confirm import Confirmed, confirm_pairs
+from topoopt.search.confirm import (
+    PACKET_MODEL,
+    Confirmed,
+    confirm_pairs,
+    packet_times_on,
+    states_packets,
+)
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch
 from topoopt.search.result import SearchResult
@@ -83,12 +88,13 @@ def optimize_once(
     search = search_of(family, cluster, options, seed)
     with interrupts_between_steps(progress) as report:
         result = search.run(report, keeper)
-        confirmed = _confirm(search, result, report) if options.confirm else None
+        confirmed = _confirm(search, result, report) if options.one_path else None
         scheduled = _schedule(search, result, report)
+        packets = _packets(search, result, confirmed, report)
         compared, interrupted = _baselines(search, result, chosen, report)
     result.interrupted = result.interrupted or interrupted
     asked = [base.fabric.name for base in chosen]
-    return _assemble(search, result, confirmed, scheduled, compared, asked, table)
+    return _assemble(search, result, packets, scheduled, compared, asked, table)
 
 
 def search_of(family: AnyFamily, cluster: Cluster, options: SearchOptions, seed: int) -> AnySearch:
@@ -134,6 +140,24 @@ def _schedule(
     return plainly(family, result.best)
 
 
+def _packets(
+    search: AnySearch,
+    result: SearchResult[Any],
+    confirmed: Confirmed[Any] | None,
+    progress: ProgressCallback | None,
+) -> Confirmed[Any] | None:
+    """Return what packet trains say of the best pair, whether or not they chose it."""
+    problem: Problem[Any] = search.problem
+    stated = states_packets(problem.family, problem.options, problem.cluster.servers)
+    if confirmed is not None or not stated or result.interrupted:
+        return confirmed
+    try:
+        return confirm_pairs(problem, [result.best], progress)
+    except KeyboardInterrupt:
+        result.interrupted = True
+        return None
+
+
 def _baselines(
     search: AnySearch,
     result: SearchResult[Any],
@@ -142,16 +166,21 @@ def _baselines(
 ) -> tuple[dict[str, Baseline], bool]:
     """Score the job on the other fabrics, each with a parallelization searched for it."""
     found: dict[str, Baseline] = {}
-    if search.problem.cluster.servers == 1:
+    problem: Problem[Any] = search.problem
+    family: Any = problem.family
+    if problem.cluster.servers == 1:
         return found, False
+    stated = states_packets(problem.family, problem.options, problem.cluster.servers)
     for number, base in enumerate(chosen):
         try:
             strategy, time, origin = search.best_on(base, result, number, progress)
+            tasks = family.build(strategy)
+            packets = packet_times_on(base.fabric, tasks, base.real) if stated else None
         except KeyboardInterrupt:
             return found, True
-        family: Any = search.problem.family
         found[base.fabric.name] = Baseline(
             iteration_time_s=time,
+            packet_time_s=None if packets is None else packets.mean,
             cost_usd=base.cost,
             bandwidth_bytes_per_s=base.bandwidth,
             origin=origin,
@@ -165,18 +194,18 @@ def _baselines(
 def _assemble(
     search: AnySearch,
     result: SearchResult[Any],
-    confirmed: Confirmed[Any] | None,
+    packets: Confirmed[Any] | None,
     scheduled: Scheduled[Any],
     compared: dict[str, Baseline],
     asked: list[str],
     prices: PriceTable,
 ) -> Plan:
     """Gather everything that the plan file holds."""
-    pair, played, problem = result.best, scheduled.played, search.problem
+    pair, simulated, problem = result.best, scheduled.simulated, search.problem
     family: Any = problem.family
     cluster = problem.cluster
     bounds = plan_bounds(
-        family, cluster, pair.strategy, pair.fabric, played.tasks, played.time,
+        family, cluster, pair.strategy, pair.fabric, simulated.tasks, simulated.time,
         schedule=scheduled.schedule, everything=result.everything,
     )  # fmt: skip
     everything, own = bounds.everything, bounds.parallelization
@@ -200,13 +229,17 @@ def _assemble(
     rings = ring_records(topology.rings if topology else ())
     links = link_records(network, rings)
     split = degree_split(links, 0 if alone else cluster.degree)
+    chosen = packets is not None and problem.options.one_path
+    counted = {"candidates": len(packets.candidates)} if packets and chosen else {}
     return Plan(
-        iteration_time_s=played.time,
+        iteration_time_s=simulated.time,
+        packet_time_s=None if packets is None else packets.jitter.mean,
+        packet_spread_s=None if packets is None else packets.jitter.spread,
         lower_bound_s=everything.seconds,
         parallelization_lower_bound_s=max(own.seconds, everything.seconds),
-        gap=played.time / everything.seconds - 1.0,
-        compute_time_s=played.computing,
-        exposed_communication_s=played.time - played.computing,
+        gap=simulated.time / everything.seconds - 1.0,
+        compute_time_s=simulated.computing,
+        exposed_communication_s=simulated.time - simulated.computing,
         cost_usd=0.0
         if alone
         else direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices),
@@ -217,8 +250,8 @@ def _assemble(
         allreduce_bytes=traffic.allreduce_sent(),
         transfer_bytes=traffic.transfer_sent(),
         memory_per_gpu_bytes=float(family.memory(pair.strategy).max()),
-        tokens_per_s=family.tokens_per_s(played.time) if layouts else None,
-        model_flops_utilisation=family.utilisation(played.time) if layouts else None,
+        tokens_per_s=family.tokens_per_s(simulated.time) if layouts else None,
+        model_flops_utilisation=family.utilisation(simulated.time) if layouts else None,
         baselines=compared,
         named_strategies_s={
             name: float(time) if np.isfinite(time) else None for name, time in result.named.items()
@@ -266,12 +299,12 @@ def _assemble(
             options=_recorded(problem.options, result, layouts),
             baselines=asked,
             steps=result.steps,
-            counts=result.counts,
+            counts=result.counts | counted,
             interrupted=result.interrupted,
             converged=result.converged,
         ),
         fabric_model=FABRIC_MODEL,
-        confirmation=confirmation_record(confirmed),
+        packet_model=None if packets is None else PACKET_MODEL,
         schedule=schedule_record(scheduled),
         seed=problem.seed,
         version=installed_version(),
@@ -283,6 +316,3 @@ def _recorded(options: SearchOptions, result: SearchResult[Any], layouts: bool) 
     if layouts or options.restarts > 1:
         return options
     return replace(options, steps=result.steps, seconds=None)
-
-
-__all__ = ["optimize_once", "search_of"]

@@ -9,12 +9,13 @@ from typing import Any
 
 from codesign_base import InfeasibleError, InputError
 from codesign_base.paths import exists
+from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.base.version import installed_version
 from topoopt.bounds.everything import everything_bound
-from topoopt.codesign.designs import Design, Limits, Objective, Point, best_design, frontier
+from topoopt.codesign.designs import Design, DesignObjective, Limits, Point, frontier
 from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
@@ -78,7 +79,7 @@ class Exploration:
     Parameters
     ----------
     model : str
-    objective : Objective
+    objective : DesignObjective
     designs : tuple of Design
         Every point of the grid, cheapest first.
     least_gain : float
@@ -90,7 +91,7 @@ class Exploration:
     """
 
     model: str
-    objective: Objective
+    objective: DesignObjective
     designs: tuple[Design, ...]
     least_gain: float
     interrupted: bool
@@ -104,8 +105,12 @@ class Exploration:
 
     @property
     def best(self) -> Design | None:
-        """The design with the least objective, if any could be planned."""
-        return best_design(self.frontier, self.objective)
+        """The design with the least objective, of equals the cheapest, if any could be planned."""
+        return min(
+            self.frontier,
+            key=lambda design: (design.value(self.objective), design.point.cost_usd),
+            default=None,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data with units in the names."""
@@ -222,8 +227,8 @@ def explore(
     InputError
         If an argument is out of range, or the store belongs to another question.
     """
-    if objective not in list(Objective):
-        raise InputError(f"objective is {objective!r}; choose {', '.join(Objective)}")
+    if objective not in list(DesignObjective):
+        raise InputError(f"objective is {objective!r}; choose {', '.join(DesignObjective)}")
     if not (server_usd >= 0 and isfinite(server_usd)):
         raise InputError(f"server_usd is {server_usd}; give zero or more US dollars")
     if not 0 <= least_gain < 1:
@@ -242,7 +247,8 @@ def explore(
     for number, point in enumerate(points):
         report = _numbered(progress, number, len(points), point)
         try:
-            design = _refused(point, limits)
+            why = limits.refuses(point)
+            design = Design(point, "over-limit", why) if why else None
             if design is None and _key(point) in known:
                 # Server prices are no part of the question that the store answers.
                 design = replace(known[_key(point)], point=point)
@@ -264,20 +270,15 @@ def explore(
             interrupted = True
             break
         designs.append(design)
-        best = min(best, design.value(Objective.TIME))
+        best = min(best, design.value(DesignObjective.TIME))
     return Exploration(
-        job.model.name, Objective(objective), tuple(designs), least_gain, interrupted, seed,
+        job.model.name, DesignObjective(objective), tuple(designs), least_gain, interrupted, seed,
         installed_version(),
     )  # fmt: skip
 
 
 def _designs(designs: tuple[Design, ...]) -> str:
     return f"{len(designs)} design{'' if len(designs) == 1 else 's'}"
-
-
-def _refused(point: Point, limits: Limits) -> Design | None:
-    why = limits.refuses(point)
-    return Design(point, "over-limit", why) if why else None
 
 
 def _planned(
@@ -367,10 +368,7 @@ def _plain(value: Any) -> Any:
 def _read_store(path: Path, question: dict[str, Any]) -> dict[tuple[int, int, float], Design]:
     if not exists(path):
         return {}
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"store {path} cannot be read: {error}; remove it") from None
+    data = parse_json(read_text(path, "store"), f"store {path}")
     if not isinstance(data, dict) or data.get("kind") != _STORE:
         raise InputError(f"store {path} holds no designs; give another file")
     # As text: a JSON round trip turns tuples into lists.
@@ -434,8 +432,3 @@ def choose_degree(
         told = "; ".join(sorted({design.why for design in exploration.designs})[:3])
         raise InfeasibleError(f"no number of ports up to {cluster.degree} can be planned: {told}")
     return exploration
-
-
-__all__ = [
-    "Design", "Exploration", "Grid", "Limits", "Objective", "Point", "choose_degree", "explore",
-]  # fmt: skip

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from codesign_base.paths import exists
 from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.base.version import package_hash
 from topoopt.codesign.once import optimize_once
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.plan.plan import Baseline, Plan, parse_plan
@@ -124,12 +124,11 @@ def co_optimize_with_restarts(
 
         calls = [
             Call(
-                _search,
+                optimize_once,
                 {
-                    "job": job, "cluster": cluster, "options": options,
-                    "seed": restart_seed(seed, place),
-                    "search": search, "progress": report if alone else None,
-                    "state": kept.state(place) if engine == LOCAL else None,
+                    "job": job, "cluster": cluster, "options": options, **search,
+                    "seed": restart_seed(seed, place), "progress": report if alone else None,
+                    "keeper": kept.state(place) if engine == LOCAL else None,
                 },
             )
             for place in todo
@@ -147,25 +146,9 @@ def co_optimize_with_restarts(
     return replace(plans[best], search=record, baselines=_baselines(plans, best))
 
 
-def _search(
-    job: Job,
-    cluster: Cluster,
-    options: SearchOptions,
-    seed: int,
-    search: Mapping[str, Any],
-    progress: ProgressCallback | None,
-    state: StateFile | None,
-) -> Plan:
-    """Make one search; at the top level, so that worker processes can be sent it."""
-    return optimize_once(
-        job, cluster, options, seed=seed, progress=progress, keeper=state, **search
-    )
-
-
 def _rank(plan: Plan) -> float:
     """Return the time that plans are compared by."""
-    confirmed = plan.confirmation
-    return plan.iteration_time_s if confirmed is None else confirmed.iteration_time_s
+    return plan.time_s
 
 
 def _baselines(plans: Mapping[int, Plan], best: int) -> dict[str, Baseline]:
@@ -251,8 +234,6 @@ def _question(
                 f"checkpoint with the fabric {fabric.fabric.name!r} of your own: it cannot be "
                 "kept; leave out the checkpoint, or compare with named fabrics"
             )
-    root = installation_root()
-    sources = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
     content = {
         "job": asdict(job.family(cluster.servers).question()),
         "cluster": [
@@ -263,9 +244,6 @@ def _question(
         "prices": None if prices is None else prices.to_dict(),
         "baselines": list(search["baselines"]),
         "options": asdict(replace(options, restarts=1)),
-        "code": sources_hash(sources, root),
+        "code": package_hash(),
     }  # fmt: skip
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-__all__ = ["co_optimize_with_restarts", "restart_seed"]

@@ -2,21 +2,14 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from codesign_base import InputError
-from parallelism.search.named import named_strategies
-from parallelism.search.space import StrategySpace
 from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.restarts import co_optimize_with_restarts
-from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabrics.baselines import PLAN_BASELINES, BaselineFabric
-from topoopt.plan.plan import (
-    Plan,
-)
+from topoopt.plan.plan import Plan
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable
@@ -81,6 +74,7 @@ def co_optimize(
     if seed < 0:
         raise InputError(f"seed is {seed}; give zero or more")
     check_options(job.family(1), options, checkpoint)
+    options = options.settled(job.family(1).kind)
     given = tuple(baselines)
     alone = (options.restarts, options.workers, options.engine, checkpoint) == (1, 1, "local", None)
     if not alone:
@@ -111,36 +105,3 @@ def check_options(
             f"schedule is 'auto', but iterations of a {family.noun} do not overlap here; give "
             "'plain', 'compute' or 'barrier'"
         )
-
-
-def score_named(job: Job, cluster: Cluster, name: str, *, seed: int = 0) -> float:
-    """Return the iteration time of a named strategy on a topology built for it.
-
-    Parameters
-    ----------
-    job : Job
-    cluster : Cluster
-    name : str
-        For example "data-parallel" or "hybrid".
-    seed : int
-
-    Returns
-    -------
-    float
-        Seconds; infinity if the strategy does not fit in memory.
-    """
-    builder = job.builder(cluster.servers)
-    problem: Problem[Any] = Problem(job.family(cluster.servers), cluster, seed=seed)
-    space = StrategySpace(builder.graph, cluster.servers, builder.batch)
-    strategies = named_strategies(space)
-    if name not in strategies:
-        raise InputError(f"strategy is {name!r}; choose {', '.join(strategies)}")
-    strategy = space.intern(strategies[name])
-    if not problem.fits(strategy):
-        return float("inf")
-    pair = Rewirer(problem).wire(strategy, name, formula_only=True)
-    assert pair is not None  # without a limit every pair is simulated
-    return pair.time
-
-
-__all__ = ["check_options", "co_optimize", "score_named"]

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.multicommodity import min_congestion
 from routing.network import Network
@@ -104,7 +105,7 @@ def _with_idle(found: Routes, plain: Routes, used: npt.NDArray[np.bool_]) -> Rou
     """Return the rows of ``found`` where a pair is used, and those of ``plain`` elsewhere."""
     mine, theirs = np.diff(found.offsets), np.diff(plain.offsets)
     lengths = np.where(used, mine, theirs)
-    offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
+    offsets = starts(lengths)
     links = np.empty(int(offsets[-1]), dtype=np.int64)
     weights = np.empty(int(offsets[-1]))
     asked = np.repeat(used, lengths)

@@ -7,7 +7,7 @@ from parallelism.family import Family, P
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
-from topoopt.evaluate.scheduling import ITERATIONS, Played, play_schedule
+from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, OVERLAPS, Schedule
 
 MICROBATCHES = (1, 2, 4, 8)
@@ -18,7 +18,7 @@ MOST_WORK = 1.5e8
 """Work that simulations may take in all, in the units of `topoopt.evaluate.scoring.Scorer`; then
 the stage ends with what it has."""
 
-# What unrolling, ranking and playing a task costs beside the streams that are re-solved.
+# What unrolling, ranking and simulating a task costs beside the streams that are re-solved.
 _TASK_WORK = 10.0
 # A schedule is worth its trouble if it saves this share of the iteration.
 _WORTH = 1e-4
@@ -34,7 +34,7 @@ class Scheduled(Generic[P]):
     ----------
     pair : Pair
     schedule : Schedule
-    played : Played
+    simulated : Simulated
         The pair under that schedule.
     plain_time : float
         The pair's time under the plain schedule, seconds.
@@ -44,7 +44,7 @@ class Scheduled(Generic[P]):
 
     pair: Pair[P]
     schedule: Schedule
-    played: Played
+    simulated: Simulated
     plain_time: float
     tried: int
 
@@ -84,9 +84,9 @@ def schedule_pairs(
         left -= used
         found.append(Scheduled(pair, schedule, best, plain.time, tried))
         if progress:
-            least = min(each.played.time for each in found)
+            least = min(each.simulated.time for each in found)
             progress(Progress("schedules", len(found), len(kept), least))
-    return replace(min(found, key=lambda each: each.played.time), tried=tried)
+    return replace(min(found, key=lambda each: each.simulated.time), tried=tried)
 
 
 def plainly(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
@@ -102,8 +102,8 @@ def plainly(family: Family[P], pair: Pair[P]) -> Scheduled[P]:
     Scheduled
     """
     plain = Schedule.plain()
-    played = play_schedule(pair.fabric, family.represented(pair.strategy), plain)
-    return Scheduled(pair, plain, played, played.time, 1)
+    simulated = simulate_schedule(pair.fabric, family.represented(pair.strategy), plain)
+    return Scheduled(pair, plain, simulated, simulated.time, 1)
 
 
 def ordered(family: Family[P], pair: Pair[P], compute_order: str) -> Scheduled[P]:
@@ -121,18 +121,18 @@ def ordered(family: Family[P], pair: Pair[P], compute_order: str) -> Scheduled[P
     """
     plain = plainly(family, pair)
     schedule = Schedule(compute=compute_order)
-    played = play_schedule(pair.fabric, family.represented(pair.strategy), schedule)
-    return replace(plain, schedule=schedule, played=played)
+    simulated = simulate_schedule(pair.fabric, family.represented(pair.strategy), schedule)
+    return replace(plain, schedule=schedule, simulated=simulated)
 
 
 def _descend(
     family: Family[P], pair: Pair[P], overlapping: bool, most: float
-) -> tuple[Played, Played, Schedule, int, float]:
+) -> tuple[Simulated, Simulated, Schedule, int, float]:
     """Improve a pair's schedule step by step.
 
     Returns
     -------
-    plain, best : Played
+    plain, best : Simulated
         The pair under the plain schedule, and under the best.
     schedule : Schedule
         The best.
@@ -142,15 +142,15 @@ def _descend(
         Work that this took; more than ``most`` by one simulation at most.
     """
     graphs: dict[int, TaskGraph | None] = {}
-    runs: dict[Schedule, Played] = {}
+    runs: dict[Schedule, Simulated] = {}
     schedule = Schedule.plain()
-    plain = play_schedule(pair.fabric, family.represented(pair.strategy), schedule)
+    plain = simulate_schedule(pair.fabric, family.represented(pair.strategy), schedule)
     runs[schedule] = best = plain
     used = _TASK_WORK * plain.tasks.tasks + plain.resolved
     # What a task costs under the plain schedule it will cost about under others.
     each = used / max(plain.tasks.tasks, 1)
 
-    def play(schedule: Schedule, limit: float) -> Played | None:
+    def simulated_under(schedule: Schedule, limit: float) -> Simulated | None:
         nonlocal used
         if schedule not in runs:
             count = schedule.microbatches
@@ -159,11 +159,11 @@ def _descend(
             tasks = graphs[count]
             if tasks is None:
                 return None
-            played = (ITERATIONS if schedule.streaming else 1) * tasks.tasks
-            if used + played * each > most:
+            size = (ITERATIONS if schedule.streaming else 1) * tasks.tasks
+            if used + size * each > most:
                 return None
-            runs[schedule] = play_schedule(pair.fabric, tasks, schedule, limit)
-            used += _TASK_WORK * played + runs[schedule].resolved
+            runs[schedule] = simulate_schedule(pair.fabric, tasks, schedule, limit)
+            used += _TASK_WORK * size + runs[schedule].resolved
         return runs[schedule]
 
     sums = float(plain.tasks.size[plain.tasks.kind == TaskKind.ALLREDUCE].sum())
@@ -172,9 +172,9 @@ def _descend(
         for step in range(_STEPS):
             for trial in _variants(schedule, overlapping, sums, step):
                 limit = best.time * (1.0 - _WORTH)
-                played = play(trial, limit)
-                if played is not None and played.time < limit:
-                    schedule, best = trial, played
+                simulated = simulated_under(trial, limit)
+                if simulated is not None and simulated.time < limit:
+                    schedule, best = trial, simulated
         if schedule == before:
             break
     return plain, best, schedule, len(runs), used

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import spread
 from parallelism.iterations import (
     bucket_allreduces,
     carried_edges,
@@ -31,7 +32,7 @@ _ALIKE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Played:
+class Simulated:
     """An iteration under a schedule.
 
     Parameters
@@ -56,9 +57,9 @@ class Played:
     resolved: int
 
 
-def play_schedule(
+def simulate_schedule(
     fabric: Fabric, tasks: TaskGraph, schedule: Schedule, limit: float = float("inf")
-) -> Played:
+) -> Simulated:
     """Simulate an iteration under a schedule, in the fluid model.
 
     Parameters
@@ -72,7 +73,7 @@ def play_schedule(
 
     Returns
     -------
-    Played
+    Simulated
 
     Raises
     ------
@@ -95,7 +96,7 @@ def play_schedule(
         timeline = timeline_of(fabric, own, run)
         computing = compute_on_critical_path(own, timeline)
         ends = np.array([timeline.makespan])
-        return Played(timeline.makespan, computing, own, ends, run.resolved)
+        return Simulated(timeline.makespan, computing, own, ends, run.resolved)
     carried = carried_edges(tasks)
     tasks, place = _fused(fabric, tasks, schedule)
     compute = tasks.kind == TaskKind.COMPUTE
@@ -109,12 +110,12 @@ def play_schedule(
     ends = run.finish.reshape(ITERATIONS, tasks.tasks).max(axis=1, initial=0.0)
     period = float(np.diff(ends)[1:-1].max())
     own = replace(tasks, priority=None if priority is None else priority[: tasks.tasks])
-    return Played(max(period, least), float(busy.max()), own, ends, run.resolved)
+    return Simulated(max(period, least), float(busy.max()), own, ends, run.resolved)
 
 
-def _too_long(tasks: TaskGraph, resolved: int) -> Played:
+def _too_long(tasks: TaskGraph, resolved: int) -> Simulated:
     never = float("inf")
-    return Played(never, never, tasks, np.array([never]), resolved)
+    return Simulated(never, never, tasks, np.array([never]), resolved)
 
 
 def ordered_tasks(
@@ -213,33 +214,30 @@ def busiest_link(fabric: Fabric, tasks: TaskGraph) -> float:
     """
     orders = task_orders(fabric, tasks)
     sends = np.flatnonzero(~orders.compute)
-    load: FloatArray = np.zeros(orders.capacity.size)
     counts = orders.end[sends] - orders.begin[sends]
-    ends = np.cumsum(counts)
-    if sends.size and ends[-1]:
-        at = np.arange(int(ends[-1])) - np.repeat(ends - counts - orders.begin[sends], counts)
-        carried = np.repeat(orders.volume[sends], counts) * orders.weights[at]
-        load = np.bincount(orders.links[at], carried, load.size).astype(np.float64)
+    at = spread(orders.begin[sends], counts)
+    carried = np.repeat(orders.volume[sends], counts) * orders.weights[at]
+    load = np.bincount(orders.links[at], carried, orders.capacity.size)
     return float((load / orders.capacity).max(initial=0.0))
 
 
 def _priorities(
-    fabric: Fabric, tasks: TaskGraph, schedule: Schedule, played: TaskGraph, iterations: int
+    fabric: Fabric, tasks: TaskGraph, schedule: Schedule, scheduled: TaskGraph, iterations: int
 ) -> IntArray | None:
-    """Return the priority of every task that is played, or None if all are equal."""
+    """Return the priority of every scheduled task, or None if all are equal."""
     if schedule.compute == "ready" and schedule.network == "fair":
         return None
-    compute = played.kind == TaskKind.COMPUTE
-    priority = np.zeros(played.tasks, dtype=np.int64)
+    compute = scheduled.kind == TaskKind.COMPUTE
+    priority = np.zeros(scheduled.tasks, dtype=np.int64)
     rank = priority
     if "critical-path" in (schedule.compute, schedule.network):
         rank = _critical_ranks(
-            played, np.tile(alone_seconds(task_orders(fabric, tasks)), iterations)
+            scheduled, np.tile(alone_seconds(task_orders(fabric, tasks)), iterations)
         )
     if schedule.compute == "critical-path":
         priority[compute] = rank[compute]
     if schedule.network == "transfers-first":
-        priority[played.collective] = 1
+        priority[scheduled.collective] = 1
     elif schedule.network == "critical-path":
         # The first iteration stands for all: its remaining paths lead into the next ones.
         sends = np.flatnonzero(tasks.kind != TaskKind.COMPUTE)
@@ -277,6 +275,6 @@ def _levels(rank: IntArray) -> IntArray:
 
 
 __all__ = [
-    "ITERATIONS", "Played", "busiest_link", "chained_tasks", "ordered_tasks",
-    "play_schedule",
+    "ITERATIONS", "Simulated", "busiest_link", "chained_tasks", "ordered_tasks",
+    "simulate_schedule",
 ]  # fmt: skip

@@ -43,7 +43,6 @@ def direct_fabric(
     topology: Topology,
     routing: Routing = Routing.ECMP,
     seed: int = 0,
-    name: str = "topoopt",
     tasks: TaskGraph | None = None,
 ) -> Fabric:
     """Return the fabric of a direct-connect topology under a routing.
@@ -54,7 +53,6 @@ def direct_fabric(
     routing : Routing
     seed : int
         Used by ``single`` only.
-    name : str
     tasks : TaskGraph, optional
         One iteration of the strategy; needed by ``mcf`` and ``balanced``, which route for it.
 
@@ -77,7 +75,7 @@ def direct_fabric(
         rings.setdefault(ring.group, []).append(ring.members)
     whole = [(r.members, r.generator) for r in topology.rings if len(r.group) == network.hosts]
     fabric = Fabric(
-        name,
+        "topoopt",
         network,
         routes,
         {group: tuple(orders) for group, orders in rings.items()},
@@ -89,10 +87,8 @@ def direct_fabric(
         raise InputError(f"routing is {routing.value!r} but no strategy is given; give its tasks")
     if routing is Routing.BALANCED:
         demand = demand_of(fabric, tasks)
-        return Fabric(name, network, balanced_routes(network, demand), fabric.rings)
-    return Fabric(
-        name, network, least_congestion_routes(fabric, tasks), fabric.rings, fabric.ring_routes
-    )
+        return replace(fabric, routes=balanced_routes(network, demand))
+    return replace(fabric, routes=least_congestion_routes(fabric, tasks))
 
 
 def plainest_routing(

@@ -24,17 +24,22 @@ A script declares one `Experiment` and ends in `run_from_command_line`::
 
 from topoopt.experiment.command import run_from_command_line
 from topoopt.experiment.declaration import Experiment
+from topoopt.experiment.plots import Figures
 from topoopt.experiment.rows import Row, Value
 from topoopt.experiment.run import ExperimentRun, run_experiment
-from topoopt.experiment.tables import Table, pivot
+from topoopt.experiment.tables import Table, grouped, listed, pivot, pivots
 
 __all__ = [
     "Experiment",
     "ExperimentRun",
+    "Figures",
     "Row",
     "Table",
     "Value",
+    "grouped",
+    "listed",
     "pivot",
+    "pivots",
     "run_experiment",
     "run_from_command_line",
 ]

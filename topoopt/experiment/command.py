@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from codesign_base import InputError
 from codesign_base.paths import is_directory
 from topoopt.base.engine import LOCAL, usable_cores
+from topoopt.base.option_groups import Options, option, takes
 from topoopt.experiment.cases import ScriptCase
 from topoopt.experiment.declaration import Experiment, describe
 from topoopt.experiment.manifest import software_hash
@@ -19,24 +20,21 @@ from topoopt.experiment.store import open_store
 
 INTERRUPTED = 130
 
-Quick = Annotated[bool, typer.Option("--quick", help="Run the small grid.")]
-Workers = Annotated[
-    int | None,
-    typer.Option(min=1, help="Cases at a time.", show_default="the cores of this machine"),
-]
-Engine = Annotated[
-    str, typer.Option(help="local processes, ray on this machine, or ray://HOST:PORT.")
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Skip cases that this software finished before.")
-]
-Stale = Annotated[
-    bool, typer.Option("--stale", help="Resume, also from cases that other software finished.")
-]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", help="Directory of all results.", show_default="results"),
-]
+RUN: Options = {
+    "quick": option(bool, False, "Run the small grid.", "--quick"),
+    "workers": option(
+        int | None, None, "Cases at a time.", min=1, show_default="the cores of this machine"
+    ),
+    "engine": option(str, LOCAL, "local processes, ray on this machine, or ray://HOST:PORT."),
+    "resume": option(bool, False, "Skip cases that this software finished before.", "--resume"),
+    "stale": option(
+        bool, False, "Resume, also from cases that other software finished.", "--stale"
+    ),
+    "output": option(
+        Path | None, None, "Directory of all results.", "--output", "-o", show_default="results"
+    ),
+}
+"""How an experiment is run."""
 
 
 def run_from_command_line(
@@ -57,25 +55,18 @@ def run_from_command_line(
         By default those of the process.
     """
 
+    @takes(RUN)
     def main(
-        quick: Quick = False,
-        workers: Workers = None,
-        engine: Engine = LOCAL,
-        resume: Resume = False,
-        stale: Stale = False,
-        output: Output = None,
+        given: dict[str, Any],
         show: Annotated[bool, typer.Option("--list", help="Show the cases and stop.")] = False,
     ) -> None:
         script = script_of(experiment)
-        directory = output or default_output()
+        directory = given.pop("output") or default_output()
         try:
             if show:
-                _list_cases(experiment, script, directory, quick=quick)
+                _list_cases(experiment, script, directory, quick=given["quick"])
                 return
-            status = run_and_tell(
-                experiment, script, directory, quick=quick, resume=resume, stale=stale,
-                workers=workers, engine=engine,
-            )  # fmt: skip
+            status = run_and_tell(experiment, script, directory, **given)
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
             status = 2
@@ -98,20 +89,19 @@ def run_and_tell(
     script: ScriptCase | None,
     output: Path,
     *,
-    quick: bool,
-    resume: bool,
-    stale: bool,
     workers: int | None,
-    engine: str,
+    **how: Any,
 ) -> int:
     """Run an experiment, print its table, and return the exit status.
 
     Parameters
     ----------
-    experiment, script, output, quick, resume, stale, engine
+    experiment, script, output
         As in `run_experiment`.
     workers : int or None
         None: as many as there are cores.
+    **how
+        Further arguments of `run_experiment`.
 
     Returns
     -------
@@ -120,9 +110,8 @@ def run_and_tell(
     """
     try:
         run = run_experiment(
-            experiment, output, quick=quick, resume=resume, stale=stale,
-            workers=usable_cores() if workers is None else workers, engine=engine, script=script,
-            show_progress=True,
+            experiment, output, workers=usable_cores() if workers is None else workers,
+            script=script, show_progress=True, **how,
         )  # fmt: skip
     except KeyboardInterrupt:
         print(
@@ -132,11 +121,7 @@ def run_and_tell(
         )
         return INTERRUPTED
     print(run.table)
-    print(
-        f"{run.computed} cases computed, {run.reused} reused, {run.infeasible} infeasible, "
-        f"{run.failed} failed; results in {run.output}",
-        file=sys.stderr,
-    )
+    print(run.counts, file=sys.stderr)
     if run.note:
         print(run.note, file=sys.stderr)
     return 1 if run.failed else 0

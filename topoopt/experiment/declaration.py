@@ -7,14 +7,12 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from codesign_base import InputError
+from topoopt.experiment.plots import Figures
 from topoopt.experiment.rows import Row, Value
 from topoopt.experiment.tables import Table
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Grid: TypeAlias = Mapping[str, Sequence[Value]] | Sequence[Mapping[str, Value]]
 
@@ -44,7 +42,7 @@ class Experiment:
     columns : sequence of str
         Result columns in the order of the table, with units in their names.
     quick_grid : same as grid, optional
-        A grid of a minute or so, for ``--quick``.
+        A grid of a minute or so, for ``--quick``; of a mapping, the entries in which it differs.
     tabulate : callable, optional
         Turns all rows (inputs, status, results, message) into the tables of ``table.md``;
         without it the table lists every row.
@@ -69,7 +67,7 @@ class Experiment:
     columns: Sequence[str]
     quick_grid: Grid | None = None
     tabulate: Callable[[Sequence[Row]], Table | Sequence[Table]] | None = None
-    draw: Callable[[Sequence[Row]], "Mapping[str, Figure]"] | None = None
+    draw: Callable[[Sequence[Row]], Figures] | None = None
     timings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
@@ -87,9 +85,9 @@ class Experiment:
                 f"experiment {self.name!r}: timings names {unknown[0]!r}, which is no column; "
                 "list it in columns, too"
             )
-        for grid in (self.grid, self.quick_grid):
-            if grid is not None:
-                self._check_names(expand_grid(grid, self.name)[0])
+        self._check_names(expand_grid(self.grid, self.name)[0])
+        if self.quick_grid is not None:
+            self._check_names(self.cases(quick=True)[0])
 
     def _check_names(self, inputs: Row) -> None:
         names = [*inputs, *RESERVED_COLUMNS, *self.columns]
@@ -124,7 +122,10 @@ class Experiment:
             return expand_grid(self.grid, self.name)
         if self.quick_grid is None:
             raise InputError(f"experiment {self.name!r} has no quick grid; run it without --quick")
-        return expand_grid(self.quick_grid, self.name)
+        grid, quick_grid = self.grid, self.quick_grid
+        if isinstance(grid, Mapping) and isinstance(quick_grid, Mapping):
+            quick_grid = {**grid, **quick_grid}
+        return expand_grid(quick_grid, self.name)
 
 
 def expand_grid(grid: Grid, name: str = "grid") -> list[Row]:

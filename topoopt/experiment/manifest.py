@@ -7,14 +7,15 @@ import os
 import platform
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
-from codesign_base.jit import PACKAGES, installation_root, sources_hash
 from topoopt.base.atomic import write_text_atomically
-from topoopt.base.version import installed_version
+from topoopt.base.version import installed_version, package_hash
+from topoopt.experiment.cases import Outcome
 from topoopt.experiment.declaration import Experiment
 from topoopt.experiment.rows import Row
 from topoopt.plan.document import MANIFEST
@@ -40,9 +41,7 @@ def software_hash(experiment: Experiment, script: str | None = None) -> str:
     if script is None:
         file = inspect.getsourcefile(inspect.unwrap(experiment.case))
         script = Path(file).read_text(encoding="utf-8") if file and Path(file).is_file() else ""
-    root = installation_root()
-    paths = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
-    parts = [sources_hash(paths, root), script, json.dumps(package_versions(extras=False))]
+    parts = [package_hash(), script, json.dumps(package_versions(extras=False))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:20]
 
 
@@ -86,64 +85,71 @@ def machine() -> dict[str, str | int | None]:
     }
 
 
-def write_manifest(
-    path: Path,
-    experiment: Experiment,
-    *,
-    mode: str,
-    cases: Sequence[Row],
-    state: str,
-    started_at: str,
-    code: str,
-    workers: int,
-    engine: str,
-    statuses: Iterable[str] = (),
-    case_codes: Iterable[str] = (),
-    figures: Sequence[str] = (),
-) -> None:
-    """Write ``manifest.json``; no host name, user or path enters it.
+@dataclass(frozen=True)
+class RunUnderWay:
+    """A run of an experiment: what is asked, and what is done so far.
 
     Parameters
     ----------
-    path : Path
     experiment : Experiment
+    output : Path
+        Directory of its results.
     mode : str
         ``"quick"`` or ``"full"``.
-    cases : sequence of dict
-        Inputs of every case.
-    state : str
-        ``"running"``, ``"interrupted"`` or ``"finished"``.
-    started_at : str
-        As `now` gave it.
+    inputs : sequence of dict
+        Of every case.
     code : str
         `software_hash` of this run.
     workers : int
         Cases at a time.
     engine : str
-    statuses, case_codes : iterable of str
-        Status and code hash of every case that is done.
-    figures : sequence of str
-        Names of the figures drawn.
+    started_at : str
+        As `now` gave it.
+    done : dict of int to Outcome
+        Of the cases that are done, by their place.
     """
-    content = {
-        "schema": SCHEMA,
-        "experiment": experiment.name,
-        "description": experiment.description,
-        "source": experiment.source,
-        "mode": mode,
-        "state": state,
-        "columns": list(experiment.columns),
-        "figures": list(figures),
-        "cases": list(cases),
-        "seeds": list(dict.fromkeys(case["seed"] for case in cases if "seed" in case)),
-        "case_counts": dict(sorted(Counter(statuses).items())),
-        "code": code,
-        "code_of_cases": dict(sorted(Counter(case_codes).items())),
-        "versions": package_versions(),
-        "machine": machine(),
-        "workers": workers,
-        "engine": engine if engine in ("local", "ray") else "ray://",
-        "started_at": started_at,
-        "finished_at": now() if state == "finished" else None,
-    }
-    write_text_atomically(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+    experiment: Experiment
+    output: Path
+    mode: str
+    inputs: Sequence[Row]
+    code: str
+    workers: int
+    engine: str
+    started_at: str
+    done: dict[int, Outcome]
+
+    def write_manifest(self, state: str, figures: Sequence[str] = ()) -> None:
+        """Write ``manifest.json``; no host name, user or path enters it.
+
+        Parameters
+        ----------
+        state : str
+            ``"running"``, ``"interrupted"`` or ``"finished"``.
+        figures : sequence of str
+            Names of the figures drawn.
+        """
+        experiment, done = self.experiment, self.done.values()
+        content = {
+            "schema": SCHEMA,
+            "experiment": experiment.name,
+            "description": experiment.description,
+            "source": experiment.source,
+            "mode": self.mode,
+            "state": state,
+            "columns": list(experiment.columns),
+            "figures": list(figures),
+            "cases": list(self.inputs),
+            "seeds": list(dict.fromkeys(case["seed"] for case in self.inputs if "seed" in case)),
+            "case_counts": dict(sorted(Counter(outcome.status for outcome in done).items())),
+            "code": self.code,
+            "code_of_cases": dict(sorted(Counter(outcome.code for outcome in done).items())),
+            "versions": package_versions(),
+            "machine": machine(),
+            "workers": self.workers,
+            "engine": self.engine if self.engine in ("local", "ray") else "ray://",
+            "started_at": self.started_at,
+            "finished_at": now() if state == "finished" else None,
+        }
+        text = json.dumps(content, indent=2, allow_nan=False) + "\n"
+        write_text_atomically(self.output / "manifest.json", text)

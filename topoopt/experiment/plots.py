@@ -1,7 +1,7 @@
 """What figures of several experiments have in common: colours that all can tell apart, and bars."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from topoopt.experiment.rows import Row, Value
 
@@ -9,13 +9,21 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+Figures: TypeAlias = "Mapping[str, Figure]"
+"""Figures by name."""
+
 # M. Okabe and K. Ito, "Color Universal Design" (2008), black first, yellow left out.
 PALETTE = ("#000000", "#D55E00", "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#CC79A7", "#999999")
 MARKS = "osD^vP<>"
 
 
 def panels_of(
-    count: int, *, wide: int = 3, size: tuple[float, float] = (3.3, 2.9), share_y: bool = False
+    count: int,
+    *,
+    wide: int = 3,
+    size: tuple[float, float] = (3.3, 2.9),
+    around: tuple[float, float] = (0.6, 0.5),
+    share_y: bool = False,
 ) -> "tuple[Figure, list[Axes]]":
     """Return a figure with so many panels, row by row.
 
@@ -25,8 +33,8 @@ def panels_of(
         At least one.
     wide : int
         Panels in a row.
-    size : (float, float)
-        Inches of a panel.
+    size, around : (float, float)
+        Inches of a panel, and what the figure has beside all of them.
     share_y : bool
         Whether panels of a row have one scale.
 
@@ -38,7 +46,8 @@ def panels_of(
 
     columns = min(count, wide)
     lines = -(-count // columns)
-    figure = Figure(figsize=(size[0] * columns + 0.6, size[1] * lines + 0.5), layout="constrained")
+    inches = (size[0] * columns + around[0], size[1] * lines + around[1])
+    figure = Figure(figsize=inches, layout="constrained")
     grid = figure.subplots(
         lines, columns, squeeze=False, sharey="row" if share_y else False
     ).ravel()

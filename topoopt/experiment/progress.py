@@ -4,42 +4,31 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from topoopt.experiment.declaration import describe
 from topoopt.experiment.rows import Row
 
 
-class Progress(Protocol):
-    """What a run tells while it works."""
-
-    def note(self, text: str) -> None:
-        """Tell something in a line or more."""
-
-    def advance(self, done: int, inputs: Row, status: str) -> None:
-        """Tell that so many cases of this run are computed, the last with these inputs."""
-
-
-class SilentProgress:
-    """Tells nothing."""
-
-    def note(self, text: str) -> None:
-        """Tell nothing."""
-
-    def advance(self, done: int, inputs: Row, status: str) -> None:
-        """Tell nothing."""
-
-
 class LineProgress:
-    """Writes one line a case; times are of the wall clock and appear nowhere else."""
+    """Writes one line a case; times are of the wall clock and appear nowhere else.
 
-    def __init__(self, total: int) -> None:
+    Parameters
+    ----------
+    total : int
+        Cases to compute.
+    silent : bool
+        Write nothing.
+    """
+
+    def __init__(self, total: int, *, silent: bool = False) -> None:
         self._total = total
+        self._silent = silent
         self._start = time.monotonic()
 
     def note(self, text: str) -> None:
-        """Write the text."""
-        print(text, file=sys.stderr, flush=True)
+        """Write something in a line or more."""
+        if not self._silent:
+            print(text, file=sys.stderr, flush=True)
 
     def advance(self, done: int, inputs: Row, status: str) -> None:
         """Write the case with its status, the time elapsed and an estimate of what is left."""
@@ -61,11 +50,10 @@ class LiveProgress(LineProgress):
 
     def __init__(self, total: int) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
-        from rich.progress import Progress as Bar
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
         super().__init__(total)
-        self.bar = Bar(
+        self.bar = Progress(
             TextColumn("cases"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -86,14 +74,14 @@ class LiveProgress(LineProgress):
 
 
 @contextmanager
-def progress_on_stderr(total: int) -> Iterator[Progress]:
-    """Show the progress of so many cases on standard error while the block runs."""
-    if total and sys.stderr.isatty():
+def progress_of(total: int, *, silent: bool) -> Iterator[LineProgress]:
+    """Show the progress of so many cases on standard error while the block runs, or nothing."""
+    if total and not silent and sys.stderr.isatty():
         live = LiveProgress(total)
         with live.bar:
             yield live
     else:
-        yield LineProgress(total)
+        yield LineProgress(total, silent=silent)
 
 
 def _clock(seconds: float) -> str:

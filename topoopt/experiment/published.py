@@ -1,5 +1,8 @@
 """Published numbers that tables show beside ours, with their source; none is tuned to match."""
 
+import os
+from pathlib import Path
+
 from codesign_base import InputError
 
 FAT_TREE_TREND = 3.4
@@ -21,6 +24,20 @@ _SIXTEEN_SERVERS_MS: dict[tuple[str, int], tuple[float, ...]] = {
     ("candle-16", 4): (225.222,),
     ("candle-16", 8): (131.546,),
 }
+
+
+PROFILES = {
+    "dlrm-16": "dlrm16.json",
+    "candle-16": "candle16.json",
+    "bert-16": "transformer16.json",
+    "vgg16-16": "vgg16.json",
+}
+"""Published files of measured operator times by preset, see `measured_profile`."""
+
+
+def measured_profile(model: str) -> Path:
+    """Return where a preset's profile is, if it is there: beside data that TOPOOPT_DATA names."""
+    return Path(os.environ.get("TOPOOPT_DATA", ".")) / "measured" / PROFILES.get(model, "none")
 
 
 def sixteen_servers_s(model: str, degree: int) -> tuple[float, float]:
@@ -49,17 +66,3 @@ def sixteen_servers_s(model: str, degree: int) -> tuple[float, float]:
             f"no time of {model} with {degree} ports is published; choose {known} with 4 or 8"
         )
     return min(found) / 1e3, max(found) / 1e3
-
-
-def relative_difference(ours: float, published: float) -> float:
-    """Return by how much ours is above the published number, as a share of it."""
-    return ours / published - 1.0
-
-
-__all__ = [
-    "FAT_TREE_TREND",
-    "FAT_TREE_TREND_SOURCE",
-    "SIXTEEN_SERVERS_SOURCE",
-    "relative_difference",
-    "sixteen_servers_s",
-]

@@ -15,11 +15,11 @@ from topoopt.base.engine import DIED, LOCAL, Call, WorkerDied, check_engine, ite
 from topoopt.experiment.cases import Outcome, ScriptCase, compute_case
 from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, describe
 from topoopt.experiment.figures import draw_figures
-from topoopt.experiment.manifest import now, software_hash, write_manifest
-from topoopt.experiment.progress import Progress, SilentProgress, progress_on_stderr
+from topoopt.experiment.manifest import RunUnderWay, now, software_hash
+from topoopt.experiment.progress import LineProgress, progress_of
 from topoopt.experiment.rows import Row
 from topoopt.experiment.store import Store, open_store
-from topoopt.experiment.tables import Table, list_rows, to_csv, to_markdown
+from topoopt.experiment.tables import Table, listed, to_csv, to_markdown
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,17 @@ class ExperimentRun:
     figures: tuple[str, ...] = ()
     note: str = ""
 
+    @property
+    def counts(self) -> str:
+        """How many cases were computed, and what came of them, in words."""
+        return (
+            f"{self.computed} cases computed, {self.reused} reused, {self.infeasible} infeasible, "
+            f"{self.failed} failed; results in {self.output}"
+        )
+
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
         return shown("html", self)
-
-
-def output_directory(output: Path, experiment: Experiment, *, quick: bool) -> Path:
-    """Return the directory of an experiment's results in that of all results."""
-    return output / experiment.name / ("quick" if quick else "full")
 
 
 def run_experiment(
@@ -111,12 +114,12 @@ def run_experiment(
         On Ctrl-C; finished cases are kept, and a run with ``resume`` goes on from there.
     """
     check_engine(engine, workers)
-    inputs = experiment.cases(quick=quick)
+    inputs, mode = experiment.cases(quick=quick), "quick" if quick else "full"
     with open_store(output) as store:
-        run = _Run(
+        run = RunUnderWay(
             experiment,
-            output_directory(output, experiment, quick=quick),
-            "quick" if quick else "full",
+            output / experiment.name / mode,
+            mode,
             inputs,
             software_hash(experiment, None if script is None else script.text),
             workers,
@@ -125,7 +128,8 @@ def run_experiment(
             {},
         )
         _make(run.output)
-        run.take_finished(store, resume=resume or stale, stale=stale)
+        if resume or stale:
+            _take_finished(run, store, stale=stale)
         reused = len(run.done)
         run.write_manifest("running")
         try:
@@ -153,44 +157,18 @@ def run_experiment(
     )
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A run under way: what is asked, and what is done so far."""
-
-    experiment: Experiment
-    output: Path
-    mode: str
-    inputs: Sequence[Row]
-    code: str
-    workers: int
-    engine: str
-    started_at: str
-    done: dict[int, Outcome]
-
-    def take_finished(self, store: Store, *, resume: bool, stale: bool) -> None:
-        if not resume:
-            return
-        for index, case in enumerate(self.inputs):
-            place = self.experiment.name, self.experiment.columns, case
-            outcome = store.load(*place, self.code)
-            if outcome is None and stale:
-                outcome = store.load(*place, None)
-            if outcome is not None:
-                self.done[index] = outcome
-
-    def write_manifest(self, state: str, figures: Sequence[str] = ()) -> None:
-        write_manifest(
-            self.output / "manifest.json", self.experiment, mode=self.mode, cases=self.inputs,
-            state=state, started_at=self.started_at, code=self.code, workers=self.workers,
-            engine=self.engine,
-            statuses=[outcome.status for outcome in self.done.values()],
-            case_codes=[outcome.code for outcome in self.done.values()],
-            figures=figures,
-        )  # fmt: skip
+def _take_finished(run: RunUnderWay, store: Store, *, stale: bool) -> None:
+    for index, case in enumerate(run.inputs):
+        place = run.experiment.name, run.experiment.columns, case
+        outcome = store.load(*place, run.code)
+        if outcome is None and stale:
+            outcome = store.load(*place, None)
+        if outcome is not None:
+            run.done[index] = outcome
 
 
 def _compute_all(
-    run: _Run, store: Store, case: Callable[..., Any], show_progress: bool, resume: bool
+    run: RunUnderWay, store: Store, case: Callable[..., Any], show_progress: bool, resume: bool
 ) -> None:
     """Compute what is not done, and keep each case as it finishes."""
     todo = [index for index in range(len(run.inputs)) if index not in run.done]
@@ -203,7 +181,7 @@ def _compute_all(
         for index in todo
     ]
 
-    def compute(progress: Progress) -> None:
+    with progress_of(len(todo), silent=not show_progress) as progress:
         _tell_what_is_done(run, store, progress, len(todo), resume)
         with _interrupts_noted() as interrupted:
             results = iterate_jobs(calls, workers=run.workers, engine=run.engine)
@@ -219,15 +197,9 @@ def _compute_all(
                 _keep(run, store, index, outcome, progress)
                 progress.advance(count, run.inputs[index], outcome.status)
 
-    if show_progress:
-        with progress_on_stderr(len(todo)) as progress:
-            compute(progress)
-    else:
-        compute(SilentProgress())
-
 
 def _tell_what_is_done(
-    run: _Run, store: Store, progress: Progress, todo: int, resume: bool
+    run: RunUnderWay, store: Store, progress: LineProgress, todo: int, resume: bool
 ) -> None:
     total, done = len(run.inputs), len(run.done)
     if done:
@@ -236,7 +208,7 @@ def _tell_what_is_done(
     if other:
         progress.note(f"{other} of them were computed by other software (see the manifest)")
     if not resume:
-        run.take_finished(store, resume=True, stale=False)
+        _take_finished(run, store, stale=False)
         if run.done:
             progress.note(
                 f"{len(run.done)} of {total} cases are finished already and computed again; "
@@ -245,7 +217,9 @@ def _tell_what_is_done(
         run.done.clear()
 
 
-def _keep(run: _Run, store: Store, index: int, outcome: Outcome, progress: Progress) -> None:
+def _keep(
+    run: RunUnderWay, store: Store, index: int, outcome: Outcome, progress: LineProgress
+) -> None:
     if outcome.status == "failed":
         where = describe(run.inputs[index])
         progress.note(f"case {where} failed: {outcome.message}\n{outcome.detail}".rstrip())
@@ -294,7 +268,9 @@ def _all_rows(
 def _write_results(experiment: Experiment, output: Path, mode: str, rows: Sequence[Row]) -> str:
     columns = result_columns(experiment, rows)
     if experiment.tabulate is None:
-        tables: Sequence[Table] = [list_rows(rows, columns)]
+        told = any(row["message"] for row in rows)
+        named = [column for column in columns if told or column != "message"]
+        tables: Sequence[Table] = [listed(rows, named)]
     else:
         made = experiment.tabulate(rows)
         tables = [made] if isinstance(made, Table) else made

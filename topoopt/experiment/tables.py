@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from codesign_base import InputError
@@ -36,10 +36,18 @@ class Table:
                 )
 
 
-def list_rows(rows: Sequence[Row], columns: Sequence[str]) -> Table:
-    """Return the table that lists every row; its message column only if one has a message."""
-    shown = [c for c in columns if c != "message" or any(row["message"] for row in rows)]
-    return Table(tuple(shown), tuple(tuple(row[c] for c in shown) for row in rows))
+def listed(rows: Sequence[Row], columns: Sequence[str], title: str = "") -> Table:
+    """Return the table that lists some columns of every row."""
+    return Table(tuple(columns), tuple(tuple(row[c] for c in columns) for row in rows), title)
+
+
+def grouped(rows: Sequence[Row], *columns: str) -> dict[tuple[Value, ...], list[Row]]:
+    """Return the rows of cases with a result by their values in some columns."""
+    found: dict[tuple[Value, ...], list[Row]] = {}
+    for row in rows:
+        if row["status"] == "ok":
+            found.setdefault(tuple(row[c] for c in columns), []).append(row)
+    return found
 
 
 def pivot(rows: Sequence[Row], *, index: str, columns: str, value: str, title: str = "") -> Table:
@@ -78,6 +86,42 @@ def pivot(rows: Sequence[Row], *, index: str, columns: str, value: str, title: s
         for name in dict.fromkeys(row[index] for row in rows)
     )
     return Table((index, *(_cell(head) for head in heads)), lines, title)
+
+
+def pivots(
+    rows: Sequence[Row],
+    titles: Mapping[str, str],
+    *,
+    columns: str,
+    label: str,
+    index: str = "job",
+    first: Value = None,
+) -> list[Table]:
+    """Return a table as `pivot` does for each of several values.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+    titles : mapping of str to str
+        What the cells hold, and the title of that table.
+    columns : str
+        The column headings.
+    label : str
+        The row heading, with names of columns to be filled in: ``"{model}, d={degree}"``.
+    index : str
+        What is over the row headings.
+    first : str, number or None
+        In which column the status of a case without a result stands.
+
+    Returns
+    -------
+    list of Table
+    """
+    named = [{**row, index: label.format(**row), columns: row[columns] or first} for row in rows]
+    return [
+        pivot(named, index=index, columns=columns, value=value, title=title)
+        for value, title in titles.items()
+    ]
 
 
 def to_csv(rows: Iterable[Row], columns: Sequence[str]) -> str:

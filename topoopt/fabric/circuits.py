@@ -1,9 +1,7 @@
 """Direct circuits on demand: a fabric without forwarding, as SiP-ML has."""
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from math import isfinite
-from typing import ClassVar
 
 import numpy as np
 
@@ -59,8 +57,6 @@ class DirectCircuits:
     reusing a wavelength in several segments.
     """
 
-    on_demand: ClassVar[bool] = True
-
     name: str
     servers: int
     degree: int
@@ -72,56 +68,68 @@ class DirectCircuits:
     def __post_init__(self) -> None:
         check_circuits(self.servers, self.degree, self.rate, self.latency, self.delay)
 
-    def control(self, tasks: TaskGraph, play: Play) -> Generator[float, bool, None]:
-        """Move circuits whenever something comes to wait or ends; see `run_circuits`."""
-        from topoopt.fabric.circuits_kernels import LIT, assign, light_due, renew_caps
-        from topoopt.fabric.varying_kernels import NOW, SOLVE_AT
+    def play(self, tasks: TaskGraph, state: Play) -> bool:
+        """Play an iteration, moving circuits whenever something comes to wait or ends.
 
-        n, demands = self.servers, play.demands
+        Parameters
+        ----------
+        tasks : TaskGraph
+        state : Play
+
+        Returns
+        -------
+        bool
+            Whether it was played to the end.
+        """
+        from topoopt.fabric.circuits_kernels import (
+            DECISIONS,
+            GOT,
+            LIT,
+            NOTED,
+            Circuits,
+            play_direct,
+        )
+        from topoopt.fabric.varying_kernels import OVER
+
+        n, demands = self.servers, state.demands
         # A pair's row is its link; the rings of groups follow.
         links = np.concatenate((np.arange(n * n), *demands.edges)).astype(np.int32)
         bounds = np.cumsum([n * n, *(edges.size for edges in demands.edges), 0])
-        row = np.where(demands.nature == 0, 0, demands.row)
+        row = np.where(demands.compute, 0, demands.row)
         ring = np.maximum(row - n * n, -1)
         begin = np.where(ring < 0, row, bounds[ring])
         end = np.where(ring < 0, row + 1, bounds[ring + 1])
         one = np.ones(1)
         lag = self.transport.message_lag(one * self.latency, one, one * self.rate)
-        play.lay(
+        state.lay(
             begin, end, np.repeat(lag, tasks.tasks), links, np.ones(links.size), np.zeros(n * n)
         )
-        pair = np.zeros((3, n * n), dtype=np.int64)
         ports = np.full((2, n), self.degree, dtype=np.int64)
-        work_ports, held = np.zeros_like(ports), np.zeros_like(ports)
-        due, made = np.zeros(n * self.degree), np.zeros(n * self.degree, dtype=np.int64)
-        setup = np.zeros(2, dtype=np.int64)
         rows = n * n + len(demands.groups)
-        seen, waits = np.zeros(rows, dtype=np.int64), np.zeros(rows)
-        places = np.zeros(2 * rows, dtype=np.int64)
+        circuits = Circuits(
+            pair=np.zeros((3, n * n), dtype=np.int64),
+            ports=ports,
+            open_ports=np.zeros_like(ports),
+            held=np.zeros_like(ports),
+            due=np.zeros(n * self.degree),
+            made=np.zeros(n * self.degree, dtype=np.int64),
+            setup=np.zeros(3, dtype=np.int64),
+            seen=np.zeros(rows, dtype=np.int64),
+            waits=np.zeros(rows),
+            rows=np.zeros(2 * rows, dtype=np.int64),
+            work=np.zeros(1),
+        )
         while True:
-            until = float(due[setup[1] % due.size]) if setup[1] < setup[0] else float("inf")
-            asked = yield until
-            light_due(self.rate, play.clock, pair, due, made, setup, play.link)
-            if asked:
-                before = play.moved
-                play.work += _ASKING + _ASKING_PAIR * n * n
-                assign(
-                    self.rate, self.delay, play.left, demands.row, begin, end, links,
-                    play.parked, play.clock, play.number, play.slot, play.index, play.member,
-                    play.behind, play.count, play.link, pair, ports, work_ports, held, due, made,
-                    setup, seen, waits, places,
-                )  # fmt: skip
-                play.moved = int(setup[0])
-                play.decisions += play.moved > before
-                light_due(self.rate, play.clock, pair, due, made, setup, play.link)
-            if play.clock[SOLVE_AT] > play.clock[NOW]:
-                continue
-            play.unpark()
-            renew_caps(
-                play.slot, play.index, demands.pace, play.hold, begin, end, links, play.weights,
-                play.link, play.count,
+            why = play_direct(
+                self.rate, self.delay, _ASKING + _ASKING_PAIR * n * n, state.orders, state.it,
+                state.own, state.flows, circuits, state.horizon, state.tolerance, state.record,
             )  # fmt: skip
-            play.note(pair[LIT].reshape(n, n))
+            if why != NOTED:
+                break
+            state.note(circuits.pair[LIT].reshape(n, n))
+        state.work = float(circuits.work[0])
+        state.decisions, state.moved = int(circuits.setup[DECISIONS]), int(circuits.setup[GOT])
+        return bool(why == OVER)
 
 
 def check_circuits(servers: int, degree: int, rate: float, latency: float, delay: float) -> None:

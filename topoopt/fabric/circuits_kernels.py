@@ -4,10 +4,13 @@ Links are server pairs, ``source * servers + target``. A pair has ``lit`` circui
 and ``coming`` ones whose ports are dark until they are due.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from codesign_base.jit import kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts
+from codesign_base.jit import inner_kernel, kernel
+from routing.fairness_kernels import Floats, Ints
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.flows_kernels import (
     ACTIVE,
     BEGIN,
@@ -22,28 +25,67 @@ from topoopt.fabric.flows_kernels import (
     SERVICE,
     SINCE,
     SPARE,
+    Flows,
 )
+from topoopt.fabric.iteration_kernels import INSTANT, Iteration
 from topoopt.fabric.varying_kernels import (
-    INSTANT,
+    ASKED,
+    GAVE_UP,
     LOWEST,
     NOW,
+    OVER,
     PARKED,
     SOLVE_AT,
+    Changing,
+    advance,
     cap_of,
+    let_go,
     room_of,
 )
 
 LIT, COMING, CLAIMS = 0, 1, 2  # pair: circuits that carry bytes, that are being set up; demands
 # that wait for the pair's other circuits and keep these
 OUT, IN = 0, 1  # ports: not in any circuit, of each server
-GOT, TAKEN = 0, 1  # setup: circuits set up so far, of those lit so far
+GOT, TAKEN, DECISIONS = 0, 1, 2  # setup: circuits set up so far, of those lit so far; decisions
+# that set up any
+NOTED = 4  # beside the reasons of `advance`: the circuits that carry bytes have changed
 
 
-@kernel
-def light_due(
-    rate: float, clock: Floats, pair: Ints, due: Floats, made: Ints, setup: Ints, link: Floats
-) -> None:
+class Circuits(NamedTuple):
+    """Direct circuits, those under way, and the ports that are in none.
+
+    Parameters
+    ----------
+    pair : int64 array, shape (3, servers * servers)
+        Circuits of each ordered pair.
+    ports, open_ports, held : int64 arrays, shape (2, servers)
+        Ports in no circuit; work space.
+    due, made : arrays, shape (ports,)
+        Ring buffer of circuits that are being set up: when they carry bytes (s), their pairs.
+    setup : int64 array, shape (3,)
+    seen, waits, rows : arrays
+        Work space by rows of demands; ``seen`` is all zero between calls.
+    work : float64 array, shape (1,)
+        What decisions have cost, in streams re-solved.
+    """
+
+    pair: Ints
+    ports: Ints
+    open_ports: Ints
+    held: Ints
+    due: Floats
+    made: Ints
+    setup: Ints
+    seen: Ints
+    waits: Floats
+    rows: Ints
+    work: Floats
+
+
+@inner_kernel
+def light_due(rate: float, clock: Floats, circuits: Circuits, link: Floats) -> None:
     """Let circuits carry bytes whose delay is over."""
+    pair, due, made, setup = circuits.pair, circuits.due, circuits.made, circuits.setup
     while setup[TAKEN] < setup[GOT]:
         at = setup[TAKEN] % made.size
         if due[at] > clock[NOW] * (1.0 + INSTANT):
@@ -58,13 +100,13 @@ def light_due(
         clock[SOLVE_AT] = clock[NOW]
 
 
-@kernel
+@inner_kernel
 def _idle(name: int, pair: Ints, link: Floats) -> bool:
     """Whether no flow uses a pair's circuits and none is about to."""
     return bool(link[LOAD, name] < 0.5 and pair[CLAIMS, name] == 0)
 
 
-@kernel
+@inner_kernel
 def _to_spare(name: int, surplus: bool, pair: Ints, link: Floats) -> int:
     """Return how many lit circuits of a pair may be taken: idle ones, and all but one in use."""
     lit = int(pair[LIT, name])
@@ -73,11 +115,13 @@ def _to_spare(name: int, surplus: bool, pair: Ints, link: Floats) -> int:
     return lit - 1 if surplus else 0
 
 
-@kernel
+@inner_kernel
 def _count_ports(surplus: bool, pair: Ints, ports: Ints, link: Floats, open_ports: Ints) -> None:
     """Count the ports that each server has free, or in circuits that may be taken."""
     servers = ports.shape[1]
-    open_ports[:] = ports
+    for side in range(2):
+        for server in range(servers):
+            open_ports[side, server] = ports[side, server]
     for source in range(servers):
         for target in range(servers):
             name = source * servers + target
@@ -87,7 +131,7 @@ def _count_ports(surplus: bool, pair: Ints, ports: Ints, link: Floats, open_port
                 open_ports[IN, target] += spare
 
 
-@kernel
+@inner_kernel
 def _take_port(
     side: int, server: int, surplus: bool, rate: float, clock: Floats, pair: Ints, ports: Ints,
     link: Floats,
@@ -112,12 +156,14 @@ def _take_port(
                 return
 
 
-@kernel
+@inner_kernel
 def _set_up(
-    name: int, surplus: bool, rate: float, delay: float, clock: Floats, pair: Ints, ports: Ints,
-    open_ports: Ints, due: Floats, made: Ints, setup: Ints, link: Floats,
+    name: int, surplus: bool, rate: float, delay: float, clock: Floats, circuits: Circuits,
+    link: Floats,
 ) -> None:  # fmt: skip
     """Begin a circuit over ports that are known to be open."""
+    pair, ports, open_ports = circuits.pair, circuits.ports, circuits.open_ports
+    due, made, setup = circuits.due, circuits.made, circuits.setup
     servers = ports.shape[1]
     source = name // servers
     target = name % servers
@@ -132,14 +178,12 @@ def _set_up(
     pair[COMING, name] += 1
 
 
-@kernel
-def _claim(
-    begin: int, end: int, links: SmallInts, pair: Ints, link: Floats, open_ports: Ints
-) -> None:
+@inner_kernel
+def _claim(task: int, orders: Orders, pair: Ints, link: Floats, open_ports: Ints) -> None:
     """Keep the circuits that a waiting demand has already from being taken."""
     servers = open_ports.shape[1]
-    for entry in range(begin, end):
-        name = int(links[entry])
+    for entry in range(orders.begin[task], orders.end[task]):
+        name = int(orders.links[entry])
         before = _to_spare(name, True, pair, link)
         pair[CLAIMS, name] += 1
         kept = before - _to_spare(name, True, pair, link)
@@ -147,41 +191,16 @@ def _claim(
         open_ports[IN, name % servers] -= kept
 
 
-@kernel
+@inner_kernel
 def _open(name: int, open_ports: Ints) -> bool:
     """Whether a circuit can be set up between two servers."""
     servers = open_ports.shape[1]
     return bool(open_ports[OUT, name // servers] > 0 and open_ports[IN, name % servers] > 0)
 
 
-@kernel
+@inner_kernel
 def assign(
-    rate: float,
-    delay: float,
-    left: Floats,
-    resource: Ints,
-    begin: Ints,
-    end: Ints,
-    links: SmallInts,
-    parked: Ints,
-    clock: Floats,
-    number: Ints,
-    slot: Floats,
-    index: Ints,
-    member: Floats,
-    behind: Ints,
-    count: Ints,
-    link: Floats,
-    pair: Ints,
-    ports: Ints,
-    open_ports: Ints,
-    held: Ints,
-    due: Floats,
-    made: Ints,
-    setup: Ints,
-    seen: Ints,
-    waits: Floats,
-    rows: Ints,
+    rate: float, delay: float, orders: Orders, own: Changing, flows: Flows, circuits: Circuits
 ) -> None:
     """Give ports to what waits, then what is left over to what would last longest.
 
@@ -189,16 +208,9 @@ def assign(
     ----------
     rate, delay : float
         Bytes/s of a circuit; seconds until a new one carries bytes.
-    pair : int64 array, shape (3, servers * servers)
-        Circuits of each ordered pair; see the constants.
-    ports, open_ports, held : int64 arrays, shape (2, servers)
-        Ports in no circuit; work space.
-    due, made, setup : arrays
-        Ring buffer of circuits that are being set up.
-    seen, waits, rows : arrays, shape (rows,)
-        Work space; ``seen`` is all zero between calls.
-    others
+    orders, own, flows
         As in `topoopt.fabric.varying_kernels.advance`.
+    circuits : Circuits
 
     Notes
     -----
@@ -209,13 +221,19 @@ def assign(
     2. Ports still open (free or in idle circuits) add circuits, one on every edge, to the demand
        that would last longest as it is, as long as that is longer than the delay.
     """
+    begin, end, links, resource = orders.begin, orders.end, orders.links, orders.resource
+    parked, clock, left, link = own.parked, own.clock, own.left, flows.link
+    pair, ports, open_ports, held = (
+        circuits.pair, circuits.ports, circuits.open_ports, circuits.held,
+    )  # fmt: skip
+    seen, waits, rows = circuits.seen, circuits.waits, circuits.rows
     servers = ports.shape[1]
     pair[CLAIMS, :] = 0
     held[:, :] = 0
     found = int(np.int64(0))
     short = int(np.int64(0))
     # Distinct rows that wait, in the order in which they came: 1 served already, 2 not.
-    for i in range(number[PARKED]):
+    for i in range(own.waits[PARKED]):
         task = parked[i]
         row = resource[task]
         if seen[row] == 0:
@@ -247,7 +265,7 @@ def assign(
                     break
             several = end[task] - begin[task] > 1
             if ready or several:
-                _claim(begin[task], end[task], links, pair, link, open_ports)
+                _claim(task, orders, pair, link, open_ports)
             if ready:
                 seen[resource[task]] = 1
             if not (ready or several):
@@ -257,10 +275,7 @@ def assign(
                 if pair[LIT, name] + pair[COMING, name] > 0:
                     continue
                 if ready:
-                    _set_up(
-                        name, True, rate, delay, clock, pair, ports, open_ports, due, made, setup,
-                        link,
-                    )  # fmt: skip
+                    _set_up(name, True, rate, delay, clock, circuits, link)
                 else:
                     open_ports[OUT, name // servers] -= 1
                     open_ports[IN, name % servers] -= 1
@@ -282,15 +297,16 @@ def assign(
             places += 1
         seen[row] = 0
     if spare_ports > 0:
-        for s in range(count[ACTIVE]):
-            row = index[ROW, s]
-            head = index[HEAD, s]
+        slot = flows.slot
+        for s in range(flows.counts[ACTIVE]):
+            row = flows.numbers[ROW, s]
+            head = flows.numbers[HEAD, s]
             service = slot[SERVICE, s] + max(slot[RATE, s], 0.0) * (clock[NOW] - slot[SINCE, s])
             amount = 0.0
             task = head
             while task >= 0:
-                amount += max(member[MARK, task] - service, 0.0)
-                task = behind[task]
+                amount += max(flows.member[MARK, task] - service, 0.0)
+                task = flows.following[task]
             waits[row] = amount
             rows[places] = head
             places += 1
@@ -325,19 +341,59 @@ def assign(
         task = rows[best]
         for entry in range(begin[task], end[task]):
             name = int(links[entry])
-            _set_up(
-                name, False, rate, delay, clock, pair, ports, open_ports, due, made, setup, link
-            )
+            _set_up(name, False, rate, delay, clock, circuits, link)
+
+
+@inner_kernel
+def renew_caps(orders: Orders, own: Changing, flows: Flows) -> None:
+    """Hold every AllReduce to its rounds at the capacities as they are now."""
+    index = flows.numbers
+    for s in range(flows.counts[ACTIVE]):
+        task = index[HEAD, s]
+        if own.pace[task] > 0.0 and index[END, s] > index[BEGIN, s]:
+            room = room_of(task, orders, flows.link)
+            flows.slot[CAP, s] = cap_of(own.pace[task], own.hold[task], room)
 
 
 @kernel
-def renew_caps(
-    slot: Floats, index: Ints, pace: Floats, hold: Floats, begin: Ints, end: Ints,
-    links: SmallInts, weights: Floats, link: Floats, count: Ints,
-) -> None:  # fmt: skip
-    """Hold every AllReduce to its rounds at the capacities as they are now."""
-    for s in range(count[ACTIVE]):
-        task = index[HEAD, s]
-        if pace[task] > 0.0 and index[END, s] > index[BEGIN, s]:
-            room = room_of(task, begin, end, links, weights, link)
-            slot[CAP, s] = cap_of(pace[task], hold[task], room)
+def play_direct(
+    rate: float, delay: float, decision: float, orders: Orders, it: Iteration, own: Changing,
+    flows: Flows, circuits: Circuits, horizon: float, tolerance: float, record: bool,
+) -> int:  # fmt: skip
+    """Play on, and move circuits whenever something comes to wait or ends.
+
+    Parameters
+    ----------
+    rate, delay : float
+        Bytes/s of a circuit; seconds until a new one carries bytes.
+    decision : float
+        What one costs, in streams re-solved.
+    orders, it, own, flows, horizon, tolerance
+        As in `topoopt.fabric.varying_kernels.advance`.
+    circuits : Circuits
+    record : bool
+        Come back whenever circuits have changed, to be called again.
+
+    Returns
+    -------
+    int
+        `OVER`, `GAVE_UP` or `NOTED`.
+    """
+    clock, setup, due = own.clock, circuits.setup, circuits.due
+    while True:
+        until = due[setup[TAKEN] % due.size] if setup[TAKEN] < setup[GOT] else np.inf
+        why = advance(orders, it, own, flows, until, horizon, tolerance, True)
+        if why in (OVER, GAVE_UP):
+            return int(why)
+        light_due(rate, clock, circuits, flows.link)
+        if why == ASKED:
+            before = setup[GOT]
+            circuits.work[0] += decision
+            assign(rate, delay, orders, own, flows, circuits)
+            setup[DECISIONS] += int(setup[GOT] > before)
+            light_due(rate, clock, circuits, flows.link)
+        if clock[SOLVE_AT] <= clock[NOW]:
+            let_go(orders, it, own, flows.link)
+            renew_caps(orders, own, flows)
+            if record:
+                return NOTED

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.rows import spread
 from parallelism.alike import firsts, mixed, numbered, words_of
 from parallelism.taskgraph import IntArray
 from topoopt.fabric.arrays_kernels import Orders
@@ -67,7 +68,8 @@ def collapse(orders: Orders) -> Quotient | None:
     (ESA 2014): the quotient of an equitable partition preserves linear programs, of which
     max-min fairness is a sequence.
     """
-    from topoopt.fabric.symmetry_kernels import refine_links, refine_tasks, topological_order
+    from parallelism.longest_path_kernels import topological_order
+    from topoopt.fabric.symmetry_kernels import refine_links, refine_tasks
 
     task_colour = _first_colours(orders)
     link_colour = mixed(words_of(orders.capacity))
@@ -76,24 +78,17 @@ def collapse(orders: Orders) -> Quotient | None:
     counts = (0, 0, 0)
     order: IntArray | None = None
     while True:
-        refine_links(
-            orders.compute, orders.begin, orders.end, orders.links, weight_words, task_colour,
-            link_colour,
-        )  # fmt: skip
+        refine_links(orders, weight_words, task_colour, link_colour)
         link_classes = np.unique(link_colour).size
         if 2 * link_classes > orders.capacity.size:
             return None
         if order is None:
-            order, known = topological_order(
+            order = topological_order(
                 orders.successor_offsets, orders.successors, orders.predecessors
             )
-            if known < orders.compute.size:
+            if order.size < orders.compute.size:
                 return None
-        refine_tasks(
-            orders.compute, orders.resource, orders.begin, orders.end, orders.successor_offsets,
-            orders.successors, order, orders.links, weight_words, task_colour, link_colour,
-            device_colour,
-        )  # fmt: skip
+        refine_tasks(orders, order, weight_words, task_colour, link_colour, device_colour)
         task_classes = np.unique(task_colour).size
         found = (task_classes, link_classes, np.unique(device_colour).size)
         if 2 * task_classes > orders.compute.size or task_classes * link_classes > MOST_CELLS:
@@ -131,10 +126,7 @@ def _quotient(
         firsts(each) for each in (class_of_task, class_of_link, class_of_device)
     )
     classes = first_task.size
-    dense = quotient_rows(
-        orders.compute, orders.begin, orders.end, orders.links, orders.weights, class_of_task,
-        class_of_link, first_link, classes,
-    )  # fmt: skip
+    dense = quotient_rows(orders, class_of_task, class_of_link, first_link, classes)
     row, links = np.nonzero(dense)
     offsets = np.searchsorted(row, np.arange(classes + 1)).astype(np.int64)
     compute = orders.compute[first_task]
@@ -142,8 +134,7 @@ def _quotient(
     resource = np.where(compute, class_of_device[np.where(compute, device, 0)], np.arange(classes))
     counts = np.diff(orders.successor_offsets)[first_task]
     source = np.repeat(np.arange(classes), counts)
-    begins = orders.successor_offsets[first_task]
-    entries = np.arange(source.size) + np.repeat(begins - np.cumsum(counts) + counts, counts)
+    entries = spread(orders.successor_offsets[first_task], counts)
     edges = np.unique(source * classes + class_of_task[orders.successors[entries]])
     before, after = edges // classes, edges % classes
     quotient = Orders(

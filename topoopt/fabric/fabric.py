@@ -18,15 +18,14 @@ from topoopt.fabric.transport import PACKETS, Transport
 Group = tuple[int, ...]
 
 
-class GroupStreams(NamedTuple):
-    """A group's AllReduce as one coupled stream.
+class GroupRow(NamedTuple):
+    """A group's AllReduce as one coupled stream: a row of the shared table, and its numbers.
 
     Parameters
     ----------
-    links : int64 array
-        Links that carry ring edges, ascending.
-    weights : float64 array
-        Ring edges on each (route fractions summed).
+    begin, end : int
+        Entries of the row: links that carry ring edges, ascending, and ring edges on each (route
+        fractions summed).
     round_latency : float
         Seconds that a round takes beyond its bytes: the largest `Transport.message_lag` among
         the ring edges.
@@ -36,18 +35,18 @@ class GroupStreams(NamedTuple):
         Bytes/s of each ring edge when nothing else is on the network.
     """
 
-    links: IntArray
-    weights: FloatArray
+    begin: int
+    end: int
     round_latency: float
     rings: int
     rate: float
 
 
-class GroupRow(NamedTuple):
-    """Where a group's stream stands in the shared table, and its numbers (see `GroupStreams`)."""
+class GroupStreams(NamedTuple):
+    """The coupled stream of a group's AllReduce; numbers are those of `GroupRow`."""
 
-    begin: int
-    end: int
+    links: IntArray
+    weights: FloatArray
     round_latency: float
     rings: int
     rate: float

@@ -9,12 +9,14 @@ Streams live in slots ``0 .. active - 1``; blocks of slots keep the earliest end
 rate, so that neither is searched over all slots.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
-from codesign_base.jit import inner_kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts, refill
+from codesign_base.jit import inner_kernel, kernel
+from routing.fairness_kernels import Floats, Ints, SmallInts, Workspace, refill, workspace
 
-# Rows of the tables. (Tuples of arrays would cost reference counting in every kernel.)
+# Rows of the tables.
 COPIES, RATE, SERVICE, SINCE, DUE, CAP = 0, 1, 2, 3, 4, 5  # slot: members; bytes/s of each, -1
 # before the first solve; bytes each had at SINCE (s); when its first member has all its bytes
 # (s); bytes/s that no member exceeds
@@ -35,6 +37,86 @@ BLOCK = 64
 MARGIN = 1e-9
 # Link loads are kept by adding and subtracting; recounted so often, rounding cannot build up.
 RECOUNT = 256
+
+
+class Flows(NamedTuple):
+    """The streams of a fabric, the flows in them, and the links under them.
+
+    Parameters
+    ----------
+    slot : float64 array, shape (6, slots)
+    numbers : int64 array, shape (5, slots)
+    slot_of_row : int32 array, shape (rows,)
+        -1: no stream.
+    block : float64 array, shape (2, blocks)
+    member : float64 array, shape (2, tasks)
+    following : int64 array, shape (tasks,)
+        The next member of a stream, by its mark; -1 for the last.
+    link : float64 array, shape (4, links)
+    news : int64 array, shape (tasks,)
+        Rows that flows joined since the last `solve`.
+    counts : int64 array, shape (5,)
+    chosen : int32 array, shape (slots,)
+        Work space, as ``work``.
+    work : Workspace
+    links, weights : arrays
+        Entries of all rows.
+    """
+
+    slot: Floats
+    numbers: Ints
+    slot_of_row: SmallInts
+    block: Floats
+    member: Floats
+    following: Ints
+    link: Floats
+    news: Ints
+    counts: Ints
+    chosen: SmallInts
+    work: Workspace
+    links: SmallInts
+    weights: Floats
+
+
+@kernel
+def no_flows(
+    tasks: int, rows: int, slots: int, entries: int, links: SmallInts, weights: Floats,
+    capacity: Floats,
+) -> Flows:  # fmt: skip
+    """Return the state in which nothing flows.
+
+    Parameters
+    ----------
+    tasks, rows : int
+    slots, entries : int
+        Upper bounds of the distinct rows, and of their entries, in use at once.
+    links, weights, capacity : arrays
+        Of the entries of rows, of the links (bytes/s).
+    """
+    room = (slots + BLOCK - 1) // BLOCK * BLOCK
+    slot = np.empty((6, room))
+    for s in range(room):
+        slot[DUE, s] = np.inf
+        slot[RATE, s] = -1.0
+    link = np.zeros((4, capacity.size))
+    for name in range(capacity.size):
+        link[SPARE, name] = capacity[name]
+        link[CAPACITY, name] = capacity[name]
+    return Flows(
+        slot,
+        np.empty((5, room), dtype=np.int64),
+        np.full(rows, -1, dtype=np.int32),
+        np.empty((2, room // BLOCK)),
+        np.empty((2, tasks)),
+        np.empty(tasks, dtype=np.int64),
+        link,
+        np.empty(max(tasks, 1), dtype=np.int64),
+        np.zeros(5, dtype=np.int64),
+        np.empty(slots, dtype=np.int32),
+        workspace(capacity.size, slots, entries),
+        links,
+        weights,
+    )
 
 
 @inner_kernel
@@ -94,27 +176,13 @@ def leave_idle(link: Floats, seconds: float) -> bool:
 
 @inner_kernel
 def join(
-    task: int,
-    row: int,
-    begin: int,
-    end: int,
-    size: float,
-    cap: float,
-    level: int,
+    flows: Flows, task: int, row: int, begin: int, end: int, size: float, cap: float, level: int,
     now: float,
-    slot: Floats,
-    index: Ints,
-    slot_of_row: SmallInts,
-    block: Floats,
-    member: Floats,
-    following: Ints,
-    link: Floats,
-    news: Ints,
-    count: Ints,
-    links: SmallInts,
-    weights: Floats,
-) -> None:
+) -> None:  # fmt: skip
     """Add a flow. Its rate, and what it changes, come with the next `solve`."""
+    slot, index, slot_of_row, block = flows.slot, flows.numbers, flows.slot_of_row, flows.block
+    member, following, link = flows.member, flows.following, flows.link
+    news, count, links, weights = flows.news, flows.counts, flows.links, flows.weights
     news[count[NEWS]] = row
     count[NEWS] += 1
     member[JOINED, task] = now
@@ -167,20 +235,11 @@ def join(
 
 
 @inner_kernel
-def leave(
-    s: int,
-    slot: Floats,
-    index: Ints,
-    slot_of_row: SmallInts,
-    block: Floats,
-    member: Floats,
-    following: Ints,
-    link: Floats,
-    count: Ints,
-    links: SmallInts,
-    weights: Floats,
-) -> None:
+def leave(flows: Flows, s: int) -> None:
     """Take out the first member of a slot; the last slot fills the place of one left empty."""
+    slot, index, member, link = flows.slot, flows.numbers, flows.member, flows.link
+    following, count, links, weights = flows.following, flows.counts, flows.links, flows.weights
+    slot_of_row, block = flows.slot_of_row, flows.block
     rate = slot[RATE, s]
     for entry in range(np.uint64(index[BEGIN, s]), np.uint64(index[END, s])):
         link[LOAD, np.uint64(links[entry])] -= weights[entry]
@@ -207,21 +266,7 @@ def leave(
 
 @inner_kernel
 def take_ended(
-    now: float,
-    limit: float,
-    tolerance: float,
-    ended: Ints,
-    ended_at: Floats,
-    slot: Floats,
-    index: Ints,
-    slot_of_row: SmallInts,
-    block: Floats,
-    member: Floats,
-    following: Ints,
-    link: Floats,
-    count: Ints,
-    links: SmallInts,
-    weights: Floats,
+    flows: Flows, now: float, limit: float, tolerance: float, ended: Ints, ended_at: Floats
 ) -> tuple[float, float]:
     """Take out every flow that has all its bytes by ``limit``, or nearly so.
 
@@ -239,6 +284,8 @@ def take_ended(
         By how many seconds, at worst, a link was late for its horizon just before a flow left it
         early (-infinity: none did). A slack rises at no other moment.
     """
+    slot, index, block, member = flows.slot, flows.numbers, flows.block, flows.member
+    link, count, links, weights = flows.link, flows.counts, flows.links, flows.weights
     found = 0
     lowest = np.inf
     late = -np.inf
@@ -276,10 +323,7 @@ def take_ended(
                             link[SLACK, name] += weights[entry] * left
                     lowest = min(lowest, slot[RATE, s])
                     just_left = index[ROW, s]
-                    leave(
-                        s, slot, index, slot_of_row, block, member, following, link,
-                        count, links, weights,
-                    )  # fmt: skip
+                    leave(flows, s)
                 else:
                     s += 1
             refresh_block(slot, block, number)
@@ -309,28 +353,7 @@ def _sort_by_level(chosen: SmallInts, count: int, level: Ints) -> None:
 
 
 @inner_kernel
-def solve(
-    threshold: float,
-    levels: int,
-    now: float,
-    slot: Floats,
-    index: Ints,
-    slot_of_row: SmallInts,
-    block: Floats,
-    member: Floats,
-    link: Floats,
-    news: Ints,
-    count: Ints,
-    links: SmallInts,
-    weights: Floats,
-    chosen: SmallInts,
-    real: Floats,
-    whole: SmallInts,
-    near: SmallInts,
-    amounts: Floats,
-    given: Floats,
-    first: Ints,
-) -> None:
+def solve(flows: Flows, threshold: float, levels: int, now: float) -> None:
     """Bring all rates up to date after flows joined and left.
 
     Progressive filling runs the same with and without a flow until the level at which that flow
@@ -339,6 +362,9 @@ def solve(
     capacity over total weight among its links. With several levels every rate is worked out
     anew, level by level, each over what the ones before leave; a stream may then stand still.
     """
+    slot, index, slot_of_row, block = flows.slot, flows.numbers, flows.slot_of_row, flows.block
+    member, link, news, count = flows.member, flows.link, flows.news, flows.counts
+    chosen, links, weights = flows.chosen, flows.links, flows.weights
     active = count[ACTIVE]
     found = int(np.int64(0))
     for i in range(count[NEWS]):
@@ -388,7 +414,7 @@ def solve(
                 stop += 1
         refill(
             chosen[done:], stop - done, index[BEGIN], index[END], slot[COPIES], slot[CAP],
-            slot[RATE], links, weights, link[SPARE], real, whole, near, amounts, given, first,
+            slot[RATE], links, weights, link[SPARE], flows.work,
         )  # fmt: skip
         done = stop
     stale = int(np.int64(-1))

@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.rows import spread, starts
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
@@ -128,6 +129,25 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     )
 
 
+def link_uses(orders: Orders) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+    """Return for how long tasks that send something occupy links.
+
+    Returns
+    -------
+    sends, counts : int64 arrays
+        The tasks, and how many links each uses.
+    links : int64 array, shape (uses,)
+    seconds : float64 array, shape (uses,)
+        Bytes over the capacity of the link.
+    """
+    sends = np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))
+    counts = orders.end[sends] - orders.begin[sends]
+    at = spread(orders.begin[sends], counts)
+    links = orders.links[at].astype(np.int64)
+    slowness = orders.weights[at] / orders.capacity[links]
+    return sends, counts, links, np.repeat(orders.volume[sends], counts) * slowness
+
+
 def alone_seconds(
     orders: Orders, fabric: Fabric | None = None, tasks: TaskGraph | None = None
 ) -> FloatArray:
@@ -144,15 +164,10 @@ def alone_seconds(
     -------
     float64 array, shape (tasks,)
     """
-    sends = np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))
+    sends, counts, _, seconds = link_uses(orders)
     alone = np.zeros(orders.compute.size)
     if sends.size:
-        counts = orders.end[sends] - orders.begin[sends]
-        ends = np.cumsum(counts)
-        at = np.arange(int(ends[-1])) - np.repeat(ends - counts - orders.begin[sends], counts)
-        slowness = orders.weights[at] / orders.capacity[orders.links[at].astype(np.int64)]
-        seconds = np.repeat(orders.volume[sends], counts) * slowness
-        alone[sends] = np.maximum.reduceat(seconds, ends - counts)
+        alone[sends] = np.maximum.reduceat(seconds, starts(counts)[:-1])
         if tasks is not None and fabric is not None and tasks.alike is not None:
             alone[sends] = (
                 orders.volume[sends] * seconds_per_byte(fabric, tasks)[tasks.alike.of_task[sends]]

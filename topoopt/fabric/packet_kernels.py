@@ -4,11 +4,13 @@ Events are named by numbers, which order those of one time: messages' set-up pac
 tasks, rings and packet trains.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts
+from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.draw_kernels import mixed
 from topoopt.fabric.heap_kernels import pop, push
@@ -44,6 +46,9 @@ from topoopt.fabric.packet_queue_kernels import (
     TASK,
     WAITING,
     WINDOW,
+    Rows,
+    Sending,
+    UnderWay,
     acknowledge,
     begin_message,
     fill_window,
@@ -59,44 +64,8 @@ Flags = npt.NDArray[np.bool_]
 DRAWS = 1048576  # hashes of one message and of the next do not overlap within so many rounds
 
 
-@kernel
-def play_packets(
-    compute: Flags,
-    resource: Ints,
-    volume: Floats,
-    delay: Floats,
-    lag: Floats,
-    first_message: Ints,
-    first_ring: Ints,
-    successor_offsets: Ints,
-    successors: Ints,
-    predecessors: Ints,
-    start_order: Ints,
-    priority: Ints,
-    devices: int,
-    row_begin: Ints,
-    row_end: Ints,
-    table: Ints,
-    rings: Ints,
-    links: SmallInts,
-    weights: Floats,
-    link_source: Ints,
-    link_target: Ints,
-    link: Floats,
-    hosts: int,
-    longest: int,
-    packet: float,
-    window: int,
-    longest_train: int,
-    arrival_order: bool,
-    acknowledged: bool,
-    handshake: bool,
-    cold: bool,
-    seed: int,
-    horizon: float,
-    tail: Floats,
-) -> tuple[Floats, Floats, Ints, int, Ints]:
-    """Play all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
+class Tasks(NamedTuple):
+    """A task graph in the terms of the packet model.
 
     Parameters
     ----------
@@ -112,29 +81,73 @@ def play_packets(
         Message of a transfer; -1 otherwise.
     first_ring : int64 array, shape (tasks + 1,)
         Boundaries of each task's rings.
+    successor_offsets, successors, predecessors, start_order : int64 arrays
+        As in `topoopt.fabric.arrays_kernels.Orders`.
     priority : int64 array, shape (tasks,)
         Of compute tasks: those with lower numbers leave their device's queue first.
-    row_begin, row_end : int64 arrays, shape (messages,)
-        Entries of each message's row in ``links`` and ``weights``.
+    tail : float64 array, shape (tasks,)
+        Least seconds from each task's end to the end of all.
+    devices : int
+    """
+
+    compute: Flags
+    resource: Ints
+    volume: Floats
+    delay: Floats
+    lag: Floats
+    first_message: Ints
+    first_ring: Ints
+    successor_offsets: Ints
+    successors: Ints
+    predecessors: Ints
+    start_order: Ints
+    priority: Ints
+    tail: Floats
+    devices: int
+
+
+class _Course(NamedTuple):
+    """What has become of tasks, rings and devices so far."""
+
+    waiting: Ints
+    ready: Floats
+    start: Floats
+    finish: Floats
+    binding: Ints
+    begun: Flags
+    open_rings: Ints
+    ring_end: Floats
+    clock: Floats
+    running: Ints
+    before: Ints
+    front: Ints
+    back: Ints
+    following: Ints
+    fresh: Ints
+    idle: Ints
+    turn: Ints  # rings whose next round begins now
+
+
+@kernel
+def play_packets(
+    todo: Tasks, table: Ints, rings: Ints, routes: Rows, link: Floats, longest: int, how: Sending,
+    seed: int, horizon: float,
+) -> tuple[Floats, Floats, Ints, int, Ints]:  # fmt: skip
+    """Play all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
+
+    Parameters
+    ----------
+    todo : Tasks
     table : int64 array, shape (messages, COLUMNS)
     rings : int64 array, shape (rings, 5)
+    routes : Rows
     link : float64 array, shape (4, links)
     longest : int
         Hops of the longest path that may be drawn.
-    packet : float
-        Bytes.
-    window, longest_train : int
-        Packets.
-    arrival_order : bool
-        Tasks of a device that become ready at one time run in the order in which that was found
-        out, rather than by their numbers.
-    acknowledged, handshake, cold : bool
-        Acknowledgements take the way back; messages are announced; every round draws a new path
-        and begins with the first window.
+    how : Sending
+    seed : int
     horizon : float
         Give up when it is known that the last task ends after this many seconds.
-    tail : float64 array, shape (tasks,)
-        Least seconds from each task's end to the end of all.
 
     Returns
     -------
@@ -145,19 +158,31 @@ def play_packets(
     work : int64 array, shape (3,)
         Events, 1 if it gave up, and a message without a path (-1: none).
     """
-    tasks = compute.size
+    tasks = todo.compute.size
+    devices = todo.devices
     messages = table.shape[0]
     first_train = messages + tasks + rings.shape[0]
+    course = _Course(
+        todo.predecessors.copy(),
+        np.empty(tasks),
+        np.empty(tasks),
+        np.full(tasks, np.inf),
+        np.full(tasks, -1, dtype=np.int64),
+        np.zeros(tasks, dtype=np.bool_),
+        np.zeros(tasks, dtype=np.int64),
+        np.zeros(rings.shape[0]),
+        np.zeros(1),
+        np.full(devices, -1, dtype=np.int64),
+        np.full(devices, -1, dtype=np.int64),
+        np.full(devices, -1, dtype=np.int64),
+        np.full(devices, -1, dtype=np.int64),
+        np.full(tasks, -1, dtype=np.int64),
+        np.empty(tasks, dtype=np.int64),
+        np.empty(devices + 1, dtype=np.int64),
+        np.empty(rings.shape[0] + 1, dtype=np.int64),
+    )
     moment = np.zeros((messages, MOMENTS))
     paths = np.empty((messages, longest), dtype=np.int32)
-    waiting = predecessors.copy()
-    ready = np.empty(tasks)
-    start = np.empty(tasks)
-    finish = np.full(tasks, np.inf)
-    binding = np.full(tasks, -1, dtype=np.int64)
-    begun = np.zeros(tasks, dtype=np.bool_)
-    open_rings = np.zeros(tasks, dtype=np.int64)
-    ring_end = np.zeros(rings.shape[0])
     trains = np.empty((256, 5), dtype=np.int64)
     for train in range(256):
         trains[train, NEXT] = train + 1
@@ -167,28 +192,16 @@ def play_packets(
     state = np.zeros(STATE, dtype=np.int64)
     state[ROOM] = 256
     state[LOST] = -1
-    clock = np.zeros(1)
-    running = np.full(devices, -1, dtype=np.int64)
-    before = np.full(devices, -1, dtype=np.int64)
-    queue = np.full((2, devices), -1, dtype=np.int64)
-    following = np.full(tasks, -1, dtype=np.int64)
-    fresh = np.empty(tasks, dtype=np.int64)
-    idle = np.empty(devices + 1, dtype=np.int64)
-    turn = np.empty(rings.shape[0] + 1, dtype=np.int64)  # rings whose next round begins now
     for place in range(tasks):
-        task = start_order[place]
-        if waiting[task] == 0:
-            fresh[state[FRESH]] = task
+        task = todo.start_order[place]
+        if course.waiting[task] == 0:
+            course.fresh[state[FRESH]] = task
             state[FRESH] += 1
     while True:
-        _play_on(
-            compute, resource, volume, delay, lag, first_message, first_ring, successor_offsets,
-            successors, priority, row_begin, row_end, table, rings, links, weights, link_source,
-            link_target, link, hosts, packet, window, longest_train, arrival_order, acknowledged,
-            handshake, cold, mixed(np.uint64(seed)), horizon, tail, moment, paths, waiting, ready,
-            start, finish, binding, begun, open_rings, ring_end, trains, tails, times, names,
-            state, clock, running, before, queue[0], queue[1], following, fresh, idle, turn,
-        )  # fmt: skip
+        way = UnderWay(
+            table, moment, paths, link, trains, tails, times, names, state, first_train, how.packet
+        )
+        _play_on(todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon)
         if state[SHORT] == 0:
             break
         while state[ROOM] < state[SHORT]:
@@ -197,74 +210,31 @@ def play_packets(
         times = longer(times, first_train + trains.shape[0])
         names = longer(names, first_train + trains.shape[0])
     work = np.array([state[PLAYED], state[GAVE_UP], state[LOST]])
-    return start, finish, binding, state[DONE], work
+    return course.start, course.finish, course.binding, state[DONE], work
 
 
 @inner_kernel
 def _play_on(
-    compute: Flags,
-    resource: Ints,
-    volume: Floats,
-    delay: Floats,
-    lag: Floats,
-    first_message: Ints,
-    first_ring: Ints,
-    successor_offsets: Ints,
-    successors: Ints,
-    priority: Ints,
-    row_begin: Ints,
-    row_end: Ints,
-    table: Ints,
-    rings: Ints,
-    links: SmallInts,
-    weights: Floats,
-    link_source: Ints,
-    link_target: Ints,
-    link: Floats,
-    hosts: int,
-    packet: float,
-    window: int,
-    longest_train: int,
-    arrival_order: bool,
-    acknowledged: bool,
-    handshake: bool,
-    cold: bool,
-    origin: np.uint64,
-    horizon: float,
-    tail: Floats,
-    moment: Floats,
-    paths: SmallInts,
-    waiting: Ints,
-    ready: Floats,
-    start: Floats,
-    finish: Floats,
-    binding: Ints,
-    begun: Flags,
-    open_rings: Ints,
-    ring_end: Floats,
-    trains: Ints,
-    tails: Floats,
-    times: Floats,
-    names: Ints,
-    state: Ints,
-    clock: Floats,
-    running: Ints,
-    before: Ints,
-    front: Ints,
-    back: Ints,
-    following: Ints,
-    fresh: Ints,
-    idle: Ints,
-    turn: Ints,
-) -> None:
+    todo: Tasks, rings: Ints, routes: Rows, how: Sending, way: UnderWay, course: _Course,
+    origin: np.uint64, horizon: float,
+) -> None:  # fmt: skip
     """Play until the end, or until there are fewer than ``state[SHORT]`` rows for packet trains.
 
     A function of its own, because in one that makes arrays anew every use of any counts
     references.
     """
+    (
+        compute, _, volume, delay, lag, first_message, first_ring, successor_offsets, successors,
+        _, _, _, _, _,
+    ) = todo  # fmt: skip
+    (
+        waiting, ready, start, finish, binding, begun, open_rings, ring_end, clock, running, before,
+        front, back, following, fresh, idle, turn,
+    ) = course  # fmt: skip
+    table, moment, _, _, trains, _, times, names, state, first_train, _ = way
+    window, longest_train, arrival_order = how.window, how.longest_train, how.arrival_order
     tasks = compute.size
     base = table.shape[0]
-    first_train = base + tasks + rings.shape[0]
     now = clock[0]
     freshly, idles = state[FRESH], state[IDLES]
     state[SHORT] = 0
@@ -281,8 +251,8 @@ def _play_on(
                     late += lag[task]
                 push(times, names, state, late, base + task)
                 continue
-            device = resource[task]
-            enqueue(task, device, now, arrival_order, priority, ready, front, back, following)
+            device = todo.resource[task]
+            enqueue(task, device, now, arrival_order, todo.priority, ready, front, back, following)
             if running[device] < 0:
                 running[device] = 1
                 idle[idles] = device
@@ -307,13 +277,9 @@ def _play_on(
             ring_end[ring] = now
             for message in range(rings[ring, BASE], rings[ring, BASE] + rings[ring, SIZE]):
                 draw = mixed(
-                    origin + np.uint64(message * DRAWS + (rings[ring, ROUNDS] if cold else 0))
+                    origin + np.uint64(message * DRAWS + (rings[ring, ROUNDS] if how.cold else 0))
                 )
-                if not begin_message(
-                    message, now, draw, cold, acknowledged, handshake, row_begin, row_end,
-                    links, weights, link_source, link_target, hosts, table, moment, paths,
-                    link, times, names, state,
-                ):  # fmt: skip
+                if not begin_message(way, routes, how, message, now, draw, how.cold):
                     state[LOST] = message
         turns = int(np.int64(0))
         if state[EVENTS] == 0 or state[LOST] >= 0:
@@ -336,15 +302,15 @@ def _play_on(
         if code < base:
             message = code
             if table[message, HOP] < table[message, HOPS]:
-                set_up(message, now, table, moment, paths, link, times, names, state)
+                set_up(way, message, now)
                 continue
-            if cold or moment[message, WINDOW] == 0.0:
+            if how.cold or moment[message, WINDOW] == 0.0:
                 moment[message, WINDOW] = window
                 moment[message, ALPHA] = -1.0
                 moment[message, SEEN] = 0.0
                 moment[message, MARKED] = 0.0
                 # New connections of htsim look at their marks first after two packets.
-                moment[message, DUE] = 2.0 if cold else window
+                moment[message, DUE] = 2.0 if how.cold else window
             table[message, HOP] += 1
             over = False
             opens = True
@@ -353,21 +319,15 @@ def _play_on(
             message = trains[train, OF]
             opens = trains[train, AT] == ARRIVED
             if opens:
-                acknowledge(train, now, table, moment, link, trains, state)
+                acknowledge(way, train, now)
                 over = False
                 # Perhaps one of the round before, while the next is being announced.
                 opens = table[message, HOP] > table[message, HOPS]
             else:
-                over = forward(
-                    train, now, packet, first_train, table, moment, paths, link, trains, tails,
-                    times, names, state,
-                )  # fmt: skip
+                over = forward(way, train, now)
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
-                over = fill_window(
-                    message, now, packet, longest_train, first_train, table, moment, paths, link,
-                    trains, tails, times, names, state,
-                )  # fmt: skip
+                over = fill_window(way, message, now, longest_train)
             if over:
                 end = moment[message, END]
                 ring = table[message, RING]
@@ -395,11 +355,8 @@ def _play_on(
                 begun[task] = True
                 message = first_message[task]
                 if message >= 0:
-                    if not begin_message(
-                        message, now, mixed(origin + np.uint64(message * DRAWS)), True,
-                        acknowledged, handshake, row_begin, row_end, links, weights, link_source,
-                        link_target, hosts, table, moment, paths, link, times, names, state,
-                    ):  # fmt: skip
+                    draw = mixed(origin + np.uint64(message * DRAWS))
+                    if not begin_message(way, routes, how, message, now, draw, True):
                         state[LOST] = message
                 else:
                     for ring in range(first_ring[task], first_ring[task + 1]):
@@ -409,11 +366,11 @@ def _play_on(
                 continue
         finish[task] = now
         state[DONE] += 1
-        if now + tail[task] > horizon:
+        if now + todo.tail[task] > horizon:
             state[GAVE_UP] = 1
             break
         if compute[task]:
-            device = resource[task]
+            device = todo.resource[task]
             before[device] = task
             running[device] = -1
             if front[device] >= 0:

@@ -6,6 +6,8 @@ what its window allows as *packet trains*; each train that arrives opens the win
 does with the marks that the train met.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from codesign_base.jit import inner_kernel, kernel
@@ -37,6 +39,77 @@ GAIN = 1.0 / 16.0  # DCTCP's g
 PATIENCE = 8  # part of a window that is worth a train
 
 
+class Rows(NamedTuple):
+    """The routes of messages: ``begin`` and ``end`` of each in ``links`` and ``weights``."""
+
+    begin: Ints
+    end: Ints
+    links: SmallInts
+    weights: Floats
+    source: Ints
+    target: Ints
+    hosts: int
+
+
+class Sending(NamedTuple):
+    """How messages are sent.
+
+    Parameters
+    ----------
+    packet : float
+        Bytes.
+    window, longest_train : int
+        Packets.
+    arrival_order : bool
+        Tasks of a device that become ready at one time run in the order in which that was found
+        out, rather than by their numbers.
+    acknowledged, handshake, cold : bool
+        Acknowledgements take the way back; messages are announced; every round draws a new path
+        and begins with the first window.
+    """
+
+    packet: float
+    window: int
+    longest_train: int
+    arrival_order: bool
+    acknowledged: bool
+    handshake: bool
+    cold: bool
+
+
+class UnderWay(NamedTuple):
+    """Messages and packet trains under way.
+
+    Parameters
+    ----------
+    table : int64 array, shape (messages, COLUMNS)
+    moment : float64 array, shape (messages, MOMENTS)
+    paths : int32 array, shape (messages, longest)
+    link : float64 array, shape (4, links)
+    trains, tails : arrays
+        The table of packet trains; when the last packet of each is here (s).
+    times, names : arrays
+        Heap of the events to come.
+    state : int64 array, shape (STATE,)
+    first_train : int
+        Name of the first packet train's events.
+    packet : float
+        Bytes.
+    """
+
+    table: Ints
+    moment: Floats
+    paths: SmallInts
+    link: Floats
+    trains: Ints
+    tails: Floats
+    times: Floats
+    names: Ints
+    state: Ints
+    first_train: int
+    packet: float
+
+
 @inner_kernel
 def worth(window: float, longest: int) -> int:
     """Return how many packets are worth a train, if there are more to come."""
@@ -51,27 +124,13 @@ def trains_needed(packets: int, longest: int) -> int:
 
 
 @inner_kernel
-def fill_window(
-    message: int,
-    now: float,
-    packet: float,
-    longest: int,
-    first_train: int,
-    table: Ints,
-    moment: Floats,
-    paths: SmallInts,
-    link: Floats,
-    trains: Ints,
-    tails: Floats,
-    times: Floats,
-    names: Ints,
-    state: Ints,
-) -> bool:
+def fill_window(way: UnderWay, message: int, now: float, longest: int) -> bool:
     """Send what the window allows; return whether all has been sent and arrives at END.
 
     Less than half of the longest train and an eighth of the window waits for more to go with it,
     unless it is all.
     """
+    table, moment, trains, state = way.table, way.moment, way.trains, way.state
     over = False
     least = worth(moment[message, WINDOW], longest)
     while table[message, LEFT] > 0:
@@ -93,38 +152,23 @@ def fill_window(
         trains[train, AT] = 0
         trains[train, LENGTH] = length
         trains[train, MARK] = 0
-        tails[train] = now
-        over = forward(
-            train, now, packet, first_train, table, moment, paths, link, trains, tails, times,
-            names, state,
-        )  # fmt: skip
+        way.tails[train] = now
+        over = forward(way, train, now)
     return over
 
 
 @inner_kernel
-def forward(
-    train: int,
-    now: float,
-    packet: float,
-    first_train: int,
-    table: Ints,
-    moment: Floats,
-    paths: SmallInts,
-    link: Floats,
-    trains: Ints,
-    tails: Floats,
-    times: Floats,
-    names: Ints,
-    state: Ints,
-) -> bool:
+def forward(way: UnderWay, train: int, now: float) -> bool:
     """Put a train on its next link; return whether its message has all arrived at END."""
+    table, moment, link, trains = way.table, way.moment, way.link, way.trains
+    tails, packet = way.tails, way.packet
     message = trains[train, OF]
     length = trains[train, LENGTH]
     hop = trains[train, AT]
-    name = paths[message, hop]
+    name = way.paths[message, hop]
     rate = link[RATE, name]
     if hop > 0:
-        mark(train, paths[message, hop - 1], now, link, trains)
+        mark(way, train, way.paths[message, hop - 1], now)
     start = max(now, link[FREE, name])
     link[FREE, name] = start + length * packet / rate
     head = start + packet / rate + link[DELAY, name]
@@ -133,7 +177,7 @@ def forward(
     trains[train, AT] = hop + 1
     if hop + 1 < table[message, HOPS]:
         tails[train] = tail
-        push(times, names, state, head, first_train + train)
+        push(way.times, way.names, way.state, head, way.first_train + train)
         return False
     # The message may have another path when this is acknowledged.
     trains[train, AT] = ARRIVED
@@ -142,49 +186,42 @@ def forward(
     table[message, COMING] -= 1
     if table[message, LEFT] == 0:
         table[message, FLYING] -= length
-        release(train, trains, state)
+        release(way, train)
         # Acknowledgements that are still on their way back do not hold the receiver up.
         return bool(table[message, COMING] == 0)
     # Its acknowledgements come one by one; the middle one stands for all.
     middle = 0.5 * (head + tail) + moment[message, ACK]
-    push(times, names, state, middle, first_train + train)
+    push(way.times, way.names, way.state, middle, way.first_train + train)
     return False
 
 
 @inner_kernel
-def mark(train: int, name: int, now: float, link: Floats, trains: Ints) -> None:
+def mark(way: UnderWay, train: int, name: int, now: float) -> None:
     """Mark a train if there is a long backlog behind it, as queues of htsim do.
 
     Looked at when it reaches the next link, or its acknowledgement the sender.
     """
-    if link[FREE, name] - now > link[MARKS, name]:
-        trains[train, MARK] = 1
+    if way.link[FREE, name] - now > way.link[MARKS, name]:
+        way.trains[train, MARK] = 1
 
 
 @inner_kernel
-def release(train: int, trains: Ints, state: Ints) -> None:
+def release(way: UnderWay, train: int) -> None:
     """Give the row of a train back."""
-    trains[train, NEXT] = state[SPARE]
-    state[SPARE] = train
-    state[ROOM] += 1
+    way.trains[train, NEXT] = way.state[SPARE]
+    way.state[SPARE] = train
+    way.state[ROOM] += 1
 
 
 @inner_kernel
-def acknowledge(
-    train: int,
-    now: float,
-    table: Ints,
-    moment: Floats,
-    link: Floats,
-    trains: Ints,
-    state: Ints,
-) -> None:
+def acknowledge(way: UnderWay, train: int, now: float) -> None:
     """Open or reduce the window of DCTCP for a train that has arrived."""
+    moment, trains = way.moment, way.trains
     message = trains[train, OF]
     length = trains[train, LENGTH]
-    mark(train, trains[train, NEXT], now, link, trains)
-    release(train, trains, state)
-    table[message, FLYING] -= length
+    mark(way, train, trains[train, NEXT], now)
+    release(way, train)
+    way.table[message, FLYING] -= length
     moment[message, SEEN] += length
     if trains[train, MARK] == 1:
         moment[message, MARKED] += length
@@ -228,57 +265,31 @@ def longer(values: Floats, size: int) -> Floats:
 
 
 @inner_kernel
-def set_up(
-    message: int,
-    now: float,
-    table: Ints,
-    moment: Floats,
-    paths: SmallInts,
-    link: Floats,
-    times: Floats,
-    names: Ints,
-    state: Ints,
-) -> None:
+def set_up(way: UnderWay, message: int, now: float) -> None:
     """Let the set-up packet, which has no length, wait its turn at its next link."""
-    hop = table[message, HOP]
-    name = paths[message, hop]
-    arrival = max(now, link[FREE, name]) + link[DELAY, name]
-    table[message, HOP] = hop + 1
-    push(times, names, state, arrival, message)
+    hop = way.table[message, HOP]
+    name = way.paths[message, hop]
+    arrival = max(now, way.link[FREE, name]) + way.link[DELAY, name]
+    way.table[message, HOP] = hop + 1
+    push(way.times, way.names, way.state, arrival, message)
 
 
 @inner_kernel
 def begin_message(
-    message: int,
-    now: float,
-    draw: np.uint64,
+    way: UnderWay, routes: Rows, how: Sending, message: int, now: float, draw: np.uint64,
     redraw: bool,
-    acknowledged: bool,
-    handshake: bool,
-    row_begin: Ints,
-    row_end: Ints,
-    links: SmallInts,
-    weights: Floats,
-    link_source: Ints,
-    link_target: Ints,
-    hosts: int,
-    table: Ints,
-    moment: Floats,
-    paths: SmallInts,
-    link: Floats,
-    times: Floats,
-    names: Ints,
-    state: Ints,
-) -> bool:
+) -> bool:  # fmt: skip
     """Announce a message, on a new path or the one it has; False if no path was found."""
+    table, moment, paths = way.table, way.moment, way.paths
     if table[message, HOPS] == 0 or redraw:
         pair = table[message, PAIR]
         hops = int(np.int64(-1))
         word = mixed(draw)
         for _ in range(64):
             hops = draw_path(
-                pair // hosts, pair % hosts, row_begin[message], row_end[message], word,
-                links, weights, link_source, link_target, paths[message],
+                pair // routes.hosts, pair % routes.hosts, routes.begin[message],
+                routes.end[message], word, routes.links, routes.weights, routes.source,
+                routes.target, paths[message],
             )  # fmt: skip
             if hops > 0:
                 break
@@ -287,15 +298,15 @@ def begin_message(
             return False
         table[message, HOPS] = hops
         moment[message, ACK] = 0.0
-        if acknowledged:
+        if how.acknowledged:
             for hop in range(hops):
-                moment[message, ACK] += link[DELAY, paths[message, hop]]
+                moment[message, ACK] += way.link[DELAY, paths[message, hop]]
     moment[message, END] = now
     table[message, LEFT] = table[message, PACKETS]
     table[message, HOP] = 0
-    if handshake:
-        set_up(message, now, table, moment, paths, link, times, names, state)
+    if how.handshake:
+        set_up(way, message, now)
     else:
         table[message, HOP] = table[message, HOPS]
-        push(times, names, state, now, message)
+        push(way.times, way.names, way.state, now, message)
     return True

@@ -82,8 +82,16 @@ def run_packets(
     The windows follow DCTCP (SIGCOMM 2010) in slow start, the packet sizes TopoOpt's simulator
     (NSDI 2023, section 5); packet trains in place of packets are ours.
     """
-    from topoopt.fabric.packet_kernels import play_packets
-    from topoopt.fabric.packet_queue_kernels import COLUMNS, PACKETS, PAIR, RING, TASK
+    from topoopt.fabric.packet_kernels import Tasks, play_packets
+    from topoopt.fabric.packet_queue_kernels import (
+        COLUMNS,
+        PACKETS,
+        PAIR,
+        RING,
+        TASK,
+        Rows,
+        Sending,
+    )
 
     transport, network = fabric.transport, fabric.network
     if transport.segment_bytes == 0:
@@ -119,41 +127,49 @@ def run_packets(
     if network.switches:
         link[3, network.source < network.hosts] = np.inf
     routes = (fabric.routes,) if fabric.ring_routes is None else (fabric.routes, fabric.ring_routes)
-    start, finish, binding, done, work = play_packets(
-        compute,
-        tasks.first.copy(),
-        volume,
-        tasks.delay.copy(),
-        lag,
-        first_message,
-        first_ring,
-        tasks.successor_offsets.copy(),
-        tasks.successors.copy(),
-        tasks.predecessors.copy(),
-        starting_order(fabric, tasks),
-        np.zeros(tasks.tasks, dtype=np.int64) if tasks.priority is None else tasks.priority.copy(),
-        tasks.devices,
+    todo = Tasks(
+        compute=compute,
+        resource=tasks.first.copy(),
+        volume=volume,
+        delay=tasks.delay.copy(),
+        lag=lag,
+        first_message=first_message,
+        first_ring=first_ring,
+        successor_offsets=tasks.successor_offsets.copy(),
+        successors=tasks.successors.copy(),
+        predecessors=tasks.predecessors.copy(),
+        start_order=starting_order(fabric, tasks),
+        priority=(
+            np.zeros(tasks.tasks, np.int64) if tasks.priority is None else tasks.priority.copy()
+        ),
+        tail=(
+            _least_after(fabric, tasks, messages, rings)
+            if limit < np.inf
+            else np.zeros(tasks.tasks)
+        ),
+        devices=tasks.devices,
+    )
+    rows = Rows(
         messages.row_begin,
         messages.row_end,
-        table,
-        rings,
         np.concatenate([r.links for r in routes]).astype(np.int32),
         np.concatenate([r.weights for r in routes]),
         network.source.copy(),
         network.target.copy(),
-        link,
         network.hosts,
-        _longest_path(fabric, routes),
-        transport.segment_bytes,
-        transport.initial_window,
-        transport.train_packets,
-        transport.htsim,
-        not transport.htsim,
-        transport.handshake,
-        transport.htsim or transport.reconnect,
-        seed,
-        limit * (1.0 + 1e-9),
-        _least_after(fabric, tasks, messages, rings) if limit < np.inf else np.zeros(tasks.tasks),
+    )
+    how = Sending(
+        packet=transport.segment_bytes,
+        window=transport.initial_window,
+        longest_train=transport.train_packets,
+        arrival_order=transport.htsim,
+        acknowledged=not transport.htsim,
+        handshake=transport.handshake,
+        cold=transport.htsim or transport.reconnect,
+    )
+    longest = _longest_path(fabric, routes)
+    start, finish, binding, done, work = play_packets(
+        todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9)
     )
     events, gave_up, lost = work.tolist()
     if lost >= 0:
@@ -175,12 +191,9 @@ def _least_after(
 ) -> FloatArray:
     """Return the least seconds from each task's end to the end of all: alone, on the best link."""
     from parallelism.longest_path_kernels import heads_and_tails
-    from topoopt.fabric.packet_queue_kernels import ROUNDS
 
     packet = fabric.transport.segment_bytes / fabric.network.capacity.max(initial=1.0)
-    rounds = np.ones(messages.task.size)
-    ring = messages.ring >= 0
-    rounds[ring] = rings[messages.ring[ring], ROUNDS]
+    rounds = _rounds(messages, rings)
     length = np.where(tasks.kind == TaskKind.COMPUTE, tasks.size, 0.0)
     np.maximum.at(length, messages.task, packet * rounds * messages.packets)
     return heads_and_tails(
@@ -193,13 +206,19 @@ def _least_after(
     )[1]
 
 
-def _check_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> None:
-    """Refuse more packets than could ever be simulated."""
+def _rounds(messages: _Messages, rings: IntArray) -> FloatArray:
+    """Return how often each message is sent."""
     from topoopt.fabric.packet_queue_kernels import ROUNDS
 
     rounds = np.ones(messages.task.size)
     ring = messages.ring >= 0
     rounds[ring] = rings[messages.ring[ring], ROUNDS]
+    return rounds
+
+
+def _check_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> None:
+    """Refuse more packets than could ever be simulated."""
+    rounds = _rounds(messages, rings)
     trains = float((rounds * np.ceil(messages.packets / fabric.transport.train_packets)).sum())
     if trains > MOST_TRAINS:
         raise InputError(

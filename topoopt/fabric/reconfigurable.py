@@ -74,18 +74,9 @@ def run_circuits(
     InputError
         If the task graph does not fit, or its tasks wait for each other.
     """
-    from topoopt.fabric.varying_kernels import ASKED, GAVE_UP, OVER
-
     demands = demands_of(tasks, fabric.servers, fabric.transport, fabric.name)
     state = Play(tasks, demands, fabric.servers, completion_tolerance, limit, record)
-    # A fabric's control yields when it must act next, and is sent whether flows wait or ended.
-    control = fabric.control(tasks, state)
-    until = next(control)
-    while True:
-        why = state.advance(until, fabric.on_demand)
-        if why in (OVER, GAVE_UP):
-            return state.result(why == OVER)
-        until = control.send(why == ASKED)
+    return state.result(fabric.play(tasks, state))
 
 
 def least_time(fabric: Reconfigurable, tasks: TaskGraph) -> float:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import spread
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
 
@@ -67,8 +68,7 @@ def pair_loads(routes: Routes, links: int, pairs: IntArray) -> FloatArray:
     counts = routes.offsets[flat + 1] - begin
     if counts.size and counts.min() == 0:
         raise _unrouted(int(flat[np.argmin(counts)]), routes.hosts)
-    ends = np.cumsum(counts)
-    entries = np.arange(ends[-1]) + np.repeat(begin - ends + counts, counts)
+    entries = spread(begin, counts)
     of = np.repeat(np.repeat(np.arange(pairs.shape[0]), pairs.shape[1]), counts)
     loads = np.bincount(
         of * links + routes.links[entries],

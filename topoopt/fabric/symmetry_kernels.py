@@ -3,8 +3,8 @@
 import numpy as np
 
 from codesign_base.jit import kernel
-from routing.fairness_kernels import Floats, Ints, SmallInts
-from topoopt.fabric.arrays_kernels import Flags
+from routing.fairness_kernels import Floats, Ints
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.draw_kernels import Words, mixed
 
 # Salts that keep what a colour stands for apart.
@@ -17,42 +17,11 @@ def _salted(colour: np.uint64, salt: int) -> np.uint64:
 
 
 @kernel
-def topological_order(
-    successor_offsets: Ints, successors: Ints, predecessors: Ints
-) -> tuple[Ints, int]:
-    """Return tasks in an order that dependencies allow, and how many have a place in it."""
-    tasks = predecessors.size
-    waiting = predecessors.copy()
-    order = np.empty(tasks, dtype=np.int64)
-    known = 0
-    for task in range(tasks):
-        if waiting[task] == 0:
-            order[known] = task
-            known += 1
-    place = 0
-    while place < known:
-        task = order[place]
-        place += 1
-        for entry in range(successor_offsets[task], successor_offsets[task + 1]):
-            after = successors[entry]
-            waiting[after] -= 1
-            if waiting[after] == 0:
-                order[known] = after
-                known += 1
-    return order, known
-
-
-@kernel
 def refine_links(
-    compute: Flags,
-    begin: Ints,
-    end: Ints,
-    links: SmallInts,
-    weight_words: Words,
-    task_colour: Words,
-    link_colour: Words,
+    orders: Orders, weight_words: Words, task_colour: Words, link_colour: Words
 ) -> None:
     """Refine the colours of links by those of the flows over them, with their weights."""
+    compute, begin, end, links = orders.compute, orders.begin, orders.end, orders.links
     total = np.zeros(link_colour.size, dtype=np.uint64)
     for task in range(compute.size):
         if not compute[task]:
@@ -65,20 +34,13 @@ def refine_links(
 
 @kernel
 def refine_tasks(
-    compute: Flags,
-    resource: Ints,
-    begin: Ints,
-    end: Ints,
-    successor_offsets: Ints,
-    successors: Ints,
-    order: Ints,
-    links: SmallInts,
-    weight_words: Words,
-    task_colour: Words,
-    link_colour: Words,
+    orders: Orders, order: Ints, weight_words: Words, task_colour: Words, link_colour: Words,
     device_colour: Words,
-) -> None:
+) -> None:  # fmt: skip
     """Refine the colours of tasks and devices once: by links, devices, and all dependencies."""
+    compute, begin, end, links = orders.compute, orders.begin, orders.end, orders.links
+    resource, successors = orders.resource, orders.successors
+    successor_offsets = orders.successor_offsets
     tasks = compute.size
     for task in range(tasks):
         if not compute[task]:
@@ -114,21 +76,14 @@ def refine_tasks(
 
 @kernel
 def quotient_rows(
-    compute: Flags,
-    begin: Ints,
-    end: Ints,
-    links: SmallInts,
-    weights: Floats,
-    class_of_task: Ints,
-    class_of_link: Ints,
-    first_link: Ints,
-    classes: int,
+    orders: Orders, class_of_task: Ints, class_of_link: Ints, first_link: Ints, classes: int
 ) -> Floats:
     """Return what each class of tasks puts on one link of each class, shape (tasks, links)."""
+    compute, links, weights = orders.compute, orders.links, orders.weights
     rows = np.zeros((classes, first_link.size))
     for task in range(compute.size):
         if not compute[task]:
-            for entry in range(begin[task], end[task]):
+            for entry in range(orders.begin[task], orders.end[task]):
                 link = links[entry]
                 of = class_of_link[link]
                 if first_link[of] == link:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 
 Group = tuple[int, ...]
@@ -132,7 +133,7 @@ class _Grown:
             operator=old.operator[origin],
             phase=old.phase[origin],
             part=old.part[origin],
-            successor_offsets=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+            successor_offsets=starts(counts),
             successors=after[order].astype(np.int64),
             predecessors=np.bincount(after, minlength=self.count).astype(np.int64),
             groups=old.groups + groups,

@@ -1,13 +1,14 @@
 """The state of an iteration that is played over a network whose links change."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.transport import Transport
 
 Group = tuple[int, ...]
@@ -45,8 +46,8 @@ class Demands:
 
     Parameters
     ----------
-    nature : int8 array, shape (tasks,)
-        See `topoopt.fabric.varying_kernels`.
+    compute : bool array, shape (tasks,)
+        Compute task, or network task.
     row : int64 array, shape (tasks,)
         Compute: device. Transfer: ``source * servers + target``. AllReduce: ``servers ** 2``
         plus the place in ``groups``.
@@ -62,7 +63,7 @@ class Demands:
         Ordered pairs of each AllReduce row: one ring, in the order of the servers' numbers.
     """
 
-    nature: npt.NDArray[np.int8]
+    compute: npt.NDArray[np.bool_]
     row: IntArray
     volume: FloatArray
     pace: FloatArray
@@ -129,8 +130,6 @@ def demands_of(tasks: TaskGraph, servers: int, transport: Transport, name: str) 
         )
     if transport.htsim:
         raise InputError(f"fabric {name!r} cannot repeat htsim's artefacts; give another transport")
-    from topoopt.fabric.varying_kernels import DRAINED, NETWORK
-
     row = tasks.first.copy()
     volume = tasks.size.copy()
     pace = np.zeros(tasks.tasks)
@@ -153,11 +152,8 @@ def demands_of(tasks: TaskGraph, servers: int, transport: Transport, name: str) 
     )
     row[reduces] = servers * servers + place.ravel()
     groups = tuple(tasks.groups[which] for which in keys[0].tolist())
-    nature = np.zeros(tasks.tasks, dtype=np.int8)
-    nature[tasks.kind != TaskKind.COMPUTE] = NETWORK
-    nature[(nature == NETWORK) & (volume == 0.0)] = DRAINED
     edges = tuple(_ring(group, servers) for group in groups)
-    return Demands(nature, row, volume, pace, rounds, groups, edges)
+    return Demands(tasks.kind == TaskKind.COMPUTE, row, volume, pace, rounds, groups, edges)
 
 
 def _ring(group: Group, servers: int) -> IntArray:
@@ -167,7 +163,7 @@ def _ring(group: Group, servers: int) -> IntArray:
 
 
 class Play:
-    """An iteration under way: arrays that `varying_kernels.advance` plays on.
+    """An iteration under way, which the kernels play on.
 
     Parameters
     ----------
@@ -184,6 +180,11 @@ class Play:
 
     Attributes
     ----------
+    orders : Orders
+        With the rows as they are now.
+    it : Iteration
+    own : Changing
+    flows : Flows
     decisions, moved : int
         Decisions so far that moved circuits, circuits set up anew.
     work : float
@@ -204,40 +205,55 @@ class Play:
         limit: float,
         record: bool = False,
     ) -> None:
+        from topoopt.fabric.flows_kernels import no_flows
+        from topoopt.fabric.iteration_kernels import begun
+        from topoopt.fabric.varying_kernels import Changing
+
         if not 0.0 <= tolerance < 1.0:
             raise InputError(f"completion_tolerance is {tolerance}; give a fraction in [0, 1)")
-        n, devices = tasks.tasks, tasks.devices
+        n = tasks.tasks
         self.demands = demands
         self.tolerance = tolerance
         # A little beyond the limit, so that rounding never rules out what is exactly as fast.
         self.horizon = limit * (1.0 + 1e-9)
         self.pairs = servers * servers
-        self.nature = demands.nature.copy()
-        self.delay = tasks.delay.copy()
-        self.successor_offsets = tasks.successor_offsets.copy()
-        self.successors = tasks.successors.copy()
-        self.waiting = tasks.predecessors.copy()
-        self.ready, self.start = np.zeros(n), np.zeros(n)
-        self.finish = np.full(n, np.inf)
-        self.binding = np.full(n, -1, dtype=np.int64)
-        self.left = demands.volume.copy()
-        self.times, self.names = np.empty(n), np.empty(n, dtype=np.int64)
-        self.events = np.zeros(1, dtype=np.int64)
-        self.device = np.full((6, devices), -1, dtype=np.int64)
-        self.device[5] = 0
-        self.following = np.full(n, -1, dtype=np.int64)
-        self.fresh, self.starting = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-        self.parked, self.batch = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-        self.ended_at = np.empty(n)
-        self.clock = np.array([0.0, np.inf, np.inf])
-        self.number = np.zeros(7, dtype=np.int64)
-        first = np.flatnonzero(self.waiting == 0)
-        self.fresh[: first.size] = first
-        self.number[0] = first.size
+        self.sending = np.flatnonzero(~demands.compute)
+        nowhere = np.zeros(n, dtype=np.int64)
+        self.orders = Orders(
+            compute=demands.compute,
+            resource=demands.row,
+            volume=demands.volume,
+            delay=tasks.delay.copy(),
+            lag=np.zeros(n),
+            cap=np.full(n, np.inf),
+            begin=nowhere,
+            end=nowhere,
+            successor_offsets=tasks.successor_offsets.copy(),
+            successors=tasks.successors.copy(),
+            predecessors=tasks.predecessors.copy(),
+            start_order=np.arange(n, dtype=np.int64),
+            priority=nowhere,
+            levels=1,
+            devices=tasks.devices,
+            rows=self.pairs + len(demands.groups),
+            slots=max(int(np.unique(demands.row[self.sending]).size), 1),
+            entries=1,
+            links=np.zeros(0, dtype=np.int32),
+            weights=np.zeros(0),
+            capacity=np.zeros(0),
+        )
+        self.it = begun(self.orders)
+        self.own = Changing(
+            left=demands.volume.copy(),
+            pace=demands.pace,
+            hold=np.zeros(n),
+            parked=np.empty(n, dtype=np.int64),
+            clock=np.array([0.0, np.inf, np.inf]),
+            waits=np.zeros(2, dtype=np.int64),
+        )
+        none = self.orders
+        self.flows = no_flows(n, 0, 0, 0, none.links, none.weights, none.capacity)
         self.solves = self.resolved = 0
-        self.sending = np.flatnonzero(demands.nature != 0)
-        self.slots = max(int(np.unique(demands.row[self.sending]).size), 1)
-        self.count = np.zeros(5, dtype=np.int64)
         self.decisions, self.moved, self.work = 0, 0, 0.0
         self.record = record
         self.history: list[tuple[float, IntArray]] = []
@@ -245,7 +261,7 @@ class Play:
     @property
     def now(self) -> float:
         """Seconds on the clock."""
-        return float(self.clock[0])
+        return float(self.own.clock[0])
 
     def lay(
         self,
@@ -269,91 +285,58 @@ class Play:
         capacity : float64 array, shape (links,)
             Bytes/s as they are now; 0 is dark.
         """
-        from topoopt.fabric.flows_kernels import BLOCK
+        from topoopt.fabric.flows_kernels import no_flows
 
-        self.begin, self.end, self.hold = begin, end, way_lag
-        rounds = self.demands.rounds
-        reduces = self.demands.row >= self.pairs
-        self.lag = np.where(
-            self.demands.nature == 0,
-            0.0,
-            np.where(reduces, np.where(self.demands.volume > 0, 0.0, rounds * way_lag), way_lag),
-        )
-        self.links, self.weights = links, weights
-        self.solves += int(self.count[2])
-        self.resolved += int(self.count[3])
-        _, which = np.unique(self.demands.row[self.sending], return_index=True)
+        demands = self.demands
+        reduces = demands.row >= self.pairs
+        after = np.where(demands.volume > 0.0, 0.0, demands.rounds * way_lag)
+        lag = np.where(demands.compute, 0.0, np.where(reduces, after, way_lag))
+        _, which = np.unique(demands.row[self.sending], return_index=True)
         chosen = self.sending[which]
-        entries = int((end[chosen] - begin[chosen]).sum())
-        room = (self.slots + BLOCK - 1) // BLOCK * BLOCK
-        self.slot = np.zeros((6, room))
-        self.slot[1] = -1.0
-        self.slot[4] = np.inf
-        self.index = np.zeros((5, room), dtype=np.int64)
-        self.slot_of_row = np.full(self.pairs + len(self.demands.groups), -1, dtype=np.int32)
-        self.block = np.empty((2, room // BLOCK))
-        n, count = self.left.size, capacity.size
-        self.member = np.zeros((2, n))
-        self.behind = np.full(n, -1, dtype=np.int64)
-        self.link = np.zeros((4, count))
-        self.link[0] = self.link[2] = capacity
-        self.news = np.empty(max(n, 1), dtype=np.int64)
-        self.count = np.zeros(5, dtype=np.int64)
-        self.chosen = np.empty(self.slots, dtype=np.int32)
-        self.real = np.empty((2, count + 1))
-        self.whole = np.zeros((3, count), dtype=np.int32)
-        self.near = np.empty((2, max(entries, 1)), dtype=np.int32)
-        self.amounts = np.empty(max(entries, 1))
-        self.given = np.empty(self.slots)
-        self.first = np.empty(2 * self.slots + 2, dtype=np.int64)
-        self.priority = np.zeros(self.left.size, dtype=np.int64)
-        self.clock[1] = self.clock[2] = np.inf
-
-    def advance(self, until: float, on_demand: bool) -> int:
-        """Play on; see `varying_kernels.advance`."""
-        from topoopt.fabric.varying_kernels import advance
-
-        why: int = advance(
-            until, self.horizon, self.tolerance, on_demand, self.nature, self.demands.row,
-            self.demands.volume, self.delay, self.successor_offsets, self.successors,
-            self.waiting, self.ready, self.start, self.finish, self.binding, self.left,
-            self.times, self.names, self.events, self.device, self.following, self.fresh,
-            self.starting, self.parked, self.batch, self.ended_at, self.clock, self.number,
-            self.demands.pace, self.hold, self.lag, self.begin, self.end, self.links, self.weights,
-            self.slot, self.index, self.slot_of_row, self.block, self.member, self.behind,
-            self.link, self.news, self.count, self.chosen, self.real, self.whole, self.near,
-            self.amounts, self.given, self.first, self.priority,
+        entries = max(int((end[chosen] - begin[chosen]).sum()), 1)
+        self.orders = self.orders._replace(
+            begin=begin, end=end, lag=lag, entries=entries, links=links, weights=weights,
+            capacity=capacity,
         )  # fmt: skip
+        self.own = self.own._replace(hold=way_lag)
+        self.own.clock[1:] = np.inf
+        self._count()
+        self.flows = no_flows(
+            begin.size, self.orders.rows, self.orders.slots, entries, links, weights, capacity
+        )
+
+    def _count(self) -> None:
+        """Add up the work that the flows laid last took."""
+        from topoopt.fabric.flows_kernels import RESOLVED, SOLVES
+
+        self.solves += int(self.flows.counts[SOLVES])
+        self.resolved += int(self.flows.counts[RESOLVED])
+
+    def advance(self, until: float) -> int:
+        """Play on until a time, or to the end; see `topoopt.fabric.varying_kernels.advance`."""
+        from topoopt.fabric.varying_kernels import play_until
+
+        why: int = play_until(
+            self.orders, self.it, self.own, self.flows, until, self.horizon, self.tolerance
+        )
         return why
 
     def outstanding(self) -> IntArray:
-        """Return the flows that are active or parked, ascending; ``left`` says their bytes."""
-        parked = self.parked[: self.number[2]]
-        return np.sort(np.concatenate((self._active(), parked)))
+        """Return the flows that are active or parked, ascending; ``own.left`` says their bytes."""
+        from topoopt.fabric.varying_kernels import PARKED, note_left
 
-    def park(self) -> None:
-        """Take all flows off the network, with what they have left."""
+        active = self.it.batch[: note_left(self.own, self.flows, self.it.batch)]
+        return np.sort(np.concatenate((active, self.own.parked[: self.own.waits[PARKED]])))
+
+    def relay(self, *network: Any) -> None:
+        """Put another network under what is under way; see `lay`. What has no way there waits."""
+        from topoopt.fabric.varying_kernels import PARKED, unpark
+
         waiting = self.outstanding()
-        self.parked[: waiting.size] = waiting
-        self.number[2] = waiting.size
-
-    def _active(self) -> IntArray:
-        from topoopt.fabric.varying_kernels import note_left
-
-        end = note_left(
-            self.left, self.batch, 0, self.clock, self.slot, self.index, self.member, self.behind,
-            self.count,
-        )  # fmt: skip
-        return self.batch[:end]
-
-    def unpark(self) -> None:
-        """Let parked flows go that have a way now."""
-        from topoopt.fabric.varying_kernels import unpark
-
-        unpark(
-            self.parked, self.starting, self.number, self.begin, self.end, self.links,
-            self.weights, self.link,
-        )  # fmt: skip
+        self.own.parked[: waiting.size] = waiting
+        self.own.waits[PARKED] = waiting.size
+        self.lay(*network)
+        unpark(self.orders, self.it, self.own, self.flows)
 
     def note(self, lit: IntArray) -> None:
         """Keep in the history which circuits carry bytes from now on (servers, servers)."""
@@ -373,14 +356,17 @@ class Play:
         InputError
             If tasks wait for each other.
         """
-        n = self.left.size
-        if over and self.number[3] < n:
+        from topoopt.fabric.iteration_kernels import DONE, INSTANTS
+
+        it, n = self.it, self.own.left.size
+        done, instants = int(it.number[DONE]), int(it.number[INSTANTS])
+        if over and done < n:
             raise InputError(
-                f"task graph: {n - int(self.number[3])} of {n} tasks never ran, because tasks "
+                f"task graph: {n - done} of {n} tasks never ran, because tasks "
                 "wait for each other in a cycle; remove a dependency"
             )
+        self._count()
         return VaryingRun(
-            self.start, self.finish, self.binding, int(self.number[4]),
-            self.solves + int(self.count[2]), self.resolved + int(self.count[3] + self.work),
-            self.decisions, self.moved, tuple(self.history),
+            it.start, it.finish, it.binding, instants, self.solves,
+            self.resolved + int(self.work), self.decisions, self.moved, tuple(self.history),
         )  # fmt: skip

@@ -1,13 +1,13 @@
 """Optical switches set anew in every demand window: OCS-reconfig."""
 
-from collections.abc import Generator
 from dataclasses import dataclass
 from math import floor, isfinite
-from typing import ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.rows import starts
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.network import Network
 from routing.paths import ecmp_routes
@@ -73,8 +73,6 @@ class WindowedCircuits:
     of rings, keeping all servers joined, and that circuits which do not change go on.
     """
 
-    on_demand: ClassVar[bool] = False
-
     name: str
     servers: int
     degree: int
@@ -102,52 +100,65 @@ class WindowedCircuits:
                 "ports; give at least 2"
             )
 
-    def control(self, tasks: TaskGraph, play: Play) -> Generator[float, bool, None]:
-        """Choose circuits at the end of every window; see `run_circuits`."""
-        demands = play.demands
+    def play(self, tasks: TaskGraph, state: Play) -> bool:
+        """Play an iteration, choosing circuits at the end of every window.
+
+        Parameters
+        ----------
+        tasks : TaskGraph
+        state : Play
+
+        Returns
+        -------
+        bool
+            Whether it was played to the end.
+        """
+        from topoopt.fabric.varying_kernels import OVER, PAUSED
+
+        demands, left = state.demands, state.own.left
         choosing = _WIRING + _WIRING_PAIR * self.servers**2
-        play.work = choosing
-        circuits = self.wire(demands, play.sending, play.left[play.sending])
+        state.work = choosing
+        circuits = self.wire(demands, state.sending, left[state.sending])
         fabric = self.fabric(circuits, demands)
         coming = circuits
-        self._lay(play, tasks, fabric, circuits)
-        play.note(circuits)
+        state.lay(*self._ways(demands, tasks, fabric, circuits))
+        state.note(circuits)
         lit_at = float("inf")
         windows = 1
         while True:
             tick = windows * self.window
-            yield min(tick, lit_at)
+            why = state.advance(min(tick, lit_at))
+            if why != PAUSED:
+                return why == OVER
             if lit_at <= tick:
                 lit_at = float("inf")
                 circuits, fabric = coming, self.fabric(coming, demands)
-                play.park()
-                self._lay(play, tasks, fabric, circuits)
-                play.unpark()
-                play.note(circuits)
+                state.relay(*self._ways(demands, tasks, fabric, circuits))
+                state.note(circuits)
                 continue
             windows += 1
-            waiting = play.outstanding()
+            waiting = state.outstanding()
             if waiting.size == 0:
                 # Nothing to decide before something happens.
-                upcoming = play.times[0] if play.events[0] else 0.0
+                upcoming = state.it.times[0] if state.it.events[0] else 0.0
                 windows = max(windows, floor(upcoming / self.window))
                 continue
-            coming = self.wire(demands, waiting, play.left[waiting])
+            coming = self.wire(demands, waiting, left[waiting])
             if np.array_equal(coming, circuits):
                 continue
-            play.work += choosing
-            play.decisions += 1
-            play.moved += int(np.maximum(coming - circuits, 0).sum())
-            lit_at = play.now + self.delay
+            state.work += choosing
+            state.decisions += 1
+            state.moved += int(np.maximum(coming - circuits, 0).sum())
+            lit_at = state.now + self.delay
             kept = np.minimum(circuits, coming)
-            play.park()
-            self._lay(play, tasks, fabric, kept)
-            play.unpark()
-            play.note(kept)
+            state.relay(*self._ways(demands, tasks, fabric, kept))
+            state.note(kept)
 
-    def _lay(self, play: Play, tasks: TaskGraph, fabric: Fabric, lit: IntArray) -> None:
-        """Put the routes of a fabric under the tasks, of whose circuits some may be dark."""
-        n, demands = self.servers, play.demands
+    def _ways(
+        self, demands: Demands, tasks: TaskGraph, fabric: Fabric, lit: IntArray
+    ) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.int32], FloatArray, FloatArray]:
+        """Return a fabric's routes for the tasks, as `Play.lay` takes them; some may be dark."""
+        n = self.servers
         begin = np.zeros(tasks.tasks, dtype=np.int64)
         end = np.zeros(tasks.tasks, dtype=np.int64)
         lag = np.zeros(tasks.tasks)
@@ -171,7 +182,7 @@ class WindowedCircuits:
         network = fabric.network
         capacity = self.rate * lit[network.source, network.target].astype(np.float64)
         table = fabric._table
-        play.lay(begin, end, lag, table.links, table.weights, capacity)
+        return begin, end, lag, table.links, table.weights, capacity
 
     def fabric(self, circuits: IntArray, demands: Demands) -> Fabric:
         """Return the fabric of some circuits.
@@ -292,7 +303,7 @@ def _direct_routes(network: Network) -> Routes:
     latency[pairs] = network.latency
     return Routes(
         hosts,
-        np.concatenate(([0], np.cumsum(count))),
+        starts(count),
         np.arange(network.links, dtype=np.int64),
         np.ones(network.links),
         latency,

@@ -1,7 +1,8 @@
 """The fabrics that a plan is compared with, and the best strategy found on each."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -56,12 +57,16 @@ class BaselineFabric:
         Bytes/s of a server's link (switched) or port (direct).
     note : str
         How bandwidth and cost were set.
+    real : callable, optional
+        Returns the fabric with each link of its own, where `fabric` has merged ones: packets
+        queue on links, not on sums of them.
     """
 
     fabric: Playable
     cost: float | None
     bandwidth: float
     note: str
+    real: Callable[[], Fabric] | None = None
 
 
 def baseline_fabric(
@@ -112,15 +117,19 @@ def baseline_fabric(
         ratio = 2 if name.startswith("over") else 1
         target = direct_connect_cost(n, d, rate, prices)
         bandwidth = equal_cost_fat_tree_bandwidth(target, n, prices, oversubscription=ratio)
+        real: Callable[[], Fabric] | None = None
         if n > MERGED_UP_TO:
             network, routes = merged_fat_tree(n, bandwidth, latency, ratio)
         else:
-            network, routes = merge_equivalent_links(*fat_tree(n, bandwidth, latency, ratio))[:2]
+            real = partial(_fat_tree, name, n, bandwidth, latency, ratio)
+            whole = real()
+            network, routes = merge_equivalent_links(whole.network, whole.routes)[:2]
         return BaselineFabric(
             Fabric(name, network, routes, {}),
             fat_tree_cost(n, bandwidth, prices, oversubscription=ratio),
             bandwidth,
             f"k-ary Fat-tree{', 2:1 at the ToR,' if ratio == 2 else ''} of the same cost",
+            real,
         )
     if name == "expander":
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1000,)))
@@ -139,9 +148,12 @@ def baseline_fabric(
             rewired, direct_connect_cost(n, d, rate, prices, layer="ocs"), rate, note
         )
     if is_zoo_name(name):
-        zoo = zoo_fabric(name, cluster, prices, seed)
-        return BaselineFabric(zoo.fabric, zoo.cost, zoo.bandwidth, zoo.note)
+        return BaselineFabric(*zoo_fabric(name, cluster, prices, seed))
     raise _unknown(name)
+
+
+def _fat_tree(name: str, servers: int, bandwidth: float, latency: float, ratio: int) -> Fabric:
+    return Fabric(name, *fat_tree(servers, bandwidth, latency, ratio), {})
 
 
 def baseline_fabrics(

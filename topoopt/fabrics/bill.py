@@ -114,10 +114,7 @@ def equal_cost_bandwidth(
     bandwidth: float,
     target_cost: float,
     prices: PriceTable,
-    *,
-    layer: str = "patch-panel",
     own: int = 0,
-    fibre_usd: float = 0.0,
 ) -> float:
     """Return the port bandwidth at which a network costs a given sum, all links in proportion.
 
@@ -128,7 +125,7 @@ def equal_cost_bandwidth(
         Bytes per second of a server's port in this network.
     target_cost : float
         US dollars.
-    prices, layer, own, fibre_usd
+    prices, own
         As in `network_bill`.
 
     Returns
@@ -150,8 +147,7 @@ def equal_cost_bandwidth(
 
     def cost(factor: float) -> float:
         scaled = replace(network, capacity=network.capacity * factor)
-        bill = network_bill(scaled, prices, layer=layer, own=own, fibre_usd=fibre_usd)
-        return bill.cost
+        return network_bill(scaled, prices, own=own).cost
 
     low, high = 1e-6, 1e6
     if cost(low) > target_cost or cost(high) < target_cost:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -21,27 +22,6 @@ from topoopt.topology.zoo.registry import BuiltFabric, build_fabric
 
 _DIRECTED_ONLY = ("de-bruijn", "kautz")
 _FREE_DIMS = ("torus", "product")
-
-
-@dataclass(frozen=True, eq=False)
-class ZooFabric:
-    """A fabric of the zoo, sized and routed.
-
-    Parameters
-    ----------
-    fabric : Fabric
-    cost : float
-        US dollars.
-    bandwidth : float
-        Bytes/s of a port.
-    note : str
-        How it was sized and routed.
-    """
-
-    fabric: Fabric
-    cost: float
-    bandwidth: float
-    note: str
 
 
 def _grid(servers: int, dims: int) -> tuple[int, ...]:
@@ -133,7 +113,9 @@ def is_zoo_name(name: str) -> bool:
     return name in ZOO or (name.split(":", 1)[0] in _FREE_DIMS and ":" in name)
 
 
-def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> ZooFabric:
+def zoo_fabric(
+    name: str, cluster: Cluster, prices: PriceTable, seed: int
+) -> tuple[Fabric, float, float, str, Callable[[], Fabric] | None]:
     """Build a fabric of the zoo for as many servers, at the price of the direct-connect fabric.
 
     Parameters
@@ -148,7 +130,15 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Zo
 
     Returns
     -------
-    ZooFabric
+    fabric : Fabric
+    cost : float
+        US dollars.
+    bandwidth : float
+        Bytes/s of a port.
+    note : str
+        How it was sized and routed.
+    real : callable or None
+        Returns the fabric with each link of its own, where the first has merged ones.
 
     Raises
     ------
@@ -180,7 +170,7 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Zo
         # The same ports as the co-designed fabric, though the last one may be left over.
         bandwidth, factor = cluster.port_rate, 1.0
     else:
-        bandwidth = equal_cost_bandwidth(network, cluster.port_rate, target, prices, own=built.own)
+        bandwidth = equal_cost_bandwidth(network, cluster.port_rate, target, prices, built.own)
         factor = bandwidth / cluster.port_rate
     if abs(factor - 1.0) < 1e-9:
         bandwidth, factor = cluster.port_rate, 1.0
@@ -188,7 +178,9 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Zo
     cost = target if name == "totient" else network_bill(sized, prices, own=built.own).cost
     routes = ecmp_routes(sized)
     rings: dict[tuple[int, ...], Rings] = {}
+    real = None
     if sized.switches:
+        real = partial(Fabric, name, sized, routes, rings)
         sized, routes, _ = merge_equivalent_links(sized, routes)
         how = "AllReduces on one ring by number"
     elif built.rings:
@@ -205,12 +197,8 @@ def zoo_fabric(name: str, cluster: Cluster, prices: PriceTable, seed: int) -> Zo
             else f"AllReduces of all servers on {len(found)} rings over shortest paths"
         )
     ports = f"{built.degree} {'port' if built.degree == 1 else 'ports'} a server"
-    return ZooFabric(
-        Fabric(name, sized, routes, rings),
-        cost,
-        bandwidth,
-        f"{network.name}, {ports}, of the same cost; {how}",
-    )
+    note = f"{network.name}, {ports}, of the same cost; {how}"
+    return Fabric(name, sized, routes, rings), cost, bandwidth, note, real
 
 
 def _build(name: str, cluster: Cluster, seed: int) -> BuiltFabric:

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
@@ -17,13 +18,10 @@ from topoopt.formats.fbuf_file import (
     FbufDevice,
     FbufFile,
     FbufTask,
-    FloatArray,
     IntArray,
-    WordArray,
-    starts,
 )
 from topoopt.formats.fbuf_paths import all_paths
-from topoopt.formats.fbuf_rings import Group, Rings, jump_lists, shown
+from topoopt.formats.fbuf_rings import Group, Rings, brief, jump_lists
 
 DRAM_BANDWIDTH = 32.0 * 2**20 * MILLISECONDS
 """Bytes per second: what every published file says."""
@@ -53,7 +51,6 @@ def fbuf_of(
     gpus_per_node: int,
     intergpu_bandwidth: float,
     net_bandwidth: float,
-    dram_bandwidth: float = DRAM_BANDWIDTH,
     operators: Sequence[str] = (),
     updates: Updates = Updates.REFUSE,
     rounds: bool = False,
@@ -70,8 +67,8 @@ def fbuf_of(
     rings : mapping of tuple of int to tuple of tuple of int
         Ring orders by sorted group; every AllReduce group of two or more servers must be there.
     gpus_per_node : int
-    intergpu_bandwidth, net_bandwidth, dram_bandwidth : float
-        Bytes per second: between the GPUs of a server, of one port, and of a server's memory.
+    intergpu_bandwidth, net_bandwidth : float
+        Bytes per second: between the GPUs of a server, and of one port.
     operators : sequence of str
         Names, for the reader's information.
     updates : Updates
@@ -130,18 +127,17 @@ def fbuf_of(
     )
     for group in used:
         if not rings.get(group):
-            raise InputError(f"AllReduce group {shown(group)} has no rings; give its ring orders")
+            raise InputError(f"AllReduce group {brief(group)} has no rings; give its ring orders")
     sets = jump_lists(network, {group: rings[group] for group in used})
     conn = _connections(network, net_bandwidth)
     counts, shares, lengths, hops = all_paths(network, routes)
-    work = _tasks(tasks, rings, kept, net_bandwidth)
     ring_jumps = [jumps for size in sorted(sets) for jumps in sets[size]]
     return FbufFile(
         gpus_per_node=gpus_per_node,
         nodes=hosts,
         switches=0,
         intergpu_bandwidth=_single(intergpu_bandwidth / MILLISECONDS) * MILLISECONDS,
-        dram_bandwidth=_single(dram_bandwidth / MILLISECONDS) * MILLISECONDS,
+        dram_bandwidth=_single(DRAM_BANDWIDTH / MILLISECONDS) * MILLISECONDS,
         net_bandwidth=_single(net_bandwidth / MILLISECONDS) * MILLISECONDS,
         conn_source=conn[0],
         conn_target=conn[1],
@@ -159,7 +155,7 @@ def fbuf_of(
         ring_offsets=starts([len(sets[size]) for size in sorted(sets)]),
         jump_offsets=starts([len(jumps) for jumps in ring_jumps]),
         jumps=np.array([j for jumps in ring_jumps for j in jumps], dtype=np.int64),
-        **work._asdict(),
+        **_tasks(tasks, rings, kept, net_bandwidth),
     )
 
 
@@ -225,25 +221,10 @@ def _kept(tasks: TaskGraph, updates: Updates, rounds: bool) -> IntArray:
     return np.flatnonzero(~waits)
 
 
-class _Work(NamedTuple):
-    """The task and device fields of `FbufFile`."""
-
-    task_type: IntArray
-    task_id: WordArray
-    task_device: WordArray
-    task_runtime: FloatArray
-    task_bytes: WordArray
-    next_offsets: IntArray
-    next_ids: WordArray
-    device_type: IntArray
-    device_id: WordArray
-    device_node: WordArray
-    device_property: WordArray
-    device_bytes_per_ms: WordArray
-
-
-def _tasks(tasks: TaskGraph, rings: Mapping[Group, Rings], kept: IntArray, rate: float) -> _Work:
-    """Return the tasks and devices of the file."""
+def _tasks(
+    tasks: TaskGraph, rings: Mapping[Group, Rings], kept: IntArray, rate: float
+) -> dict[str, Any]:
+    """Return the fields of tasks and devices of the file."""
     hosts = tasks.servers
     kind, first, second = tasks.kind[kept], tasks.first[kept], tasks.second[kept]
     ids = np.zeros(tasks.tasks, dtype=np.int64)
@@ -296,17 +277,18 @@ def _tasks(tasks: TaskGraph, rings: Mapping[Group, Rings], kept: IntArray, rate:
     properties[network] = pairs
     device_type = np.full(node.size, FbufDevice.GPU, dtype=np.int64)
     device_type[network] = FbufDevice.NOMINAL_NETWORK
-    return _Work(
-        task_type=types,
-        task_id=np.arange(1, kept.size + 1, dtype=np.uint64),
-        task_device=device.astype(np.uint64),
-        task_runtime=(runtime * MILLISECONDS).astype(np.float32).astype(np.float64) / MILLISECONDS,
-        task_bytes=whole.astype(np.uint64),
-        next_offsets=starts([len(entries) for entries in lists]),
-        next_ids=np.array([e for entries in lists for e in entries], dtype=np.uint64),
-        device_type=device_type,
-        device_id=np.arange(1, node.size + 1, dtype=np.uint64),
-        device_node=node,
-        device_property=properties.astype(np.uint64),
-        device_bytes_per_ms=np.zeros(node.size, dtype=np.uint64),
-    )
+    return {
+        "task_type": types,
+        "task_id": np.arange(1, kept.size + 1, dtype=np.uint64),
+        "task_device": device.astype(np.uint64),
+        "task_runtime": (runtime * MILLISECONDS).astype(np.float32).astype(np.float64)
+        / MILLISECONDS,
+        "task_bytes": whole.astype(np.uint64),
+        "next_offsets": starts([len(entries) for entries in lists]),
+        "next_ids": np.array([e for entries in lists for e in entries], dtype=np.uint64),
+        "device_type": device_type,
+        "device_id": np.arange(1, node.size + 1, dtype=np.uint64),
+        "device_node": node,
+        "device_property": properties.astype(np.uint64),
+        "device_bytes_per_ms": np.zeros(node.size, dtype=np.uint64),
+    }

@@ -154,17 +154,3 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other)
     return bool(one == other)
-
-
-def starts(counts: npt.ArrayLike) -> IntArray:
-    """Return CSR offsets of lists of these lengths."""
-    lengths = np.asarray(counts, dtype=np.int64)
-    offsets = np.zeros(lengths.size + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    return offsets
-
-
-def spread(begin: IntArray, counts: IntArray) -> IntArray:
-    """Return the concatenated ranges begin[i] .. begin[i] + counts[i]."""
-    offsets = starts(counts)
-    return np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], counts)

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import spread, starts
 from routing.network import Network
 from routing.routes import Routes
-from topoopt.formats.fbuf_file import FbufFile, FbufTask, FloatArray, IntArray, spread, starts
+from topoopt.formats.fbuf_file import FbufFile, FbufTask, FloatArray, IntArray
 from topoopt.formats.fbuf_rings import Group, Rings, ring_orders
 
 

@@ -1,16 +1,15 @@
-"""What a plan exports: its task-graph file, and its network."""
+"""The task-graph file of a plan."""
 
 from enum import StrEnum
 
 from codesign_base import InputError
 from parallelism.operator_records import OperatorQuestion
 from parallelism.transformers.records import LayoutRecord
-from routing.network import Network
 from topoopt.evaluate.scheduling import chained_tasks
-from topoopt.formats.fbuf_export import DRAM_BANDWIDTH, Updates, fbuf_of
+from topoopt.formats.fbuf_export import Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufFile
 from topoopt.plan.plan import Plan
-from topoopt.plan.rebuild import rebuild, rebuild_network
+from topoopt.plan.rebuild import rebuild
 from topoopt.problem.schedule import ORDERED
 
 
@@ -18,7 +17,7 @@ class AllReduces(StrEnum):
     """How AllReduces are written.
 
     ``rings``: as AllReduces with ring sets, which can say only groups of every k-th server and
-    rings of equal steps, and which TopoOpt's packet simulator plays on the right servers only
+    rings of equal steps, and which TopoOpt's packet simulator runs on the right servers only
     where a group is all of them. ``rounds``: as messages, round by round. ``auto``: as rings where
     every group is all servers and the format can say them and what waits for them; as rounds
     otherwise.
@@ -34,7 +33,6 @@ def plan_fbuf(
     *,
     updates: Updates = Updates.REFUSE,
     allreduces: AllReduces = AllReduces.AUTO,
-    dram_bandwidth: float = DRAM_BANDWIDTH,
 ) -> FbufFile:
     """Return the task-graph file of a plan: one iteration on the plan's own network.
 
@@ -49,8 +47,6 @@ def plan_fbuf(
         unless they are to be omitted.
     allreduces : AllReduces
         See there.
-    dram_bandwidth : float
-        Bytes per second of a server's memory, which a plan does not hold.
 
     Returns
     -------
@@ -77,7 +73,6 @@ def plan_fbuf(
             gpus_per_node=plan.job.server.gpus,
             intergpu_bandwidth=plan.job.server.intra_bandwidth,
             net_bandwidth=plan.cluster.bandwidth_bytes_per_s,
-            dram_bandwidth=dram_bandwidth,
             operators=_operators(plan),
             updates=updates,
             rounds=rounds,
@@ -100,8 +95,3 @@ def _operators(plan: Plan) -> list[str]:
     assert isinstance(plan.parallelization, LayoutRecord)
     layout = plan.parallelization.layout
     return [f"part_{part}" for part in range(layout.pipeline * layout.virtual_stages)]
-
-
-def plan_network(plan: Plan) -> Network:
-    """Return the network of a plan, for export as GraphML or node-link JSON."""
-    return rebuild_network(plan)

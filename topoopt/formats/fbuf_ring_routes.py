@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from codesign_base.rows import starts
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
@@ -70,7 +71,7 @@ def ring_routes_of(
     lengths = np.array([len(links) for links, _ in rows], dtype=np.int64)
     return Routes(
         hosts,
-        np.concatenate(([0], np.cumsum(lengths))).astype(np.int64),
+        starts(lengths),
         np.array([link for links, _ in rows for link in links], dtype=np.int64),
         np.array([weight for _, weights in rows for weight in weights], dtype=np.float64),
         latency,

@@ -41,7 +41,7 @@ def ring_orders(sets: Mapping[int, tuple[Group, ...]], members: Group, nodes: in
     group = tuple(sorted(members))
     if not sets.get(len(group)):
         raise InputError(
-            f"AllReduce group {shown(group)} has no rings: the file has none for groups of "
+            f"AllReduce group {brief(group)} has no rings: the file has none for groups of "
             f"{len(group)} nodes; add a ring set"
         )
     orders = []
@@ -50,8 +50,8 @@ def ring_orders(sets: Mapping[int, tuple[Group, ...]], members: Group, nodes: in
         order = tuple((group[0] + k * step) % nodes for k in range(len(group)))
         if tuple(sorted(order)) != group:
             raise InputError(
-                f"the ring with jumps {shown(tuple(jumps))} does not visit each node of AllReduce "
-                f"group {shown(group)} once; correct the ring set"
+                f"the ring with jumps {brief(tuple(jumps))} does not visit each node of AllReduce "
+                f"group {brief(group)} once; correct the ring set"
             )
         orders.append(order)
     return tuple(orders)
@@ -75,21 +75,21 @@ def ring_steps(group: Group, orders: Rings, nodes: int) -> tuple[int, ...]:
     stride = nodes // len(group)
     if nodes % len(group) or any(b - a != stride for a, b in itertools.pairwise(group)):
         raise InputError(
-            f"a .fbuf file cannot express AllReduce group {shown(group)}: only groups of every "
+            f"a .fbuf file cannot express AllReduce group {brief(group)}: only groups of every "
             f"k-th of the {nodes} servers fit the format; place its replicas at equal distances"
         )
     steps = []
     for order in orders:
         if tuple(sorted(order)) != group:
             raise InputError(
-                f"ring {shown(order)} does not visit each server of AllReduce group "
-                f"{shown(group)} once; correct the ring"
+                f"ring {brief(order)} does not visit each server of AllReduce group "
+                f"{brief(group)} once; correct the ring"
             )
         found = {(b - a) % nodes for a, b in zip(order, order[1:] + order[:1], strict=True)}
         if len(found) > 1:
             raise InputError(
-                f"a .fbuf file cannot express ring {shown(order)} of AllReduce group "
-                f"{shown(group)}: its steps differ ({shown(tuple(sorted(found)))}); give the "
+                f"a .fbuf file cannot express ring {brief(order)} of AllReduce group "
+                f"{brief(group)}: its steps differ ({brief(tuple(sorted(found)))}); give the "
                 'group rings "+p"'
             )
         steps.append(found.pop())
@@ -129,7 +129,7 @@ def jump_lists(
         if sorted(agreed) != sorted(steps):
             raise InputError(
                 f"a .fbuf file has one set of rings for all groups of {len(group)} servers, but "
-                f"AllReduce group {shown(group)} steps by {list(steps)} and {shown(first)} by "
+                f"AllReduce group {brief(group)} steps by {list(steps)} and {brief(first)} by "
                 f"{list(agreed)}; give both the same"
             )
         members.setdefault(len(group), set()).update(group)
@@ -147,7 +147,7 @@ def jump_lists(
             if jumps is None:
                 raise InputError(
                     f"a .fbuf file cannot express the ring of step {step} of AllReduce group "
-                    f"{shown(group)}: no list of links leads from each of its servers to the next; "
+                    f"{brief(group)}: no list of links leads from each of its servers to the next; "
                     "give the group a ring along links"
                 )
             lists.append(jumps)
@@ -176,8 +176,8 @@ def _jumps(links: list[set[int]], members: list[int], step: int) -> tuple[int, .
     return tuple(reversed(jumps))
 
 
-def shown(members: tuple[int, ...]) -> str:
-    """Return a group or ring for a message, shortened if it is long."""
+def brief(members: tuple[int, ...]) -> str:
+    """Return a group or ring for a message, brief if it is long."""
     if len(members) <= 8:
         return f"({', '.join(map(str, members))})"
     return f"({', '.join(map(str, members[:4]))}, ... of {len(members)})"

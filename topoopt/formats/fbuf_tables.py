@@ -7,15 +7,20 @@ is checked before it is read, and lists may not overlap, so memory stays a small
 file's size whatever its bytes are.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from topoopt.formats.fbuf_file import IntArray, WordArray, spread, starts
+from codesign_base.rows import spread, starts
+from topoopt.formats.fbuf_file import IntArray
+from topoopt.formats.fbuf_schema import KINDS, REF
 
 _BROKEN = "the file is truncated or is not a task graph; fetch or write it again"
+_WIDENED: dict[str, type[np.generic]] = {
+    **dict.fromkeys(("<u2", "<i2", "<u4", "<i4"), np.int64), "<u8": np.uint64, "<f4": np.float64,
+}  # fmt: skip
 
 
 class Lists(NamedTuple):
@@ -37,44 +42,14 @@ class Buffer:
         self.size = len(data)
         padded = data + bytes(-len(data) % 8)
         self.bytes = data
-        self._u2 = np.frombuffer(padded, dtype="<u2")
-        self._i2 = np.frombuffer(padded, dtype="<i2")
-        self._u4 = np.frombuffer(padded, dtype="<u4")
-        self._i4 = np.frombuffer(padded, dtype="<i4")
-        self._u8 = np.frombuffer(padded, dtype="<u8")
-        self._f4 = np.frombuffer(padded, dtype="<f4")
+        self._words = {form: np.frombuffer(padded, dtype=form) for form in _WIDENED}
         self._marks: IntArray | None = None
 
-    def u32(self, places: IntArray) -> IntArray:
-        """Return the unsigned 32-bit words at places that are known to lie in the file."""
-        found: IntArray = self._u4[places >> 2].astype(np.int64)
-        return found
-
-    def i32(self, places: IntArray) -> IntArray:
-        """Return signed 32-bit words."""
-        found: IntArray = self._i4[places >> 2].astype(np.int64)
-        return found
-
-    def u64(self, places: IntArray) -> WordArray:
-        """Return unsigned 64-bit words."""
-        found: WordArray = self._u8[places >> 3].astype(np.uint64)
-        return found
-
-    def f32(self, places: IntArray) -> npt.NDArray[np.float64]:
-        """Return 32-bit floats, widened."""
+    def words(self, form: str, places: IntArray) -> npt.NDArray[Any]:
+        """Return words of a numpy type at places that are known to lie in the file, widened."""
+        words = self._words[form]
         with np.errstate(invalid="ignore"):  # a NaN is found, and named, later
-            found: npt.NDArray[np.float64] = self._f4[places >> 2].astype(np.float64)
-        return found
-
-    def i16(self, places: IntArray) -> IntArray:
-        """Return signed 16-bit words."""
-        found: IntArray = self._i2[places >> 1].astype(np.int64)
-        return found
-
-    def u16(self, places: IntArray) -> IntArray:
-        """Return unsigned 16-bit words."""
-        found: IntArray = self._u2[places >> 1].astype(np.int64)
-        return found
+            return words[places // words.itemsize].astype(_WIDENED[form])
 
     def require(self, good: npt.NDArray[np.bool_], what: str, index: bool = True) -> None:
         """Raise `InputError` naming the first entry that is not good."""
@@ -90,7 +65,7 @@ class Buffer:
     def nonzero_before(self, words: IntArray) -> IntArray:
         """Return how many 16-bit words before each of these are not zero."""
         if self._marks is None:
-            self._marks = starts(self._u2 != 0)
+            self._marks = starts(self._words["<u2"] != 0)
         return self._marks[words]
 
 
@@ -102,20 +77,20 @@ class Tables:
     buffer : Buffer
     places : int64 array
         Where the tables start.
-    fields : int
-        Number of fields that the schema gives them.
-    what : str
-        What errors call them.
+    name : str
+        Of the kind, in `topoopt.formats.fbuf_schema.KINDS`.
     """
 
-    def __init__(self, buffer: Buffer, places: IntArray, fields: int, what: str) -> None:
-        self.buffer, self.places, self.what = buffer, places, what
+    def __init__(self, buffer: Buffer, places: IntArray, name: str) -> None:
+        self.buffer, self.places, self.name, self.kind = buffer, places, name, KINDS[name]
+        self.what = what = self.kind.what
+        fields = len(self.kind.fields)
         buffer.inside(places, 4, what)
-        vtable = places - buffer.i32(places)
+        vtable = places - buffer.words("<i4", places)
         buffer.inside(vtable, 2, f"the vtable of {what}")
         buffer.require(vtable + 4 <= buffer.size, f"the vtable of {what}")
-        length = buffer.u16(vtable)
-        self.extent = buffer.u16(vtable + 2)
+        length = buffer.words("<u2", vtable)
+        self.extent = buffer.words("<u2", vtable + 2)
         buffer.require(
             (length >= 4) & (length % 2 == 0) & (vtable + length <= buffer.size),
             f"the vtable of {what}",
@@ -133,63 +108,47 @@ class Tables:
                     f"know; it has {fields}"
                 )
 
-    def _field(self, index: int, width: int) -> tuple[npt.NDArray[np.bool_], IntArray]:
+    def _field(self, name: str, width: int) -> tuple[npt.NDArray[np.bool_], IntArray]:
         """Return which tables hold a field, and where."""
-        slot = 4 + 2 * index
+        slot = 4 + 2 * self.kind.place_of(name)
         held = slot + 2 <= self._length
         offset = np.zeros(self.places.size, dtype=np.int64)
-        offset[held] = self.buffer.u16(self._vtable[held] + slot)
+        offset[held] = self.buffer.words("<u2", self._vtable[held] + slot)
         present = offset > 0
         at = self.places[present] + offset[present]
         good = (offset[present] >= 4) & (offset[present] + width <= self.extent[present])
         self.buffer.require(good & (at % width == 0), f"a field of {self.what}", index=False)
         return present, at
 
-    def u32(self, index: int) -> IntArray:
-        """Return an unsigned 32-bit field of all tables (absent: 0)."""
-        present, at = self._field(index, 4)
-        values = np.zeros(present.size, dtype=np.int64)
-        values[present] = self.buffer.u32(at)
-        return values
+    def numbers(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all fields that are numbers (absent: 0), by the names of `FbufFile`."""
+        found = {}
+        for field in self.kind.fields:
+            if field.form != REF:
+                present, at = self._field(field.name, int(field.form[-1]))
+                words = self.buffer.words(field.form, at)
+                values = np.zeros(present.size, dtype=words.dtype)
+                values[present] = words
+                found[f"{self.name}_{field.name}"] = values
+        return found
 
-    def u64(self, index: int) -> WordArray:
-        """Return an unsigned 64-bit field of all tables (absent: 0)."""
-        present, at = self._field(index, 8)
-        values = np.zeros(present.size, dtype=np.uint64)
-        values[present] = self.buffer.u64(at)
-        return values
-
-    def i16(self, index: int) -> IntArray:
-        """Return a signed 16-bit field of all tables (absent: 0)."""
-        present, at = self._field(index, 2)
-        values = np.zeros(present.size, dtype=np.int64)
-        values[present] = self.buffer.i16(at)
-        return values
-
-    def f32(self, index: int) -> npt.NDArray[np.float64]:
-        """Return a 32-bit float field of all tables (absent: 0)."""
-        present, at = self._field(index, 4)
-        values = np.zeros(present.size)
-        values[present] = self.buffer.f32(at)
-        return values
-
-    def lists(self, index: int, width: int, name: str) -> Lists:
+    def lists(self, name: str, width: int, called: str = "") -> Lists:
         """Return where the entries of a vector field lie, for all tables (absent: empty).
 
         Parameters
         ----------
-        index : int
+        name : str
             Of the field.
         width : int
             Bytes an entry.
-        name : str
-            What errors call the field.
+        called : str
+            What errors call the field, if not by its name.
         """
-        present, at = self._field(index, 4)
-        what = f"the {name} of {self.what}"
-        begin = at + self.buffer.u32(at)
+        present, at = self._field(name, 4)
+        what = f"the {called or name} of {self.what}"
+        begin = at + self.buffer.words("<u4", at)
         self.buffer.inside(begin, 4, what)
-        count = self.buffer.u32(begin)
+        count = self.buffer.words("<u4", begin)
         # Entries that overlap could be many times the file; no writer makes them.
         total = int(count.sum())
         if total * width > self.buffer.size:
@@ -204,18 +163,18 @@ class Tables:
         rank = spread(np.zeros_like(counts), counts)
         return Lists(starts(counts), np.repeat(first, counts) + rank * width)
 
-    def tables(self, index: int, fields: int, name: str) -> tuple[IntArray, "Tables"]:
+    def tables(self, name: str) -> tuple[IntArray, "Tables"]:
         """Return a vector-of-tables field: offsets of each table's list, and all its tables."""
-        found = self.lists(index, 4, f"list of {name}s")
-        places = found.places + self.buffer.u32(found.places)
-        return found.offsets, Tables(self.buffer, places, fields, name)
+        found = self.lists(name, 4, f"list of {KINDS[name].what}s")
+        places = found.places + self.buffer.words("<u4", found.places)
+        return found.offsets, Tables(self.buffer, places, name)
 
-    def strings(self, index: int, name: str) -> tuple[str, ...]:
+    def strings(self, name: str) -> tuple[str, ...]:
         """Return a string field of all tables (absent: empty)."""
-        found = self.lists(index, 1, name)
+        found = self.lists(name, 1)
         data = self.buffer.bytes
-        present, at = self._field(index, 4)
-        begin = at + self.buffer.u32(at) + 4
+        present, at = self._field(name, 4)
+        begin = at + self.buffer.words("<u4", at) + 4
         end = begin + np.diff(found.offsets)[present]
         self.buffer.require(end < self.buffer.size, f"the {name} of {self.what}")
         texts = [""] * present.size
@@ -231,14 +190,12 @@ class Tables:
         return tuple(texts)
 
 
-def root(data: bytes, fields: int, what: str) -> Tables:
+def root(data: bytes) -> Tables:
     """Return the root table of a file, as a list of one.
 
     Parameters
     ----------
     data : bytes
-    fields : int
-    what : str
 
     Raises
     ------
@@ -248,4 +205,4 @@ def root(data: bytes, fields: int, what: str) -> Tables:
     if len(data) < 8:
         raise InputError(f"{len(data)} bytes are no task graph; {_BROKEN}")
     buffer = Buffer(data)
-    return Tables(buffer, buffer.u32(np.zeros(1, dtype=np.int64)), fields, what)
+    return Tables(buffer, buffer.words("<u4", np.zeros(1, dtype=np.int64)), "root")

@@ -1,9 +1,10 @@
-"""From a task-graph file to the task graph that the fabric plays."""
+"""From a task-graph file to the task graph that the fabric simulates."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from codesign_base.rows import starts
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.formats.fbuf_check import dependencies, find
 from topoopt.formats.fbuf_file import (
@@ -11,8 +12,6 @@ from topoopt.formats.fbuf_file import (
     FbufFile,
     FbufTask,
     IntArray,
-    WordArray,
-    starts,
 )
 
 Group = tuple[int, ...]
@@ -36,11 +35,6 @@ class FbufTasks:
     graph : TaskGraph
         Tasks by ascending id. ``operator`` is -1, because the format does not say which operator
         a task belongs to.
-    index : int64 array, shape (tasks,)
-        Place in the file of each task.
-    task_id : uint64 array, shape (tasks,)
-    device_id : uint64 array, shape (devices,)
-        The file's id of each device of the graph.
     compute_devices : int
         The first devices of the graph are processors; the ones after serve transfers inside a
         node.
@@ -51,9 +45,6 @@ class FbufTasks:
     """
 
     graph: TaskGraph
-    index: IntArray
-    task_id: WordArray
-    device_id: WordArray
     compute_devices: int
     stored_groups: tuple[Group, ...]
     stored_group: IntArray
@@ -168,9 +159,6 @@ def task_graph_of(file: FbufFile) -> FbufTasks:
             server_of_device=place[devices],
             ids=file.task_id[index].astype(np.int64),
         ),
-        index=index,
-        task_id=file.task_id[index],
-        device_id=file.device_id[devices],
         compute_devices=int(processors.size),
         stored_groups=stored_groups,
         stored_group=stored_group,

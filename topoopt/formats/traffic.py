@@ -26,6 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from codesign_base.rows import starts
+from parallelism.reading import read_bytes
 from parallelism.taskgraph import Traffic
 from topoopt.base.atomic import write_bytes_atomically
 
@@ -59,7 +61,7 @@ def save_traffic(traffic: Traffic, path: str | Path) -> None:
         servers=np.int64(traffic.servers),
         transfer_bytes=traffic.transfers,
         group_bytes=traffic.group_bytes,
-        group_offsets=np.concatenate(([0], np.cumsum(sizes))).astype(np.int64),
+        group_offsets=starts(sizes),
         group_members=np.array([v for g in traffic.groups for v in g], dtype=np.int64),
         schema_version=np.int64(_SCHEMA),
     )
@@ -82,12 +84,7 @@ def load_traffic(path: str | Path) -> Traffic:
     InputError
         If the file cannot be read, misses or adds a field, or holds impossible numbers.
     """
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise InputError(f"traffic file {path} does not exist; give an existing file") from None
-    except OSError as error:
-        raise InputError(f"traffic file {path} cannot be read ({error.strerror})") from None
+    data = read_bytes(path, "traffic file")
     try:
         return _traffic(_arrays(data))
     except InputError as error:

@@ -41,6 +41,3 @@ def kind_of(document: Any) -> Document:
     if "nodes" in document or "edges" in document:
         return Document.NETWORK
     return Document.OTHER
-
-
-__all__ = ["MANIFEST", "Document", "kind_of"]

@@ -19,7 +19,7 @@ from topoopt.base.display import shown
 from topoopt.problem.job import MAX_DEGREE
 from topoopt.problem.options import SearchOptions
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 Parallelization = Annotated[StrategyRecord | LayoutRecord, Field(discriminator="kind")]
 Question = Annotated[OperatorQuestion | LayoutQuestion, Field(discriminator="kind")]
@@ -42,7 +42,8 @@ class SearchRecord:
 
     ``options`` and ``baselines`` (fabrics to compare with) are what was asked; the budget of a
     single search is the steps that it made, which reproduce it. ``steps`` is what was proposed, or
-    simulated of layouts, and ``counts`` what else was looked at; ``restart`` is the place of this
+    simulated of layouts, and ``counts`` what else was looked at (``candidates``: plans of which
+    packet trains chose this one); ``restart`` is the place of this
     search among several, and ``first_seed`` the seed of the first of them.
     """
 
@@ -126,12 +127,18 @@ class Baseline:
     """The same job on another fabric, with the best parallelization found for that fabric."""
 
     iteration_time_s: Seconds
+    packet_time_s: Seconds | None
     cost_usd: Amount | None
     bandwidth_bytes_per_s: Amount
     origin: str
     parallelization: Parallelization
     note: str
     reconfiguration: ReconfigurationRecord | None = None
+
+    @property
+    def time_s(self) -> float:
+        """Seconds to go by: of packet trains where stated, else of the fluid model."""
+        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
 
 
 @checked(frozen=True, config=STRICT)
@@ -150,27 +157,17 @@ class ScheduleRecord:
 
 
 @checked(frozen=True, config=STRICT)
-class ConfirmationRecord:
-    """What the packet model says of the plan, its choice of so many candidates.
-
-    The time is the mean over copies with perturbed delays; the spread is slowest minus fastest.
-    """
-
-    model: str
-    copies: Whole
-    iteration_time_s: Seconds
-    iteration_time_spread_s: Seconds
-    candidates: Whole
-
-
-@checked(frozen=True, config=STRICT)
 class Plan:
     """A co-designed plan: parallelization, topology, routes, how good it is, how it was found.
 
     Parameters
     ----------
     iteration_time_s : float
-        Of the plan, in the fabric model, under its schedule.
+        Of the plan, in the fluid model, under its schedule.
+    packet_time_s, packet_spread_s : float or None
+        Of the plan, in the packet model: the mean over copies with perturbed delays, and slowest
+        minus fastest. None where packet trains know the schedule not, or were not asked (see
+        `topoopt.search.confirm.states_packets`), or the search was interrupted.
     lower_bound_s, parallelization_lower_bound_s : float
         Over everything, and over all topologies and routings for the plan's parallelization.
     gap : float
@@ -192,6 +189,8 @@ class Plan:
     """
 
     iteration_time_s: Seconds
+    packet_time_s: Seconds | None
+    packet_spread_s: Seconds | None
     lower_bound_s: Seconds
     parallelization_lower_bound_s: Seconds
     gap: float
@@ -226,19 +225,30 @@ class Plan:
     prices: dict[str, Any]
     search: SearchRecord
     fabric_model: str
-    confirmation: ConfirmationRecord | None
+    packet_model: str | None
     schedule: ScheduleRecord
     seed: Annotated[int, Field(ge=0)]
     version: str
     schema_version: int = SCHEMA_VERSION
 
+    @property
+    def time_s(self) -> float:
+        """Seconds to go by: of packet trains where stated, else of the fluid model."""
+        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
+
+    def relative_time(self, base: Baseline) -> float:
+        """Return the time on another fabric over the plan's, both of packets or both fluid."""
+        if self.packet_time_s is None or base.packet_time_s is None:
+            return base.iteration_time_s / self.iteration_time_s
+        return base.packet_time_s / self.packet_time_s
+
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain dictionaries and lists."""
         return asdict(self)
 
-    def to_json(self, *, indent: int | None = None) -> str:
+    def to_json(self) -> str:
         """Return the plan as a JSON document."""
-        return json.dumps(self.to_dict(), indent=indent, allow_nan=False)
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     def save(self, path: str | Path) -> None:
         """Write the plan file, under a temporary name first.
@@ -364,25 +374,3 @@ def schema_fault(error: ValidationError, remedy: str = "plan again") -> str:
     shown = given if len(given) <= 60 else given[:57] + "..."
     message = first["msg"][0].lower() + first["msg"][1:]
     return f"field {where!r} is {shown}: {message}; correct it or {remedy}"
-
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "Baseline",
-    "BoundRecord",
-    "ClusterRecord",
-    "ConfirmationRecord",
-    "GapRecord",
-    "Link",
-    "Parallelization",
-    "Plan",
-    "Question",
-    "ReconfigurationRecord",
-    "RingRecord",
-    "RouteTable",
-    "ScheduleRecord",
-    "SearchRecord",
-    "load_plan",
-    "parse_plan",
-    "schema_fault",
-]

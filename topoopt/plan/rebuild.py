@@ -13,11 +13,11 @@ from parallelism.transformers.family import LayoutFamily
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.bounds.everything import AnyFamily
-from topoopt.evaluate.scheduling import Played, play_schedule
+from topoopt.evaluate.scheduling import Simulated, simulate_schedule
 from topoopt.evaluate.scoring import allreduce_routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_tasks
-from topoopt.plan.plan import Plan, Question, ScheduleRecord
+from topoopt.plan.plan import Plan, ScheduleRecord
 from topoopt.problem.job import Cluster
 from topoopt.problem.routing import Routing
 from topoopt.problem.schedule import Schedule
@@ -52,7 +52,7 @@ class Rebuilt:
         """Return the same, or where it is large, one task of each kind."""
         return self.family.represented(self.strategy)
 
-    def play(self, *, whole: bool = False) -> Played:
+    def simulate(self, *, whole: bool = False) -> Simulated:
         """Simulate the plan's iteration under its schedule.
 
         Parameters
@@ -71,7 +71,8 @@ class Rebuilt:
                 f"microbatches is {self.schedule.microbatches}, into which the batch cannot be "
                 "divided"
             )
-        return play_schedule(self.fabric, whole_tasks(tasks) if whole else tasks, self.schedule)
+        tasks = whole_tasks(tasks) if whole else tasks
+        return simulate_schedule(self.fabric, tasks, self.schedule)
 
 
 def rebuild_network(plan: Plan) -> Network:
@@ -143,26 +144,6 @@ def rebuild_cluster(plan: Plan) -> Cluster:
     )
 
 
-def family_of(question: Question, servers: int, batch: int) -> AnyFamily:
-    """Return the family that a plan's question describes.
-
-    Parameters
-    ----------
-    question : OperatorQuestion or LayoutQuestion
-    servers : int
-    batch : int
-        Samples of an iteration.
-
-    Raises
-    ------
-    InputError
-        If the question is not well formed.
-    """
-    if isinstance(question, OperatorQuestion):
-        return OperatorFamily.asked(question, servers, batch)
-    return LayoutFamily.asked(question, servers, batch)
-
-
 def rebuild(plan: Plan) -> Rebuilt:
     """Return the objects that a plan describes.
 
@@ -180,7 +161,11 @@ def rebuild(plan: Plan) -> Rebuilt:
         If a part of the plan is not well formed, or its parallelization does not go with its job.
     """
     cluster = rebuild_cluster(plan)
-    family = family_of(plan.job, cluster.servers, plan.global_batch)
+    family: AnyFamily
+    if isinstance(plan.job, OperatorQuestion):
+        family = OperatorFamily.asked(plan.job, cluster.servers, plan.global_batch)
+    else:
+        family = LayoutFamily.asked(plan.job, cluster.servers, plan.global_batch)
     if plan.parallelization.kind != family.kind:
         raise InputError(
             f"parallelization is of {plan.parallelization.kind}, but the job of {family.kind}"

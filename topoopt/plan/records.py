@@ -13,7 +13,6 @@ from topoopt.fabric.windowed import WindowedCircuits
 from topoopt.plan.plan import (
     Baseline,
     BoundRecord,
-    ConfirmationRecord,
     Link,
     ReconfigurationRecord,
     RingRecord,
@@ -23,7 +22,6 @@ from topoopt.problem.job import Cluster
 from topoopt.problem.prices import PriceTable
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_time
-from topoopt.search.confirm import COPIES, PACKET_MODEL, Confirmed
 from topoopt.topology.finder import Ring
 
 
@@ -138,16 +136,3 @@ def schedule_notes(scheduled: Scheduled) -> list[str]:
         "results do not use; baselines have the plain one, under which "
         f"the plan takes {format_time(scheduled.plain_time)}"
     ]
-
-
-def confirmation_record(confirmed: Confirmed | None) -> ConfirmationRecord | None:
-    """Return what packet trains said, as a plan file holds it; None if they were not asked."""
-    if confirmed is None:
-        return None
-    return ConfirmationRecord(
-        model=PACKET_MODEL,
-        copies=COPIES,
-        iteration_time_s=confirmed.jitter.mean,
-        iteration_time_spread_s=confirmed.jitter.spread,
-        candidates=len(confirmed.candidates),
-    )

@@ -22,7 +22,7 @@ def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
     Raises
     ------
     InputError
-        If an option says nothing for the family; or restarts, schedule, confirmation, routing or
+        If an option says nothing for the family; or restarts, schedule, routing or
         fabrics compared with are not what was asked for.
     """
     search, options = plan.search, plan.search.options
@@ -41,6 +41,8 @@ def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
     if search.restart == 0 and first not in (None, plan.seed):
         raise InputError(f"search.first_seed is {first}, but the first search has {plan.seed}")
     expected = LAYOUT_COUNTS if isinstance(rebuilt.family, LayoutFamily) else ()
+    if plan.packet_time_s is not None and options.one_path:
+        expected = (*expected, "candidates")
     if sorted(search.counts) != sorted(expected):
         raise InputError(f"search.counts counts {sorted(search.counts)}, not {sorted(expected)}")
     _check_asked(plan, rebuilt)
@@ -59,15 +61,8 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
             f"schedule overlaps iterations, but search.options.schedule is {options.schedule!r}"
         )
     alone = plan.cluster.servers == 1
-    confirmed = options.confirm is not None and not alone
-    if plan.confirmation and not confirmed:
-        raise InputError(
-            f"confirmation is given, but search.options.confirm is {options.confirm!r}"
-        )
-    if confirmed and plan.confirmation is None and not search.interrupted:
-        raise InputError(
-            f"confirmation is missing, but search.options.confirm is {options.confirm!r}"
-        )
+    if options.confirm is None:
+        raise InputError("search.options.confirm is null; plans record what was decided")
     if not alone and plan.routing not in options.plan_routings:
         raise InputError(
             f"routing is {plan.routing!r}; a search with such options routes by "
@@ -83,6 +78,3 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
         return
     if plan.named_strategies_s:
         raise InputError("named_strategies_s is given, but layouts have no named starts")
-
-
-__all__ = ["LAYOUT_COUNTS", "check_search"]

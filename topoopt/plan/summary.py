@@ -11,7 +11,11 @@ from topoopt.plan.plan import Parallelization, Plan, RingRecord
 from topoopt.plan.rebuild import rebuild_schedule
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
+from topoopt.search.confirm import COPIES
 from topoopt.topology.totient import ring_places
+
+# Beyond this share the two models disagree on what the plan is worth.
+_APART = 0.05
 
 
 def plan_summary(plan: Plan) -> str:
@@ -122,20 +126,21 @@ def _fullest(plan: Plan) -> str:
     return (
         f" (stage {fullest}: weights {format_bytes(use.weights)}, gradients "
         f"{format_bytes(use.gradients)}, optimizer {format_bytes(use.optimizer)}, activations "
-        f"{format_bytes(use.activations)}, buffers {format_bytes(use.buffers)})"
+        f"{format_bytes(use.activations)}, buffers {format_bytes(use.buffers)}, "
+        f"runtime {format_bytes(use.runtime)})"
     )
 
 
 def _times(plan: Plan) -> list[str]:
-    total = plan.iteration_time_s
+    total, packets = plan.iteration_time_s, plan.packet_time_s
     # Times leave a part in 10^9 for rounding, which is nothing exposed.
     exposed = plan.exposed_communication_s * (plan.exposed_communication_s > 1e-8 * total)
-    rows: list[tuple[str, ...]] = [
-        (
-            "iteration time",
-            format_time(total),
-            ", ".join(filter(None, (_rates(plan), _interrupted(plan)))),
-        ),
+    rates = ", ".join(filter(None, (_rates(plan), _interrupted(plan))))
+    rows: list[tuple[str, ...]] = []
+    if packets is not None:
+        rows.append(("packet time", format_time(packets), packet_text(plan)))
+    rows += [
+        ("fluid time", format_time(total), rates),
         ("  compute", format_time(plan.compute_time_s), _share(plan.compute_time_s, total)),
         (
             "  exposed communication",
@@ -154,16 +159,37 @@ def _times(plan: Plan) -> list[str]:
     shown = {part.name: part.seconds * (part.seconds > 1e-8 * total) for part in plan.gap_parts}
     parts = [f"{name} {format_time(seconds)}" for name, seconds in shown.items()]
     rows.append(("gap", format_time(sum(shown.values())), " + ".join(parts)))
-    lines = table_lines(rows, left=(0, 2))
-    lines += _schedule(plan)
-    record = plan.confirmation
-    if record is not None:
-        lines.append(
-            f"packet trains: {format_time(record.iteration_time_s)}, mean of {record.copies} "
-            f"copies with moved delays (spread {format_time(record.iteration_time_spread_s)}); "
-            f"the fastest of {record.candidates} candidates"
+    lines = table_lines(rows, left=(0, 2)) + _schedule(plan)
+    if packets is not None and abs(packets / total - 1.0) > _APART:
+        lines.insert(
+            0,
+            f"packet trains and the fluid model differ by {packets / total - 1.0:+.1%}: rely on "
+            "the packet time; bounds and gap are of the fluid model",
         )
     return lines
+
+
+def packet_text(plan: Plan) -> str:
+    """Return in a few words how a packet time was obtained, and how far it is from the fluid one.
+
+    Parameters
+    ----------
+    plan : Plan
+        With a packet time.
+
+    Returns
+    -------
+    str
+    """
+    assert plan.packet_time_s is not None and plan.packet_spread_s is not None
+    words = [
+        f"{plan.packet_time_s / plan.iteration_time_s - 1.0:+.1%} of the fluid time",
+        f"mean of {COPIES} runs, spread {format_time(plan.packet_spread_s)}",
+    ]
+    candidates = plan.search.counts.get("candidates")
+    if candidates:
+        words.append(f"best of {candidates} candidate{'' if candidates == 1 else 's'}")
+    return "; ".join(words)
 
 
 def _schedule(plan: Plan) -> list[str]:
@@ -203,24 +229,33 @@ def _gap(gap: float, binding: str) -> str:
 
 def _comparison(plan: Plan) -> list[str]:
     layouts = isinstance(plan.parallelization, LayoutRecord)
+    packets = plan.packet_time_s
     rows: list[tuple[str, ...]] = [
-        ("fabric", "iteration", "vs plan", "network cost", *(("layout",) if layouts else ())),
         (
-            "topoopt", format_time(plan.iteration_time_s), "1.00x", dollars(plan.cost_usd),
+            "fabric", *(("packets",) if packets else ()), "fluid", "vs plan", "network cost",
+            *(("layout",) if layouts else ()),
+        ),
+        (
+            "topoopt", *((format_time(packets),) if packets else ()),
+            format_time(plan.iteration_time_s), "1.00x", dollars(plan.cost_usd),
             *(("",) if layouts else ()),
         ),
     ]  # fmt: skip
     for name, base in plan.baselines.items():
-        ratio = base.iteration_time_s / plan.iteration_time_s
+        ratio = plan.relative_time(base)
+        also: tuple[str, ...] = ()
+        if packets is not None:
+            also = ("-" if base.packet_time_s is None else format_time(base.packet_time_s),)
         same = base.parallelization == plan.parallelization
         words = "the same" if same else parallelization_text(base.parallelization, base.origin)
         rows.append(
             (
-                name, format_time(base.iteration_time_s), f"{ratio:.2f}x", dollars(base.cost_usd),
+                name, *also, format_time(base.iteration_time_s), f"{ratio:.2f}x",
+                dollars(base.cost_usd),
                 *((words,) if layouts else ()),
             )
         )  # fmt: skip
-    lines = table_lines(rows, left=(0, 4))
+    lines = table_lines(rows, left=(0, 5 if packets else 4))
     named = [
         f"{name} {format_time(time) if time is not None else 'does not fit'}"
         for name, time in plan.named_strategies_s.items()

@@ -10,7 +10,6 @@ from codesign_base import InputError
 from topoopt.plan.checks import (
     check_baselines,
     check_bounds,
-    check_confirmation,
     check_costs,
     check_parallelization,
     check_ports,
@@ -19,6 +18,7 @@ from topoopt.plan.checks import (
     check_starts,
     check_times,
 )
+from topoopt.plan.packet_checks import check_packets
 from topoopt.plan.plan import Plan, load_plan
 from topoopt.plan.rebuild import Rebuilt, rebuild
 from topoopt.plan.route_checks import check_routes
@@ -34,7 +34,7 @@ _STAGES: tuple[tuple[tuple[str, Callable[[Plan, Rebuilt], None]], ...], ...] = (
     (("ports", check_ports), ("rings", check_rings), ("routes", check_routes)),
     (("times", check_times),),
     (
-        ("confirmation", check_confirmation),
+        ("packets", check_packets),
         ("bounds", check_bounds),
         ("costs", check_costs),
         ("starts", check_starts),
@@ -138,6 +138,3 @@ def _failure(name: str, error: BaseException) -> str:
     if not isinstance(error, InputError):
         message = f"cannot be recomputed ({type(error).__name__}: {message})"
     return f"{name}: {message}"
-
-
-__all__ = ["Verification", "findings", "verify_plan"]

@@ -20,7 +20,7 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.links import nvlink_bandwidth
-from topoopt.problem.ports import PortModel
+from topoopt.problem.ports import PortModel, port_model
 from topoopt.problem.units import parse_bandwidth, parse_time
 
 # Routes are kept for every pair of servers, and wirings are tried for every split of the ports.
@@ -38,7 +38,7 @@ def _check_count(
 
 # Stands for a server that was not given: transformers have another usual one.
 _USUAL_SERVER = Server()
-MEMORY_RESERVE = 0.05
+MEMORY_RESERVE = 0.0
 
 
 def nvlink_server(accelerator: str, gpus: int) -> Server:
@@ -93,12 +93,13 @@ class Job:
     choices : Choices, optional
         Transformers: which layouts are considered.
     implementation : Implementation, optional
-        Transformers: kernels, precisions and overlaps of the training software.
+        Transformers: kernels, precisions, overlaps and memory of the training software; a stack
+        of `STACKS`, Megatron-Core by default.
     rates : GpuRates, optional
         Transformers: what a GPU reaches; by default what was fitted for its kind.
     memory_reserve : float, optional
-        Transformers: share of each GPU's memory that is left free (fragments, the runtime's
-        own); 0.05 by default.
+        Transformers: share of each GPU's memory that is left free, beside what the stack
+        keeps; 0 by default.
 
     Raises
     ------
@@ -311,11 +312,7 @@ class Cluster:
         ):
             if value > most:
                 raise InputError(f"{name} is {value}; at most {most} are supported")
-        if self.ports not in [p.value for p in PortModel]:
-            raise InputError(
-                f"ports is {self.ports!r}; choose {' or '.join(p.value for p in PortModel)}"
-            )
-        _ = self.port_rate, self.hop_latency
+        _ = self.port_model, self.port_rate, self.hop_latency
 
     @property
     def port_rate(self) -> float:
@@ -330,4 +327,4 @@ class Cluster:
     @property
     def port_model(self) -> PortModel:
         """The port model as an enum."""
-        return PortModel(self.ports)
+        return port_model(self.ports)

@@ -1,7 +1,7 @@
 """How a search works: its budget, its method, and what of the paper is kept or improved."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from codesign_base import InputError
 from topoopt.problem.reconfiguration import Reconfiguration
@@ -10,7 +10,7 @@ from topoopt.problem.routing import Routing
 FAITHFUL = ("paper", "artifact")
 METHODS = ("joint", "alternating", "sequential", "strategy-only", "topology-only")
 SCHEDULING = ("plain", "compute", "barrier", "auto")
-CONFIRMING = ("packet",)
+CONFIRMING = ("packet", "none")
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,14 @@ class SearchOptions:
         splits, so that times of parameter splits are assumed.
     improvements : Improvements
         Of the topology finder; none where ``faithful`` is given.
-    confirm : {None, "packet"}
-        Simulate the best few pairs found with packet trains as well, and plan the one with the
-        lowest mean there. Times, bounds and baselines of the plan stay those of the fluid model;
-        what the packets say is recorded beside them. Routes then take one path a pair, as
-        messages do there. On up to 32 servers strategies are sought by the mean of the times
-        with max-min fair shares and with transfers that yield to AllReduces, and the plan may be
-        slower in the fluid model than one without confirmation.
+    confirm : {None, "packet", "none"}
+        packet: simulate the best few pairs found with packet trains as well, and plan the one
+        with the lowest mean there. Routes then take one path a pair, as messages do there. On up
+        to 32 servers strategies are sought by the mean of the times with max-min fair shares and
+        with transfers that yield to AllReduces, and the plan may be slower in the fluid model
+        than one without confirmation. Bounds stay those of the fluid model. none: the fluid model
+        chooses. By default `topoopt.co_optimize` takes packet for models by operators where the
+        method is joint and the schedule plain or compute, and none elsewhere.
     schedule : {"plain", "compute", "barrier", "auto"}
         plain: as published. compute: devices work on what has the longest remaining path first,
         while strategies are sought, too. Otherwise choose a schedule inside the iteration for the
@@ -146,7 +147,7 @@ class SearchOptions:
                 f"method is {self.method!r} but faithful is {self.faithful!r}, which alternates; "
                 "leave one of them out"
             )
-        if self.schedule not in ("plain", "compute") and self.confirm is not None:
+        if self.schedule not in ("plain", "compute") and self.confirm == "packet":
             raise InputError(
                 f"both schedule={self.schedule!r} and confirm={self.confirm!r} are given, but "
                 "packet trains know neither priorities of messages nor overlapping iterations; "
@@ -171,6 +172,28 @@ class SearchOptions:
             if each.name in refused and value != each.default:
                 raise InputError(f"{each.name} is {value!r}, but {refused[each.name]}")
 
+    def settled(self, kind: str) -> "SearchOptions":
+        """Return the options with the choice made whether packet trains have the last word.
+
+        They cost next to nothing for operators. Layouts send many times more messages, the
+        faithful searches repeat what was published, and the other methods are there to be
+        compared with.
+
+        Parameters
+        ----------
+        kind : {"operators", "layouts"}
+            Of the job's family.
+
+        Returns
+        -------
+        SearchOptions
+        """
+        if self.confirm is not None:
+            return self
+        usual = kind == "operators" and (self.method, self.faithful) == ("joint", None)
+        orders = self.schedule in ("plain", "compute")
+        return replace(self, confirm="packet" if usual and orders else "none")
+
     @property
     def searched(self) -> str:
         """How strategies are sought: as published where that is asked, else by the method."""
@@ -179,7 +202,7 @@ class SearchOptions:
     @property
     def one_path(self) -> bool:
         """Whether routes have one path a pair: packet trains have the last word."""
-        return self.confirm is not None
+        return self.confirm == "packet"
 
     @property
     def compute_order(self) -> str:
@@ -209,5 +232,3 @@ class SearchOptions:
 _MOST = {
     "steps": 10**9, "chains": 1000, "restarts": 10_000, "workers": 1024, "simulated": 10**6,
 }  # fmt: skip
-
-__all__ = ["CONFIRMING", "FAITHFUL", "METHODS", "SCHEDULING", "Improvements", "SearchOptions"]

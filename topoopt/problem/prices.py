@@ -292,17 +292,12 @@ def equal_cost_fat_tree_bandwidth(
     if costs[-1] <= 0:
         raise InputError("price table: a fat-tree costs nothing, so no bandwidth has equal cost")
     if target_cost >= costs[-1]:
-        return _scaled(rates[-1], target_cost, costs[-1])
+        return rates[-1] * target_cost / costs[-1]
     if target_cost < costs[0]:
-        return _scaled(rates[0], target_cost, costs[0])
+        return rates[0] * target_cost / costs[0]
     above = next(i for i, cost in enumerate(costs) if cost > target_cost)
     r0, r1, c0, c1 = rates[above - 1], rates[above], costs[above - 1], costs[above]
     return r0 + (r1 - r0) * (target_cost - c0) / (c1 - c0)
-
-
-def _scaled(rate: float, target: float, cost: float) -> float:
-    """Return the rate in proportion to cost."""
-    return rate * target / cost
 
 
 def _check_count(count: int, what: str) -> None:

@@ -6,6 +6,7 @@ is a bit and ``B`` a byte; ``k M G T P`` are powers of 1000 and ``Ki Mi Gi Ti Pi
 
 import math
 import re
+from collections.abc import Callable
 from numbers import Real
 
 from codesign_base import InputError
@@ -53,17 +54,7 @@ def parse_bandwidth(
     12500000000.0
     """
     remedy = "write for example 100Gbps (bits) or 12.5GB/s (bytes)"
-    if not isinstance(value, str):
-        return _checked(_as_float(value, name, remedy), value, name, remedy, allow_zero)
-    mantissa, exponent, unit = _split(value, name, remedy)
-    prefix, base = _prefix(unit)
-    if base in _BITS_PER_SECOND:
-        number = _scaled(mantissa, exponent, prefix) / 8
-    elif base in _BYTES_PER_SECOND:
-        number = _scaled(mantissa, exponent, prefix)
-    else:
-        raise _unknown_unit(value, unit, name, remedy)
-    return _checked(number, value, name, remedy, allow_zero)
+    return _read(value, name, remedy, allow_zero, _bytes_per_second)
 
 
 def parse_bytes(value: str | float, name: str = "size", *, allow_zero: bool = False) -> float:
@@ -92,13 +83,7 @@ def parse_bytes(value: str | float, name: str = "size", *, allow_zero: bool = Fa
     17179869184.0
     """
     remedy = "write for example 16GiB or 80GB (b would be bits, B is bytes)"
-    if not isinstance(value, str):
-        return _checked(_as_float(value, name, remedy), value, name, remedy, allow_zero)
-    mantissa, exponent, unit = _split(value, name, remedy)
-    prefix, base = _prefix(unit)
-    if base != "B":
-        raise _unknown_unit(value, unit, name, remedy)
-    return _checked(_scaled(mantissa, exponent, prefix), value, name, remedy, allow_zero)
+    return _read(value, name, remedy, allow_zero, _bytes)
 
 
 def parse_time(value: str | float, name: str = "time", *, allow_zero: bool = False) -> float:
@@ -127,14 +112,7 @@ def parse_time(value: str | float, name: str = "time", *, allow_zero: bool = Fal
     0.01
     """
     remedy = "write for example 1us, 10ms or 2.5s (units: ns us ms s min h)"
-    if not isinstance(value, str):
-        return _checked(_as_float(value, name, remedy), value, name, remedy, allow_zero)
-    mantissa, exponent, unit = _split(value, name, remedy)
-    if unit not in _SECONDS:
-        raise _unknown_unit(value, unit, name, remedy)
-    power, factor = _SECONDS[unit]
-    number = float(f"{mantissa}e{exponent + power}") * factor
-    return _checked(number, value, name, remedy, allow_zero)
+    return _read(value, name, remedy, allow_zero, _seconds)
 
 
 def format_bandwidth(bytes_per_second: float) -> str:
@@ -203,6 +181,42 @@ def _plain(number: float) -> str:
     return f"{number:.{_DIGITS}g}" if abs(number) < 10**_DIGITS else f"{number:g}"
 
 
+def _read(
+    value: str | float,
+    name: str,
+    remedy: str,
+    allow_zero: bool,
+    in_unit: Callable[[str, int, str], float | None],
+) -> float:
+    """Read a number, or text whose number some unit scales."""
+    if not isinstance(value, str):
+        return _checked(_as_float(value, name, remedy), value, name, remedy, allow_zero)
+    mantissa, exponent, unit = _split(value, name, remedy)
+    number = in_unit(mantissa, exponent, unit)
+    if number is None:
+        raise InputError(f"{name} {value!r} has the unknown unit {unit!r}; {remedy}")
+    return _checked(number, value, name, remedy, allow_zero)
+
+
+def _bytes_per_second(mantissa: str, exponent: int, unit: str) -> float | None:
+    prefix, base = _prefix(unit)
+    if base in _BITS_PER_SECOND:
+        return _scaled(mantissa, exponent, prefix) / 8
+    return _scaled(mantissa, exponent, prefix) if base in _BYTES_PER_SECOND else None
+
+
+def _bytes(mantissa: str, exponent: int, unit: str) -> float | None:
+    prefix, base = _prefix(unit)
+    return _scaled(mantissa, exponent, prefix) if base == "B" else None
+
+
+def _seconds(mantissa: str, exponent: int, unit: str) -> float | None:
+    if unit not in _SECONDS:
+        return None
+    power, factor = _SECONDS[unit]
+    return float(f"{mantissa}e{exponent + power}") * factor
+
+
 def _split(text: str, name: str, remedy: str) -> tuple[str, int, str]:
     match = _NUMBER.fullmatch(text)
     if match is None:
@@ -241,7 +255,3 @@ def _checked(number: float, value: object, name: str, remedy: str, allow_zero: b
         least = "zero or more" if allow_zero else "greater than zero"
         raise InputError(f"{name} {value!r} must be {least}; {remedy}")
     return number
-
-
-def _unknown_unit(value: str, unit: str, name: str, remedy: str) -> InputError:
-    return InputError(f"{name} {value!r} has the unknown unit {unit!r}; {remedy}")

@@ -10,21 +10,22 @@ from topoopt.problem.units import format_bandwidth, format_bytes, format_count, 
 
 def plan_answer(plan: Plan) -> str:
     """Return one sentence: how fast, against what, and how far from the bound."""
-    time = format_time(plan.iteration_time_s)
+    time = format_time(plan.time_s)
     words = (
         f"{plan.job.model.name} takes {time} an iteration on {servers_text(plan.cluster.servers)}"
     )
     clauses = []
     rival = plan.baselines.get("fat-tree")
     if rival is not None:
-        ratio = rival.iteration_time_s / plan.iteration_time_s
+        ratio = plan.relative_time(rival)
         same = plan.cost_usd is not None and rival.cost_usd is not None
         if same and plan.cost_usd and rival.cost_usd:
             same = abs(rival.cost_usd / plan.cost_usd - 1.0) < 0.01
         what = "a Fat-tree of the same cost" if same else "the Fat-tree"
         times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} times "
         clauses.append(f"{times}as fast as {what}")
-    clauses.append(f"{plan.gap:.1%} above the lower bound over all plans")
+    fluid = "" if plan.packet_time_s is None else "in the fluid model "
+    clauses.append(f"{fluid}{plan.gap:.1%} above the lower bound over all plans")
     return f"{words}: {', '.join(clauses)}."
 
 

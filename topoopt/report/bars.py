@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from topoopt.problem.units import format_time
+from topoopt.base.text import dollars
+from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.markup import Html, element, joined, number, table
 
 # Bounds leave a part in 10^9 for rounding, which is no gap.
@@ -66,8 +67,19 @@ def bar_table(
     return table(head, rows, words={0, 1} | words, caption=caption)
 
 
+def fabric_cells(ratio: float, cost: float | None, bandwidth: float, words: str) -> tuple[str, ...]:
+    """Return what stands behind a fabric's time: time over ours, cost, link, parallelization."""
+    price = dollars(cost)
+    return (
+        number(ratio, f"{ratio:.2f}x"),
+        price if cost is None else number(cost, price),
+        number(bandwidth, format_bandwidth(bandwidth)),
+        words,
+    )
+
+
 @dataclass(frozen=True)
-class Part:
+class BarPart:
     """One part of a stacked bar.
 
     Parameters
@@ -86,17 +98,15 @@ class Part:
     how: str
 
 
-def stacked_bar(parts: Sequence[Part], *, label: str, heading: str = "part") -> Html:
+def stacked_bar(parts: Sequence[BarPart], *, label: str) -> Html:
     """Return a stacked bar with its legend as a table.
 
     Parameters
     ----------
-    parts : sequence of Part
+    parts : sequence of BarPart
         Shown in proportion; parts below `NOTHING` of the whole only in the legend.
     label : str
         What the bar shows, for readers that do not see it.
-    heading : str
-        Heading of the names.
     """
     whole = sum(part.seconds for part in parts) or 1.0
     pieces, rows = [], []
@@ -117,7 +127,7 @@ def stacked_bar(parts: Sequence[Part], *, label: str, heading: str = "part") -> 
         key = element("span", class_=f"key {part.colour}")
         rows.append((joined(key, part.name), number(part.seconds, shown), share, part.how))
     bar = element("div", pieces, class_="stack", role="group", aria_label=label)
-    head = (heading, "time", "share", "how it is computed")
+    head = ("part", "time", "share", "how it is computed")
     legend = table(head, rows, words={0, 3}, caption=label, kind="legend")
     return joined(bar, legend)
 

@@ -2,11 +2,10 @@
 
 import shlex
 
-from topoopt.base.text import dollars
-from topoopt.codesign.comparison import Comparison, FabricResult
+from topoopt.codesign.comparison import Comparison
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.answer import family_noun, servers_text
-from topoopt.report.bars import Bar, bar_table
+from topoopt.report.bars import Bar, bar_table, fabric_cells
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
 from topoopt.report.reproduce import bandwidth_text
@@ -36,7 +35,7 @@ def comparison_answer(comparison: Comparison) -> str:
     """Return one sentence: how fast, and against what."""
     ours, *others = comparison.fabrics
     words = (
-        f"{comparison.model} takes {format_time(ours.iteration_time_s)} an iteration on "
+        f"{comparison.model} takes {format_time(ours.time_s)} an iteration on "
         f"{servers_text(comparison.servers)} with the co-designed fabric"
     )
     if not others:
@@ -45,8 +44,8 @@ def comparison_answer(comparison: Comparison) -> str:
     for rival in others:
         if rival.fabric == "fat-tree":
             clauses.append(f"{rival.relative_time:.2f} times as fast as on the Fat-tree")
-    fastest = min(comparison.fabrics, key=lambda result: result.iteration_time_s)
-    time = format_time(fastest.iteration_time_s)
+    fastest = min(comparison.fabrics, key=lambda result: result.time_s)
+    time = format_time(fastest.time_s)
     if fastest is ours:
         clauses.append(f"the fastest of {len(comparison.fabrics)} fabrics")
     else:
@@ -69,8 +68,13 @@ def comparison_facts(comparison: Comparison) -> list[tuple[str, str]]:
 def fabrics(comparison: Comparison) -> Html:
     """Return the fabrics as bars."""
     bars = [
-        Bar(result.fabric, result.iteration_time_s, _cells(result), ours=place == 0)
-        for place, result in enumerate(comparison.fabrics)
+        Bar(
+            r.fabric,
+            r.time_s,
+            fabric_cells(r.relative_time, r.cost_usd, r.bandwidth_bytes_per_s, r.strategy_origin),
+            ours=place == 0,
+        )
+        for place, r in enumerate(comparison.fabrics)
     ]
     noun = family_noun(comparison.kind)
     last = noun if noun == "layout" else f"{noun} from"
@@ -78,20 +82,20 @@ def fabrics(comparison: Comparison) -> Html:
     bound = number(comparison.lower_bound_s, format_time(comparison.lower_bound_s))
     return joined(
         element("p", f"Every fabric runs the best {noun} that was found for it. The line marks "
-                "the lower bound on any wiring of this degree, ", bound, ".", class_="note"),
+                "the lower bound on any wiring of this degree, ", bound,
+                _models(comparison), class_="note"),
         bar_table(bars, head, caption="Iteration time and cost by fabric",
                   mark=comparison.lower_bound_s, words=frozenset({5})),
     )  # fmt: skip
 
 
-def _cells(result: FabricResult) -> tuple[str, ...]:
-    cost = dollars(result.cost_usd)
-    return (
-        number(result.relative_time, f"{result.relative_time:.2f}x"),
-        cost if result.cost_usd is None else number(result.cost_usd, cost),
-        number(result.bandwidth_bytes_per_s, format_bandwidth(result.bandwidth_bytes_per_s)),
-        result.strategy_origin,
-    )
+def _models(comparison: Comparison) -> str:
+    """Say which model the times are of."""
+    if comparison.fabrics[0].packet_time_s is None:
+        return ", and times are of the fluid model."
+    fluid = [r.fabric for r in comparison.fabrics if r.packet_time_s is None]
+    but = f"; but {', '.join(fluid)}: of the fluid model" if fluid else ""
+    return f", of the fluid model. Times are of packet trains{but}."
 
 
 def _reproduce(comparison: Comparison) -> Html:

@@ -74,8 +74,8 @@ def evaluate(plan: Plan) -> Evaluation:
         )
     try:
         built = rebuild(plan)
-        played = built.play(whole=True)
-        timeline = simulate(built.fabric, played.tasks)
+        simulated = built.simulate(whole=True)
+        timeline = simulate(built.fabric, simulated.tasks)
     except InputError:
         raise
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
@@ -83,8 +83,8 @@ def evaluate(plan: Plan) -> Evaluation:
         raise InputError(
             f"cannot be simulated ({type(error).__name__}: {reason}); plan again"
         ) from None
-    require_same("iteration_time_s", plan.iteration_time_s, played.time, SIMULATED)
-    tasks = played.tasks
+    require_same("iteration_time_s", plan.iteration_time_s, simulated.time, SIMULATED)
+    tasks = simulated.tasks
     devices = np.bincount(tasks.server_of_device, minlength=tasks.servers)
     busy = np.bincount(
         tasks.server_of_device, weights=timeline.device_busy, minlength=tasks.servers

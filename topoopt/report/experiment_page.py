@@ -10,12 +10,12 @@ from typing import Any
 
 from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
+from topoopt.plan.document import Document, kind_of
 from topoopt.problem.units import format_number
 from topoopt.report.markup import Html, element, joined, table
 from topoopt.report.page import Section, render_page
 from topoopt.report.raster import data_uri
 
-SCHEMA = "topoopt-experiment-manifest/"
 MOST_ROWS = 2000
 """Rows of results that the page lists."""
 
@@ -64,7 +64,7 @@ def load_results(folder: str | Path) -> Results:
     name = folder / "manifest.json"
     where = f"manifest {str(name)!r}"
     manifest = parse_json(read_text(name, "manifest"), where)
-    if not isinstance(manifest, dict) or not str(manifest.get("schema", "")).startswith(SCHEMA):
+    if kind_of(manifest) is not Document.MANIFEST:
         raise InputError(f"{where} is not the manifest of an experiment; give its results folder")
     for key, kind in (("experiment", str), ("description", str), ("source", str), ("mode", str),
                       ("state", str), ("figures", list)):  # fmt: skip

@@ -7,6 +7,7 @@ import numpy as np
 
 from parallelism.operator_text import server_names
 from parallelism.taskgraph import IntArray, Phase, TaskKind
+from topoopt.fabric.report import collective_noun
 from topoopt.problem.units import format_bytes
 from topoopt.report.evaluate import Evaluation
 
@@ -108,7 +109,7 @@ def make_lanes(found: Evaluation) -> Lanes:
     path = tuple(_segment(found, task, critical) for task in found.critical)
     lanes = [Lane("critical path", path, "lane", "critical path")]
     streams = _streams(found)
-    name = collectives_name(found)
+    name = collective_noun(found.tasks)
     longest = sorted(streams, key=lambda t: found.timeline.start[t] - found.timeline.finish[t])
     drawn = [_segment(found, task, critical) for task in longest[:MOST_COLLECTIVES]]
     packed = pack(drawn, MOST_STREAMS)
@@ -119,12 +120,6 @@ def make_lanes(found: Evaluation) -> Lanes:
         lanes += _server_lanes(found, server, critical)
     kept = sum(map(len, packed))
     return Lanes(tuple(lanes), servers, name, len(streams), len(streams) - kept)
-
-
-def collectives_name(found: Evaluation) -> str:
-    """Return what the collectives of an iteration are called."""
-    kinds = found.tasks.kind[found.tasks.collective]
-    return "AllReduces" if np.all(kinds == TaskKind.ALLREDUCE) else "collectives"
 
 
 def shown_servers(found: Evaluation) -> tuple[int, ...]:

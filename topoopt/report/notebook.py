@@ -44,12 +44,8 @@ def comparison_html(comparison: Comparison) -> str:
 
 def run_html(run: ExperimentRun) -> str:
     """Return the run of an experiment as a fragment of HTML: its tables and figures."""
-    counts = (
-        f"{run.computed} cases computed, {run.reused} reused, {run.infeasible} infeasible, "
-        f"{run.failed} failed; results in {run.output}"
-    )
     figures = [picture(run.output, name) for name in run.figures]
-    return _fragment(markdown_html(run.table), figures, element("p", counts, class_="note"))
+    return _fragment(markdown_html(run.table), figures, element("p", run.counts, class_="note"))
 
 
 def _fragment(*parts: Html | str | list[Html]) -> str:

@@ -1,6 +1,5 @@
 """The parallelization: a strategy operator by operator, or a layout with its memory by stage."""
 
-from parallelism.builder import part_memory
 from parallelism.operator_family import OperatorFamily
 from parallelism.operator_records import OperatorPlan, OperatorQuestion, StrategyRecord
 from parallelism.operator_text import server_names
@@ -15,7 +14,7 @@ from topoopt.report.markup import Html, element, joined, number, table
 _OPERATORS = ("operators", "kind", "count", "split", "servers", "forward", "backward", "update",
               "memory a GPU")  # fmt: skip
 _DEGREES = ("tensor", "context", "data", "pipeline", "expert", "microbatch", "virtual_stages")
-_MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "total")
+_MEMORY = ("weights", "gradients", "optimizer", "activations", "buffers", "runtime", "total")
 
 
 def parallelization_section(found: Evaluation) -> Html:
@@ -29,14 +28,10 @@ def parallelization_section(found: Evaluation) -> Html:
 
 def part_bytes(family: OperatorFamily, strategy: Strategy) -> tuple[float, ...]:
     """Return the bytes that one part of each operator holds on a GPU."""
-    builder = family.builder
     return tuple(
-        part_memory(
-            builder.graph, operator, builder.batch, config.sample, config.parameter, config.mode,
-            builder.server.gpus, builder.optimizer_states,
-        )
-        for operator, config in zip(builder.graph.operators, strategy.configs, strict=True)
-    )  # fmt: skip
+        family.builder.part_memory(index, config.sample, config.parameter, config.mode)
+        for index, config in enumerate(strategy.configs)
+    )
 
 
 def _strategy(found: Evaluation, record: StrategyRecord, memory: tuple[float, ...]) -> Html:

@@ -1,11 +1,10 @@
 """The report of a plan."""
 
-from topoopt.base.text import dollars
 from topoopt.plan.plan import Plan
-from topoopt.plan.summary import parallelization_text
-from topoopt.problem.units import format_bandwidth, format_bytes, format_time
+from topoopt.plan.summary import packet_text, parallelization_text
+from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.answer import family_noun, plan_answer, plan_facts
-from topoopt.report.bars import Bar, Part, bar_table, stacked_bar
+from topoopt.report.bars import Bar, BarPart, bar_table, fabric_cells, stacked_bar
 from topoopt.report.evaluate import evaluate
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
@@ -56,16 +55,15 @@ def baselines(plan: Plan) -> Html:
     port = plan.cluster.bandwidth_bytes_per_s
     own = parallelization_text(plan.parallelization, plan.origin)
     bars = [
-        Bar("topoopt", plan.iteration_time_s,
-            _cells(plan, plan.iteration_time_s, port, plan.cost_usd, own), ours=True)
+        Bar("topoopt", plan.time_s,
+            fabric_cells(1.0, plan.cost_usd, port, own), ours=True)
     ]  # fmt: skip
     for name, base in plan.baselines.items():
         same = layouts and base.parallelization == plan.parallelization
         words = "the same" if same else parallelization_text(base.parallelization, base.origin)
-        cells = _cells(
-            plan, base.iteration_time_s, base.bandwidth_bytes_per_s, base.cost_usd, words
-        )
-        bars.append(Bar(name, base.iteration_time_s, cells))
+        ratio = plan.relative_time(base)
+        cells = fabric_cells(ratio, base.cost_usd, base.bandwidth_bytes_per_s, words)
+        bars.append(Bar(name, base.time_s, cells))
     last = "layout" if layouts else "strategy from"
     head = ("fabric", "iteration", "vs plan", "network cost", "link", last)
     notes = [
@@ -75,24 +73,21 @@ def baselines(plan: Plan) -> Html:
     ]
     return joined(
         element("p", f"Every fabric runs the best {noun} that was found for it. The line marks "
-                "the lower bound of any plan.", class_="note"),
+                f"the lower bound of any plan in the fluid model. {_models(plan)}",
+                class_="note"),
         bar_table(bars, head, caption="Iteration time and cost by fabric",
                   mark=plan.lower_bound_s, words=frozenset({5})),
         element("ul", notes, class_="small") if notes else "",
     )  # fmt: skip
 
 
-def _cells(
-    plan: Plan, seconds: float, bandwidth: float, cost: float | None, words: str
-) -> tuple[str, ...]:
-    ratio = seconds / plan.iteration_time_s if plan.iteration_time_s else 1.0
-    price = dollars(cost) if cost is None else number(cost, dollars(cost))
-    return (
-        number(ratio, f"{ratio:.2f}x"),
-        price,
-        number(bandwidth, format_bandwidth(bandwidth)),
-        words,
-    )
+def _models(plan: Plan) -> str:
+    """Say which model the times are of."""
+    if plan.packet_time_s is None:
+        return "Times are of the fluid model, too."
+    fluid = [name for name, base in plan.baselines.items() if base.packet_time_s is None]
+    but = f"; but {', '.join(fluid)}: of the fluid model" if fluid else ""
+    return f"Times are of packet trains{but}."
 
 
 def halves(plan: Plan) -> Html:
@@ -107,8 +102,8 @@ def halves(plan: Plan) -> Html:
         computing = "Computing on the busiest device."
         rest = "The rest of the period of iterations that overlap."
     parts = [
-        Part("compute", plan.compute_time_s, "p-compute", computing),
-        Part("exposed communication", plan.exposed_communication_s, "p-exposed", rest),
+        BarPart("compute", plan.compute_time_s, "p-compute", computing),
+        BarPart("exposed communication", plan.exposed_communication_s, "p-exposed", rest),
     ]
     return joined(
         element("h3", "Compute and communication"),
@@ -124,7 +119,7 @@ def gap(plan: Plan) -> Html:
         f"fixed by the {plan.bound.binding} term"
     )
     parts = [
-        Part(
+        BarPart(
             "lower bound",
             plan.lower_bound_s,
             "p-bound",
@@ -133,7 +128,7 @@ def gap(plan: Plan) -> Html:
     ]
     for part in plan.gap_parts:
         words = f"{part.how[:1].upper()}{part.how[1:]}; fixed by {part.binding}."
-        parts.append(Part(part.name, part.seconds, f"p-{part.name}", words))
+        parts.append(BarPart(part.name, part.seconds, f"p-{part.name}", words))
     text = (
         f"The plan is {plan.gap:.1%} above the lower bound. A part says what its choice may cost, "
         "not what another choice would save: a bound may be out of reach."
@@ -161,17 +156,8 @@ def sums(plan: Plan) -> Html:
 
 def _notes(plan: Plan) -> Html:
     notes = [element("li", note) for note in plan.notes]
-    record = plan.confirmation
-    if record is not None:
-        notes.append(
-            element(
-                "li",
-                f"packet trains ({record.model}): {format_time(record.iteration_time_s)}, mean of "
-                f"{record.copies} copies with moved delays (spread "
-                f"{format_time(record.iteration_time_spread_s)}); the fastest of "
-                f"{record.candidates} candidates",
-            )
-        )
+    if plan.packet_time_s is not None:
+        notes.append(element("li", f"packet trains ({plan.packet_model}): {packet_text(plan)}"))
     named = [
         f"{name} {'does not fit' if time is None else format_time(time)}"
         for name, time in plan.named_strategies_s.items()

@@ -1,7 +1,7 @@
 """The command line that makes a plan again."""
 
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from codesign_base import InputError
 from parallelism.accelerators import ACCELERATORS, ALIASES
@@ -10,7 +10,7 @@ from parallelism.models import PRESETS, get_model
 from parallelism.operator_records import OperatorQuestion, model_record
 from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.gpu import GpuRates, rates_of
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.implementation import STACKS, Implementation
 from parallelism.transformers.load import is_transformer, load_transformer
 from parallelism.transformers.presets import TRANSFORMERS
 from parallelism.transformers.records import LayoutQuestion
@@ -134,11 +134,13 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
             ("zero", "zero"), ("recompute", "recompute"),
         )
     ]  # fmt: skip
-    imbalance = job.implementation.load_imbalance
+    software = job.implementation
+    imbalance, stack = software.load_imbalance, software.stack
+    usual_software = STACKS.get(stack, Implementation())
     for name_, given, default in (
         ("virtual stages considered", choices.virtual_stages, usual.virtual_stages),
-        ("settings of the training software", job.implementation,
-         Implementation(load_imbalance=imbalance)),
+        ("settings of the training software", software,
+         replace(usual_software, load_imbalance=imbalance)),
         ("rates of the GPU", job.rates, _usual_rates(job)),
         ("share of memory that is left free", job.memory_reserve, MEMORY_RESERVE),
     ):  # fmt: skip
@@ -150,6 +152,7 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
         *considered,
         ("tensor-across-servers", choices.across_servers, False),
         ("load-imbalance", imbalance, 1.0),
+        ("stack", usual_software.stack, Implementation().stack),
     ]
     return model, options, remarks
 
@@ -169,7 +172,7 @@ def _search(plan: Plan) -> tuple[Options, list[str]]:
         ("faithful", asked.faithful, None),
         ("method", asked.method, "joint"),
         ("no-parameter-splits", not asked.parameter_splits, False),
-        ("confirm", asked.confirm, None),
+        ("confirm", asked.confirm, replace(asked, confirm=None).settled(plan.job.kind).confirm),
         ("schedule", asked.schedule, "plain"),
         ("restarts", restarts, 1),
         ("simulated", asked.simulated, 24),

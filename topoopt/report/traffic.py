@@ -3,9 +3,9 @@
 import numpy as np
 
 from parallelism.taskgraph import FloatArray
+from topoopt.fabric.report import collective_noun
 from topoopt.problem.units import format_bytes
 from topoopt.report.evaluate import Evaluation
-from topoopt.report.lanes import collectives_name
 from topoopt.report.markup import Html, data_script, element, joined
 from topoopt.report.raster import blocks, cell_texts, colour, levels, png_uri
 
@@ -23,7 +23,7 @@ def traffic_section(found: Evaluation) -> Html:
         return element("p", "One server: nothing is sent.")
     size = -(-servers // MOST_CELLS)
     both = found.allreduce + found.transfers
-    rings = collectives_name(found)
+    rings = collective_noun(found.tasks)
     shown = (
         (rings[:1].upper() + rings[1:], "to the next on their rings", found.allreduce),
         ("Transfers", "activations and their gradients", found.transfers),

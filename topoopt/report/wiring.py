@@ -11,6 +11,7 @@ from topoopt.plan.plan import Plan
 from topoopt.problem.units import format_bandwidth, format_bytes, format_time
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.markup import Html, data_script, element, joined, number, table
+from topoopt.topology.totient import ring_places
 
 MOST_LINKS = 4096
 """Links that are drawn; of more, the busiest."""
@@ -73,10 +74,7 @@ def seats_of(plan: Plan) -> tuple[int, ...]:
     servers = plan.cluster.servers
     for ring in plan.rings:
         if len(ring.order) == servers and math.gcd(ring.generator, servers) == 1:
-            seats = [0] * servers
-            for step, server in enumerate(ring.order):
-                seats[step * ring.generator % servers] = server
-            return tuple(seats)
+            return ring_places(ring.order, ring.generator)
     return tuple(range(servers))
 
 
@@ -271,10 +269,10 @@ def _load_key(most: float) -> Html:
     return element("p", "Used of a link's capacity: ", steps, class_="keys loads")
 
 
-def _busiest(found: Evaluation, use: FloatArray, count: int = 10) -> Html:
+def _busiest(found: Evaluation, use: FloatArray) -> Html:
     plan, sent = found.plan, found.timeline.link_bytes
     # Loads that differ by the rounding of their sums are ties.
-    ranked = sorted(range(len(plan.links)), key=lambda i: (-round(float(use[i]), 9), i))[:count]
+    ranked = sorted(range(len(plan.links)), key=lambda i: (-round(float(use[i]), 9), i))[:10]
     rows = [
         (
             f"{plan.links[i].source} to {plan.links[i].target}",

@@ -9,9 +9,10 @@ from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
 from topoopt.codesign.comparison import Comparison, parse_comparison
 from topoopt.experiment.run import ExperimentRun
+from topoopt.plan.document import Document, kind_of
 from topoopt.plan.plan import Plan, parse_plan
 from topoopt.report.comparison_page import render_comparison
-from topoopt.report.experiment_page import SCHEMA, load_results, render_results
+from topoopt.report.experiment_page import load_results, render_results
 from topoopt.report.plan_page import render_plan
 
 Subject: TypeAlias = Plan | Comparison | ExperimentRun | str | Path
@@ -73,18 +74,17 @@ def render_report(subject: Subject) -> str:
 def _of_file(path: Path) -> str:
     where = f"report file {str(path)!r}"
     text = read_text(path, "report file")
-    document = parse_json(text, where)
-    if isinstance(document, dict):
-        if "schema_version" in document:
-            plan = parse_plan(text, f"plan file {str(path)!r}")
-            try:
-                return render_report(plan)
-            except InputError as error:
-                raise type(error)(f"plan file {str(path)!r}: {error}") from None
-        if "fabrics" in document:
-            return render_comparison(parse_comparison(text, f"comparison {str(path)!r}"))
-        if str(document.get("schema", "")).startswith(SCHEMA):
-            return render_results(load_results(path.parent))
+    kind = kind_of(parse_json(text, where))
+    if kind is Document.PLAN:
+        plan = parse_plan(text, f"plan file {str(path)!r}")
+        try:
+            return render_plan(plan)
+        except InputError as error:
+            raise type(error)(f"plan file {str(path)!r}: {error}") from None
+    if kind is Document.COMPARISON:
+        return render_comparison(parse_comparison(text, f"comparison {str(path)!r}"))
+    if kind is Document.MANIFEST:
+        return render_results(load_results(path.parent))
     raise InputError(
         f"{str(path)!r} is neither a plan nor a comparison nor the manifest of an experiment; give "
         "a file of topoopt plan -o or topoopt compare --json, or an experiment's results folder"

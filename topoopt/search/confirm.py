@@ -5,12 +5,14 @@ published times come from: whole first windows at once hold up the transfers tha
 plans must bear.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Generic
 
 import numpy as np
 
 from parallelism.family import Family, P
+from parallelism.operator_family import OperatorFamily
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
@@ -18,7 +20,9 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
+from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabric.transport import Transport
+from topoopt.problem.options import SearchOptions
 
 PACKET_MODEL = "packet-2"
 PACKET_FINALISTS = 120
@@ -29,6 +33,8 @@ _RANKED = Transport(reconnect=True)
 # What long trains rank first is theirs by luck as well: some plans take one of two courses, which
 # packet trains of several lengths show. Beyond this many servers short ones take minutes.
 _SHORT_TRAINS, _LONG_TRAINS, _MOST_SERVERS = (16, 8, 4), (32, 24, 16), 32
+# On more servers the packet model takes longer than the search.
+_MOST_STATED = 256
 COPIES = len(_SHORT_TRAINS)
 """Simulations of each finalist, with perturbed delays; their mean counts."""
 
@@ -93,6 +99,49 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
         truer = replace(fabric, transport=Transport(reconnect=True, train_packets=length))
         times.append(jittered(truer, tasks, 1, model="packet", seed=seed + copy).mean)
     return Jitter(np.array(times))
+
+
+def states_packets(family: Family[P], options: SearchOptions, servers: int) -> bool:
+    """Say whether a plan states what packet trains take, on its network and on others.
+
+    Parameters
+    ----------
+    family : Family
+        Layouts send thousands of messages a second of simulated time, so theirs are asked for.
+    options : SearchOptions
+        Only the plain schedule and the order of devices are known to packet trains.
+    servers : int
+
+    Returns
+    -------
+    bool
+    """
+    if servers == 1 or servers > _MOST_STATED or options.schedule not in ("plain", "compute"):
+        return False
+    return options.confirm == "packet" or isinstance(family, OperatorFamily)
+
+
+def packet_times_on(
+    fabric: Playable, tasks: TaskGraph, real: Callable[[], Fabric] | None = None
+) -> Jitter | None:
+    """Return the times of packet trains on a fabric to compare with.
+
+    Parameters
+    ----------
+    fabric : Fabric, DirectCircuits or WindowedCircuits
+    tasks : TaskGraph
+    real : callable, optional
+        Returns the fabric with each link of its own, where `fabric` has merged ones.
+
+    Returns
+    -------
+    Jitter or None
+        None of fabrics that are rewired during the iteration, which packet trains do not know.
+    """
+    if not isinstance(fabric, Fabric):
+        return None
+    # The same copies for every seed of a search: fabrics do not depend on it.
+    return confirmed_times(fabric if real is None else real(), tasks, 0)
 
 
 def _ordered(problem: Problem[Family[P]], pair: Pair[P]) -> TaskGraph:

@@ -1,7 +1,7 @@
 """The search over operator strategies: starts, population, rounds, conclusion.
 
 Every method goes the same way, after the alternating optimization of TopoOpt (NSDI'23, sec. 4);
-what it does at each step is its own (`topoopt.search.steps.Method`).
+what it does at each step is its own (`topoopt.search.steps.SearchMethod`).
 """
 
 import os
@@ -27,7 +27,7 @@ from topoopt.search.packet_moves import moves_work
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
 from topoopt.search.starts import LEAST_MEMORY, SLOW_START, USUAL, start_pair, starting_strategies
-from topoopt.search.steps import IDEAL, After, Round, Run, Search, timed
+from topoopt.search.steps import IDEAL, After, Effort, Round, Search, timed
 
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
@@ -66,7 +66,7 @@ def run(
     SearchResult
         Also when interrupted from the keyboard, provided that any pair was scored.
     """
-    going = Run.begun(budget, progress)
+    going = Effort.begun(budget, progress)
     state = keeper.load(search) if keeper else None
     if state is None:
         state = _begun(search, going)
@@ -150,7 +150,7 @@ def start(
 
 
 def make_rounds(
-    search: Search, state: SearchState, rounds: list[Round], going: Run, after: After
+    search: Search, state: SearchState, rounds: list[Round], going: Effort, after: After
 ) -> tuple[bool, bool]:
     """Let all chains make their rounds.
 
@@ -160,7 +160,7 @@ def make_rounds(
     state : SearchState
         What they cost and find is not counted yet.
     rounds : list of Round
-    going : Run
+    going : Effort
     after : callable
         A method's step that follows a chain's proposals.
 
@@ -218,7 +218,7 @@ def round_steps(search: Search, pair: Pair, chains: int) -> int:
     return int(np.clip(affordable / (_ROUNDS * chains), _LEAST_ROUND_STEPS, method.round_steps))
 
 
-def _begun(search: Search, going: Run) -> SearchState:
+def _begun(search: Search, going: Effort) -> SearchState:
     """Score the starts, and return the state before the first round."""
     pairs, times, interrupted = start(search, going.progress)
     result = SearchResult(pairs[0], times, interrupted=interrupted)
@@ -244,7 +244,7 @@ def _begun(search: Search, going: Run) -> SearchState:
     return state
 
 
-def _round(search: Search, state: SearchState, going: Run) -> bool:
+def _round(search: Search, state: SearchState, going: Effort) -> bool:
     """Make one round and mix the chains; say whether it counts."""
     result, chains = state.result, len(state.current)
     left = going.budget.steps - result.steps
@@ -339,6 +339,3 @@ def _refuse(search: Search, strategy: Strategy) -> NoReturn:
         "server, a smaller batch, fewer or smaller embedding tables, or accelerators with more "
         "memory"
     )
-
-
-__all__ = ["make_rounds", "round_steps", "run", "start"]

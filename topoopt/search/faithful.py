@@ -19,7 +19,7 @@ from topoopt.problem.budget import Budget
 from topoopt.problem.ports import PortModel
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
-from topoopt.search.steps import Method, Run, Search, rewired, stay
+from topoopt.search.steps import Effort, Search, SearchMethod, rewired, stay
 
 # FlexFlow's acceptance constant, per millisecond.
 _FLEXFLOW = Acceptance(absolute_alpha=0.05)
@@ -57,7 +57,7 @@ def plain_chain(search: Search, pair: Pair) -> PlainChain:
     return PlainChain(search.space, pair)
 
 
-def from_hybrid(search: Search, state: SearchState, pairs: list[Pair], going: Run) -> list[Pair]:
+def from_hybrid(search: Search, state: SearchState, pairs: list[Pair], going: Effort) -> list[Pair]:
     """Start one chain from tables placed whole and all else data-parallel."""
     return [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]
 
@@ -71,10 +71,8 @@ def bidirectional_ports(problem: Problem) -> None:
         )
 
 
-PAPER = Method(
+PAPER = SearchMethod(
     from_hybrid, rewired, any_parts=False, starts=USUAL, searcher=plain_chain,
     budget=Budget.published, round_steps=60, spacing=0.0,
 )  # fmt: skip
 ARTIFACT = replace(PAPER, after=stay, check=bidirectional_ports, sample_only=True)
-
-__all__ = ["ARTIFACT", "PAPER", "PlainChain"]

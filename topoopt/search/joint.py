@@ -15,7 +15,7 @@ from topoopt.evaluate.pair import Pair
 from topoopt.search.joint_moves import JointMoves, best_wired
 from topoopt.search.population import wired_population
 from topoopt.search.search_state import SearchState
-from topoopt.search.steps import Method, Round, Search, rewired
+from topoopt.search.steps import Round, Search, SearchMethod, rewired
 
 # Rounds without progress after which a pair gives way to one in reserve, else to the best.
 _IDLE = 4
@@ -113,8 +113,6 @@ def relieved(search: Search, state: SearchState, current: list[Pair]) -> list[Pa
     return current
 
 
-JOINT = Method(wired_population, rewired_or_escaped, mix=(scored_crosswise, crossed, relieved))
-
-__all__ = [
-    "JOINT", "crossed", "moves_of", "relieved", "rewired_or_escaped", "scored_crosswise",
-]  # fmt: skip
+JOINT = SearchMethod(
+    wired_population, rewired_or_escaped, mix=(scored_crosswise, crossed, relieved)
+)

@@ -6,7 +6,7 @@ from topoopt.search.joint import relieved, scored_crosswise
 from topoopt.search.population import best_starts, seeds, widening
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
-from topoopt.search.steps import Method, Round, Run, Search, rewired
+from topoopt.search.steps import Effort, Round, Search, SearchMethod, rewired
 
 
 def rewired_if_changed(search: Search, state: SearchState, r: Round, changed: bool) -> None:
@@ -22,7 +22,7 @@ def best_for_worst(search: Search, state: SearchState, current: list[Pair]) -> l
 
 
 def on_ideal_switch(
-    search: Search, state: SearchState, pairs: list[Pair], going: Run
+    search: Search, state: SearchState, pairs: list[Pair], going: Effort
 ) -> list[Pair]:
     """Start every chain from the strategy that is fastest on the ideal switch, unwired."""
     score = search.scorer(search.ideal)
@@ -40,14 +40,16 @@ def wired_at_last(search: Search, state: SearchState) -> None:
     state.result.best, state.result.others = pair, [pair]
 
 
-def from_usual(search: Search, state: SearchState, pairs: list[Pair], going: Run) -> list[Pair]:
+def from_usual(search: Search, state: SearchState, pairs: list[Pair], going: Effort) -> list[Pair]:
     """Start every chain from the usual pair."""
     usual = usual_pair(pairs)
     state.result.best, state.result.others = usual, [usual]
     return [usual] * search.options.chains
 
 
-def rewired_usual(search: Search, state: SearchState, pairs: list[Pair], going: Run) -> list[Pair]:
+def rewired_usual(
+    search: Search, state: SearchState, pairs: list[Pair], going: Effort
+) -> list[Pair]:
     """Wire the usual strategy; there is nothing else to search."""
     usual = usual_pair(pairs)
     found = search.rewirer().wire(usual.strategy, usual.origin, limit=usual.time, weighted=True)
@@ -66,14 +68,12 @@ def usual_pair(pairs: list[Pair]) -> Pair:
 
 
 # Each chain alternates between strategies on its topology and topologies for its strategy.
-ALTERNATING = Method(best_starts, rewired_if_changed, mix=(best_for_worst,))
+ALTERNATING = SearchMethod(best_starts, rewired_if_changed, mix=(best_for_worst,))
 # Strategies for an ideal switch with all the budget; then a topology for the best.
-SEQUENTIAL = Method(
+SEQUENTIAL = SearchMethod(
     on_ideal_switch, mix=(scored_crosswise, relieved), conclude=wired_at_last, compared=True
 )
 # Strategies on the topology that was built for the usual strategy.
-STRATEGY_ONLY = Method(from_usual, mix=(best_for_worst,), compared=True)
+STRATEGY_ONLY = SearchMethod(from_usual, mix=(best_for_worst,), compared=True)
 # Topologies and routings for the usual strategy.
-TOPOLOGY_ONLY = Method(rewired_usual, compared=True)
-
-__all__ = ["ALTERNATING", "SEQUENTIAL", "STRATEGY_ONLY", "TOPOLOGY_ONLY", "usual_pair"]
+TOPOLOGY_ONLY = SearchMethod(rewired_usual, compared=True)

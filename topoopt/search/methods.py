@@ -4,9 +4,9 @@ from topoopt.evaluate.problem import Problem
 from topoopt.search.faithful import ARTIFACT, PAPER
 from topoopt.search.joint import JOINT
 from topoopt.search.lesser import ALTERNATING, SEQUENTIAL, STRATEGY_ONLY, TOPOLOGY_ONLY
-from topoopt.search.steps import Method, Search
+from topoopt.search.steps import Search, SearchMethod
 
-SEARCHES: dict[str, Method] = {
+SEARCHES: dict[str, SearchMethod] = {
     "joint": JOINT,
     "alternating": ALTERNATING,
     "sequential": SEQUENTIAL,
@@ -26,6 +26,3 @@ def search_for(problem: Problem) -> Search:
         If its method cannot serve the problem.
     """
     return Search(problem, SEARCHES[problem.options.searched])
-
-
-__all__ = ["SEARCHES", "search_for"]

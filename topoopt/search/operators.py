@@ -119,6 +119,3 @@ class OperatorSearch:
         key = np.random.SeedSequence(self.problem.seed, spawn_key=(2000 + number,))
         rng = np.random.default_rng(key)
         return best_on(base.fabric, self.problem, space, starts, budget, rng, progress)
-
-
-__all__ = ["OperatorSearch"]

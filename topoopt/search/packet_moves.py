@@ -185,6 +185,3 @@ class PacketMoves:
 
     def _score(self, fabric: Fabric, strategy: Strategy, limit: float = float("inf")) -> float:
         return Scorer(self.problem.scored("yielding"), fabric)(strategy, limit)
-
-
-__all__ = ["PacketMoves", "moves_work"]

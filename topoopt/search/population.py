@@ -21,7 +21,7 @@ from topoopt.problem.routing import Routing
 from topoopt.search.driver import make_rounds, round_steps
 from topoopt.search.joint_moves import promising
 from topoopt.search.search_state import SearchState
-from topoopt.search.steps import Round, Run, Search, stay
+from topoopt.search.steps import Effort, Round, Search, stay
 
 # Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
 _SOUGHT, _WIRED = 2, 4
@@ -45,14 +45,14 @@ _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 Timed = list[tuple[float, Strategy]]
 
 
-def best_starts(search: Search, state: SearchState, pairs: list[Pair], going: Run) -> list[Pair]:
+def best_starts(search: Search, state: SearchState, pairs: list[Pair], going: Effort) -> list[Pair]:
     """Return the fastest starting pair of each chain."""
     # Where fewer strategies fit than there are chains, several start at the same one.
     return [pairs[c % len(pairs)] for c in range(search.options.chains)]
 
 
 def wired_population(
-    search: Search, state: SearchState, pairs: list[Pair], going: Run
+    search: Search, state: SearchState, pairs: list[Pair], going: Effort
 ) -> list[Pair]:
     """Seek strategies on an ideal switch, wire the best, and return the best pairs."""
     chains, budget, result = search.options.chains, going.budget, state.result
@@ -205,6 +205,3 @@ def _wired(
     found.sort(key=lambda pair: pair.time)
     state.reserve = found[chains:]
     return [found[c % len(found)] for c in range(chains)]
-
-
-__all__ = ["best_starts", "seeds", "widening", "wired_population"]

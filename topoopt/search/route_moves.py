@@ -132,6 +132,3 @@ def _moved(routes: Routes, network: Network, place: int, path: list[int]) -> Rou
 
 def _with_routes(pair: Pair[P], routes: Routes) -> Fabric:
     return replace(pair.fabric, routes=routes, ring_routes=None)
-
-
-__all__ = ["IMPROVED", "improved_paths", "other_routes", "shortest_paths"]

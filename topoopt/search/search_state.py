@@ -100,11 +100,11 @@ class Searching(Protocol):
     """What a state belongs to, and every process makes of the question for itself."""
 
     @property
-    def space(self) -> StrategySpace: ...
+    def space(self) -> StrategySpace: ...  # noqa: D102
     @property
-    def regions(self) -> Regions: ...
+    def regions(self) -> Regions: ...  # noqa: D102
     @property
-    def builder(self) -> TaskGraphBuilder: ...
+    def builder(self) -> TaskGraphBuilder: ...  # noqa: D102
 
 
 class Keeper(Protocol):
@@ -228,6 +228,3 @@ def _known(search: Searching) -> dict[str, object]:
         "builder": search.builder,
         "graph": search.builder.graph,
     }
-
-
-__all__ = ["Keeper", "SearchState", "StateFile"]

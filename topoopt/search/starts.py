@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from parallelism.builder import part_memory
-from parallelism.graph import Mode
 from parallelism.operator_family import OperatorFamily
 from parallelism.search.named import least_memory, named_strategies
 from parallelism.search.space import StrategySpace
@@ -39,16 +37,7 @@ def starting_strategies(
     if names is not None:
         named = {name: strategy for name, strategy in named.items() if name in names}
     if all(family.memory(strategy).max() > family.memory_limit for strategy in named.values()):
-        builder = family.builder
-        graph = builder.graph
-
-        def memory(index: int, sample: int, parameter: int, mode: Mode) -> float:
-            return part_memory(
-                graph, graph.operators[index], builder.batch, sample, parameter, mode,
-                builder.server.gpus, builder.optimizer_states,
-            )  # fmt: skip
-
-        named[LEAST_MEMORY] = least_memory(space, memory)
+        named[LEAST_MEMORY] = least_memory(space, family.builder.part_memory)
     return {name: space.intern(strategy) for name, strategy in named.items()}
 
 

@@ -46,7 +46,7 @@ _ROUND_STEPS = 150
 
 
 @dataclass(frozen=True)
-class Run:
+class Effort:
     """When a search stops, and to whom it reports.
 
     Parameters
@@ -62,7 +62,7 @@ class Run:
     progress: ProgressCallback | None
 
     @classmethod
-    def begun(cls, budget: Budget, progress: ProgressCallback | None) -> "Run":
+    def begun(cls, budget: Budget, progress: ProgressCallback | None) -> "Effort":
         """Return a run whose time begins now."""
         return cls(budget, clock.monotonic() + budget.seconds, progress)
 
@@ -129,7 +129,7 @@ def as_found(search: "Search", state: SearchState) -> None:
 
 
 @dataclass(frozen=True)
-class Method:
+class SearchMethod:
     """A way to search: the steps that `topoopt.search.driver.run` takes, in this order.
 
     Parameters
@@ -165,7 +165,7 @@ class Method:
         be slower than a start, and packet trains do not go on from it.
     """
 
-    population: Callable[["Search", SearchState, list[Pair], Run], list[Pair]]
+    population: Callable[["Search", SearchState, list[Pair], Effort], list[Pair]]
     after: After = stay
     mix: Sequence[Mix] = ()
     conclude: Callable[["Search", SearchState], None] = as_found
@@ -187,7 +187,7 @@ class Search:
     ----------
     problem : Problem
         Scored by fluid times. The same problem and as many steps give the same result.
-    method : Method
+    method : SearchMethod
 
     Raises
     ------
@@ -195,7 +195,7 @@ class Search:
         If the method cannot serve the problem.
     """
 
-    def __init__(self, problem: Problem, method: Method) -> None:
+    def __init__(self, problem: Problem, method: SearchMethod) -> None:
         method.check(problem)
         self.problem, self.method = problem, method
         self.cluster, self.options = problem.cluster, problem.options
@@ -274,8 +274,3 @@ def timed(problem: Problem, pairs: list[Pair], result: SearchResult) -> list[Pai
         found.append(replace(pair, time=scorer(pair.strategy)))
         result.work += scorer.work
     return found
-
-
-__all__ = [
-    "IDEAL", "After", "Method", "Round", "Run", "Search", "portfolio", "rewired", "stay", "timed",
-]  # fmt: skip

@@ -6,7 +6,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import FloatArray, Network
 from routing.paths import ecmp_routes
-from topoopt.fabric.rings import default_rings
+from topoopt.fabric.fabric import Fabric
 
 
 def demand_matrix(network: Network, traffic: Traffic, *, allreduce: bool = True) -> FloatArray:
@@ -31,13 +31,19 @@ def demand_matrix(network: Network, traffic: Traffic, *, allreduce: bool = True)
             f"traffic of {traffic.servers} servers does not fit network {network.name!r} of "
             f"{network.hosts} hosts; give files of the same size"
         )
-    demand = traffic.transfers.copy()
     if not allreduce or not traffic.groups:
-        return demand
-    plain = ecmp_routes(network)
+        return traffic.transfers.copy()
+    return total_demand(Fabric(network.name, network, ecmp_routes(network), {}), traffic)
+
+
+def total_demand(fabric: Fabric, traffic: Traffic) -> FloatArray:
+    """Return the bytes of each server pair, transfers and ring edges; shape (hosts, hosts).
+
+    Each ring edge of a group of g servers with R rings carries 2 (g - 1) / g S / R bytes.
+    """
+    demand = traffic.transfers.astype(np.float64).ravel()
     for group, size in zip(traffic.groups, traffic.group_bytes.tolist(), strict=True):
-        rings = default_rings(network, plain, group)
-        edge = 2.0 * (len(group) - 1) / len(group) * size / len(rings)
-        for order in rings:
-            np.add.at(demand, (np.array(order), np.roll(order, -1)), edge)
-    return demand
+        edges = fabric.ring_edges(group)
+        each = 2.0 * (len(group) - 1) / len(group) * size / edges.shape[0]
+        np.add.at(demand, edges.ravel(), each)
+    return demand.reshape(traffic.transfers.shape)

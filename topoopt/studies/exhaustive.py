@@ -20,6 +20,8 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.problem.job import Cluster
 from topoopt.problem.ports import PortModel
 
+_MOST_PAIRS = 100_000
+
 
 @dataclass(frozen=True)
 class Optimum:
@@ -120,17 +122,13 @@ def count_pairs(builder: TaskGraphBuilder, cluster: Cluster) -> int:
     return prod(len(each) for each in every_strategy(space)) * len(circulant_fabrics(cluster))
 
 
-def exhaustive_optimum(
-    family: OperatorFamily, cluster: Cluster, *, most_pairs: int = 100_000
-) -> Optimum:
+def exhaustive_optimum(family: OperatorFamily, cluster: Cluster) -> Optimum:
     """Try every strategy of the search's space on every circulant network.
 
     Parameters
     ----------
     family : OperatorFamily
     cluster : Cluster
-    most_pairs : int
-        Refuse beyond so many strategies times fabrics.
 
     Returns
     -------
@@ -140,13 +138,13 @@ def exhaustive_optimum(
     Raises
     ------
     InputError
-        If there is too much to try, or nothing fits.
+        If there are more than 100000 strategies times fabrics to try, or nothing fits.
     """
     builder, problem = family.builder, Problem(family, cluster)
     pairs = count_pairs(builder, cluster)
-    if pairs > most_pairs:
+    if pairs > _MOST_PAIRS:
         raise InputError(
-            f"exhaustive search over {pairs} pairs of strategy and fabric; at most {most_pairs} "
+            f"exhaustive search over {pairs} pairs of strategy and fabric; at most {_MOST_PAIRS} "
             "are tried, so give fewer operators, servers or ports"
         )
     configs = every_strategy(
@@ -164,6 +162,3 @@ def exhaustive_optimum(
     if winner is None:
         raise InputError("exhaustive search: no strategy fits in memory; give GPUs with more")
     return Optimum(float(best), *winner, pairs)
-
-
-__all__ = ["Optimum", "circulant_fabrics", "count_pairs", "every_strategy", "exhaustive_optimum"]

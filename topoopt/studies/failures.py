@@ -345,7 +345,6 @@ def fail_randomly(
     seed: int = 0,
     both_ways: bool = False,
     ports: bool = False,
-    repairs: tuple[str, ...] = REPAIRS,
     progress: Callable[[int, float], None] | None = None,
 ) -> FailureTrials:
     """Simulate an iteration after random failures of cables or ports, under each repair.
@@ -362,7 +361,6 @@ def fail_randomly(
         As in `random_cables`.
     ports : bool
         Ports fail rather than cables; see `random_ports`.
-    repairs : tuple of str
     progress : callable, optional
         Called with the number of trials done, and the shortest time of the last in seconds.
 
@@ -375,15 +373,15 @@ def fail_randomly(
         raise InputError(f"trials is {trials}; give at least 1")
     rng = np.random.default_rng(seed)
     draw = random_ports if ports else random_cables
-    times: dict[str, list[float]] = {how: [] for how in repairs}
+    times: dict[str, list[float]] = {how: [] for how in REPAIRS}
     failed: list[IntArray] = []
     undamaged = score(fabric, tasks)
     try:
         for trial in range(trials):
             cables = draw(fabric.network, count, rng, both_ways=both_ways)
             survivors = fail_cables(fabric.network, cables)
-            row = [_time(fabric, tasks, survivors, how) for how in repairs]
-            for how, seconds in zip(repairs, row, strict=True):
+            row = [_time(fabric, tasks, survivors, how) for how in REPAIRS]
+            for how, seconds in zip(REPAIRS, row, strict=True):
                 times[how].append(seconds)
             failed.append(cables)
             if progress:

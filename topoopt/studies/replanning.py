@@ -249,12 +249,3 @@ def _refilled(rows: list[list[int]], idle: list[int]) -> list[list[int]]:
             if idle:
                 broken.insert(0, row)
     return whole
-
-
-__all__ = [
-    "Alternatives",
-    "alternatives_on",
-    "surviving_batch",
-    "surviving_strategy",
-    "survivors_of",
-]

@@ -56,7 +56,7 @@ class Replay:
     latency: float | None
 
     def for_model(self, model: str) -> Fabric:
-        """Return the fabric that a model plays on."""
+        """Return the fabric that a model simulates."""
         return self.merged if model == "fluid" else self.fabric
 
 
@@ -160,7 +160,7 @@ def _own(
 ) -> Replay:
     rate = workload.port_rate if bandwidth is None else parse_bandwidth(bandwidth)
     hop = _latency(workload, latency)
-    fabric = replace(workload.own(rate, hop), transport=transport)
+    fabric = replace(workload.own_fabric(rate, hop), transport=transport)
     source = f"of the {workload.kind}" if bandwidth is None else "given"
     what = "one switch" if fabric.network.switches else "direct-connect"
     return Replay(

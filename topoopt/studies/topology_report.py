@@ -7,13 +7,13 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
-from routing.network import FloatArray
 from routing.paths import ecmp_routes
 from topoopt.base.text import dollars, table_lines
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.bill import Bill, network_bill
 from topoopt.problem.prices import PriceTable
 from topoopt.problem.units import format_time
+from topoopt.studies.demand import total_demand
 from topoopt.topology.measures import Measures, measure
 from topoopt.topology.zoo.registry import BuiltFabric
 
@@ -81,23 +81,9 @@ def topology_report(
     if given.servers != n:
         raise InputError(f"the traffic is of {given.servers} servers, the network has {n}")
     routes = ecmp_routes(network)
-    demand = total_demand(built, given, Fabric(built.name, network, routes, _rings(built)))
+    demand = total_demand(Fabric(built.name, network, routes, _rings(built)), given)
     bill = network_bill(network, prices, layer=layer, own=built.own, fibre_usd=fibre_usd)
     return TopologyReport(measure(built, bandwidth, routes, demand, traffic), bill)
-
-
-def total_demand(built: BuiltFabric, traffic: Traffic, fabric: Fabric) -> FloatArray:
-    """Return the bytes of each server pair, transfers and ring edges; shape (hosts, hosts).
-
-    Each ring edge of a group of g servers with R rings carries 2 (g - 1) / g S / R bytes.
-    """
-    n = built.network.hosts
-    demand = traffic.transfers.astype(np.float64).ravel()
-    for group, size in zip(traffic.groups, traffic.group_bytes.tolist(), strict=True):
-        edges = fabric.ring_edges(group)
-        each = 2.0 * (len(group) - 1) / len(group) * size / edges.shape[0]
-        np.add.at(demand, edges.ravel(), each)
-    return demand.reshape(n, n)
 
 
 def _rings(built: BuiltFabric) -> dict[tuple[int, ...], tuple[tuple[int, ...], ...]]:

@@ -1,4 +1,4 @@
-"""What `topoopt simulate` plays: the tasks of a task-graph file or of a plan."""
+"""What `topoopt simulate` simulates: the tasks of a task-graph file or of a plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -48,7 +48,7 @@ class Workload:
         Seconds of a hop; None if the file does not say.
     direct : bool
         Whether the file has a direct-connect network of its own.
-    own : callable
+    own_fabric : callable
         Makes the fabric of the file's own network for a port rate (bytes/s) and a latency (s).
     orders : mapping of tuple of int to tuple of tuple of int
         For networks with switches, one ring of each AllReduce group, by its sorted servers, in
@@ -66,7 +66,7 @@ class Workload:
     ports: int
     latency: float | None
     direct: bool
-    own: Callable[[float, float], Fabric]
+    own_fabric: Callable[[float, float], Fabric]
     orders: Mapping[Group, Rings] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -143,7 +143,7 @@ def fbuf_workload(file: FbufFile, name: str) -> Workload:
         ports=max(1, int(degree.max(initial=0.0))),
         latency=None,
         direct=file.switches == 0 and bool(file.conn_source.size),
-        own=lambda rate, latency: _fbuf_fabric(file, name, rate, latency),
+        own_fabric=lambda rate, latency: _fbuf_fabric(file, name, rate, latency),
         # Reversed, so that of two orders of one group the first counts.
         orders={
             tuple(sorted(group)): (group,)
@@ -170,7 +170,7 @@ def scheduled_workload(workload: Workload, fabric: Fabric, schedule: Schedule) -
     ----------
     workload : Workload
     fabric : Fabric
-        That it is to be played on.
+        That it is to be simulated on.
     schedule : Schedule
         That keeps the barrier and the batch whole.
 
@@ -246,7 +246,7 @@ def plan_workload(plan: "Plan", name: str) -> Workload:
         ports=plan.cluster.degree,
         latency=plan.cluster.latency_s,
         direct=True,
-        own=lambda _rate, _latency: built.fabric,
+        own_fabric=lambda _rate, _latency: built.fabric,
         notes=tuple(schedule_left_out(plan)),
     )
 

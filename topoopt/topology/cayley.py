@@ -17,7 +17,6 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray
-from topoopt.topology.circulants import Objective, objective_named
 from topoopt.topology.groups import FiniteGroup, groups_of_order
 from topoopt.topology.hamiltonian import hamiltonian_cycles, ring_of
 from topoopt.topology.moore import moore_bound
@@ -88,10 +87,9 @@ def select_cayley(
     *,
     bidirectional: bool = False,
     rings: int | None = None,
-    objective: str = Objective.MEAN,
     seed: int = 0,
 ) -> CayleyGraph:
-    """Choose a group and generators for short paths, such that the links make rings.
+    """Choose a group and generators for short paths on the mean, whose links make rings.
 
     Parameters
     ----------
@@ -104,8 +102,6 @@ def select_cayley(
     rings : int, optional
         Hamiltonian cycles wanted; by default as many as the ports can make, one a port or, of
         bidirectional ones, one every two.
-    objective : {"mean", "diameter"}
-        What is minimised first; the other breaks ties.
     seed : int
         Of random generator sets, and of the search for cycles.
 
@@ -132,7 +128,6 @@ def select_cayley(
     Sylow 2-subgroup: otherwise every generator is an even permutation, and an odd number of
     cycles of even length makes an odd one.
     """
-    aim = objective_named(objective)
     if not 3 <= servers <= _LARGEST:
         raise InputError(f"a Cayley graph of {servers} servers; give 3 to {_LARGEST}")
     if not 1 <= degree < servers:
@@ -148,7 +143,7 @@ def select_cayley(
     wanted = most if rings is None else rings
     if not 1 <= wanted <= most:
         raise InputError(f"{wanted} rings of {degree} ports; give 1 to {most}")
-    graph = _selected(servers, degree, bidirectional, wanted, aim, seed)
+    graph = _selected(servers, degree, bidirectional, wanted, seed)
     if graph is None:
         raise InfeasibleError(
             f"no Cayley graph of {servers} servers and {degree} ports with {wanted} rings was "
@@ -163,12 +158,10 @@ def _few_groups(n: int) -> tuple[FiniteGroup, ...]:
 
 
 @lru_cache(maxsize=256)
-def _selected(
-    n: int, degree: int, both_ways: bool, rings: int, aim: Objective, seed: int
-) -> CayleyGraph | None:
+def _selected(n: int, degree: int, both_ways: bool, rings: int, seed: int) -> CayleyGraph | None:
     """Search; the same question comes again for every group and wiring, whatever the answer."""
     bound = moore_bound(n, degree, both_ways)
-    by_farthest = float(n * n) if aim is Objective.DIAMETER else 0.5 / n
+    by_farthest = 0.5 / n  # breaks ties
     floor = round(bound.mean_distance * (n - 1)) + by_farthest * bound.diameter
     # The tables of large groups take much memory.
     groups = _few_groups(n) if n <= _KEPT_ORDERS else groups_of_order(n)
@@ -271,7 +264,7 @@ class _Search:
             length, queue = np.empty(n, np.int64), np.empty(n, np.int64)
             for units in self._all_sets():
                 self.costs[units] = set_cost(
-                    self.right, self._steps(units), 1.0, self.by_farthest, length, queue
+                    self.right, self._steps(units), self.by_farthest, length, queue
                 )
             self.exhausted = True
             return len(self.costs)
@@ -283,9 +276,7 @@ class _Search:
                 rng.permutation(self.pairs)[:a],
                 self.pairs + rng.permutation(self.units.shape[0] - self.pairs)[:b],
             ))  # fmt: skip
-            cost, more = exchange_units(
-                self.right, self.units, picked, low, high, 1.0, self.by_farthest
-            )
+            cost, more = exchange_units(self.right, self.units, picked, low, high, self.by_farthest)
             tried += more
             self.costs[tuple(sorted(picked.tolist()))] = cost
         return tried

@@ -35,24 +35,21 @@ def word_lengths(right: Ints, steps: Ints, length: Ints, queue: Ints) -> int:
 
 
 @kernel
-def set_cost(
-    right: Ints, steps: Ints, by_sum: float, by_farthest: float, length: Ints, queue: Ints
-) -> float:
-    """Return weighted sum and maximum of the word lengths; infinite if not all are made."""
+def set_cost(right: Ints, steps: Ints, by_farthest: float, length: Ints, queue: Ints) -> float:
+    """Return the word lengths' sum and weighted maximum; infinite if not all are made."""
     farthest = word_lengths(right, steps, length, queue)
     if farthest < 0:
         return np.inf
     total = 0
     for g in range(length.size):
         total += length[g]
-    return by_sum * total + by_farthest * farthest
+    return total + by_farthest * farthest
 
 
 @inner_kernel
 def _cost_below(
     right: Ints,
     steps: Ints,
-    by_sum: float,
     by_farthest: float,
     length: Ints,
     queue: Ints,
@@ -75,7 +72,7 @@ def _cost_below(
         near = min(left, (level_end - head) * steps.size)
         least = total + left * (level + 2) - near
         farthest = level + (0 if left == 0 else 1 if left == near else 2)
-        if by_sum * least + by_farthest * farthest >= enough:
+        if least + by_farthest * farthest >= enough:
             return np.inf
         here = queue[head]
         head += 1
@@ -90,7 +87,7 @@ def _cost_below(
             break
     if tail < n:
         return np.inf
-    return float(by_sum * total + by_farthest * length[queue[tail - 1]])
+    return float(total + by_farthest * length[queue[tail - 1]])
 
 
 @kernel
@@ -100,7 +97,6 @@ def exchange_units(
     picked: Ints,
     low: Ints,
     high: Ints,
-    by_sum: float,
     by_farthest: float,
 ) -> tuple[float, int]:
     """Exchange one unit at a time for the best other of its kind until none helps.
@@ -122,7 +118,7 @@ def exchange_units(
     for k in range(slots):
         steps[begin[k]] = units[picked[k], 0]
         steps[begin[k + 1] - 1] = units[picked[k], 1]
-    lowest = set_cost(right, steps, by_sum, by_farthest, length, queue)
+    lowest = set_cost(right, steps, by_farthest, length, queue)
     tried = 1
     better = True
     while better:
@@ -134,7 +130,7 @@ def exchange_units(
                     continue
                 steps[begin[k]] = units[other, 0]
                 steps[begin[k + 1] - 1] = units[other, 1]
-                cost = _cost_below(right, steps, by_sum, by_farthest, length, queue, lowest)
+                cost = _cost_below(right, steps, by_farthest, length, queue, lowest)
                 tried += 1
                 if cost < lowest:
                     lowest = cost

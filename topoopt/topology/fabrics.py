@@ -1,14 +1,12 @@
 """The networks that a co-designed topology is compared with, each with its routes."""
 
-from math import isfinite
-
 import numpy as np
 
-from codesign_base import InputError
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
 from topoopt.problem.ports import PortModel, port_model
+from topoopt.topology.cables import both_ways, check_rates
 from topoopt.topology.expander import random_regular_cables
 from topoopt.topology.fat_tree import fat_tree_network
 from topoopt.topology.wiring import Wiring
@@ -34,17 +32,10 @@ def ideal_switch(hosts: int, bandwidth: float, latency: float) -> tuple[Network,
     InputError
         If a number is out of range.
     """
-    _check(hosts, bandwidth, latency)
+    check_rates(hosts, bandwidth, latency, least=1)
     host = np.arange(hosts)
-    switch = np.full(hosts, hosts)
-    network = Network.from_links(
-        "ideal switch",
-        hosts,
-        1,
-        np.concatenate((host, switch)),
-        np.concatenate((switch, host)),
-        float(bandwidth),
-        latency,
+    network = both_ways(
+        "ideal switch", hosts, 1, host, np.full(hosts, hosts), float(bandwidth), latency
     )
     return network, ecmp_routes(network)
 
@@ -75,9 +66,7 @@ def fat_tree(
     InputError
         If a number is out of range.
     """
-    _check(hosts, bandwidth, latency)
-    if not (oversubscription >= 1 and isfinite(oversubscription)):
-        raise InputError(f"oversubscription is {oversubscription}; give 1 (none) or more")
+    check_rates(hosts, bandwidth, latency, least=1)
     network = fat_tree_network(hosts, bandwidth, latency, oversubscription)
     return network, ecmp_routes(network)
 
@@ -100,9 +89,7 @@ def merged_fat_tree(
     -------
     Network, Routes
     """
-    _check(hosts, bandwidth, latency)
-    if not (oversubscription >= 1 and isfinite(oversubscription)):
-        raise InputError(f"oversubscription is {oversubscription}; give 1 (none) or more")
+    check_rates(hosts, bandwidth, latency, least=1)
     whole = fat_tree_network(hosts, bandwidth, latency, oversubscription)
     source, target = whole.source, whole.target
     level = np.full(whole.nodes, 3)
@@ -169,19 +156,9 @@ def random_regular(
     DegreeTooSmallError
         If the degree cannot connect the hosts.
     """
-    _check(hosts, bandwidth, latency)
+    check_rates(hosts, bandwidth, latency, least=1)
     kind = port_model(ports)
     wiring = Wiring(hosts, degree, kind)
     wiring.cables = random_regular_cables(hosts, degree, rng, kind)
     network = wiring.network("expander", bandwidth, latency)
     return network, ecmp_routes(network)
-
-
-def _check(hosts: int, bandwidth: float, latency: float) -> None:
-    """Check what all fabrics take."""
-    if hosts < 1:
-        raise InputError(f"a network of {hosts} hosts; give at least 1")
-    if not (bandwidth > 0 and isfinite(bandwidth)):
-        raise InputError(f"bandwidth is {bandwidth} bytes/s; give a positive number")
-    if not (latency >= 0 and isfinite(latency)):
-        raise InputError(f"latency is {latency} s; give zero or more")

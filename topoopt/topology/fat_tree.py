@@ -7,6 +7,7 @@ import numpy as np
 from codesign_base import InputError
 from routing.network import IntArray, Network
 from topoopt.problem.fat_tree_sizes import fat_tree_size
+from topoopt.topology.cables import both_ways
 
 
 def fat_tree_network(
@@ -69,12 +70,4 @@ def fat_tree_network(
     capacity = np.full(low.size, bandwidth / oversubscription)
     full = hosts + (size.edge_cables if tier == "aggregation" else 0)
     capacity[:full] = bandwidth
-    return Network.from_links(
-        f"fat-tree (k = {size.k})",
-        hosts,
-        size.switches,
-        np.concatenate((low, high)),
-        np.concatenate((high, low)),
-        np.concatenate((capacity, capacity)),
-        latency,
-    )
+    return both_ways(f"fat-tree (k = {size.k})", hosts, size.switches, low, high, capacity, latency)

@@ -7,7 +7,6 @@ ports left over, more rings of a group come before more matching where they carr
 """
 
 from dataclasses import dataclass
-from math import isfinite
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import Network
 from topoopt.problem.ports import PortModel, port_model
+from topoopt.topology.cables import check_rates
 from topoopt.topology.choosing import RingChooser, Selection, selection_named
 from topoopt.topology.matching import checked_demand
 from topoopt.topology.select import artifact_generators
@@ -210,10 +210,7 @@ def _checked(
         raise DegreeTooSmallError(
             f"degree {degree} cannot join {traffic.servers} servers; give at least 1 port"
         )
-    if not (bandwidth > 0 and isfinite(bandwidth)):
-        raise InputError(f"bandwidth is {bandwidth} bytes/s; give a positive number")
-    if not (latency >= 0 and isfinite(latency)):
-        raise InputError(f"latency is {latency} s; give zero or more")
+    check_rates(traffic.servers, bandwidth, latency)
     if degree_allreduce is not None and not 0 <= degree_allreduce <= degree:
         raise InputError(
             f"degree_allreduce is {degree_allreduce}; give 0 to {degree}, the ports of a server"

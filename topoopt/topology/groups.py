@@ -15,6 +15,7 @@ from routing.network import IntArray
 # Automorphisms of one abelian group that are tried, and factors that it may have.
 _MOST_AUTOMORPHISMS = 64
 _MOST_FACTORS = 6
+_MOST_GROUPS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +75,6 @@ def cyclic_extension(
     top: int = 1,
     matrix: Sequence[Sequence[int]] | None = None,
     carry: Sequence[int] | None = None,
-    name: str = "",
 ) -> FiniteGroup:
     """Return an abelian group extended by a cyclic one.
 
@@ -88,7 +88,6 @@ def cyclic_extension(
         Automorphism phi of A, x -> matrix x, with phi^b = 1; by default the identity.
     carry : sequence of int, optional
         Element c of A with phi(c) = c that b steps add up to; by default 0.
-    name : str
 
     Returns
     -------
@@ -134,10 +133,10 @@ def cyclic_extension(
     total = y[:, None] + y[None, :]
     added = vectors[x][:, None, :] + moved + (total >= top)[:, :, None] * extra
     table = (added % sizes) @ radix + total % top * count
-    return FiniteGroup(name or _name(moduli, top, map_, extra), table)
+    return FiniteGroup(_name(moduli, top, map_, extra), table)
 
 
-def permutation_group(group: Any, name: str = "") -> FiniteGroup:
+def permutation_group(group: Any, name: str) -> FiniteGroup:
     """Return a permutation group of SymPy as a table.
 
     Parameters
@@ -156,25 +155,24 @@ def permutation_group(group: Any, name: str = "") -> FiniteGroup:
     for g, form in enumerate(forms):
         # Left to right as in SymPy: first g, then h.
         table[g] = [place[row.tobytes()] for row in forms[:, form]]
-    return FiniteGroup(name or f"permutations of {forms.shape[1]}", table)
+    return FiniteGroup(name, table)
 
 
-def groups_of_order(order: int, most: int = 200) -> list[FiniteGroup]:
+def groups_of_order(order: int) -> list[FiniteGroup]:
     """Return groups of an order, those in which fewest elements commute first.
 
     Parameters
     ----------
     order : int
         At least 1.
-    most : int
-        Return no more than that; abelian groups are the last.
 
     Returns
     -------
     list of FiniteGroup
         All abelian groups; their extensions by cyclic groups that `cyclic_extension` makes of
         units, of companion matrices and, on one cycle, of carries; alternating and symmetric
-        groups. One of each `FiniteGroup.fingerprint`. Not all groups of the order.
+        groups. One of each `FiniteGroup.fingerprint`. Not all groups of the order, and 200 at
+        most, of which abelian ones are the last.
 
     Raises
     ------
@@ -187,7 +185,7 @@ def groups_of_order(order: int, most: int = 200) -> list[FiniteGroup]:
     for group in (*_extensions(order), *_letter_groups(order)):
         found.setdefault(group.fingerprint(), group)
     ranked = sorted(found.values(), key=lambda group: group.commuting)
-    return ranked[:most]
+    return ranked[:_MOST_GROUPS]
 
 
 def _letter_groups(order: int) -> Iterator[FiniteGroup]:

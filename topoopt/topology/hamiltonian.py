@@ -16,6 +16,7 @@ from routing.network import IntArray
 _TEMPERATURE = 0.4
 _MOVES = 60
 _LEAST_MOVES = 4_000
+_ATTEMPTS = 3
 # Of other wirings: searches, and steps of one for a cycle, in multiples of the servers.
 _TRIES = 12
 _PATIENCE = 60
@@ -27,7 +28,6 @@ def hamiltonian_cycles(
     *,
     both_ways: bool = False,
     seed: int = 0,
-    attempts: int = 3,
 ) -> IntArray | None:
     """Take the union of permutations apart into Hamiltonian cycles.
 
@@ -41,8 +41,6 @@ def hamiltonian_cycles(
     both_ways : bool
     seed : int
         Of the exchanges.
-    attempts : int
-        Starts with other random numbers.
 
     Returns
     -------
@@ -68,7 +66,7 @@ def hamiltonian_cycles(
     if not both_ways and count == rows and parity(given) != (rows * (n - 1)) % 2:
         return None
     rng = np.random.default_rng(seed)
-    for _ in range(attempts):
+    for _ in range(_ATTEMPTS):
         draws = rng.random((max(_LEAST_MOVES, _MOVES * n * rows), 4))
         if both_ways:
             beside = np.stack((given, np.argsort(given, axis=1)), axis=2)
@@ -204,6 +202,8 @@ def _rotate(cables: IntArray, rng: np.random.Generator) -> list[int] | None:
 def _join_cover(cables: IntArray, rng: np.random.Generator) -> list[int] | None:
     """Cover all servers with directed cycles, and join them to one."""
     from scipy.optimize import linear_sum_assignment
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
 
     n = cables.shape[0]
     allowed = (cables > 0) & ~np.eye(n, dtype=bool)
@@ -212,7 +212,8 @@ def _join_cover(cables: IntArray, rng: np.random.Generator) -> list[int] | None:
         return None
     after = after.astype(np.int64)
     while True:
-        of = _cycle_of(after)
+        # The number of the cycle that each server is on.
+        of = connected_components(csr_array((np.ones(n), (np.arange(n), after)), shape=(n, n)))[1]
         if not of.any():
             break
         # u -> after[u] and v -> after[v] become u -> after[v] and v -> after[u].
@@ -224,16 +225,3 @@ def _join_cover(cables: IntArray, rng: np.random.Generator) -> list[int] | None:
         u, v = one[pick], other[pick]
         after[u], after[v] = after[v], after[u]
     return list(ring_of(after))
-
-
-def _cycle_of(after: IntArray) -> IntArray:
-    """Return the number of the cycle that each server is on."""
-    of = np.full(after.size, -1, dtype=np.int64)
-    number = 0
-    for start in range(after.size):
-        here = start
-        while of[here] < 0:
-            of[here] = number
-            here = int(after[here])
-        number = int(of.max()) + 1
-    return of

@@ -10,12 +10,12 @@ from routing.multicommodity import min_congestion
 from routing.network import FloatArray
 from routing.paths import hop_distances
 from routing.routes import Routes
+from routing.throughput_bounds import host_seconds
 from topoopt.topology.moore import moore_bound
 from topoopt.topology.spectrum import spectral_gap
 from topoopt.topology.throughput import (
     RateBound,
     best_wiring_seconds,
-    port_rate_bound,
     rate_upper_bound,
     routed_rate,
 )
@@ -142,7 +142,7 @@ def measure(
     given = Traffic(n, demand, (), np.zeros(0)) if traffic is None else traffic
     distance = hop_distances(network)
     between = distance[:n, :n]
-    full = port_rate_bound(network, demand)
+    full = 1.0 / host_seconds(network, demand)
     carried = routed_rate(network, routes, demand)
     bound = rate_upper_bound(network, demand, distance)
     best = carried

@@ -6,18 +6,12 @@ is O(d n^(1/d)).
 """
 
 import math
-from collections.abc import Sequence
 
 from codesign_base import InputError
 from topoopt.topology.totient import totient_permutations
 
 
-def select_permutations(
-    n: int,
-    d_k: int,
-    candidates: Sequence[int] | None = None,
-    bidirectional: bool = False,
-) -> tuple[int, ...]:
+def select_permutations(n: int, d_k: int, bidirectional: bool = False) -> tuple[int, ...]:
     """Choose the coprime steps nearest to n^(i / d_k), i = 0 .. d_k - 1.
 
     Parameters
@@ -26,27 +20,25 @@ def select_permutations(
         Servers in the group, at least 2.
     d_k : int
         Number of ring steps wanted. In bidirectional mode each stands for +p and -p.
-    candidates : sequence of int, optional
-        Steps to choose from; by default all of `totient_permutations`.
     bidirectional : bool
         Steps p and n - p make the same pair of rings, so only p <= n / 2 are considered.
 
     Returns
     -------
     tuple of int
-        Distinct steps in the order of the sequence (the first is 1 where it is a candidate);
-        fewer than ``d_k`` if the candidates run out.
+        Distinct steps in the order of the sequence, the first of which is 1; fewer than ``d_k``
+        if the coprime ones run out.
 
     Raises
     ------
     InputError
-        If n is below 2, ``d_k`` is negative, or a candidate is not a ring of n servers.
+        If n is below 2, or ``d_k`` is negative.
 
     Notes
     -----
     Ties go to the lower step; a step already taken is passed over for the next nearest.
     """
-    pool = _pool(n, d_k, candidates)
+    pool = _pool(n, d_k)
     if bidirectional:
         pool = sorted({min(p, n - p) for p in pool})
     chosen: list[int] = []
@@ -88,7 +80,7 @@ def artifact_generators(n: int, degree: int, bidirectional: bool = True) -> tupl
     Where none is left above, the largest below is taken.
     """
     steps = degree // 2 if bidirectional else degree
-    pool = _pool(n, steps, None)
+    pool = _pool(n, steps)
     chosen: list[int] = []
     for aim in _aims(n, steps):
         if not pool:
@@ -100,19 +92,11 @@ def artifact_generators(n: int, degree: int, bidirectional: bool = True) -> tupl
     return tuple(chosen)
 
 
-def _pool(n: int, steps: int, candidates: Sequence[int] | None) -> list[int]:
-    """Return the candidates, ascending and checked."""
+def _pool(n: int, steps: int) -> list[int]:
+    """Return the coprime steps, ascending."""
     if steps < 0:
         raise InputError(f"{steps} ring steps wanted; give zero or more")
-    if candidates is None:
-        return list(totient_permutations(n))
-    pool = sorted(set(candidates))
-    for p in pool:
-        if not 1 <= p < max(n, 2) or math.gcd(p, n) != 1:
-            raise InputError(
-                f"candidate step {p} is no ring of {n} servers; give steps coprime to {n}"
-            )
-    return pool
+    return list(totient_permutations(n))
 
 
 def _aims(n: int, steps: int) -> list[float]:

@@ -12,6 +12,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
+from routing.throughput_bounds import host_seconds, sweep_seconds
 from topoopt.topology.spectrum import cut_order
 
 
@@ -29,25 +30,6 @@ class RateBound:
 
     rate: float
     binding: str
-
-
-def port_rate_bound(network: Network, demand: FloatArray) -> float:
-    """Return the rate at which the busiest server sends or receives with all its ports.
-
-    Parameters
-    ----------
-    network : Network
-    demand : float64 array, shape (hosts, hosts)
-        Bytes, not all zero.
-    """
-    out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
-    into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
-    hosts = network.hosts
-    busy = max(
-        float((demand.sum(axis=1) / out[:hosts]).max()),
-        float((demand.sum(axis=0) / into[:hosts]).max()),
-    )
-    return 1.0 / busy
 
 
 def routed_rate(network: Network, routes: Routes, demand: FloatArray) -> float:
@@ -76,45 +58,16 @@ def rate_upper_bound(network: Network, demand: FloatArray, distance: IntArray) -
     hosts = network.hosts
     needed = float((demand * distance[:hosts, :hosts]).sum())
     bounds = [
-        RateBound(port_rate_bound(network, demand), "server"),
+        RateBound(1.0 / host_seconds(network, demand), "server"),
         RateBound(float(network.capacity.sum()) / needed, "distance"),
     ]
     orders = [cut_order(network)]
     if not network.switches:
         orders.append(np.arange(network.nodes, dtype=np.float64))
     for key in orders:
-        place = np.empty(network.nodes, dtype=np.int64)
-        place[np.argsort(key, kind="stable")] = np.arange(network.nodes)
-        bounds.append(RateBound(_prefix_cuts(network, demand, place), "cut"))
+        seconds = sweep_seconds(network, demand, np.argsort(key, kind="stable"))
+        bounds.append(RateBound(1.0 / seconds, "cut"))
     return min(bounds, key=lambda bound: bound.rate)
-
-
-def _prefix_cuts(network: Network, demand: FloatArray, place: IntArray) -> float:
-    """Return the least capacity over demand of the cuts after each node of an order."""
-    nodes = network.nodes
-    i, j = np.nonzero(demand)
-    least = np.inf
-    for sign in (1, -1):  # forward, then backward across the cut
-        link = _across(place[network.source], place[network.target], network.capacity, nodes, sign)
-        sent = _across(place[i], place[j], demand[i, j], nodes, sign)
-        crossed = sent > 1e-9 * demand.sum()
-        if crossed.any():
-            least = min(least, float((link[crossed] / sent[crossed]).min()))
-    return least
-
-
-def _across(
-    start: IntArray, stop: IntArray, amount: FloatArray, nodes: int, sign: int
-) -> FloatArray:
-    """Return the sums that cross each cut, shape (nodes - 1,)."""
-    if sign < 0:
-        start, stop = stop, start
-    ahead = start < stop
-    change: FloatArray = np.zeros(nodes)
-    change += np.bincount(start[ahead], weights=amount[ahead], minlength=nodes)
-    change -= np.bincount(stop[ahead], weights=amount[ahead], minlength=nodes)
-    crossing: FloatArray = np.cumsum(change)[: nodes - 1]
-    return crossing
 
 
 def best_wiring_seconds(

@@ -6,21 +6,20 @@ regular orderings (Euler's totient) instead of n!.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from codesign_base import InputError
 
 
-def totient_permutations(n: int, primes_only: bool = False) -> tuple[int, ...]:
+def totient_permutations(n: int) -> tuple[int, ...]:
     """Return every ring step p of a group of n servers, ascending.
+
+    The paper keeps only 1 and primes in large groups.
 
     Parameters
     ----------
     n : int
         Servers in the group, at least 2.
-    primes_only : bool
-        Keep 1 and the primes that do not divide n (about n / ln n candidates, the paper's
-        restriction for large groups).
 
     Returns
     -------
@@ -34,11 +33,6 @@ def totient_permutations(n: int, primes_only: bool = False) -> tuple[int, ...]:
     """
     if n < 2:
         raise InputError(f"ring orderings of {n} servers; a ring needs at least 2")
-    if primes_only:
-        import sympy
-
-        isprime: Callable[[int], bool] = sympy.isprime
-        return (1, *(p for p in range(2, n) if n % p and isprime(p)))
     return tuple(p for p in range(1, n) if math.gcd(p, n) == 1)
 
 

@@ -29,6 +29,8 @@ from topoopt.topology.fabrics import ideal_switch
 SMALL = gpt(8, 256, 8, 1000)
 SERVER = Server(get_accelerator("h100"), 4, 150e9)
 RATES = rates_of("h100")
+# Long messages reach 0.8 of a NIC, so that much more is carried.
+CARRIED = 1 / 0.8
 ALL = Choices(
     zero=(0, 1, 2, 3), recompute=("none", "full"),
     schedules=("gpipe", "1f1b", "interleaved", "zero-bubble"), across_servers=True,
@@ -119,7 +121,7 @@ def test_tokens_go_to_experts_and_back() -> None:
     tasks = iteration_tasks(placement, schedule_of(layout, 8), loads)
     per_layer = 128 * 2 * 4096 * 2  # tokens, experts of each, width, bytes
     # There and back, forward and backward; of each rank's tokens 7 of 8 leave it.
-    expected = 8 * 32 * 4 * per_layer * 7 / 8
+    expected = CARRIED * 8 * 32 * 4 * per_layer * 7 / 8
     assert traffic_of(tasks).transfer_sent() == pytest.approx(expected)
 
 
@@ -131,7 +133,7 @@ def test_keys_and_values_go_round() -> None:
     buffer = 2048 * 2 * 256 * 2  # tokens, keys and values, width, bytes
     gathers = tasks.kind == TaskKind.ALL_GATHER
     # Once forward; keys and values, and their gradients, backward.
-    assert tasks.size[gathers].sum() == pytest.approx(8 * 3 * buffer)
+    assert tasks.size[gathers].sum() == pytest.approx(CARRIED * 8 * 3 * buffer)
 
 
 def test_tensor_groups_over_servers_wait_for_their_sums() -> None:
@@ -215,5 +217,5 @@ def test_stages_that_share_nothing_send_every_copy() -> None:
         loads_of(SMALL, placement, RATES, SERVER, Implementation(scatter_gather=gathered))
         for gathered in (True, False)
     )
-    assert shared.boundary_bytes == 2 * 2048 * 256
+    assert shared.boundary_bytes == CARRIED * 2 * 2048 * 256
     assert every.boundary_bytes == 4 * shared.boundary_bytes

@@ -15,6 +15,7 @@ from topoopt.bandwidth.model.communicator import Communicator, NpuGroup, make_gr
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.model.workload import Layer, LayerPhase, LayerWorkload
 from topoopt.bandwidth.solve.problem import AllocationObjective
+from topoopt.bandwidth.solve.question import Question
 
 NETWORK = parse_network("RI(4)_FC(8)_RI(4)_SW(32)")
 REDUCE = Collective.ALL_REDUCE
@@ -29,7 +30,9 @@ SHIPPED = ("sum(b) == 1000", "b0 == 500", "b0 >= b1 >= b2", "b2 + b3 == 200")
 
 
 def allocate(constraints=("sum(b) == 500",), workload=RESNET, groups=DATA_PARALLEL, **options):
-    return allocate_bandwidth(NETWORK, workload, groups, constraints=constraints, **options)
+    return allocate_bandwidth(
+        NETWORK, workload, Question(constraints=constraints, **options), groups
+    )
 
 
 def test_no_licensed_solver_is_loaded():
@@ -38,7 +41,7 @@ def test_no_licensed_solver_is_loaded():
         "from topoopt.bandwidth.model.builtin import builtin_workload; "
         "from topoopt.bandwidth.model.network import parse_network; "
         "allocate_bandwidth(parse_network('RI(4)_SW(8)'), builtin_workload('resnet-50'), "
-        "budget='500GB/s'); print('gurobipy' in sys.modules, 'cvxpy' in sys.modules)"
+        "Question('500GB/s')); print('gurobipy' in sys.modules, 'cvxpy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["False", "False"], done.stderr
@@ -47,10 +50,12 @@ def test_no_licensed_solver_is_loaded():
 def test_the_package_offers_the_whole_way_and_stays_light():
     code = (
         "import sys, topoopt.bandwidth as b; before = 'topoopt.bandwidth.allocate' in sys.modules; "
-        "print(before, b.allocate_bandwidth.__module__, b.Allocation.__name__, hasattr(b, 'no'))"
+        "print(before, b.allocate_bandwidth.__module__, b.Allocation.__name__, "
+        "b.Question.__name__, hasattr(b, 'no'))"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.split() == ["False", "topoopt.bandwidth.allocate", "Allocation", "False"]
+    names = ["topoopt.bandwidth.allocate", "Allocation", "Question"]
+    assert out.stdout.split() == ["False", *names, "False"]
 
 
 def test_the_answer_has_times_costs_prices_and_a_proof():
@@ -106,7 +111,7 @@ def test_partial_groups_use_their_links_only():
 
 def test_latency_counts():
     slow = replace(NETWORK, latencies=(1e-6, 1e-6, 1e-6, 5e-6))
-    answer = allocate_bandwidth(slow, RESNET, DATA_PARALLEL, budget="500GB/s")
+    answer = allocate_bandwidth(slow, RESNET, Question(budget="500GB/s"), DATA_PARALLEL)
     assert answer.workloads[0].latency == pytest.approx(6e-6 + 2e-6 + 6e-6 + 50e-6)
     without = allocate().solution.time
     assert answer.solution.time == pytest.approx(without + 64e-6)
@@ -130,7 +135,9 @@ def test_reduction_in_the_network_helps():
     reducing = replace(NETWORK, reducing=(False, False, False, True))
     group = Communicator((ALONE, ALONE, NpuGroup((1, 1, 1, 32), (1, 1, 1, 1))))
     plain = allocate(groups=group).workloads[0].exposed
-    helped = allocate_bandwidth(reducing, RESNET, group, budget="500GB/s").workloads[0].exposed
+    helped = (
+        allocate_bandwidth(reducing, RESNET, Question(budget="500GB/s"), group).workloads[0].exposed
+    )
     assert sum(plain) / sum(helped) == pytest.approx(2 * 31 / 32)
 
 
@@ -152,6 +159,6 @@ def test_many_dimensions_are_proven_at_once():
     communicator = Communicator(groups, (("b", (everything,) * 3),))
     for objective in (AllocationObjective.TIME, AllocationObjective.TIME_COST):
         answer = allocate_bandwidth(
-            network, job, communicator, budget="900GB/s", objective=objective
+            network, job, Question(budget="900GB/s", objective=objective), communicator
         )
         assert answer.solution.gap <= 1e-7

@@ -17,6 +17,7 @@ from topoopt.bandwidth.model.time_model import compile_time
 from topoopt.bandwidth.model.workload import load_layer_workload
 from topoopt.bandwidth.solve.constraints import parse_constraints
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.solver import solve
 
 
@@ -45,11 +46,13 @@ def allocation(workload, dimensions, objective, constraints=("sum(b) == 500",), 
     return allocate_bandwidth(
         network,
         load_layer_workload(DATA / "workload" / f"{workload}.txt"),
+        Question(
+            constraints=constraints,
+            objective=AllocationObjective(objective),
+            cost=load_cost(DATA / "cost_model" / f"{dimensions}d_cost_model.yml"),
+            **options,
+        ),
         load_communicator(groups, network),
-        constraints=constraints,
-        objective=AllocationObjective(objective),
-        cost=load_cost(DATA / "cost_model" / f"{dimensions}d_cost_model.yml"),
-        **options,
     )
 
 

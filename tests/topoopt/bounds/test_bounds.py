@@ -13,12 +13,14 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph
 from parallelism.search.space import legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
-from parallelism.taskgraph import Traffic, traffic_of
+from parallelism.taskgraph import traffic_of
 from routing.network import Network
 from routing.paths import ecmp_routes
-from topoopt.bounds.bounds import Wirings, hop_bytes, injection_time, space_bound, strategy_bound
+from routing.throughput_bounds import least_link_bytes
+from topoopt.bounds.bounds import Wirings, space_bound, strategy_bound
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
+from topoopt.topology.network_json import network_graph
 
 LAG = 2e-6  # announced, and sent, over one hop of random_fabric
 
@@ -69,7 +71,7 @@ def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidt
             network = Network.from_links("w", 4, 0, source, target, bandwidth, 1e-6)
             import networkx as nx
 
-            if nx.is_strongly_connected(network.to_networkx()):
+            if nx.is_strongly_connected(network_graph(network)):
                 fabrics.append((degree, Fabric("w", network, ecmp_routes(network), {})))
     assert len(fabrics) > 6
     everything = {d: space_bound(builder, Wirings(4, d, bandwidth, LAG)).seconds for d in (1, 2)}
@@ -97,7 +99,6 @@ def test_hop_bound_equals_a_brute_force_over_all_wirings():
     for _ in range(5):
         demand = rng.integers(0, 20, size=(4, 4)).astype(float)
         np.fill_diagonal(demand, 0)
-        traffic = Traffic(4, demand, (), np.zeros(0))
         sent = demand > 0
         for degree in (1, 2, 3):
             best = np.inf
@@ -109,23 +110,14 @@ def test_hop_bound_equals_a_brute_force_over_all_wirings():
                 for k in range(4):
                     distance = np.minimum(distance, distance[:, [k]] + distance[[k]])
                 best = min(best, float((demand[sent] * distance[sent]).sum()))
-            bound = hop_bytes(traffic, degree)
+            bound = least_link_bytes(demand, degree)
             assert bound <= best
             if degree == 3:
                 assert bound == best == demand.sum()
 
 
-def test_injection_counts_both_directions_and_ring_bytes():
-    transfers = np.zeros((4, 4))
-    transfers[0, 1], transfers[2, 1] = 8.0, 16.0
-    traffic = Traffic(4, transfers, ((0, 1),), np.array([10.0]))
-    # Server 1 receives 24 bytes of transfers and 2 (2-1)/2 * 10 of the ring.
-    assert injection_time(traffic, 2, 1.0) == (24 + 10) / 2
-
-
 def test_more_ports_than_partners_are_one_hop():
-    traffic = Traffic(3, np.ones((3, 3)) - np.eye(3), (), np.zeros(0))
-    assert hop_bytes(traffic, 8) == 6
+    assert least_link_bytes(np.ones((3, 3)) - np.eye(3), 8) == 6
 
 
 def test_terms_by_hand():

@@ -65,7 +65,7 @@ def test_where_a_plan_s_schedule_is_left_out_a_note_says_so(place):
 def test_a_bucket_is_called_like_its_last_part(place):
     plan = shared_plan()
     workload = plan_workload(plan, "plan")
-    fabric = workload.own(1.0, 1.0)
+    fabric = workload.own_fabric(1.0, 1.0)
     fused = scheduled_workload(workload, fabric, Schedule(bucket_bytes=1e12))
     tasks, place_of = ordered_tasks(fabric, workload.tasks, Schedule(bucket_bytes=1e12))
     assert fused.tasks.tasks == tasks.tasks < workload.tasks.tasks

@@ -318,7 +318,7 @@ def test_ring_edges_run_along_the_jumps_of_the_file(place):
         task_type=[6, 6], task_id=[1, 2], task_device=[0, 0], task_runtime=[0.0, 0.0],
         task_bytes=[10**6, 10**6], next_offsets=[0, 2, 6], next_ids=[0, 2, 0, 1, 2, 3],
     )  # fmt: skip
-    fabric = fbuf_workload(whole, "whole").own(12.5e9, 1e-6)
+    fabric = fbuf_workload(whole, "whole").own_fabric(12.5e9, 1e-6)
     link = fabric.network.link
     assert fabric.edge_routes.row(0, 2)[0].tolist() == sorted([link(0, 1), link(1, 2)])
     assert fabric.edge_routes.hops[0 * 4 + 2] == 2.0

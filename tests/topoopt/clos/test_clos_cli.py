@@ -156,7 +156,10 @@ def test_traffic_folders_load(tmp_path):
         (("route", "--jobs", "JOBS", "--fail-link", "9:0"), "tor 9 does not exist"),
         (("route", "--jobs", "JOBS", "--degrade", "1:2"), "is not tor:spine:share"),
         (("route", "--jobs", "JOBS", "--degrade", "1:2:1.5"), "between 0 and 1"),
-        (("route", "--jobs", "JOBS", "--degrade", "1:7:0.5"), "spines 0..5"),
+        (
+            ("route", "--jobs", "JOBS", "--degrade", "1:7:0.5"),
+            "spine 7 does not exist; choose one of 0..5",
+        ),
         (("route", "--jobs", "JOBS", "--tables", "routes.txt"), "neither .json nor .csv"),
         (("route", "--jobs", "JOBS", "--udp-ports"), "name their file with --tables"),
         (("route", "--random", "5", "--replicas", "8"), "need at least 1920 NICs"),

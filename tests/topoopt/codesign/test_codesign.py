@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from small_plans import assert_valid, planned, small_dlrm, small_mlp, solve
 
 import topoopt as to
-from topoopt.codesign.solve import score_named
+from topoopt.evaluate.setting import setting
 from topoopt.problem.options import SearchOptions
 from topoopt.topology.finder import DegreeTooSmallError
 
@@ -34,19 +35,18 @@ MODELS = {"dlrm": small_dlrm(), "mlp": small_mlp(), "one-table": small_dlrm(1)}
 )
 def test_plans_are_proven_and_never_worse_than_the_named_starts(name, servers, degree, ports):
     model = MODELS[name]
-    plan = solve(model, servers, degree, ports=ports, steps=30)
+    plan = solve(model, servers, degree, ports=ports, steps=30, confirm="none")
     assert plan.gap >= 0 and plan.gap == pytest.approx(
         plan.iteration_time_s / plan.lower_bound_s - 1, rel=1e-12, abs=1e-15
     )
     parts = plan.compute_time_s + plan.exposed_communication_s
     assert parts == pytest.approx(plan.iteration_time_s, rel=1e-12)
-    job, cluster = to.Job(model), to.Cluster(servers, degree, "100Gbps", ports)
+    given = setting(model, servers, degree, 100, ports=ports)
     for start in ("data-parallel", "hybrid"):
         if start == "hybrid" and name == "mlp":
             continue
-        time = score_named(job, cluster, start)
+        time = given.wired(given.strategy(start), start).time
         assert plan.iteration_time_s <= time
-        # `score_named` tries the paper's degree split only, a search all of them.
         assert plan.named_strategies_s[start] <= time
     if servers == 1:
         assert plan.links == [] and plan.rings == [] and plan.baselines == {}
@@ -118,14 +118,17 @@ def interrupt_after(calls, stage):
     return progress
 
 
-@given(st.integers(1, 60))
+@pytest.fixture(scope="module")
+def whole():
+    return solve(small_mlp(), 4, steps=60)
+
+
+@given(step=st.integers(1, 60))
 @settings(max_examples=20, deadline=None)
-def test_an_interrupted_search_returns_its_best_so_far(step):
-    model = small_mlp()
-    plan = solve(model, 4, steps=60, progress=interrupt_after(step, "search"))
+def test_an_interrupted_search_returns_its_best_so_far(whole, step):
+    plan = solve(small_mlp(), 4, steps=60, progress=interrupt_after(step, "search"))
     assert plan.search.interrupted and plan.search.steps == step
     assert not plan.search.converged
-    whole = solve(model, 4, steps=60)
     assert whole.iteration_time_s <= plan.iteration_time_s
     assert plan.iteration_time_s <= min(t for t in plan.named_strategies_s.values() if t)
     assert "interrupted" in plan.summary()
@@ -154,7 +157,41 @@ def test_progress_counts_up_and_never_gets_worse():
     assert all(r.total == 50 for r in search)
     best = [r.best for r in reports if r.stage in ("start", "search")]
     assert best == sorted(best, reverse=True)
-    assert {r.stage for r in reports} == {"start", "search", "ideal-switch"}
+    assert {r.stage for r in reports} >= {"start", "search", "packet trains", "ideal-switch"}
+
+
+def test_packets_choose_plans_of_operators_unless_told_otherwise():
+    cluster = to.Cluster(4, 2, "100Gbps")
+
+    def confirm(job, **options):
+        options = SearchOptions(steps=0, simulated=1, **options)
+        return to.co_optimize(job, cluster, options, baselines=()).search.options.confirm
+
+    assert confirm(to.Job(small_mlp())) == "packet"
+    assert confirm(to.Job(small_mlp()), schedule="compute") == "packet"
+    assert confirm(to.Job(small_mlp()), schedule="barrier") == "none"
+    assert confirm(to.Job(small_mlp()), method="alternating") == "none"
+    assert confirm(to.Job(small_mlp()), faithful="paper") == "none"
+    assert confirm(to.Job(small_mlp()), confirm="none") == "none"
+    assert confirm(small_plans.small_layout_job()) == "none"
+
+
+def test_plans_state_what_packets_take_on_every_fabric_that_packets_know():
+    plan = solve(small_dlrm(), 4, confirm="none", baselines=("ideal-switch", "fat-tree", "sip-ml"))
+    assert plan.packet_time_s > 0 and "candidates" not in plan.search.counts
+    assert plan.time_s == plan.packet_time_s
+    fat_tree, rewired = plan.baselines["fat-tree"], plan.baselines["sip-ml"]
+    assert plan.relative_time(fat_tree) == fat_tree.packet_time_s / plan.packet_time_s
+    assert rewired.packet_time_s is None
+    assert plan.relative_time(rewired) == rewired.iteration_time_s / plan.iteration_time_s
+
+
+def test_a_plan_far_from_what_packets_say_says_so_first():
+    plan = solve(small_dlrm(), 4, confirm="none")
+    apart = replace(plan, packet_time_s=1.06 * plan.iteration_time_s)
+    assert apart.summary().splitlines()[2].startswith("packet trains and the fluid model differ")
+    near = replace(plan, packet_time_s=1.04 * plan.iteration_time_s)
+    assert near.summary().splitlines()[2].startswith("packet time")
 
 
 @pytest.mark.parametrize("faithful", ["paper", "artifact"])

@@ -12,14 +12,13 @@ import topoopt as to
 from codesign_base import InfeasibleError, InputError
 from topoopt.codesign.designs import (
     Design,
+    DesignObjective,
     Limits,
-    Objective,
     Point,
-    best_design,
     frontier,
     parse_counts,
 )
-from topoopt.codesign.pareto import Grid, choose_degree, explore
+from topoopt.codesign.pareto import Exploration, Grid, choose_degree, explore
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices, direct_connect_cost
 
@@ -46,10 +45,10 @@ def test_the_frontier_is_what_none_beats(pairs):
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=12))
 def test_the_best_of_an_objective_is_on_the_frontier(pairs):
     designs = [_design(cost, time) for cost, time in pairs]
-    best = best_design(designs, Objective.COST_TIME)
+    best = Exploration("m", DesignObjective.COST_TIME, tuple(designs), 0.0, False, 0, "v").best
     assert best is not None
-    assert best.value(Objective.COST_TIME) == min(c * t for c, t in pairs)
-    assert min(d.value(Objective.COST_TIME) for d in frontier(designs)) == min(
+    assert best.value(DesignObjective.COST_TIME) == min(c * t for c, t in pairs)
+    assert min(d.value(DesignObjective.COST_TIME) for d in frontier(designs)) == min(
         c * t for c, t in pairs
     )
 

@@ -27,7 +27,7 @@ from topoopt.evaluate.scheduling import (
     busiest_link,
     chained_tasks,
     ordered_tasks,
-    play_schedule,
+    simulate_schedule,
 )
 from topoopt.fabric import compute_on_critical_path, simulate
 from topoopt.formats.fbuf_export import Updates
@@ -86,8 +86,8 @@ def two_layers(first, second):
 )
 def test_two_layers_by_hand(first, second, barrier, period):
     tasks, fabric = two_layers(first, second), star(2)
-    assert play_schedule(fabric, tasks, Schedule()).time == pytest.approx(barrier)
-    played = play_schedule(fabric, tasks, Schedule(overlap="next-forward"))
+    assert simulate_schedule(fabric, tasks, Schedule()).time == pytest.approx(barrier)
+    played = simulate_schedule(fabric, tasks, Schedule(overlap="next-forward"))
     assert played.time == pytest.approx(period)
     assert played.ends.size == ITERATIONS
     assert played.ends[0] == pytest.approx(barrier)
@@ -98,12 +98,12 @@ def test_a_bucket_pays_fewer_rounds_and_waits_for_its_last_gradient():
     tasks = two_layers(1.0, 1.0)
     fabric = circulant(2, (1,), latency=0.5)
     # Alone: 2 rounds of 0.5 bytes and 0.5 s. The second layer's runs from 4 to 6.
-    assert play_schedule(fabric, tasks, Schedule()).time == pytest.approx(8.0)
-    fused = play_schedule(fabric, tasks, Schedule(bucket_bytes=2.0))
+    assert simulate_schedule(fabric, tasks, Schedule()).time == pytest.approx(8.0)
+    fused = simulate_schedule(fabric, tasks, Schedule(bucket_bytes=2.0))
     # Both together: 2 rounds of 1 byte and 0.5 s, from 6 on.
     assert fused.time == pytest.approx(9.0)
     assert np.count_nonzero(fused.tasks.kind == A) == 1
-    assert play_schedule(fabric, tasks, Schedule(bucket_bytes=1.0)).time == pytest.approx(8.0)
+    assert simulate_schedule(fabric, tasks, Schedule(bucket_bytes=1.0)).time == pytest.approx(8.0)
 
 
 def test_the_critical_path_is_the_best_of_all_orders():
@@ -115,7 +115,7 @@ def test_the_critical_path_is_the_best_of_all_orders():
         simulate(star(2), replace(graph, priority=np.array([*order, 0, 0, 0]))).makespan
         for order in permutations(range(3))
     ]
-    best = play_schedule(star(2), graph, Schedule(compute="critical-path")).time
+    best = simulate_schedule(star(2), graph, Schedule(compute="critical-path")).time
     # The link is never idle after 2; with the shortest transfer first it is, from 3 to 4.
     assert best == pytest.approx(min(times)) == pytest.approx(12.0)
     assert max(times) == pytest.approx(13.0)
@@ -137,7 +137,7 @@ def fabric_of(servers):
 def test_plain_is_the_simulation_as_it_was(job):
     _, tasks = built(job)
     fabric = fabric_of(job[2])
-    played, run = play_schedule(fabric, tasks, Schedule.plain()), simulate(fabric, tasks)
+    played, run = simulate_schedule(fabric, tasks, Schedule.plain()), simulate(fabric, tasks)
     assert played.time == run.makespan
     assert played.computing == compute_on_critical_path(tasks, run)
     assert played.tasks.priority is None
@@ -151,7 +151,7 @@ def test_no_schedule_beats_its_bounds(job, schedule):
         schedule = replace(schedule, microbatches=1)
     builder, tasks = built(job, schedule.microbatches)
     fabric = fabric_of(job[2])
-    played = play_schedule(fabric, tasks, schedule)
+    played = simulate_schedule(fabric, tasks, schedule)
     steady = schedule.streaming
     degree = 2 if job[2] > 2 else 1
     for bound in (
@@ -178,9 +178,9 @@ def test_a_limit_leaves_shorter_iterations_as_they_are(job, schedule, share):
     schedule = replace(schedule, microbatches=1)
     _, tasks = built(job)
     fabric = fabric_of(job[2])
-    whole = play_schedule(fabric, tasks, schedule)
-    assert play_schedule(fabric, tasks, schedule, whole.time).time == whole.time
-    cut = play_schedule(fabric, tasks, schedule, share * whole.time)
+    whole = simulate_schedule(fabric, tasks, schedule)
+    assert simulate_schedule(fabric, tasks, schedule, whole.time).time == whole.time
+    cut = simulate_schedule(fabric, tasks, schedule, share * whole.time)
     if share >= 1.0 or schedule.streaming:  # periods are known only once they have passed
         assert cut.time in (whole.time, np.inf)
         assert share < 1.0 or cut.time == whole.time
@@ -200,11 +200,11 @@ def searched(model, servers=4, degree=2):
 def test_a_chosen_schedule_is_at_least_as_good_as_any_single_choice(model):
     pairs, family, cluster = searched(model)
     plain = plainly(family, pairs[0])
-    assert plain.played.time == pairs[0].time
+    assert plain.simulated.time == pairs[0].time
     kept = schedule_pairs(family, pairs, "barrier")
     free = schedule_pairs(family, pairs, "auto")
     assert not kept.schedule.streaming
-    assert free.played.time <= kept.played.time <= pairs[0].time
+    assert free.simulated.time <= kept.simulated.time <= pairs[0].time
     assert kept.tried > TRIED_PAIRS
     for alone in (
         Schedule(compute="critical-path"),
@@ -213,19 +213,20 @@ def test_a_chosen_schedule_is_at_least_as_good_as_any_single_choice(model):
         Schedule(microbatches=2),
     ):
         tasks = family.microbatched(pairs[0].strategy, alone.microbatches)
-        single = play_schedule(pairs[0].fabric, tasks, alone)
-        assert kept.played.time <= single.time * (1 + 2e-4)
+        single = simulate_schedule(pairs[0].fabric, tasks, alone)
+        assert kept.simulated.time <= single.time * (1 + 2e-4)
     for found in (kept, free):
         pair, schedule = found.pair, found.schedule
         tasks = family.microbatched(pair.strategy, schedule.microbatches)
-        assert play_schedule(pair.fabric, tasks, schedule).time == found.played.time
+        assert simulate_schedule(pair.fabric, tasks, schedule).time == found.simulated.time
         bounds = plan_bounds(
-            family, cluster, pair.strategy, pair.fabric, found.played.tasks, found.played.time,
+            family, cluster, pair.strategy, pair.fabric, found.simulated.tasks,
+            found.simulated.time,
             schedule=schedule,
         )  # fmt: skip
         parts = sum(part.seconds for part in bounds.parts)
-        assert bounds.everything.seconds + parts == pytest.approx(found.played.time)
-        assert bounds.everything.seconds <= found.played.time
+        assert bounds.everything.seconds + parts == pytest.approx(found.simulated.time)
+        assert bounds.everything.seconds <= found.simulated.time
 
 
 def test_schedules_are_tried_while_there_is_work_left(monkeypatch):
@@ -235,10 +236,10 @@ def test_schedules_are_tried_while_there_is_work_left(monkeypatch):
         monkeypatch.setattr(schedule_search, "MOST_WORK", most)
         found.append(schedule_pairs(family, pairs, "auto"))
     none, some, all_of_them = found
-    assert none.schedule == Schedule.plain() and none.played.time == pairs[0].time
+    assert none.schedule == Schedule.plain() and none.simulated.time == pairs[0].time
     assert none.tried == len(pairs[:TRIED_PAIRS])
     assert none.tried < some.tried < all_of_them.tried
-    assert none.played.time >= some.played.time >= all_of_them.played.time
+    assert none.simulated.time >= some.simulated.time >= all_of_them.simulated.time
 
 
 @given(st.sampled_from(SCHEDULES), st.integers(0, 99))
@@ -247,7 +248,7 @@ def test_the_bound_over_everything_holds_for_what_a_search_finds(schedule, numbe
     pairs, family, cluster = PAIRS
     pair = pairs[number % len(pairs)]
     tasks = family.microbatched(pair.strategy, schedule.microbatches)
-    played = play_schedule(pair.fabric, tasks, schedule)
+    played = simulate_schedule(pair.fabric, tasks, schedule)
     bounds = plan_bounds(
         family,
         cluster,
@@ -270,7 +271,7 @@ def test_a_plan_with_a_schedule_is_verified(scheduling):
     assert_valid(plan)
     assert plan.iteration_time_s <= plain.iteration_time_s
     assert plan.iteration_time_s <= plan.schedule.plain_time_s
-    assert rebuild(plan).play().time == plan.iteration_time_s
+    assert rebuild(plan).simulate().time == plan.iteration_time_s
     assert plain.schedule.plain_time_s == plain.iteration_time_s
     assert rebuild(plain).schedule == Schedule.plain()
     if rebuild(plan).schedule != Schedule.plain():
@@ -287,16 +288,17 @@ def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):
     built = rebuild(plan)
     assert built.schedule == ORDERED
     assert plan.search.options.compute_order == "critical-path"
-    assert built.play().time == plan.iteration_time_s
+    assert built.simulate().time == plan.iteration_time_s
     tasks, _ = ordered_tasks(built.fabric, built.tasks(), ORDERED)
     assert tasks.priority is not None
     trains = confirmed_times(built.fabric, tasks, plan.seed)
-    assert plan.confirmation.iteration_time_s == trains.mean
+    assert plan.packet_time_s == trains.mean
     # Whoever serves devices first in first out keeps the order that the file holds.
     file = plan_fbuf(plan, updates=Updates.OMIT)
     assert file.tasks <= tasks.tasks
     work = fbuf_workload(file, "file")
-    replayed = simulate(work.own(file.net_bandwidth, cluster.hop_latency), work.tasks).makespan
+    own = work.own_fabric(file.net_bandwidth, cluster.hop_latency)
+    replayed = simulate(own, work.tasks).makespan
     # The file has no optimizer steps, which end the iteration.
     steps = tasks.size[tasks.phase == Phase.UPDATE].sum()
     assert plan.iteration_time_s - steps <= replayed * (1 + 1e-6)

@@ -23,12 +23,12 @@ from topoopt.formats.fbuf_export import Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufTask
 from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
 from topoopt.formats.fbuf_paths import pair_paths
-from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf, plan_network
+from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
 from topoopt.formats.fbuf_read import parse_fbuf
 from topoopt.formats.fbuf_rings import jump_lists, ring_orders
 from topoopt.formats.fbuf_write import write_fbuf
 from topoopt.formats.taskgraph_fbuf import task_graph_of
-from topoopt.plan.rebuild import rebuild
+from topoopt.plan.rebuild import rebuild, rebuild_network
 from topoopt.topology.totient import ring_order
 
 RATE = 12.5e9
@@ -384,7 +384,7 @@ def test_a_plan_plays_alike_from_its_file(plan):
     whole = simulate(built.fabric, built.tasks())
     # What is missing are the updates at the end.
     assert mine.makespan <= whole.makespan
-    network = plan_network(plan)
+    network = rebuild_network(plan)
     assert network.links == len(plan.links) and network.hosts == plan.cluster.servers
 
 

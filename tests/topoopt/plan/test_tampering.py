@@ -91,7 +91,7 @@ FREE = (
     Free(
         r"search|search\.options|search\.(steps|converged|interrupted|counts\.wired)"
         r"|search\.options\.(steps|seconds|chains|method|faithful|schedule|simulated)"
-        r"|search\.options\.(parameter_splits|improvements\.\w+)|confirmation\.candidates",
+        r"|search\.options\.(parameter_splits|improvements\.\w+)|search\.counts\.candidates",
         "how long and by what means was sought: the plan claims its own time, and the bound of "
         "all plans, not that such a search finds it; what follows from these (routings, starting "
         "strategies, schedule) is recomputed",
@@ -134,12 +134,18 @@ FREE = (
         lambda change: not different(change) or "memory_bandwidth" not in different(change),
     ),
     Free(
-        r"job\.implementation\.(overlap_gradients|overlap_pipeline|overlap_tensor)",
-        "what the estimates assume that order a search; simulations find what overlaps",
+        r"job\.implementation\.stack",
+        "the name of the numbers beside it, which are what counts",
     ),
     Free(
-        r"job\.implementation\.(load_imbalance|scatter_gather)",
-        "of experts, and of messages between stages of several tensor ranks: the model has none "
+        r"job\.implementation\.(overlap_(pipeline|tensor|context|expert)|copies|selective)",
+        "what the estimates assume that order a search, where simulations find what overlaps; and "
+        "of sharded weights, tensor groups and recomputation that the layouts do not have",
+    ),
+    Free(
+        r"job\.implementation\.(load_imbalance|scatter_gather|gathered_(inputs|logits)"
+        r"|collective_s)",
+        "of experts, and of messages of and between several tensor ranks: the model has none "
         "of the former, the layouts none of the latter",
     ),
     Free(
@@ -347,5 +353,7 @@ def test_the_list_names_no_time_cost_link_ring_route_or_fabric():
     }
     # Free text may be anywhere; how baselines were found is no name of theirs.
     free = {field for field in known for each in FREE[1:] if re.fullmatch(each.field, field)}
-    # A budget of seconds is no time of the plan.
-    assert {field for field in free if re.search(words, field)} <= {"search.options.seconds"}
+    # A budget of seconds is no time of the plan; messages of tensor groups it does not have.
+    assert {field for field in free if re.search(words, field)} <= {
+        "search.options.seconds", "job.implementation.collective_s",
+    }  # fmt: skip

@@ -38,8 +38,7 @@ def test_plans_are_accepted_by_every_check(plan):
     assert verdict.ok and not verdict.failures and not verdict.skipped
     assert verdict.checks == (
         "structure", "parallelization", "question", "search", "ports", "rings", "routes", "times",
-        "confirmation",
-        "bounds", "costs", "starts", "baselines",
+        "packets", "bounds", "costs", "starts", "baselines",
     )  # fmt: skip
 
 

@@ -166,7 +166,8 @@ def test_a_layout_is_shown_with_its_speed_and_memory(layout_plan_of):
     for row, use in zip(rows, plan.parallelization.stages, strict=True):
         for name, cell in zip(head[1:-1], row[1:-1], strict=True):
             assert cell == format_bytes(getattr(use, name))
-        parts = (use.weights, use.gradients, use.optimizer, use.activations, use.buffers)
+        parts = (use.weights, use.gradients, use.optimizer, use.activations, use.buffers,
+                 use.runtime)  # fmt: skip
         assert row[-1] == format_bytes(sum(parts))
 
 

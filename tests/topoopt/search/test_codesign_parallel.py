@@ -83,7 +83,7 @@ def test_a_time_budget_discards_the_round_that_it_cuts_short(monkeypatch):
 
 
 def test_beyond_exact_scoring_a_plan_is_still_no_worse_than_the_hybrid():
-    from topoopt.codesign.solve import score_named
+    from topoopt.evaluate.setting import setting
 
     for tables in (5, 8):
         model = to.models.dlrm(
@@ -92,8 +92,9 @@ def test_beyond_exact_scoring_a_plan_is_still_no_worse_than_the_hybrid():
         )  # fmt: skip
         job, cluster = to.Job(model), to.Cluster(34, 3, "25Gbps")
         plan = to.co_optimize(job, cluster, SearchOptions(steps=0), baselines=())
-        assert plan.iteration_time_s <= score_named(job, cluster, "hybrid")
-        assert plan.iteration_time_s <= score_named(job, cluster, "data-parallel")
+        given = setting(model, 34, 3, 25)
+        for name in ("hybrid", "data-parallel"):
+            assert plan.iteration_time_s <= given.wired(given.strategy(name), name).time
         assert to.verify_plan(plan).ok
 
 

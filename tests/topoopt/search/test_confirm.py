@@ -13,7 +13,7 @@ from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
 from topoopt.problem.options import SearchOptions
-from topoopt.search.confirm import COPIES, confirm_pairs, confirmed_times
+from topoopt.search.confirm import confirm_pairs, confirmed_times
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
@@ -65,15 +65,14 @@ def test_the_plan_is_the_candidate_with_the_lowest_mean(found):
 
 
 def test_a_plan_records_what_the_trains_say(plan, question):
-    record = plan.confirmation
-    assert record.copies == COPIES and record.model == "packet-2"
-    assert record.candidates > 1
+    assert plan.packet_model == "packet-2"
+    assert plan.search.counts["candidates"] > 1
     rebuilt = rebuild(plan)
     tasks = rebuilt.tasks()
     once = score(rebuilt.fabric, tasks, model="packet", seed=1)
-    assert record.iteration_time_s == pytest.approx(once, rel=0.02)
+    assert plan.packet_time_s == pytest.approx(once, rel=0.02)
     assert plan.iteration_time_s == score(rebuilt.fabric, tasks)
-    assert "packet trains: " in plan.summary()
+    assert "\npacket time " in plan.summary()
     assert verify_plan(plan).ok
     again = to.co_optimize(
         *question, seed=1, baselines=(), options=SearchOptions(steps=60, confirm="packet")
@@ -81,36 +80,43 @@ def test_a_plan_records_what_the_trains_say(plan, question):
     assert again == plan
 
 
-def test_without_confirmation_nothing_is_recorded(question):
-    plan = to.co_optimize(*question, seed=1, baselines=(), options=SearchOptions(steps=0))
-    assert plan.confirmation is None and "packet trains" not in plan.summary()
+def test_schedules_that_packets_do_not_know_have_no_packet_time(question):
+    options = SearchOptions(steps=0, schedule="barrier")
+    plan = to.co_optimize(*question, seed=1, baselines=(), options=options)
+    assert plan.packet_time_s is None and "packet time" not in plan.summary()
+    assert verify_plan(plan).ok
 
 
-def slower(record):
-    record["iteration_time_s"] *= 1.001
+def slower(document):
+    document["packet_time_s"] *= 1.001
 
 
-def wider(record):
-    record["iteration_time_spread_s"] += 1e-6
+def wider(document):
+    document["packet_spread_s"] += 1e-6
 
 
-def another_copy(record):
-    record["copies"] += 1
+def none(document):
+    document["packet_time_s"] = document["packet_spread_s"] = document["packet_model"] = None
 
 
-def another_model(record):
-    record["model"] = "train-0"
+def another_model(document):
+    document["packet_model"] = "train-0"
 
 
-@pytest.mark.parametrize(
-    "tamper",
-    [slower, wider, another_copy, another_model],
-)
+@pytest.mark.parametrize("tamper", [slower, wider, another_model])
 def test_tampering_is_found(plan, tamper):
     document = json.loads(plan.to_json())
-    tamper(document["confirmation"])
+    tamper(document)
     verdict = verify_plan(parse_plan(json.dumps(document)))
-    assert any(failure.startswith("confirmation") for failure in verdict.failures)
+    assert any(failure.startswith("packets") for failure in verdict.failures)
+
+
+def test_a_plan_without_its_packet_time_is_refused(plan):
+    document = json.loads(plan.to_json())
+    none(document)
+    del document["search"]["counts"]["candidates"]
+    verdict = verify_plan(parse_plan(json.dumps(document)))
+    assert verdict.failures == ("packets: packet_time_s is null, but such plans state it",)
 
 
 def test_an_unknown_model_is_refused_before_the_search(question):
@@ -121,6 +127,5 @@ def test_an_unknown_model_is_refused_before_the_search(question):
 def test_one_server_needs_no_confirmation():
     job = to.Job(to.models.get_model("bert-16"))
     cluster = to.Cluster(servers=1, degree=1, bandwidth="100Gbps")
-    assert (
-        to.co_optimize(job, cluster, SearchOptions(steps=0, confirm="packet")).confirmation is None
-    )
+    plan = to.co_optimize(job, cluster, SearchOptions(steps=0, confirm="packet"))
+    assert plan.packet_time_s is None and verify_plan(plan).ok

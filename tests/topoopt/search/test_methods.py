@@ -14,7 +14,7 @@ from topoopt.problem.options import SearchOptions
 from topoopt.search.driver import run, start
 from topoopt.search.methods import search_for
 from topoopt.search.population import best_starts
-from topoopt.search.steps import Method, Search, rewired
+from topoopt.search.steps import Search, SearchMethod, rewired
 
 
 def problem(model=None, servers=4, ports="directed", **options):
@@ -46,7 +46,7 @@ def recorded(taken):
     def conclude(search, state):
         taken.append("conclude")
 
-    return Method(population, after, (mix("first"), mix("second")), conclude, round_steps=10)
+    return SearchMethod(population, after, (mix("first"), mix("second")), conclude, round_steps=10)
 
 
 def test_steps_are_taken_in_the_order_of_the_record():

@@ -167,14 +167,14 @@ def test_an_interrupted_plan_is_the_best_by_trains():
 
     question = {"seed": 0, "steps": 300, "baselines": (), "confirm": "packet"}
     plan = planned(JOB, CLUSTER, progress=stop, **question)
-    assert plan.search.interrupted and plan.confirmation is None
+    assert plan.search.interrupted and plan.packet_time_s is None
     rebuilt = rebuild(plan)
     tasks = rebuilt.tasks()
     fabric = replace(rebuilt.fabric, transport=Transport(reconnect=True))
     assert jittered(fabric, tasks, 1, seed=0).mean == trains[-1]
     assert verify_plan(plan).ok
     whole = planned(JOB, CLUSTER, **question)
-    assert whole.confirmation is not None
+    assert whole.packet_time_s is not None
 
 
 @pytest.mark.parametrize(("faithful", "servers", "moves"), [

@@ -14,7 +14,7 @@ from topoopt.fabric import IDEAL, Fabric, score, simulate
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import default_prices
 from topoopt.studies.shared.arrivals import Request, poisson_requests, serve
-from topoopt.studies.shared.contention import Tenant, alone_s, play_together
+from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import hashed_routes, partition_run, shared_fabric, tenant_run
 from topoopt.studies.shared.mix import apportion, place_jobs
 from topoopt.topology.fat_tree import fat_tree_network
@@ -85,7 +85,7 @@ def test_one_job_alone_takes_its_own_iteration_time():
     tenant = Tenant("busy", busy(0), (1, 3, 4, 6))
     own = score(fabric, side_by_side([tenant.tasks], [tenant.place], 8))
     assert alone_s(fabric, tenant) == own
-    found = play_together(fabric, [tenant], least=4)
+    found = simulate_together(fabric, [tenant], least=4)
     assert found.times[0].size >= 4
     np.testing.assert_allclose(found.times[0], own, rtol=1e-9)
 
@@ -93,7 +93,7 @@ def test_one_job_alone_takes_its_own_iteration_time():
 def test_jobs_on_disjoint_racks_do_not_interfere():
     fabric = two_racks()
     tenants = [Tenant("a", busy(0), (0, 1, 2, 3)), Tenant("b", busy(1), (4, 5, 6, 7))]
-    found = play_together(fabric, tenants, seed=5)
+    found = simulate_together(fabric, tenants, seed=5)
     for tenant, times in zip(tenants, found.times, strict=True):
         np.testing.assert_allclose(times, alone_s(fabric, tenant), rtol=1e-9)
 
@@ -101,10 +101,10 @@ def test_jobs_on_disjoint_racks_do_not_interfere():
 def test_two_jobs_that_always_send_halve_an_uplink():
     # Both send all the time: each gets half of the one byte a second.
     tenants = [Tenant("a", sender(), (0, 4)), Tenant("b", sender(), (1, 5))]
-    found = play_together(two_racks(), tenants, least=5)
+    found = simulate_together(two_racks(), tenants, least=5)
     for times in found.times:
         np.testing.assert_allclose(times, 12.0, rtol=1e-9)
-    wide = play_together(two_racks(uplink=2.0), tenants, least=5)
+    wide = simulate_together(two_racks(uplink=2.0), tenants, least=5)
     for times in wide.times:
         np.testing.assert_allclose(times, 6.0, rtol=1e-9)
 
@@ -155,9 +155,9 @@ def test_bad_repetitions_are_refused():
     with pytest.raises(InputError, match="after -1"):
         in_turn(sender(), 1, -1.0)
     with pytest.raises(InputError, match="no job shares"):
-        play_together(two_racks(), [])
+        simulate_together(two_racks(), [])
     with pytest.raises(InputError, match="takes no time"):
-        play_together(two_racks(), [Tenant("idle", sender(0.0), (0, 1))])
+        simulate_together(two_racks(), [Tenant("idle", sender(0.0), (0, 1))])
 
 
 def test_mix_is_the_published_one():
@@ -206,7 +206,7 @@ def test_a_fat_tree_that_spreads_has_no_contention(placement):
     jobs = [in_jobs(seed) for seed in range(4)]
     places = place_jobs([4] * 4, 16, placement, np.random.default_rng(2))
     tenants = [Tenant(str(n), job, p) for n, (job, p) in enumerate(zip(jobs, places, strict=True))]
-    found = play_together(fabric, tenants)
+    found = simulate_together(fabric, tenants)
     for tenant, times in zip(tenants, found.times, strict=True):
         np.testing.assert_allclose(times, alone_s(fabric, tenant), rtol=1e-6)
 
@@ -226,11 +226,11 @@ def test_a_real_mix_is_slower_together_than_alone_where_paths_collide():
     tasks = tenant_run("dlrm-16", 8, "fat-tree", bandwidth, 5, 0)
     places = place_jobs([8] * 4, 32, "scattered", np.random.default_rng(0))
     tenants = [Tenant("dlrm-16", tasks, place) for place in places]
-    found = play_together(fabric, tenants, least=2)
+    found = simulate_together(fabric, tenants, least=2)
     alone = [alone_s(fabric, tenant) for tenant in tenants]
     means = [times.mean() for times in found.times]
     assert sum(means) > 1.1 * sum(alone)
-    again = play_together(fabric, tenants, least=2)
+    again = simulate_together(fabric, tenants, least=2)
     for a, b in zip(found.times, again.times, strict=True):
         np.testing.assert_array_equal(a, b)
     graph, time = partition_run("dlrm-16", 8, 4, 25.0, 5, 0)

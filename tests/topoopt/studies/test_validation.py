@@ -4,15 +4,11 @@ import pytest
 from fbuf_oracle import data_directory
 
 from codesign_base import InputError
-from topoopt.studies.validation import (
-    Case,
-    ModelResult,
-    closed_forms,
-    packet_level,
-    validate,
-)
-from topoopt.studies.validation import data_directory as chosen_directory
-from topoopt.studies.validation.results import summaries
+from topoopt.studies.validation import validate
+from topoopt.studies.validation.closed_forms import closed_forms
+from topoopt.studies.validation.reference import packet_level
+from topoopt.studies.validation.results import Case, ModelResult, summaries
+from topoopt.studies.validation.validate import data_directory as chosen_directory
 
 DATA = data_directory()
 published = pytest.mark.skipif(DATA is None, reason="the published task graphs are not here")

@@ -13,6 +13,7 @@ from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import Traffic
 from topoopt.problem.ports import PortModel
 from topoopt.topology.finder import DegreeTooSmallError, Topology, find_topology
+from topoopt.topology.network_json import network_graph
 from topoopt.topology.split import degree_for_allreduce, ports_by_server, ports_by_total
 
 
@@ -57,11 +58,11 @@ def check(topology: Topology, traffic: Traffic, degree: int) -> None:
     assert out.max() <= degree
     assert into.max() <= degree
     np.testing.assert_allclose(network.capacity, network.multiplicity * topology.bandwidth)
-    graph = network.to_networkx()
+    graph = network_graph(network)
     assert nx.is_strongly_connected(graph)
     if topology.ports is PortModel.BIDIRECTIONAL:
         for a, b in graph.edges:
-            assert graph[a][b]["multiplicity"] == graph[b][a]["multiplicity"]
+            assert graph[a][b]["cables"] == graph[b][a]["cables"]
         # No two servers could still be joined.
         assert (out < degree).sum() <= 1
     else:
@@ -76,7 +77,7 @@ def check(topology: Topology, traffic: Traffic, degree: int) -> None:
             here, there = ring.group.index(a), ring.group.index(b)
             assert (there - here) % len(ring.group) == ring.generator
     for (a, b), count in used.items():
-        assert count <= graph[a][b]["multiplicity"]
+        assert count <= graph[a][b]["cables"]
     assert topology.degree_allreduce + topology.degree_transfer == degree == topology.degree
 
 

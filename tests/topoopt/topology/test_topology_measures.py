@@ -14,18 +14,19 @@ from parallelism.taskgraph import Traffic
 from routing.congestion_lp import min_congestion_lp
 from routing.network import Network
 from routing.paths import ecmp_routes, hop_distances
+from routing.throughput_bounds import host_seconds
 from topoopt.cli.app import app
 from topoopt.fabric.fabric import Fabric
 from topoopt.formats.traffic import save_traffic
 from topoopt.problem.ports import PortModel
 from topoopt.problem.prices import default_prices
-from topoopt.studies.topology_report import report_text, topology_report, total_demand
+from topoopt.studies.demand import total_demand
+from topoopt.studies.topology_report import report_text, topology_report
 from topoopt.topology.finder import find_topology
 from topoopt.topology.network_file import load_network
 from topoopt.topology.spectrum import spectral_gap
 from topoopt.topology.throughput import (
     best_wiring_seconds,
-    port_rate_bound,
     rate_upper_bound,
     routed_rate,
 )
@@ -77,7 +78,7 @@ def test_bounds_hold_the_best_rate_between_them(seed: int, servers: int, name: s
     carried = routed_rate(network, ecmp_routes(network), demand)
     assert carried <= optimum * (1 + 1e-6)
     assert optimum <= bound.rate * (1 + 1e-6)
-    assert bound.rate <= port_rate_bound(network, demand) * (1 + 1e-12)
+    assert bound.rate <= 1 / host_seconds(network, demand) * (1 + 1e-12)
 
 
 def test_cuts_are_seen() -> None:
@@ -129,7 +130,7 @@ def test_no_wiring_beats_the_bound(seed: int, n: int, degree: int, ports: PortMo
         "totient", n, degree, B, ports=ports, traffic=traffic, selection="traffic", placement=True
     )
     routes = ecmp_routes(topology.network)
-    sent = total_demand(built, traffic, Fabric("any", topology.network, routes))
+    sent = total_demand(Fabric("any", topology.network, routes), traffic)
     assert bound <= 1 / routed_rate(topology.network, routes, sent) * (1 + 1e-9)
     report = topology_report(built, B, default_prices(), traffic)
     measures = report.measures
@@ -212,7 +213,7 @@ def test_gaps_are_proven(name: str, options: dict[str, object]) -> None:
     traffic = Traffic(n, demand, (), np.zeros(0))
     report = topology_report(built, B, default_prices(), traffic)
     measures = report.measures
-    full = port_rate_bound(built.network, demand)
+    full = 1 / host_seconds(built.network, demand)
     best = 1.0 / min_congestion_lp(built.network, demand).congestion / full
     assert measures.throughput_lower <= measures.throughput_best * (1 + 1e-9)
     assert measures.throughput_best <= best * (1 + 1e-6)

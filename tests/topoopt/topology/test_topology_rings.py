@@ -20,13 +20,6 @@ def test_candidates_number_eulers_totient(n: int) -> None:
     assert all(math.gcd(p, n) == 1 and 1 <= p < n for p in steps)
 
 
-@given(st.integers(2, 500))
-def test_primes_are_a_part_of_the_candidates(n: int) -> None:
-    primes = totient_permutations(n, primes_only=True)
-    assert set(primes) <= set(totient_permutations(n))
-    assert set(primes) == {1} | {p for p in range(2, n) if sympy.isprime(p) and n % p}
-
-
 @given(st.integers(2, 60), st.data())
 def test_ring_order_is_one_cycle(n: int, data: st.DataObject) -> None:
     p = data.draw(st.sampled_from(totient_permutations(n)))
@@ -67,13 +60,6 @@ def test_known_selections() -> None:
     assert select_permutations(6, 4, bidirectional=True) == (1,)
     assert select_permutations(2, 3) == (1,)
     assert select_permutations(9, 0) == ()
-
-
-def test_candidates_restrict_the_choice() -> None:
-    assert select_permutations(100, 3, candidates=(7, 1, 29)) == (1, 7, 29)
-    assert select_permutations(10, 2, candidates=(9,), bidirectional=True) == (1,)
-    with pytest.raises(InputError, match="candidate step 4"):
-        select_permutations(10, 2, candidates=(1, 4))
 
 
 @pytest.mark.parametrize(

@@ -273,4 +273,4 @@ def test_bandwidth_of_equal_cost(name: str) -> None:
     with pytest.raises(InputError, match="positive"):
         equal_cost_bandwidth(built.network, B, 0.0, prices)
     with pytest.raises(InputError, match="give another sum"):
-        equal_cost_bandwidth(built.network, B, 1.0, prices, fibre_usd=10.0)
+        equal_cost_bandwidth(built.network, B, 1e-3, prices)

@@ -2,20 +2,18 @@
 
 import hashlib
 import heapq
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 
 import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.explore.divisions import Division, division_layers
-from topoopt.bandwidth.model.collectives import PartialGroups
-from topoopt.bandwidth.model.cost import CostModel, cost_coefficients
 from topoopt.bandwidth.model.loops import Loop, add_up
 from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.time_model import Floats, compile_time
-from topoopt.bandwidth.solve.constraints import Constraints, parse_constraints
 from topoopt.bandwidth.solve.optimise import GAP, optimise
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.bandwidth.solve.question import Question, Terms
 from topoopt.bandwidth.solve.quick import largest_sum, quick_bound
 from topoopt.bandwidth.solve.solver import solve
 
@@ -85,31 +83,17 @@ def rounded(value: float) -> float:
     return float(f"{value:.6e}")
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Candidates ``begin .. end - 1``, and the value that they must beat."""
-
-    begin: int
-    end: int
-    limit: float
-
-
 @dataclass(frozen=True, eq=False)
 class SearchSpace:
     """Shapes x divisions x orders, and what is asked of each; see `sweep.search_designs`."""
 
     shapes: tuple[MultiDimNetwork, ...]
     divisions: tuple[Division, ...]
-    texts: tuple[str, ...]
-    prices: CostModel
-    objective: AllocationObjective
-    loop: Loop
-    partial: PartialGroups
-    deadline: float | None
+    question: Question
     keep: int
     prune: bool
     _ends: list[int] = field(default_factory=list)
-    _known: dict[MultiDimNetwork, tuple[Floats, float, Constraints]] = field(default_factory=dict)
+    _known: dict[MultiDimNetwork, Terms] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         total = 0
@@ -135,22 +119,15 @@ class SearchSpace:
         self, shape: MultiDimNetwork, division: Division, order: tuple[str, ...]
     ) -> AllocationProblem | None:
         """Return the problem of a candidate, None if the division does not fit the shape."""
-        layers = division_layers(shape, division, order, self.partial)
+        layers = division_layers(shape, division, order, self.question.partial)
         if layers is None:
             return None
-        time = compile_time(add_up(layers, self.loop), shape.dimensions)
-        cost, fixed, limits = self._limits(shape)
-        return AllocationProblem(time, cost, fixed, limits, self.objective, self.deadline)
-
-    def _limits(self, shape: MultiDimNetwork) -> tuple[Floats, float, Constraints]:
+        time = compile_time(add_up(layers, self.question.loop), shape.dimensions)
         if shape not in self._known:
             if len(self._known) == _MOST_KNOWN:
                 self._known.clear()
-            cost = cost_coefficients(shape, self.prices)
-            fixed = self.prices.npu * shape.npus
-            limits = parse_constraints(self.texts, shape.dimensions, cost, fixed)
-            self._known[shape] = (cost, fixed, limits)
-        return self._known[shape]
+            self._known[shape] = self.question.terms(shape)
+        return self.question.problem(time, self._known[shape])
 
 
 def problem_key(problem: AllocationProblem) -> bytes:
@@ -166,14 +143,18 @@ def problem_key(problem: AllocationProblem) -> bytes:
     return digest.digest()
 
 
-def solve_chunk(space: SearchSpace, chunk: Chunk) -> tuple[list[SolvedCandidate], Tally]:
-    """Return the best answers of a chunk, at most as many as are kept, and its tally."""
+def solve_chunk(
+    space: SearchSpace, begin: int, end: int, limit: float
+) -> tuple[list[SolvedCandidate], Tally]:
+    """Return the best answers of candidates ``begin .. end - 1``, and what became of them all.
+
+    At most as many as are kept; ``limit`` is the value that they must beat.
+    """
     known: dict[bytes, SolvedCandidate | None] = {}
     solved = repeated = pruned = unfit = infeasible = 0
     leaders: list[float] = []  # negated values of the best so far, the worst of them first
-    limit = chunk.limit
     starts: dict[int, Floats] = {}
-    for index in range(chunk.begin, chunk.end):
+    for index in range(begin, end):
         shape, division, order = space.candidate(index)
         if space.prune and _hopeless(space, division, limit):
             pruned += 1
@@ -187,10 +168,7 @@ def solve_chunk(space: SearchSpace, chunk: Chunk) -> tuple[list[SolvedCandidate]
             entry = known[key]
             repeated += 1
             if entry is not None:
-                known[key] = SolvedCandidate(
-                    entry.value, entry.cost, entry.index, entry.bandwidth, key,
-                    (*entry.equals, index),
-                )  # fmt: skip
+                known[key] = replace(entry, equals=(*entry.equals, index))
             continue
         if space.prune and quick_bound(problem, largest_sum(problem)) > limit * _BEYOND:
             pruned += 1
@@ -220,7 +198,8 @@ def solve_chunk(space: SearchSpace, chunk: Chunk) -> tuple[list[SolvedCandidate]
 
 def _hopeless(space: SearchSpace, division: Division, limit: float) -> bool:
     """Say whether computing alone takes a division longer than the best designs."""
-    if space.objective != AllocationObjective.TIME or space.loop != Loop.NONE:
+    question = space.question
+    if question.objective != AllocationObjective.TIME or question.loop != Loop.NONE:
         return False
     return division.workload.compute * division.stretch > limit * _BEYOND
 

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from codesign_base import InfeasibleError, InputError
-from parallelism.accelerators import get_accelerator
 from parallelism.graph import ModelGraph
 from parallelism.models import get_model
 from parallelism.transformers.architecture import Transformer
@@ -21,10 +20,11 @@ from topoopt.bandwidth.model.builtin import (
 from topoopt.bandwidth.model.collectives import PartialGroups
 from topoopt.bandwidth.model.communicator import Communicator, NpuGroup, lay, whole_network
 from topoopt.bandwidth.model.expressions import Expr, comm
-from topoopt.bandwidth.model.from_model import model_workload
+from topoopt.bandwidth.model.from_model import ACCELERATOR, model_workload
 from topoopt.bandwidth.model.loops import LayerTimes, layer_times
-from topoopt.bandwidth.model.network import BuildingBlock, MultiDimNetwork
+from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.workload import LayerWorkload
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 _AXES = ("tensor", "data", "pipeline")
 
@@ -180,11 +180,7 @@ def _layout(tensor: int, data: int, pipeline: int = 1, microbatch: int = 1) -> L
 
 
 def transformer_divisions(
-    model: Transformer,
-    replica: Layout,
-    npus: int,
-    device: str = "a100",
-    memory: float | None = None,
+    model: Transformer, replica: Layout, npus: int, memory: float | None = None
 ) -> list[Division]:
     """Return the divisions of a transformer whose global batch is given.
 
@@ -194,9 +190,8 @@ def transformer_divisions(
     replica : Layout
         Its microbatch and tensor groups set the sequences of an NPU, which all divisions keep.
     npus : int
-    device : str, optional
     memory : float, optional
-        Bytes of an NPU for weights, gradients and the optimizer; the device's by default,
+        Bytes of an NPU for weights, gradients and the optimizer; the accelerator's by default,
         `math.inf` for no limit.
 
     Returns
@@ -216,15 +211,14 @@ def transformer_divisions(
     many blocks as every other; the output projection counts with each. Tensor groups divide the
     hidden width, not the heads, and may span any number of NPUs, as in LIBRA.
     """
-    accelerator = get_accelerator(device)
-    room = accelerator.memory_bytes if memory is None else memory
+    room = ACCELERATOR.memory_bytes if memory is None else memory
     parameters = model.layers * sum(matrix_parameters(model)) + model.vocabulary * model.hidden
     found, smallest = [], inf
     within = "without a limit of memory" if room == inf else f"within {room / 1e9:g} GB"
     note = (
         f"{model.name}: {model.layers} blocks of {model.hidden}, sequence {model.sequence} "
         f"({model.source}); {replica.microbatch / replica.tensor:g} sequences an NPU in every "
-        f"design, 2-byte elements on {accelerator.name}; 16 bytes a parameter, 12 of them spread "
+        f"design, 2-byte elements on {ACCELERATOR.name}; 16 bytes a parameter, 12 of them spread "
         f"over the replicas, {within}; one sequence a microbatch"
     )
     for stages in (s for s in divisors(model.layers) if npus % s == 0):
@@ -238,7 +232,7 @@ def transformer_divisions(
             if needed > room:
                 continue
             layout = _layout(tensor, data, stages, sequences if stages == 1 else 1)
-            made = transformer_workload(model, layout, sequences, accelerator)
+            made = transformer_workload(model, layout, sequences)
             found.append(
                 Division(
                     replace(made, notes=(note,)),
@@ -256,7 +250,7 @@ def transformer_divisions(
     return found
 
 
-def model_divisions(graph: ModelGraph, npus: int, device: str = "a100") -> list[Division]:
+def model_divisions(graph: ModelGraph, npus: int) -> list[Division]:
     """Return the divisions of a model graph: tensor groups and replicas, no stages.
 
     The samples of an NPU stay the same. Memory is not checked.
@@ -264,7 +258,7 @@ def model_divisions(graph: ModelGraph, npus: int, device: str = "a100") -> list[
     found = []
     for tensor in divisors(npus):
         try:
-            made = model_workload(graph, tensor, None, device)
+            made = model_workload(graph, tensor)
         except InputError:
             continue  # no operator splits so many ways
         layout = _layout(tensor, npus // tensor)
@@ -272,9 +266,7 @@ def model_divisions(graph: ModelGraph, npus: int, device: str = "a100") -> list[
     return found
 
 
-def builtin_divisions(
-    name: str, npus: int, device: str = "a100", memory: float | None = None
-) -> list[Division]:
+def builtin_divisions(name: str, npus: int, memory: float | None = None) -> list[Division]:
     """Return the divisions of a built-in workload; see `transformer_divisions`.
 
     Raises
@@ -283,7 +275,7 @@ def builtin_divisions(
         If there is no such workload.
     """
     if name in PUBLISHED:
-        return transformer_divisions(*PUBLISHED[name], npus, device, memory)
+        return transformer_divisions(*PUBLISHED[name], npus, memory)
     if name == "resnet-50":
-        return model_divisions(get_model("resnet50-imagenet"), npus, device)
-    return [fixed_division(builtin_workload(name, device=device), npus)]
+        return model_divisions(get_model("resnet50-imagenet"), npus)
+    return [fixed_division(builtin_workload(name), npus)]

@@ -7,11 +7,12 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.allocate import Allocation
-from topoopt.bandwidth.model.cost import LevelPrice
-from topoopt.bandwidth.model.network import BuildingBlock
+from topoopt.bandwidth.model.cost import CostModel
 from topoopt.bandwidth.solve.constraints import Constraints
+from topoopt.bandwidth.solve.discrete import solve_among
 from topoopt.bandwidth.solve.problem import AllocationProblem
-from topoopt.bandwidth.solve.setting import AllocationSetting
+from topoopt.bandwidth.solve.solver import Solution
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 CHANGES = (-0.5, -0.1, 0.1, 1.0)
 
@@ -26,27 +27,15 @@ class Sensitivity:
         The constraint, "deadline", or a price such as "InterPod Switch price".
     change : float
         Relative: 0.1 is ten percent more.
-    time : float or None
-        Seconds (relative, with several workloads).
-    cost : float or None
-        US dollars.
-    objective : float or None
-        In the objective's unit.
-    bandwidth : tuple of float or None
-        Bytes/s.
-    gap : float or None
-        Relative, of the proof.
+    solution : Solution or None
+        Its times are relative with several workloads.
     message : str
         Why there is no answer.
     """
 
     what: str
     change: float
-    time: float | None
-    cost: float | None
-    objective: float | None
-    bandwidth: tuple[float, ...] | None
-    gap: float | None
+    solution: Solution | None
     message: str = ""
 
 
@@ -77,41 +66,35 @@ def sensitivity(answer: Allocation, changes: Sequence[float] = CHANGES) -> tuple
     for change in changes:
         if not -1 < change < float("inf"):
             raise InputError(f"change of {change}; give a number above -1, such as 0.1 for 10 %")
-    setting, problem = answer.setting, answer.problem
+    problem = answer.problem
     found = []
     for row, name in enumerate(problem.constraints.names):
         if _right_hand_side(problem, row) == 0:
             continue
         for change in changes:
-            limits = _scaled(problem, row, 1 + change)
-            asked = replace(problem, constraints=limits)
-            found.append(_solved(name, change, setting, asked, answer))
+            asked = replace(problem, constraints=_scaled(problem, row, 1 + change))
+            found.append(_solved(name, change, asked, answer))
     if problem.deadline is not None:
         for change in changes:
             asked = replace(problem, deadline=problem.deadline * (1 + change))
-            found.append(_solved("deadline", change, setting, asked, answer))
-    for name, changed in _prices(setting):
+            found.append(_solved("deadline", change, asked, answer))
+    for name, level, field in _prices(answer):
         for change in changes:
-            own = changed(1 + change)
-            found.append(_solved(name, change, own, own.problem(), answer))
+            prices = _repriced(answer.question.prices, level, field, 1 + change)
+            own = replace(answer.question, cost=prices, npu_cost=None)
+            asked = own.problem(problem.time, own.terms(answer.network))
+            found.append(_solved(name, change, asked, answer))
     return tuple(found)
 
 
 def _solved(
-    what: str,
-    change: float,
-    setting: AllocationSetting,
-    problem: AllocationProblem,
-    answer: Allocation,
+    what: str, change: float, problem: AllocationProblem, answer: Allocation
 ) -> Sensitivity:
     try:
-        solution, _ = setting.answer(problem, answer.bandwidth)
+        solution, _ = solve_among(problem, answer.rates, answer.bandwidth)
     except (InfeasibleError, InputError) as error:
-        return Sensitivity(what, change, None, None, None, None, None, str(error))
-    return Sensitivity(
-        what, change, solution.time, solution.cost, solution.primal,
-        tuple(solution.bandwidth.tolist()), solution.gap,
-    )  # fmt: skip
+        return Sensitivity(what, change, None, str(error))
+    return Sensitivity(what, change, solution)
 
 
 def _right_hand_side(problem: AllocationProblem, row: int) -> float:
@@ -135,38 +118,31 @@ def _scaled(problem: AllocationProblem, row: int, factor: float) -> Constraints:
     return replace(problem.constraints, bound=bound)
 
 
-class _Scale:
-    """A price of a setting, to be multiplied."""
-
-    def __init__(self, setting: AllocationSetting, level: str, field: str) -> None:
-        self.setting, self.level, self.field = setting, level, field
-
-    def __call__(self, factor: float) -> AllocationSetting:
-        prices = self.setting.prices
-        if not self.level:
-            return replace(self.setting, prices=replace(prices, npu=prices.npu * factor))
-        own: LevelPrice = prices.levels[self.level]
-        changed = replace(own, **{self.field: getattr(own, self.field) * factor})
-        levels = {**prices.levels, self.level: changed}
-        return replace(self.setting, prices=replace(prices, levels=levels))
+def _repriced(prices: CostModel, level: str, field: str, factor: float) -> CostModel:
+    if field == "npu":
+        return replace(prices, npu=prices.npu * factor)
+    own = prices.levels[level]
+    changed = replace(own, **{field: getattr(own, field) * factor})
+    return replace(prices, levels={**prices.levels, level: changed})
 
 
-def _prices(setting: AllocationSetting) -> list[tuple[str, _Scale]]:
-    network, prices = setting.network, setting.prices
-    found: dict[str, _Scale] = {}
+def _prices(answer: Allocation) -> list[tuple[str, str, str]]:
+    """Return name, level and field of the prices that a network pays, each once."""
+    network, prices = answer.network, answer.question.prices
+    found = {}
     for block, level in zip(network.blocks, network.levels, strict=True):
         fields = ("link", "switch", "nic") if block == BuildingBlock.SWITCH else ("link",)
         for field in fields:
             if getattr(prices.levels[level], field):
-                label = "NIC" if field == "nic" else field
-                found[f"price of {level} {label}"] = _Scale(setting, level, field)
+                label = f"price of {level} {'NIC' if field == 'nic' else field}"
+                found[label] = (label, level, field)
     if prices.npu > 0:
-        found["price of an NPU"] = _Scale(setting, "", "npu")
-    return list(found.items())
+        found["npu"] = ("price of an NPU", "", "npu")
+    return list(found.values())
 
 
-def relative_change(value: float | None, base: float) -> float | None:
-    """Return by how much a value differs, relative to a base; None without either."""
-    if value is None or base == 0 or not np.isfinite(base):
+def relative_change(value: float, base: float) -> float | None:
+    """Return by how much a value differs, relative to a base; None without one."""
+    if base == 0 or not np.isfinite(base):
         return None
     return value / base - 1.0

@@ -8,7 +8,8 @@ from math import prod
 
 from codesign_base import InputError
 from topoopt.bandwidth.model.cost import CostModel, default_cost
-from topoopt.bandwidth.model.network import SHORT, BuildingBlock, MultiDimNetwork, default_levels
+from topoopt.bandwidth.model.network import MultiDimNetwork, default_levels
+from topoopt.topology.zoo.blocks import SHORT, BuildingBlock
 
 _LIMIT = re.compile(r"\s*([A-Za-z]+)\s*\(\s*([0-9]{1,12})\s*\.\.\s*([0-9]{1,12})\s*\)\s*")
 _MOST_SHAPES = 1_000_000

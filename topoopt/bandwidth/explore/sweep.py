@@ -13,7 +13,6 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.explore.chunks import (
-    Chunk,
     SearchSpace,
     SolvedCandidate,
     Tally,
@@ -21,13 +20,9 @@ from topoopt.bandwidth.explore.chunks import (
     solve_chunk,
 )
 from topoopt.bandwidth.explore.divisions import Division
-from topoopt.bandwidth.model.collectives import PartialGroups
-from topoopt.bandwidth.model.cost import CostModel, prices_of
-from topoopt.bandwidth.model.loops import Loop
 from topoopt.bandwidth.model.network import MultiDimNetwork
-from topoopt.bandwidth.solve.constraints import budget_constraint
 from topoopt.bandwidth.solve.diagnose import check_problem
-from topoopt.bandwidth.solve.problem import AllocationObjective
+from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.solver import Solution, solve
 from topoopt.base.engine import Call, in_order, open_workers
 
@@ -57,21 +52,8 @@ class NetworkDesign:
     equals: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SweepProgress:
-    """How far a search is.
-
-    Parameters
-    ----------
-    done, total : int
-        Candidates.
-    best : float
-        Objective; infinite before the first answer.
-    """
-
-    done: int
-    total: int
-    best: float
+Progress = Callable[[int, int, float], None]
+"""Takes the candidates done, those there are, and the best objective (at first infinite)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +64,7 @@ class Sweep:
     ----------
     designs : tuple of NetworkDesign
         The best ones, best first.
-    objective : AllocationObjective
+    question : Question
     candidates : int
         Shapes x divisions x orders.
     tally : Tally
@@ -92,7 +74,7 @@ class Sweep:
     """
 
     designs: tuple[NetworkDesign, ...]
-    objective: AllocationObjective
+    question: Question
     candidates: int
     tally: Tally
     interrupted: bool
@@ -101,19 +83,12 @@ class Sweep:
 def search_designs(
     shapes: Sequence[MultiDimNetwork],
     divisions: Sequence[Division],
+    question: Question,
     *,
-    budget: str | None = None,
-    constraints: Sequence[str] = (),
-    objective: AllocationObjective = AllocationObjective.TIME,
-    loop: Loop = Loop.NONE,
-    partial: PartialGroups = PartialGroups.USABLE,
-    cost: CostModel | None = None,
-    npu_cost: float | None = None,
-    deadline: float | None = None,
     keep: int = 10,
     jobs: int = 1,
     prune: bool = True,
-    progress: Callable[[SweepProgress], None] | None = None,
+    progress: Progress | None = None,
 ) -> Sweep:
     """Find the best designs among all shapes and divisions.
 
@@ -123,9 +98,9 @@ def search_designs(
         See `shapes.network_shapes`.
     divisions : sequence of Division
         See `divisions.builtin_divisions`; all for as many NPUs as the shapes have.
-    budget, constraints, objective, loop, partial, cost, npu_cost, deadline
-        As in `allocate.allocate_bandwidth`; constraints name ``sum(b)`` and ``cost``, and
-        single bandwidths only if all shapes have them.
+    question : Question
+        Its constraints name ``sum(b)`` and ``cost``, and single bandwidths only if all shapes
+        have them.
     keep : int, optional
         Number of designs.
     jobs : int, optional
@@ -158,15 +133,9 @@ def search_designs(
     for size in {n.npus for n in shapes} | {each.layout.gpus for each in divisions}:
         if size != npus:
             raise InputError(f"search mixes {npus} and {size} NPUs; give one number")
-    texts = tuple(constraints)
-    if budget is not None:
-        texts = (budget_constraint(budget, shapes[0].dimensions), *texts)
     # The divisions that compute least come first, so that the others fall to their bounds.
     ranked = sorted(divisions, key=lambda division: division.workload.compute)
-    space = SearchSpace(
-        tuple(shapes), tuple(ranked), texts, prices_of(cost, npu_cost), objective, loop, partial,
-        deadline, keep, prune,
-    )  # fmt: skip
+    space = SearchSpace(tuple(shapes), tuple(ranked), question, keep, prune)
     _check(space)
     return _run(space, jobs, progress)
 
@@ -183,31 +152,32 @@ def _check(space: SearchSpace) -> None:
                     break
 
 
-def _run(space: SearchSpace, jobs: int, progress: Callable[[SweepProgress], None] | None) -> Sweep:
+def _run(space: SearchSpace, jobs: int, progress: Progress | None) -> Sweep:
     best: dict[bytes, SolvedCandidate] = {}
     tally = Tally()
     interrupted = False
     limit = np.inf
-    done = 0
     chunks = [(begin, min(begin + CHUNK, space.size)) for begin in range(0, space.size, CHUNK)]
     try:
         workers = jobs if len(chunks) > 1 else 1
         with open_workers(workers=workers, shared={"space": space}) as run:
             for first in range(0, len(chunks), ROUND):
-                asked = [Chunk(begin, end, limit) for begin, end in chunks[first : first + ROUND]]
-                calls = [Call(solve_chunk, {"chunk": chunk}) for chunk in asked]
+                asked = chunks[first : first + ROUND]
+                calls = [
+                    Call(solve_chunk, {"begin": begin, "end": end, "limit": limit})
+                    for begin, end in asked
+                ]
                 for found, counted in in_order(run(calls)):
                     tally = tally + counted
                     for entry in found:
                         _take(best, entry)
-                done = asked[-1].end
                 leading = heapq.nsmallest(space.keep, best.values(), key=SolvedCandidate.rank)
                 best = {entry.key: entry for entry in leading}
                 if len(leading) == space.keep:
                     limit = leading[-1].value
                 if progress is not None:
                     top = leading[0].value if leading else np.inf
-                    progress(SweepProgress(done, space.size, top))
+                    progress(asked[-1][1], space.size, top)
     except KeyboardInterrupt:
         interrupted = True
     if not best:
@@ -222,7 +192,7 @@ def _run(space: SearchSpace, jobs: int, progress: Callable[[SweepProgress], None
         key=lambda pair: (rounded(pair[1].solution.primal), pair[1].solution.cost, pair[0]),
     )
     return Sweep(
-        tuple(design for _, design in designs), space.objective, space.size, tally, interrupted
+        tuple(design for _, design in designs), space.question, space.size, tally, interrupted
     )
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from argparse import ArgumentParser
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,39 +43,23 @@ class LibraInputs:
     cost: CostModel
 
 
-def take_data_option(arguments: list[str]) -> None:
-    """Take ``--data DIR`` out of a script's arguments, for this process and its children.
-
-    Parameters
-    ----------
-    arguments : list of str
-        Changed in place.
-
-    Raises
-    ------
-    InputError
-        If it has no value, or the directory holds no ``libra``.
-    """
-    for at, word in enumerate(arguments):
-        if word == "--data" or word.startswith("--data="):
-            rest = word.split("=", 1)[1:] or arguments[at + 1 : at + 2]
-            if not rest or not is_directory(Path(rest[0]) / "libra"):
-                raise InputError(
-                    f"--data {rest[0] if rest else ''!r} has no directory libra in it; give the "
-                    "directory that holds LIBRA's inputs as libra/network, libra/workload, ..."
-                )
-            os.environ[VARIABLE] = rest[0]
-            del arguments[at : at + (1 if "=" in word else 2)]
-            return
-
-
 def data_option() -> None:
-    """Take ``--data DIR`` from the command line of a script; wrong input ends it with status 2."""
-    try:
-        take_data_option(sys.argv)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
+    """Take ``--data DIR`` from a script's command line, for this process and its children.
+
+    A directory without ``libra`` in it ends the script with status 2.
+    """
+    parser = ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--data")
+    found, sys.argv[1:] = parser.parse_known_args(sys.argv[1:])
+    if found.data is None:
+        return
+    if not is_directory(Path(found.data) / "libra"):
+        parser.exit(
+            2,
+            f"error: --data {found.data!r} has no directory libra in it; give the directory that "
+            "holds LIBRA's inputs as libra/network, libra/workload, ...\n",
+        )
+    os.environ[VARIABLE] = found.data
 
 
 def source() -> str:

@@ -34,13 +34,9 @@ def allocation_document(answer: Allocation) -> dict[str, Any]:
     return {
         "network": answer.network.notation,
         "npus": answer.network.npus,
-        "objective": answer.objective.value,
+        "objective": answer.question.objective.value,
         "bandwidth_gbytes_per_s": (answer.bandwidth / GBYTE).tolist(),
-        "iteration_time_s": first.iteration,
-        "compute_time_s": first.compute,
-        "exposed_communication_s": list(first.exposed),
-        "latency_s": first.latency,
-        "utilisation": list(first.utilisation),
+        **_times(first),
         "cost_usd": solution.cost,
         "equal_bandwidth_time_s": first.equal_iteration,
         "equal_bandwidth_cost_usd": answer.equal_cost,
@@ -57,11 +53,7 @@ def allocation_document(answer: Allocation) -> dict[str, Any]:
         "workloads": [
             {
                 "name": times.name,
-                "iteration_time_s": times.iteration,
-                "compute_time_s": times.compute,
-                "exposed_communication_s": list(times.exposed),
-                "latency_s": times.latency,
-                "utilisation": list(times.utilisation),
+                **_times(times),
                 "equal_bandwidth_time_s": times.equal_iteration,
             }
             for times in answer.workloads
@@ -87,22 +79,20 @@ def _rates(answer: Allocation) -> dict[str, Any]:
 def sensitivity_document(answer: Allocation, rows: Sequence[Sensitivity]) -> list[dict[str, Any]]:
     """Return the sensitivity table as plain data; answers that do not exist are null."""
     time = "iteration_time_s" if len(answer.workloads) == 1 else "relative_time"
-    return [
-        {
-            "what": row.what,
-            "relative_change": row.change,
-            time: row.time,
-            "cost_usd": row.cost,
-            "objective": row.objective,
-            "relative_objective_change": relative_change(row.objective, answer.solution.primal),
-            "bandwidth_gbytes_per_s": (
-                None if row.bandwidth is None else [b / GBYTE for b in row.bandwidth]
-            ),
-            "duality_gap": row.gap,
-            "message": row.message,
-        }
-        for row in rows
-    ]
+    keys = (time, "cost_usd", "objective", "relative_objective_change",
+            "bandwidth_gbytes_per_s", "duality_gap")  # fmt: skip
+    document = []
+    for row in rows:
+        found = dict.fromkeys(keys)
+        if row.solution is not None:
+            s = row.solution
+            change = relative_change(s.primal, answer.solution.primal)
+            rates = [b / GBYTE for b in s.bandwidth.tolist()]
+            found = dict(zip(keys, (s.time, s.cost, s.primal, change, rates, s.gap), strict=True))
+        document.append(
+            {"what": row.what, "relative_change": row.change, **found, "message": row.message}
+        )
+    return document
 
 
 def sensitivity_lines(answer: Allocation, rows: Sequence[Sensitivity]) -> list[str]:
@@ -111,16 +101,16 @@ def sensitivity_lines(answer: Allocation, rows: Sequence[Sensitivity]) -> list[s
     base = answer.solution
     for row in rows:
         by = f"{row.change:+.0%}"
-        if row.time is None or row.cost is None:
+        if row.solution is None:
             table.append((row.what, by, "none", "none", "none"))
             continue
         table.append(
             (
                 row.what,
                 by,
-                _percent(relative_change(row.time, base.time)),
-                _percent(relative_change(row.cost, base.cost)),
-                _percent(relative_change(row.objective, base.primal)),
+                _percent(relative_change(row.solution.time, base.time)),
+                _percent(relative_change(row.solution.cost, base.cost)),
+                _percent(relative_change(row.solution.primal, base.primal)),
             )
         )
     missing = dict.fromkeys(row.message for row in rows if row.message)
@@ -142,11 +132,25 @@ def _per_cost(answer: Allocation, times: WorkloadTimes) -> float | None:
     return equal / (times.iteration * answer.solution.cost)
 
 
+def objective_unit(objective: AllocationObjective, time: str = "s") -> str:
+    """Return the unit of an objective, of times in another unit than seconds if given."""
+    priced = {AllocationObjective.COST: "USD", AllocationObjective.TIME_COST: f"{time}*USD"}
+    return priced.get(objective, time)
+
+
 def _unit(answer: Allocation) -> str:
-    if answer.objective == AllocationObjective.COST:
-        return "USD"
     time = "s" if len(answer.workloads) == 1 else "relative time"
-    return time if answer.objective == AllocationObjective.TIME else f"{time}*USD"
+    return objective_unit(answer.question.objective, time)
+
+
+def _times(times: WorkloadTimes) -> dict[str, Any]:
+    return {
+        "iteration_time_s": times.iteration,
+        "compute_time_s": times.compute,
+        "exposed_communication_s": list(times.exposed),
+        "latency_s": times.latency,
+        "utilisation": list(times.utilisation),
+    }
 
 
 def allocation_summary(answer: Allocation) -> str:
@@ -162,8 +166,9 @@ def allocation_summary(answer: Allocation) -> str:
         Plain text without a trailing newline.
     """
     solution = answer.solution
+    goal = GOALS[answer.question.objective]
     lines = [
-        f"{answer.network.notation}, {answer.network.npus:,} NPUs: {GOALS[answer.objective]} for "
+        f"{answer.network.notation}, {answer.network.npus:,} NPUs: {goal} for "
         + ", ".join(times.name for times in answer.workloads)
     ]
     for times in answer.workloads:

@@ -3,17 +3,10 @@
 from typing import Any
 
 from topoopt.bandwidth.explore.sweep import NetworkDesign, Sweep, describe_design
-from topoopt.bandwidth.files.report import GOALS
+from topoopt.bandwidth.files.report import GOALS, objective_unit
 from topoopt.bandwidth.model.cost import GBYTE
-from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.base.text import dollars, table_lines
 from topoopt.problem.units import format_time
-
-_UNITS = {
-    AllocationObjective.TIME: "s",
-    AllocationObjective.TIME_COST: "s*USD",
-    AllocationObjective.COST: "USD",
-}
 
 
 def sweep_document(found: Sweep) -> dict[str, Any]:
@@ -30,8 +23,8 @@ def sweep_document(found: Sweep) -> dict[str, Any]:
     tally = found.tally
     return {
         "npus": found.designs[0].network.npus,
-        "objective": found.objective.value,
-        "objective_unit": _UNITS[found.objective],
+        "objective": found.question.objective.value,
+        "objective_unit": objective_unit(found.question.objective),
         "candidates": found.candidates,
         "solved": tally.solved,
         "repeated": tally.repeated,
@@ -99,7 +92,7 @@ def sweep_summary(found: Sweep) -> str:
     looked = "interrupted" if found.interrupted else "complete"
     return "\n".join(
         [
-            f"{found.designs[0].network.npus:,} NPUs: {GOALS[found.objective]} over "
+            f"{found.designs[0].network.npus:,} NPUs: {GOALS[found.question.objective]} over "
             f"{found.candidates:,} designs",
             "",
             *table_lines(rows, left=(0, 3)),

@@ -10,13 +10,12 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from codesign_base import InputError
-from parallelism.accelerators import Accelerator, get_accelerator
 from parallelism.models import get_model
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.presets import get_transformer
 from topoopt.bandwidth.model.collectives import Collective
-from topoopt.bandwidth.model.from_model import model_workload
+from topoopt.bandwidth.model.from_model import ACCELERATOR, model_workload
 from topoopt.bandwidth.model.workload import Layer, LayerPhase, LayerWorkload
 
 EFFICIENCY = 0.6  # of peak FLOP/s, as the roofline's default
@@ -63,12 +62,7 @@ DLRM_SOURCE = (
 NAMES = (*PUBLISHED, "dlrm", "resnet-50")
 
 
-def builtin_workload(
-    name: str,
-    tensor: int | None = None,
-    batch: int | None = None,
-    device: str = "a100",
-) -> LayerWorkload:
+def builtin_workload(name: str, tensor: int | None = None) -> LayerWorkload:
     """Return a built-in workload.
 
     Parameters
@@ -77,10 +71,6 @@ def builtin_workload(
         ``turing-nlg``, ``gpt-3``, ``msft-1t``, ``dlrm`` or ``resnet-50``.
     tensor : int, optional
         NPUs of a tensor-parallel group (transformers only); the model's own by default.
-    batch : int, optional
-        Samples of one replica; the model's own by default.
-    device : str, optional
-        Accelerator that compute is timed on.
 
     Returns
     -------
@@ -89,25 +79,23 @@ def builtin_workload(
     Raises
     ------
     InputError
-        If the name is unknown, a number is below 1, or the model has no tensor parallelism.
+        If the name is unknown, the group is below 1, or the model has no tensor parallelism.
     """
-    for what, value in (("tensor parallelism", tensor), ("batch", batch)):
-        if value is not None and value < 1:
-            raise InputError(f"workload {name!r}: {what} is {value}; give at least 1")
-    accelerator = get_accelerator(device)
+    if tensor is not None and tensor < 1:
+        raise InputError(f"workload {name!r}: tensor parallelism is {tensor}; give at least 1")
     if name in PUBLISHED:
         model, layout = PUBLISHED[name]
-        layout = _replica(tensor or layout.tensor, batch or layout.microbatch)
-        return transformer_workload(model, layout, layout.microbatch, accelerator)
+        layout = _replica(tensor or layout.tensor, layout.microbatch)
+        return transformer_workload(model, layout, layout.microbatch)
     if name == "dlrm":
         if tensor not in (None, 1):
             raise InputError(
                 f"workload 'dlrm' shards its tables over all NPUs; tensor parallelism {tensor} "
                 "does not apply to it, leave it out"
             )
-        return dlrm_workload(batch or 512, accelerator)
+        return dlrm_workload()
     if name == "resnet-50":
-        made = model_workload(get_model("resnet50-imagenet"), tensor or 1, batch, device)
+        made = model_workload(get_model("resnet50-imagenet"), tensor or 1)
         return LayerWorkload(name, made.layers, made.notes, made.tensor, made.everywhere)
     raise InputError(f"unknown workload {name!r}; known: {', '.join(NAMES)}")
 
@@ -123,9 +111,7 @@ def matrix_parameters(model: Transformer) -> tuple[float, float]:
     return float(halves), float((3 if model.gated else 2) * model.hidden * model.feed_forward)
 
 
-def transformer_workload(
-    model: Transformer, layout: Layout, batch: int, accelerator: Accelerator
-) -> LayerWorkload:
+def transformer_workload(model: Transformer, layout: Layout, batch: int) -> LayerWorkload:
     """Return one iteration of a stage of a transformer, on one NPU of a replica.
 
     Parameters
@@ -136,7 +122,6 @@ def transformer_workload(
         Its tensor groups AllReduce activations; stages hold equally many layers.
     batch : int
         Sequences of the replica in an iteration.
-    accelerator : Accelerator
 
     Returns
     -------
@@ -148,7 +133,7 @@ def transformer_workload(
     Shoeybi et al., Megatron-LM, 2019, section 3 (collectives); Narayanan et al., Efficient
     Large-Scale Language Model Training, SC 2021, section 3 (FLOPs).
     """
-    rate = accelerator.bf16_flops * EFFICIENCY * layout.tensor
+    rate = ACCELERATOR.bf16_flops * EFFICIENCY * layout.tensor
     tokens = float(batch * model.sequence)
     activations = tokens * model.hidden * model.dense_bytes
     reduce = Collective.ALL_REDUCE
@@ -165,7 +150,7 @@ def transformer_workload(
 
     layers = []
     if layout.pipeline == 1:
-        lookup = activations / (accelerator.memory_bandwidth * MEMORY_EFFICIENCY)
+        lookup = activations / (ACCELERATOR.memory_bandwidth * MEMORY_EFFICIENCY)
         looked_up = LayerPhase(lookup, reduce, activations)
         layers.append(Layer("embedding", looked_up, LayerPhase(0.0), LayerPhase(lookup)))
     attention, feed_forward = matrix_parameters(model)
@@ -181,28 +166,24 @@ def transformer_workload(
         (
             f"{model.name}: {model.layers} blocks of {model.hidden}, sequence {model.sequence} "
             f"({model.source}); {batch} sequences a replica over {layout.tensor} tensor-parallel "
-            f"NPUs, 2-byte elements, {EFFICIENCY:g} of the peak of {accelerator.name}",
+            f"NPUs, 2-byte elements, {EFFICIENCY:g} of the peak of {ACCELERATOR.name}",
         ),
         layout.tensor,
     )
 
 
-def dlrm_workload(batch: int, accelerator: Accelerator) -> LayerWorkload:
+def dlrm_workload() -> LayerWorkload:
     """Return DLRM: tables sharded over all NPUs, MLPs data-parallel.
-
-    Parameters
-    ----------
-    batch : int
-        Samples of one NPU.
-    accelerator : Accelerator
 
     Returns
     -------
     LayerWorkload
-        26 tables of width 128; bottom MLP 13-512-256-128, top MLP 479-1024-1024-512-256-1.
+        512 samples an NPU; 26 tables of width 128; bottom MLP 13-512-256-128, top MLP
+        479-1024-1024-512-256-1.
     """
-    rate = accelerator.tf32_flops * EFFICIENCY
-    memory = accelerator.memory_bandwidth * MEMORY_EFFICIENCY
+    batch = 512
+    rate = ACCELERATOR.tf32_flops * EFFICIENCY
+    memory = ACCELERATOR.memory_bandwidth * MEMORY_EFFICIENCY
     tables, width = 26, 128
     vectors = float(batch * tables * width * _SINGLE)
     exchange = Collective.ALL_TO_ALL
@@ -237,7 +218,7 @@ def dlrm_workload(batch: int, accelerator: Accelerator) -> LayerWorkload:
         (
             f"dlrm: {tables} tables of width {width} ({DLRM_SOURCE}); {batch} samples an NPU, "
             f"4-byte elements, {EFFICIENCY:g} of the TF32 peak and {MEMORY_EFFICIENCY:g} of the "
-            f"memory bandwidth of {accelerator.name}; the feature interaction is not timed",
+            f"memory bandwidth of {ACCELERATOR.name}; the feature interaction is not timed",
         ),
         1,
         ("embedding",),

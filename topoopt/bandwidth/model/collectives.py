@@ -9,7 +9,8 @@ from math import prod
 
 from codesign_base import InputError
 from topoopt.bandwidth.model.communicator import NpuGroup
-from topoopt.bandwidth.model.network import BuildingBlock, MultiDimNetwork
+from topoopt.bandwidth.model.network import MultiDimNetwork
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 
 class Collective(StrEnum):

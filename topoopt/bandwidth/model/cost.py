@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from topoopt.bandwidth.model.network import BuildingBlock, MultiDimNetwork
+from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.reading import check_fields, finite_number, read_yaml
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 GBYTE = 1e9
 
@@ -85,21 +86,6 @@ def default_cost() -> CostModel:
     table = files("topoopt.bandwidth.model") / "libra_prices.json"
     data = json.loads(table.read_text(encoding="utf-8"))
     return CostModel(data["source"], _levels(data["usd_per_gbyte_per_s"], "built-in prices"))
-
-
-def prices_of(cost: CostModel | None, npu_cost: float | None) -> CostModel:
-    """Return a cost model, LIBRA's by default, with another price of an NPU if one is given.
-
-    Raises
-    ------
-    InputError
-        If that price is negative or not finite.
-    """
-    prices = cost if cost is not None else default_cost()
-    each = prices.npu if npu_cost is None else npu_cost
-    if not 0 <= each < float("inf"):
-        raise InputError(f"NPU cost is {each} USD; give zero or more")
-    return replace(prices, npu=each)
 
 
 def cost_coefficients(network: MultiDimNetwork, cost: CostModel) -> npt.NDArray[np.float64]:

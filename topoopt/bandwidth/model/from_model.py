@@ -7,13 +7,11 @@ from parallelism.graph import Mode, ModelGraph, Operator
 from topoopt.bandwidth.model.collectives import Collective
 from topoopt.bandwidth.model.workload import Layer, LayerPhase, LayerWorkload
 
+ACCELERATOR = get_accelerator("a100")
+"""What compute is timed on."""
 
-def model_workload(
-    graph: ModelGraph,
-    tensor: int = 1,
-    batch: int | None = None,
-    device: str = "a100",
-) -> LayerWorkload:
+
+def model_workload(graph: ModelGraph, tensor: int = 1) -> LayerWorkload:
     """Return one iteration of a model graph on one NPU.
 
     Parameters
@@ -21,20 +19,16 @@ def model_workload(
     graph : ModelGraph
     tensor : int, optional
         NPUs of a tensor-parallel group; 1 is plain data parallelism.
-    batch : int, optional
-        Samples of one replica; by default the model's batch per GPU for each of its NPUs.
-    device : str, optional
-        Accelerator of the roofline that times compute.
 
     Returns
     -------
     LayerWorkload
-        A layer an operator.
+        A layer an operator. A replica has the model's batch per GPU for each of its NPUs.
 
     Raises
     ------
     InputError
-        If a number is below 1, or no operator can be split ``tensor`` ways.
+        If the group is below 1, or no operator can be split ``tensor`` ways.
 
     Notes
     -----
@@ -49,13 +43,10 @@ def model_workload(
     bytes than reducing the gradient of the whole table. Backward compute is half input and
     half weight gradient; the optimizer's step counts with the weight gradient.
     """
-    if tensor < 1 or (batch is not None and batch < 1):
-        raise InputError(
-            f"workload {graph.name!r}: tensor parallelism {tensor} and batch {batch}; "
-            "give at least 1"
-        )
-    samples = batch if batch is not None else graph.batch_per_gpu * tensor
-    model = RooflineModel(Server(accelerator=get_accelerator(device), gpus=1))
+    if tensor < 1:
+        raise InputError(f"workload {graph.name!r}: tensor parallelism {tensor}; give at least 1")
+    samples = graph.batch_per_gpu * tensor
+    model = RooflineModel(Server(accelerator=ACCELERATOR, gpus=1))
     sliced = [False] * len(graph.operators)
     layers: list[Layer] = []
     everywhere: list[str] = []

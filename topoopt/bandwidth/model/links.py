@@ -8,10 +8,12 @@ node for each of its groups.
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
-from topoopt.bandwidth.model.network import BuildingBlock, MultiDimNetwork
+from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.time_model import Floats
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 MOST_HOSTS = 65_536
 MOST_ROUTED = 2_048
@@ -193,7 +195,7 @@ def dimension_routes(network: MultiDimNetwork, links: Network) -> Routes:
     counts = np.bincount(pair, minlength=len(pairs))
     return Routes(
         n_hosts,
-        np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
+        starts(counts),
         link[order].astype(np.int64),
         share[order],
         latency,

@@ -8,18 +8,6 @@ from codesign_base import InputError
 from topoopt.bandwidth.model.reading import check_fields, read_yaml
 from topoopt.topology.zoo.blocks import SHORT, BuildingBlock, check_sizes, read_blocks
 
-__all__ = [
-    "COST_LEVELS",
-    "SHORT",
-    "BuildingBlock",
-    "MultiDimNetwork",
-    "default_levels",
-    "load_multi_dim_network",
-    "parse_network",
-    "read_network",
-]
-
-
 COST_LEVELS = ("InterChiplet", "InterPackage", "InterNode", "InterPod")
 
 

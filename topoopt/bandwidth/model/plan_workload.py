@@ -20,8 +20,9 @@ from topoopt.bandwidth.model.communicator import NpuGroup
 from topoopt.bandwidth.model.expressions import Expr, comm, compute, total
 from topoopt.bandwidth.model.links import PairLoads
 from topoopt.bandwidth.model.loops import LayerTimes
-from topoopt.bandwidth.model.network import BuildingBlock, MultiDimNetwork
+from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.time_model import Floats
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 
 @dataclass(frozen=True, eq=False)

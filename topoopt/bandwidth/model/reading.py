@@ -74,16 +74,3 @@ def finite_number(value: Any, name: str) -> float:
     if not math.isfinite(result) or result < 0:
         raise InputError(f"{name} is {value!r}; give a finite number of zero or more")
     return result
-
-
-def whole(value: Any, name: str, least: int) -> int:
-    """Return a whole number not below ``least``.
-
-    Raises
-    ------
-    InputError
-        If it is anything else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**53:
-        raise InputError(f"{name} is {value!r}; give a whole number of at least {least}")
-    return value

@@ -1,27 +1,19 @@
 """Boxes of rates: bounded by the convex problem, shrunk, cut in two, or enumerated."""
 
 import heapq
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from topoopt.bandwidth.model.time_model import Floats, Ints, TimeModel
+from topoopt.bandwidth.solve.certificate import Certificate
 from topoopt.bandwidth.solve.constraints import Constraints
 from topoopt.bandwidth.solve.optimise import optimise
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 
 _TOLERANCE = 1e-9  # of constraints and deadlines, relative
 _GAP = 5e-8  # boxes that cannot be better by more are put aside
-
-
-@dataclass(frozen=True, eq=False)
-class Root:
-    """Multipliers of the whole problem with any rates."""
-
-    duals: Floats
-    deadline: float
-    node_weights: Floats
 
 
 def times_at(model: TimeModel, points: Floats) -> Floats:
@@ -67,9 +59,8 @@ class BoxSearch:
         self.cost = np.inf
         self.bound = np.inf  # smallest bound of the boxes put aside
         self.relaxed = -np.inf
-        self.root: Root | None = None
+        self.root: Certificate | None = None
         self.looked = 0
-        self.solves = 0
 
     def run(self, nodes: int, relax_first: bool = False) -> bool:
         """Search until nothing better is left, or the nodes are spent.
@@ -216,14 +207,11 @@ class BoxSearch:
             else np.sqrt(np.maximum(bottom, 1e-3 * top) * np.maximum(top, 1e-9))
         )
         answer = optimise(boxed, start)
-        self.solves += answer.solves
         bound = max(inherited, self._corner(bottom, top))
         if answer.bound is not None:
             bound = max(bound, answer.bound.bound)
             if self.root is None:
-                self.root = Root(
-                    answer.bound.duals, answer.bound.limit_dual, answer.bound.node_weights
-                )
+                self.root = answer.bound
         if self.looked == 1:
             self.relaxed = bound
         if answer.bandwidth is None and self._proven_empty(boxed):
@@ -305,10 +293,9 @@ def _boxed(limits: Constraints, bottom: Floats, top: Floats) -> Constraints:
     flat = bottom == top
     rows = np.concatenate([np.flatnonzero(flat), np.flatnonzero(~flat)])
     raised = np.flatnonzero(~flat & (bottom > 0))
-    return Constraints(
-        limits.names + tuple(f"rates of b{d}" for d in (*rows, *raised)),
-        np.vstack([limits.matrix, unit[rows], -unit[raised]]),
-        np.concatenate([limits.bound, top[rows], -bottom[raised]]),
-        np.concatenate([limits.equality, flat[rows], np.zeros(len(raised), dtype=np.bool_)]),
-        np.concatenate([limits.in_dollars, np.zeros(n + len(raised), dtype=np.bool_)]),
+    return limits.plus(
+        (f"rates of b{d}" for d in (*rows, *raised)),
+        np.vstack([unit[rows], -unit[raised]]),
+        np.concatenate([top[rows], -bottom[raised]]),
+        np.arange(n + len(raised)) < flat.sum(),
     )

@@ -49,6 +49,22 @@ class Constraints:
             self.equality[at], self.in_dollars[at],
         )  # fmt: skip
 
+    def plus(
+        self,
+        names: Iterable[str],
+        matrix: Floats,
+        bound: Floats,
+        equality: npt.ArrayLike = False,
+    ) -> "Constraints":
+        """Return these constraints and others, which are not in dollars."""
+        return Constraints(
+            (*self.names, *names),
+            np.vstack([self.matrix, matrix]),
+            np.append(self.bound, bound),
+            np.append(self.equality, np.broadcast_to(np.asarray(equality), bound.shape)),
+            np.append(self.in_dollars, np.zeros(bound.shape, dtype=np.bool_)),
+        )
+
     def violation(self, bandwidth: Floats) -> float:
         """Return the largest violation, relative to the constraint's largest term."""
         if not self.names:
@@ -59,7 +75,7 @@ class Constraints:
         return float(np.max(excess / np.where(size > 0, size, 1.0), initial=0.0))
 
 
-def budget_constraint(text: str, dimensions: int) -> str:
+def budget_constraint(text: str) -> str:
     """Turn a budget into the constraint on the sum of bandwidths.
 
     Parameters

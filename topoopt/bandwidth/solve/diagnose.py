@@ -5,8 +5,8 @@ names is irreducible: without any one of the constraints the others could be met
 filter).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -14,20 +14,11 @@ import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.model.time_model import Floats
-from topoopt.bandwidth.solve.constraints import Constraints
 from topoopt.bandwidth.solve.optimise import GAP, optimise
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 from topoopt.problem.units import format_time
 
 _UNLIMITED = 1e6
-
-
-@dataclass(frozen=True)
-class _Least:
-    """The largest bandwidth that every loaded dimension can have at once, as an LP says."""
-
-    feasible: bool
-    bandwidth: float
 
 
 def check_problem(problem: AllocationProblem) -> None:
@@ -84,12 +75,12 @@ def _explain(problem: AllocationProblem) -> None:
     J. W. Chinneck and E. W. Dravnieks, ORSA Journal on Computing 3(2), 1991 (deletion filter).
     """
     everything = list(range(len(problem.constraints.names)))
-    state = _least(problem, everything)
-    if not state.feasible:
-        chosen = _filter(everything, lambda rows: not _least(problem, rows).feasible)
+    least = _least(problem, everything)
+    if least is None:
+        chosen = _filter(everything, lambda rows: _least(problem, rows) is None)
         raise InfeasibleError(f"no bandwidths satisfy {_names(problem, chosen)}; {_remedy(chosen)}")
-    if state.bandwidth <= 0:
-        chosen = _filter(everything, lambda rows: _least(problem, rows).bandwidth <= 0)
+    if least == 0.0:
+        chosen = _filter(everything, lambda rows: not _least(problem, rows))
         dimension = _starved(problem, chosen)
         leave = "leaves" if len(chosen) == 1 else "leave"
         raise InfeasibleError(
@@ -165,33 +156,46 @@ def _remedy(rows: list[int]) -> str:
     return "relax it" if len(rows) == 1 else "relax one of them"
 
 
-def _least(problem: AllocationProblem, rows: list[int], only: int | None = None) -> _Least:
-    """Maximise the smallest loaded bandwidth (or one bandwidth) under some constraints."""
+def _minimum(
+    goal: Floats,
+    matrix: Floats,
+    bound: Floats,
+    equal: npt.NDArray[np.bool_],
+    bounds: Sequence[tuple[float | None, float | None]],
+) -> float | None:
+    """Return the least value of a goal under constraints, None if there is none."""
     from scipy.optimize import linprog
 
+    answer = linprog(
+        goal, A_ub=matrix[~equal], b_ub=bound[~equal], A_eq=matrix[equal], b_eq=bound[equal],
+        bounds=bounds, method="highs",
+    )  # fmt: skip
+    return float(answer.fun or 0.0) if answer.status == 0 else None
+
+
+def _least(problem: AllocationProblem, rows: list[int], only: int | None = None) -> float | None:
+    """Return the largest bandwidth that every loaded dimension (or one) can have at once.
+
+    None if the constraints conflict.
+    """
     limits = problem.constraints.keep(rows)
     n = problem.dimensions
     unit, size = _units(limits.matrix, limits.bound)
-    matrix = np.hstack([limits.matrix * unit / size[:, None], np.zeros((len(rows), 1))])
-    bound = limits.bound / size
     loaded = np.flatnonzero(problem.loaded) if only is None else np.array([only])
     floor = np.zeros((len(loaded), n + 1))
     floor[np.arange(len(loaded)), loaded] = -1.0
     floor[:, -1] = 1.0
-    equal = limits.equality
     goal = np.zeros(n + 1)
     goal[-1] = -1.0
-    answer = linprog(
+    matrix = np.hstack([limits.matrix * unit / size[:, None], np.zeros((len(rows), 1))])
+    level = _minimum(
         goal,
-        A_ub=np.vstack([matrix[~equal], floor]),
-        b_ub=np.append(bound[~equal], np.zeros(len(loaded))),
-        A_eq=matrix[equal], b_eq=bound[equal],
-        bounds=[(0, None)] * n + [(None, 1e6)], method="highs",
-    )  # fmt: skip
-    if answer.status != 0:
-        return _Least(False, 0.0)
-    level = -float(answer.fun or 0.0)
-    return _Least(True, level if level > 1e-9 else 0.0)
+        np.vstack([matrix, floor]),
+        np.append(limits.bound / size, np.zeros(len(loaded))),
+        np.append(limits.equality, np.zeros(len(loaded), dtype=np.bool_)),
+        [(0, None)] * n + [(None, 1e6)],
+    )
+    return None if level is None else -level if level < -1e-9 else 0.0
 
 
 def _units(matrix: Floats, bound: Floats) -> tuple[float, Floats]:
@@ -223,50 +227,34 @@ def _bounded(problem: AllocationProblem) -> npt.NDArray[np.bool_]:
 
 def _starved(problem: AllocationProblem, rows: list[int]) -> int:
     for dimension in np.flatnonzero(problem.loaded):
-        if _least(problem, rows, int(dimension)).bandwidth <= 0:
+        if not _least(problem, rows, int(dimension)):
             return int(dimension)
     return int(np.flatnonzero(problem.loaded)[0])
 
 
 def _unlimited(problem: AllocationProblem) -> int | None:
     """Return a loaded dimension that can grow for ever while none needs to shrink."""
-    from scipy.optimize import linprog
-
     limits = problem.constraints
     size = np.abs(limits.matrix).max(axis=1, initial=0.0)
     matrix = limits.matrix / np.where(size > 0, size, 1.0)[:, None]
-    equal = limits.equality
+    still, n = np.zeros_like(limits.bound), problem.dimensions
     for dimension in np.flatnonzero(problem.loaded):
-        goal = np.zeros(problem.dimensions)
-        goal[dimension] = -1.0
-        answer = linprog(
-            goal,
-            A_ub=matrix[~equal], b_ub=np.zeros(int((~equal).sum())),
-            A_eq=matrix[equal], b_eq=np.zeros(int(equal.sum())),
-            bounds=[(0, 1)] * problem.dimensions, method="highs",
-        )  # fmt: skip
-        if answer.status == 0 and float(answer.fun or 0.0) < -1e-9:
+        least = _minimum(-np.eye(n)[dimension], matrix, still, limits.equality, [(0, 1)] * n)
+        if least is not None and least < -1e-9:
             return int(dimension)
     return None
 
 
 def _free(problem: AllocationProblem) -> bool:
     """Say whether some bandwidths that satisfy the constraints cost nothing."""
-    from scipy.optimize import linprog
-
     limits = problem.constraints
     unit, size = _units(limits.matrix, limits.bound)
-    matrix, bound, equal = (
-        limits.matrix * unit / size[:, None],
-        limits.bound / size,
-        limits.equality,
-    )
-    answer = linprog(
+    least = _minimum(
         problem.cost / max(float(problem.cost.max()), 1e-300),
-        A_ub=matrix[~equal], b_ub=bound[~equal], A_eq=matrix[equal], b_eq=bound[equal],
-        method="highs",
+        limits.matrix * unit / size[:, None], limits.bound / size, limits.equality,
+        [(0, None)] * problem.dimensions,
     )  # fmt: skip
-    return answer.status == 0 and float(answer.fun or 0.0) <= 1e-9
+    return least is not None and least <= 1e-9
 
 
 def _fastest(problem: AllocationProblem, rows: list[int]) -> float:
@@ -277,13 +265,7 @@ def _fastest(problem: AllocationProblem, rows: list[int]) -> float:
     limits = problem.constraints.keep(rows)
     unit, _ = _units(problem.constraints.matrix, problem.constraints.bound)
     n = problem.dimensions
-    capped = Constraints(
-        (*limits.names, *("cap",) * n),
-        np.vstack([limits.matrix, np.eye(n)]),
-        np.append(limits.bound, np.full(n, _UNLIMITED * unit)),
-        np.append(limits.equality, np.zeros(n, dtype=np.bool_)),
-        np.append(limits.in_dollars, np.zeros(n, dtype=np.bool_)),
-    )
+    capped = limits.plus(("cap",) * n, np.eye(n), np.full(n, _UNLIMITED * unit))
     asked = replace(problem, constraints=capped, objective=AllocationObjective.TIME, deadline=None)
     answer = optimise(asked, None)
     if answer.bandwidth is None or answer.gap > GAP:

@@ -12,9 +12,8 @@ import numpy as np
 from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.model.time_model import Floats
 from topoopt.bandwidth.solve.boxes import BoxSearch
-from topoopt.bandwidth.solve.optimise import relative_gap
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
-from topoopt.bandwidth.solve.solver import Solution
+from topoopt.bandwidth.solve.solver import Solution, describe, solve
 
 NODES = 20_000
 LEAF = 256
@@ -40,6 +39,32 @@ class DiscreteSolution:
     relaxed: float
     nodes: int
     complete: bool
+
+
+def solve_among(
+    problem: AllocationProblem, rates: tuple[Floats, ...] | None, start: Floats | None = None
+) -> tuple[Solution, DiscreteSolution | None]:
+    """Solve a problem, over rates if there are some.
+
+    Parameters
+    ----------
+    problem : AllocationProblem
+    rates : tuple of float64 array, or None
+        As `solve_discrete`; None for any.
+    start : float64 array, shape (dimensions,), optional
+        Bandwidths near the answer.
+
+    Returns
+    -------
+    Solution
+    DiscreteSolution or None
+        How the search over rates went.
+    """
+    if rates is None:
+        near = start if start is None else np.maximum(start, 1e-9 * float(start.max()))
+        return solve(problem, near), None
+    found = solve_discrete(problem, rates)
+    return found.solution, found
 
 
 def solve_discrete(
@@ -79,7 +104,7 @@ def solve_discrete(
     )
     search = BoxSearch(problem, rates, leaf)
     complete = search.run(nodes, relax_first=True)
-    best, root = search.best, search.root
+    best = search.best
     if best is None:
         if complete:
             raise InfeasibleError(
@@ -95,30 +120,10 @@ def solve_discrete(
     if problem.objective == AllocationObjective.TIME:
         cheapest, more = _cheapest(problem, rates, best, max(nodes - looked, 1), leaf)
         looked += more
-    value = problem.value(cheapest)
-    dual = min(search.bound, value)
-    limits = len(problem.constraints.names)
-    scale = 1.0
-    if problem.objective == AllocationObjective.TIME_COST:
-        scale = 1.0 / problem.cost_of(cheapest)
-    return DiscreteSolution(
-        Solution(
-            bandwidth=cheapest,
-            time=problem.time.time(cheapest),
-            cost=problem.cost_of(cheapest),
-            primal=value,
-            dual=dual,
-            gap=max(relative_gap(value, dual), 0.0),
-            duals=root.duals[:limits] * scale if root is not None else np.zeros(limits),
-            deadline_dual=root.deadline * scale if root is not None else 0.0,
-            node_weights=root.node_weights if root is not None else np.zeros(problem.time.nodes),
-            ties_broken=not np.array_equal(cheapest, best),
-            solves=search.solves,
-        ),
-        search.relaxed,
-        looked,
-        complete,
-    )
+    dual = min(search.bound, problem.value(cheapest))
+    broken = not np.array_equal(cheapest, best)
+    solution = describe(problem, cheapest, dual, search.root, broken)
+    return DiscreteSolution(solution, search.relaxed, looked, complete)
 
 
 def _check(problem: AllocationProblem, rates: tuple[Floats, ...], nodes: int, leaf: int) -> None:

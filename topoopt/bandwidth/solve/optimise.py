@@ -26,14 +26,11 @@ class Answer:
     bound : Certificate or None
     gap : float
         Relative, of the two.
-    solves : int
-        Cone programs solved.
     """
 
     bandwidth: Floats | None
     bound: Certificate | None
     gap: float
-    solves: int
 
 
 def optimise(problem: AllocationProblem, start: Floats | None) -> Answer:
@@ -48,12 +45,11 @@ def optimise(problem: AllocationProblem, start: Floats | None) -> Answer:
         point = np.maximum(start, 1e-9 * start.max())
     best: Floats | None = None
     bound: Certificate | None = None
-    value, gap, tolerance, solves = np.inf, np.inf, 1e-9, 0
+    value, gap, tolerance = np.inf, np.inf, 1e-9
     size = float(point.max())
     fastest: Floats | None = None
-    while solves < _ATTEMPTS:
+    for _ in range(_ATTEMPTS):
         found = solve_conic(form, to_form(form, problem, point), tolerance)
-        solves += 1
         if "Infeasible" in found.status or not np.all(np.isfinite(found.x)):
             break
         certificate = prove(form, found)
@@ -74,7 +70,7 @@ def optimise(problem: AllocationProblem, start: Floats | None) -> Answer:
         if bandwidth.max() > 0:
             point = np.maximum(bandwidth, 1e-9 * bandwidth.max())
         tolerance = 1e-11
-    return Answer(best, bound, gap, solves)
+    return Answer(best, bound, gap)
 
 
 def _feasible(problem: AllocationProblem, bandwidth: Floats) -> bool:

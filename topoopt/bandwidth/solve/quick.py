@@ -5,8 +5,6 @@ Choosing one dimension of each load and one part of each maximum gives a functio
 functions, and over all b of a sum or a cost it has a closed minimum (Cauchy and Schwarz).
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from topoopt.bandwidth.model.time_model import Floats, TimeModel
@@ -15,16 +13,11 @@ from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProbl
 _ROUNDS = 6
 
 
-@dataclass(frozen=True, eq=False)
-class Minorant:
-    """``constant + loads . (1 / b)``, nowhere above the iteration time."""
+def minorant_at(time: TimeModel, bandwidth: Floats) -> tuple[float, Floats]:
+    """Return c and loads of ``c + loads . (1 / b)``, nowhere above the iteration time.
 
-    constant: float
-    loads: Floats
-
-
-def minorant_at(time: TimeModel, bandwidth: Floats) -> Minorant:
-    """Return the function that meets the iteration time at some bandwidths > 0."""
+    The function meets it at some bandwidths > 0.
+    """
     count = len(time.loads)
     weight = time.weights.copy()
     constant = time.constant
@@ -40,7 +33,7 @@ def minorant_at(time: TimeModel, bandwidth: Floats) -> Minorant:
     if count:
         slowest = np.argmax(time.loads / bandwidth, axis=1)
         np.add.at(loads, slowest, weight[:count] * time.loads[np.arange(count), slowest])
-    return Minorant(float(constant), loads)
+    return float(constant), loads
 
 
 def quick_bound(problem: AllocationProblem, spent: float | None) -> float:
@@ -62,30 +55,32 @@ def quick_bound(problem: AllocationProblem, spent: float | None) -> float:
     constant, loads = 0.0, np.zeros(problem.dimensions)
     best = -np.inf
     for step in range(_ROUNDS):
-        found = minorant_at(problem.time, b)
-        constant += (found.constant - constant) / (step + 1)
-        loads = loads + (found.loads - loads) / (step + 1)
-        best = max(best, _closed(problem, Minorant(constant, loads), spent))
+        constant_there, loads_there = minorant_at(problem.time, b)
+        constant += (constant_there - constant) / (step + 1)
+        loads = loads + (loads_there - loads) / (step + 1)
+        best = max(best, _closed(problem, constant, loads, spent))
         share = np.sqrt(loads / np.where(problem.cost > 0, problem.cost, 1.0) if priced else loads)
         share = np.maximum(share, 1e-3 * share.max(initial=1e-300))
         b = share * (total / share.sum())
     return best
 
 
-def _closed(problem: AllocationProblem, below: Minorant, spent: float | None) -> float:
-    time = below.constant
+def _closed(
+    problem: AllocationProblem, constant: float, loads: Floats, spent: float | None
+) -> float:
+    time = constant
     if spent is not None:
-        time += float(np.sqrt(below.loads).sum()) ** 2 / spent
+        time += float(np.sqrt(loads).sum()) ** 2 / spent
     if problem.objective == AllocationObjective.TIME:
         return time
-    root = float(np.sqrt(below.loads * problem.cost).sum())
+    root = float(np.sqrt(loads * problem.cost).sum())
     if problem.objective == AllocationObjective.TIME_COST:
         # (k + s)(f + p) with s p >= root^2: either by Cauchy and Schwarz, or term by term.
-        together = (np.sqrt(below.constant * problem.fixed_cost) + root) ** 2
+        together = (np.sqrt(constant * problem.fixed_cost) + root) ** 2
         least = problem.fixed_cost + _least_sum(problem) * float(problem.cost.min())
-        apart = below.constant * least + (time - below.constant) * problem.fixed_cost + root**2
+        apart = constant * least + (time - constant) * problem.fixed_cost + root**2
         return float(max(together, apart))
-    room = (problem.deadline or np.inf) - below.constant
+    room = (problem.deadline or np.inf) - constant
     if room <= 0 < root:
         return float("inf")
     return float(problem.fixed_cost + (root**2 / room if root else 0.0))

@@ -34,12 +34,8 @@ class Solution:
         hand side ``A b <= h`` grows.
     deadline_dual : float
         The same for a second of deadline.
-    node_weights : float64 array, shape (nodes,)
-        Seconds of iteration for each second of a node of the time model, at the margin.
     ties_broken : bool
         Whether cheaper bandwidths of equal time were chosen.
-    solves : int
-        Cone programs solved.
     """
 
     bandwidth: Floats
@@ -50,9 +46,7 @@ class Solution:
     gap: float
     duals: Floats
     deadline_dual: float
-    node_weights: Floats
     ties_broken: bool
-    solves: int
 
 
 def solve(problem: AllocationProblem, start: Floats | None = None) -> Solution:
@@ -90,30 +84,39 @@ def solve(problem: AllocationProblem, start: Floats | None = None) -> Solution:
             "give one bandwidth each"
         )
     answer = optimise(problem, start)
-    bandwidth, bound, solves = answer.bandwidth, answer.bound, answer.solves
+    bandwidth, bound = answer.bandwidth, answer.bound
     if bandwidth is None or bound is None or answer.gap > GAP:
         refuse(problem)
     broken = False
     if problem.objective == AllocationObjective.TIME:
         cheaper = _break_ties(problem, bandwidth, bound)
         if cheaper is not None:
-            bandwidth, broken, solves = cheaper, True, solves + 1
-    value = problem.value(bandwidth)
-    scale = 1.0
-    if problem.objective == AllocationObjective.TIME_COST:
-        scale = 1.0 / problem.cost_of(bandwidth)  # A y <= h t: a change of h counts t times
+            bandwidth, broken = cheaper, True
+    return describe(problem, bandwidth, bound.bound, bound, broken)
+
+
+def describe(
+    problem: AllocationProblem,
+    bandwidth: Floats,
+    dual: float,
+    bound: Certificate | None,
+    ties_broken: bool,
+) -> Solution:
+    """Return bandwidths as a solution with a lower bound, and multipliers if there are some."""
+    value, cost = problem.value(bandwidth), problem.cost_of(bandwidth)
+    limits = len(problem.constraints.names)
+    # With time x cost A y <= h t: a change of h counts t times.
+    scale = 1.0 / cost if problem.objective == AllocationObjective.TIME_COST else 1.0
     return Solution(
         bandwidth=bandwidth,
         time=problem.time.time(bandwidth),
-        cost=problem.cost_of(bandwidth),
+        cost=cost,
         primal=value,
-        dual=bound.bound,
-        gap=max(relative_gap(value, bound.bound), 0.0),
-        duals=bound.duals[: len(problem.constraints.names)] * scale,
-        deadline_dual=bound.limit_dual * scale,
-        node_weights=bound.node_weights,
-        ties_broken=broken,
-        solves=solves,
+        dual=dual,
+        gap=max(relative_gap(value, dual), 0.0),
+        duals=np.zeros(limits) if bound is None else bound.duals[:limits] * scale,
+        deadline_dual=0.0 if bound is None else bound.limit_dual * scale,
+        ties_broken=ties_broken,
     )
 
 

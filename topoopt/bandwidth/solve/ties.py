@@ -6,12 +6,13 @@ values of all nodes of positive marginal weight. The other dimensions are free a
 nodes do not grow. Minimising the cost over them is a smaller problem of the same kind.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
 from topoopt.bandwidth.model.time_model import Floats, Ints, TimeModel
 from topoopt.bandwidth.solve.certificate import Certificate
-from topoopt.bandwidth.solve.constraints import Constraints
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 
 _NEGLIGIBLE = 1e-6  # share of all communication below which a marginal load counts as none
@@ -59,13 +60,11 @@ def tied_problem(
     kept = np.flatnonzero(lower > 0)
     rest = bandwidth.copy()
     rest[free] = 0.0
-    fewer = Constraints(
-        tuple(limits.names[i] for i in touched) + ("lower limit",) * len(kept),
-        np.vstack([limits.matrix[np.ix_(touched, free)], -np.eye(len(free))[kept]]),
-        np.append((limits.bound - limits.matrix @ rest)[touched], -lower[kept]),
-        np.append(limits.equality[touched], np.zeros(len(kept), dtype=np.bool_)),
-        np.append(limits.in_dollars[touched], np.zeros(len(kept), dtype=np.bool_)),
-    )
+    fewer = replace(
+        limits.keep(touched),
+        matrix=limits.matrix[np.ix_(touched, free)],
+        bound=(limits.bound - limits.matrix @ rest)[touched],
+    ).plus(("lower limit",) * len(kept), -np.eye(len(free))[kept], -lower[kept])
     hidden = _hidden_nodes(time, bandwidth, values, tight, free)
     fixed = problem.cost_of(rest)
     return AllocationProblem(

@@ -1,7 +1,7 @@
 """Several jobs on one cluster: contention on shared fabrics, and partitions come and gone."""
 
 from topoopt.studies.shared.arrivals import Queued, Request, Stay, poisson_requests, serve
-from topoopt.studies.shared.contention import Contention, Tenant, alone_s, play_together
+from topoopt.studies.shared.contention import Contention, Tenant, alone_s, simulate_together
 from topoopt.studies.shared.mix import MIX, apportion, place_jobs
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "alone_s",
     "apportion",
     "place_jobs",
-    "play_together",
     "poisson_requests",
     "serve",
+    "simulate_together",
 ]

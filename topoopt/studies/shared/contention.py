@@ -69,10 +69,10 @@ def alone_s(fabric: Fabric, tenant: Tenant) -> float:
     return score(fabric, side_by_side([tenant.tasks], [tenant.place], fabric.network.hosts))
 
 
-def play_together(
+def simulate_together(
     fabric: Fabric, tenants: Sequence[Tenant], *, seed: int = 0, least: int = 3
 ) -> Contention:
-    """Play all tenants at once, each repeating its iteration from a random phase.
+    """Simulate all tenants at once, each repeating its iteration from a random phase.
 
     Every tenant begins at a time drawn evenly from one iteration of its own, and repeats its
     iteration with a barrier in between until the window ends, so that none is ever measured while
@@ -118,7 +118,7 @@ def play_together(
     begun = float(phases.max())
     window = begun + (least + 1) * max(alone)
     for _ in range(_MOST_DOUBLINGS):
-        found = _play(fabric, tenants, alone, phases, window)
+        found = _simulated(fabric, tenants, alone, phases, window)
         if min(times.size for times in found.times) >= least:
             return found
         window *= 2.0
@@ -129,7 +129,7 @@ def play_together(
     )
 
 
-def _play(
+def _simulated(
     fabric: Fabric,
     tenants: Sequence[Tenant],
     alone: Sequence[float],

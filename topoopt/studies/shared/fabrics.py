@@ -113,16 +113,11 @@ def shared_fabric(
         return base.fabric, base.bandwidth
     # The price alone: the network is made here, with other routes.
     ratio = 2.0 if name.startswith("over") else 1.0
-    bandwidth = equal_bandwidth(cluster, prices, ratio)
+    cost = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
+    bandwidth = equal_cost_fat_tree_bandwidth(cost, cluster.servers, prices, ratio)
     network = fat_tree_network(cluster.servers, bandwidth, cluster.hop_latency, ratio)
     routes = hashed_routes(network, connections, np.random.default_rng(seed))
     return Fabric(name, network, routes, {}), bandwidth
-
-
-def equal_bandwidth(cluster: Cluster, prices: PriceTable, oversubscription: float) -> float:
-    """Return bytes/s of a server's link of the Fat-tree that costs as much as the ports."""
-    cost = direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, prices)
-    return equal_cost_fat_tree_bandwidth(cost, cluster.servers, prices, oversubscription)
 
 
 @cache

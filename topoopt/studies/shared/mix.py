@@ -13,33 +13,28 @@ MIX: Mapping[str, int] = {"dlrm-16": 40, "bert-16": 30, "candle-16": 20, "vgg16-
 PLACEMENTS = ("packed", "scattered")
 
 
-def apportion(jobs: int, shares: Mapping[str, int] = MIX) -> list[str]:
-    """Return the model of each job, by largest remainders.
+def apportion(jobs: int) -> list[str]:
+    """Return the model of each job of `MIX`, by largest remainders.
 
     Parameters
     ----------
     jobs : int
-    shares : mapping of str to int
-        Of each model, in any unit.
 
     Returns
     -------
     list of str
-        In the order of the shares; equal remainders go to the one named first.
+        In the order of the mix; equal remainders go to the one named first.
 
     Raises
     ------
     InputError
-        If there is no job, or the shares are not positive.
+        If there is no job.
     """
     if jobs < 1:
         raise InputError(f"a mix of {jobs} jobs; give at least 1")
-    if not shares or min(shares.values()) < 1:
-        raise InputError(f"shares of a mix are {dict(shares)}; give each model a positive one")
-    total = sum(shares.values())
-    exact = {name: Fraction(jobs * share, total) for name, share in shares.items()}
+    exact = {name: Fraction(jobs * share, 100) for name, share in MIX.items()}
     counts = {name: int(count) for name, count in exact.items()}
-    by_rest = sorted(shares, key=lambda name: counts[name] - exact[name])
+    by_rest = sorted(MIX, key=lambda name: counts[name] - exact[name])
     for name in by_rest[: jobs - sum(counts.values())]:
         counts[name] += 1
     return [name for name, count in counts.items() for _ in range(count)]

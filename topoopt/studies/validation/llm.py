@@ -10,7 +10,7 @@ from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs
-from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_2022, Implementation
 from parallelism.transformers.iteration import iteration_time, part_seconds
 from parallelism.transformers.layout import Layout, Recompute
@@ -148,12 +148,12 @@ def _run_cases() -> Iterator[_Maker]:
         yield run.name, partial(run_case, run)
 
 
-def run_case(run: PublishedRun) -> LlmCase:
-    """Return a published run and the model's time of it.
+def run_case(run: PublishedRun, rates: GpuRates | None = None) -> LlmCase:
+    """Return a published run and the model's time of it, by other rates if some are given.
 
     Of several layouts the fastest counts, among those that fit into memory if any does.
     """
-    rates = rates_of(run.accelerator)
+    rates = rates or rates_of(run.accelerator)
     best: tuple[bool, float, Layout] | None = None
     for layout in run.layouts:
         order = schedule_of(layout, run.batch)
@@ -161,7 +161,7 @@ def run_case(run: PublishedRun) -> LlmCase:
             run.model, layout, run.batch, run.implementation,
             sequence=run.sequence, schedule=order,
         )  # fmt: skip
-        over = max(stage.total for stage in use) > rates.accelerator.memory_bytes
+        over = max(stage.total for stage in use) > rates.accelerator.usable_bytes
         time = iteration_time(
             run.model, layout, run.batch, rates, run.links, run.implementation,
             sequence=run.sequence, schedule=order,

@@ -7,8 +7,11 @@ from typing import Literal
 from parallelism.transformers.architecture import Attention, Experts, Transformer
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.implementation import (
+    DEEPSPEED_2022,
+    LLAMA3,
     MEGATRON_2021,
     MEGATRON_2022,
+    MEGATRON_CORE,
     Implementation,
 )
 from parallelism.transformers.layout import Layout
@@ -26,7 +29,7 @@ KORTHIKANTI = (
 SMITH = "Smith et al., Using DeepSpeed and Megatron to Train MT-NLG 530B, 2022"
 LLAMA = "Llama team, The Llama 3 Herd of Models, 2024, table 4"
 
-MEGATRON_CORE = (
+MCORE_DOCS = (
     "Megatron-Core 0.8, documentation of mixture-of-experts training (figure of merit and "
     "reference parallel mapping)"
 )
@@ -206,13 +209,13 @@ def _smith() -> Iterator[PublishedRun]:
         )  # fmt: skip
         yield PublishedRun(
             f"MT-NLG 530B, {8 * servers} GPUs", SMITH, "other-software", GPT_530B, (layout,), 1920,
-            2048, seconds, "a100", A100_LINKS, MEGATRON_2021,
+            2048, seconds, "a100", A100_LINKS, DEEPSPEED_2022,
         )  # fmt: skip
 
 
 def _llama() -> Iterator[PublishedRun]:
     rows: tuple[tuple[str, int, int, int, int, int, Role], ...] = (
-        ("8K, 8192 GPUs", 8192, 1, 8192, 2048, 430, "fitted"),
+        ("8K, 8192 GPUs", 8192, 1, 8192, 2048, 430, "held-out"),
         ("8K, 16384 GPUs", 16384, 1, 8192, 2048, 400, "held-out"),
         ("128K, 16384 GPUs", 16384, 16, 131072, 128, 380, "held-out"),
     )
@@ -225,7 +228,7 @@ def _llama() -> Iterator[PublishedRun]:
         ]
         yield PublishedRun(
             f"Llama 3 405B {name}", LLAMA, role, LLAMA3_405B, (base, *layouts), batch, sequence,
-            flops / (gpus * tflops * 1e12), "h100", H100_LINKS, Implementation(),
+            flops / (gpus * tflops * 1e12), "h100", H100_LINKS, LLAMA3,
             f"{tflops} TFLOP/s a GPU, scores under the causal mask not counted; interleaving is "
             "not in the table",
         )  # fmt: skip
@@ -235,8 +238,8 @@ def _mixtral() -> Iterator[PublishedRun]:
     layout = Layout(pipeline=4, data=16, expert=8, schedule="interleaved", virtual_stages=8, zero=1)
     flops = model_flops(MIXTRAL_8X7B, 256)
     yield PublishedRun(
-        "Mixtral 8x7B, 64 GPUs", MEGATRON_CORE, "held-out", MIXTRAL_8X7B, (layout,), 256, 4096,
-        flops / (64 * 438e12), "h100", H100_LINKS, Implementation(),
+        "Mixtral 8x7B, 64 GPUs", MCORE_DOCS, "held-out", MIXTRAL_8X7B, (layout,), 256, 4096,
+        flops / (64 * 438e12), "h100", H100_LINKS, MEGATRON_CORE,
         "438 TFLOP/s a GPU, no token dropped; balanced experts are assumed",
     )  # fmt: skip
 

@@ -74,7 +74,7 @@ def validate(
 ) -> Validation:
     """Compare the simulation models with references.
 
-    Published task graphs are played with the artefacts of the reference simulator
+    Published task graphs are simulated with the artefacts of the reference simulator
     (``Transport(htsim=True)``), and by default, beside it. The packet model's time of CANDLE
     graphs is the mean of five copies with perturbed delays, because single packet-level runs
     of these depend on chance (see `ReferenceTable.noise`); all other times are of single runs.

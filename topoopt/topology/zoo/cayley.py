@@ -3,9 +3,9 @@
 from codesign_base import InfeasibleError
 from routing.network import Network
 from topoopt.problem.ports import PortModel
+from topoopt.topology.cables import check_rates
 from topoopt.topology.cayley import CayleyGraph, select_cayley
 from topoopt.topology.wiring import Ring, Wiring, labelled
-from topoopt.topology.zoo.cables import check_rates
 
 
 def cayley(

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 
 from routing.network import Network
-from topoopt.topology.zoo.cables import both_ways, check_rates
+from topoopt.topology.cables import both_ways, check_rates
 
 
 def dragonfly_size(servers: int) -> tuple[int, int]:

@@ -7,8 +7,8 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import IntArray, Network
+from topoopt.topology.cables import both_ways, check_rates
 from topoopt.topology.zoo.blocks import BuildingBlock
-from topoopt.topology.zoo.cables import both_ways, check_rates
 
 
 def torus(dims: Sequence[int], bandwidth: float, latency: float) -> Network:

@@ -10,13 +10,13 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import Network
 from topoopt.problem.ports import PortModel, port_model
+from topoopt.topology.cables import check_degree
 from topoopt.topology.expander import random_regular_cables
 from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.fat_tree import fat_tree_network
 from topoopt.topology.finder import Ring, find_topology
 from topoopt.topology.wiring import Wiring
 from topoopt.topology.zoo.blocks import BuildingBlock, read_blocks
-from topoopt.topology.zoo.cables import check_degree
 from topoopt.topology.zoo.cayley import cayley
 from topoopt.topology.zoo.dragonfly import dragonfly
 from topoopt.topology.zoo.products import full_mesh, hypercube, product, torus

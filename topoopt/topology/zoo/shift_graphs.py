@@ -9,8 +9,8 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import IntArray, Network
+from topoopt.topology.cables import check_rates
 from topoopt.topology.wiring import DegreeTooSmallError, is_strongly_connected
-from topoopt.topology.zoo.cables import check_rates
 
 
 def de_bruijn(servers: int, degree: int, bandwidth: float, latency: float) -> Network:

@@ -5,8 +5,8 @@ from math import ceil, isfinite, sqrt
 import numpy as np
 
 from codesign_base import InputError
-from routing.network import Network
-from topoopt.topology.zoo.cables import both_ways, check_rates
+from routing.network import IntArray, Network
+from topoopt.topology.cables import both_ways, check_rates
 
 
 def leaf_spine(
@@ -48,24 +48,9 @@ def leaf_spine(
     """
     check_rates(servers, bandwidth, latency)
     rack = _rack(servers, per_leaf)
-    _check_ratio(cables, oversubscription)
-    leaves = -(-servers // rack)
-    host = np.arange(servers, dtype=np.int64)
-    spines = ceil(rack * cables / oversubscription - 1e-9) if leaves > 1 else 0
-    low = [host, np.repeat(servers + np.arange(leaves), spines)]
-    high = [servers + host // rack, servers + leaves + np.tile(np.arange(spines), leaves)]
-    uplink = rack * cables * bandwidth / oversubscription / max(spines, 1)
-    rate = np.concatenate((np.full(servers, float(bandwidth)), np.full(leaves * spines, uplink)))
-    count = np.concatenate((np.full(servers, cables), np.ones(leaves * spines, dtype=np.int64)))
-    return both_ways(
-        "leaf-spine",
-        servers,
-        leaves + spines,
-        np.concatenate(low),
-        np.concatenate(high),
-        rate,
-        latency,
-        count,
+    leaf = np.arange(servers, dtype=np.int64)[:, None] // rack
+    return _two_tiers(
+        "leaf-spine", leaf, rack * cables, bandwidth, latency, cables, oversubscription
     )
 
 
@@ -107,30 +92,46 @@ def rail_optimised(
     """
     check_rates(servers, bandwidth, latency)
     pod = _rack(servers, per_pod)
-    _check_ratio(rails, oversubscription)
-    pods = -(-servers // pod)
-    leaves = pods * rails
-    host = np.arange(servers, dtype=np.int64)
-    rail = np.arange(rails, dtype=np.int64)
-    spines = ceil(pod / oversubscription - 1e-9) if pods > 1 else 0
-    low = [np.repeat(host, rails), np.repeat(servers + np.arange(leaves), spines)]
-    high = [
-        (servers + (host // pod * rails)[:, None] + rail[None, :]).ravel(),
-        servers + leaves + np.tile(np.arange(spines), leaves),
-    ]
-    uplink = pod * bandwidth / oversubscription / max(spines, 1)
-    rate = np.concatenate(
-        (np.full(servers * rails, float(bandwidth)), np.full(leaves * spines, uplink))
-    )
+    rail = np.arange(servers, dtype=np.int64)[:, None] // pod * rails + np.arange(rails)
+    return _two_tiers("rail-optimised", rail, pod, bandwidth, latency, 1, oversubscription)
+
+
+def _two_tiers(
+    name: str,
+    leaf: IntArray,
+    below: int,
+    bandwidth: float,
+    latency: float,
+    cables: int,
+    oversubscription: float,
+) -> Network:
+    """Join servers to leaves, and all leaves by spines.
+
+    Row i of ``leaf`` lists the leaves of server i, to each of which it has so many cables; a leaf
+    has ``below`` cables to servers.
+    """
+    if leaf.shape[1] * cables < 1:
+        raise InputError(f"{leaf.shape[1] * cables} cables a server; give at least 1")
+    if not (oversubscription >= 1 and isfinite(oversubscription)):
+        raise InputError(f"oversubscription is {oversubscription}; give 1 (none) or more")
+    servers, each = leaf.shape
+    leaves = int(leaf.max()) + 1
+    spines = ceil(below / oversubscription - 1e-9) if leaf[0, 0] != leaf[-1, 0] else 0
+    uplink = below * bandwidth / oversubscription / max(spines, 1)
     return both_ways(
-        "rail-optimised",
+        name,
         servers,
         leaves + spines,
-        np.concatenate(low),
-        np.concatenate(high),
-        rate,
+        np.concatenate((
+            np.repeat(np.arange(servers), each), np.repeat(servers + np.arange(leaves), spines),
+        )),
+        np.concatenate((
+            servers + leaf.ravel(), servers + leaves + np.tile(np.arange(spines), leaves),
+        )),
+        np.repeat((float(bandwidth), uplink), (leaf.size, leaves * spines)),
         latency,
-    )
+        np.repeat((cables, 1), (leaf.size, leaves * spines)),
+    )  # fmt: skip
 
 
 def _rack(servers: int, wanted: int | None) -> int:
@@ -139,10 +140,3 @@ def _rack(servers: int, wanted: int | None) -> int:
     if wanted < 1:
         raise InputError(f"{wanted} servers a rack or pod; give at least 1")
     return min(wanted, servers)
-
-
-def _check_ratio(cables: int, oversubscription: float) -> None:
-    if cables < 1:
-        raise InputError(f"{cables} cables a server; give at least 1")
-    if not (oversubscription >= 1 and isfinite(oversubscription)):
-        raise InputError(f"oversubscription is {oversubscription}; give 1 (none) or more")

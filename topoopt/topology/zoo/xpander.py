@@ -8,8 +8,8 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import Network
+from topoopt.topology.cables import both_ways, check_rates
 from topoopt.topology.wiring import DegreeTooSmallError, is_strongly_connected
-from topoopt.topology.zoo.cables import both_ways, check_rates
 
 _ATTEMPTS = 100
 

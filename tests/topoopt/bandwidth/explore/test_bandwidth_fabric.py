@@ -6,15 +6,15 @@ import pytest
 
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
-from topoopt.bandwidth.allocate import allocate_bandwidth
-from topoopt.bandwidth.explore.fabric import block_rings, lines, multi_dim_fabric
-from topoopt.bandwidth.model.builtin import builtin_workload
 from topoopt.bandwidth.model.collectives import Collective, PartialGroups, pattern
 from topoopt.bandwidth.model.communicator import NpuGroup
 from topoopt.bandwidth.model.links import PairLoads, build_network, dimension_routes, strides
-from topoopt.bandwidth.model.network import BuildingBlock, parse_network
+from topoopt.bandwidth.model.network import parse_network
+from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.transport import IDEAL
+from topoopt.topology.network_json import network_graph
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 G = 1e9
 NETWORKS = ["RI(4)", "FC(5)", "SW(6)", "RI(2)_FC(4)_SW(3)", "SW(4)_RI(5)", "FC(2)_RI(6)_FC(3)"]
@@ -22,6 +22,12 @@ NETWORKS = ["RI(4)", "FC(5)", "SW(6)", "RI(2)_FC(4)_SW(3)", "SW(4)_RI(5)", "FC(2
 
 def rates(network):
     return np.array([100.0, 40.0, 12.5, 5.0][: network.dimensions]) * G
+
+
+def on_fabric(network, bandwidth, rings=None):
+    links = build_network(network, bandwidth)
+    routes = dimension_routes(network, links)
+    return Fabric(network.notation, links, routes, rings or {}, None, IDEAL)
 
 
 @pytest.mark.parametrize("notation", NETWORKS)
@@ -39,7 +45,7 @@ def test_routes_are_shortest_unit_flows_in_dimension_order(notation):
     network = parse_network(notation)
     made = build_network(network, rates(network))
     routes = dimension_routes(network, made)
-    far = dict(nx.all_pairs_shortest_path_length(made.to_networkx()))
+    far = dict(nx.all_pairs_shortest_path_length(network_graph(made)))
     for source in range(network.npus):
         for target in range(network.npus):
             links, weights = routes.row(source, target)
@@ -53,26 +59,16 @@ def test_routes_are_shortest_unit_flows_in_dimension_order(notation):
             assert weights.sum() == pytest.approx(far[source][target])
 
 
-@pytest.mark.parametrize("members", range(2, 14))
-def test_rings_of_a_full_mesh_load_every_link_equally(members):
-    rings = block_rings(BuildingBlock.FULLY_CONNECTED, members)
-    load = np.zeros((members, members))
-    for ring in rings:
-        assert sorted(ring) == list(range(members))
-        for a, b in zip(ring, ring[1:] + ring[:1], strict=True):
-            load[a, b] += 1
-    off = ~np.eye(members, dtype=bool)
-    assert load[off].min() == load[off].max() > 0
-
-
-@pytest.mark.parametrize("notation", NETWORKS)
+@pytest.mark.parametrize("notation", ["RI(4)", "SW(6)", "SW(4)_RI(5)", "RI(2)_FC(2)_SW(3)"])
 def test_an_allreduce_over_a_dimension_takes_the_time_of_the_model(notation):
     network = parse_network(notation)
     bandwidth = rates(network)
-    fabric = multi_dim_fabric(network, bandwidth, IDEAL)
     size = 3e8
-    for d in range(network.dimensions):
-        groups = tuple(lines(network, d))
+    for d, block in enumerate(network.blocks):
+        along = np.moveaxis(np.arange(network.npus).reshape(network.sizes[::-1]), -1 - d, -1)
+        groups = tuple(tuple(line) for line in along.reshape(-1, network.sizes[d]).tolist())
+        both = block == BuildingBlock.RING and network.sizes[d] > 2
+        fabric = on_fabric(network, bandwidth, {g: (g, g[::-1]) if both else (g,) for g in groups})
         tasks = TaskGraph.from_lists(
             network.npus,
             [(TaskKind.ALLREDUCE, g, -1, size, 0.0) for g in range(len(groups))], [], groups,
@@ -91,7 +87,7 @@ def test_an_allreduce_over_a_dimension_takes_the_time_of_the_model(notation):
 def test_loads_of_transfers_bound_the_simulated_time_and_meet_it_for_one(notation):
     network = parse_network(notation)
     bandwidth = rates(network)
-    fabric = multi_dim_fabric(network, bandwidth, IDEAL)
+    fabric = on_fabric(network, bandwidth)
     loads = PairLoads(network)
     rng = np.random.default_rng(3)
     for count in (1, 1, 1, 5, 20):
@@ -136,13 +132,4 @@ def test_networks_that_cannot_be_built_are_refused():
     with pytest.raises(InputError, match="shape"):
         build_network(network, np.ones(3))
     with pytest.raises(InputError, match="at most 2048"):
-        multi_dim_fabric(parse_network("SW(4096)"), np.array([1.0]))
-
-
-def test_an_allocation_becomes_a_fabric():
-    answer = allocate_bandwidth(
-        parse_network("FC(4)_SW(8)"), builtin_workload("gpt-3", 4), budget="500GB/s"
-    )
-    fabric = multi_dim_fabric(answer.network, answer.bandwidth)
-    assert fabric.network.hosts == 32
-    assert len(fabric.rings) == 8 + 4
+        on_fabric(parse_network("SW(4096)"), np.array([1.0]))

@@ -34,12 +34,14 @@ from topoopt.bandwidth.model.communicator import hybrid_communicator, lay
 from topoopt.bandwidth.model.cost import cost_coefficients, default_cost
 from topoopt.bandwidth.model.expressions import comm, compute, maximum, total
 from topoopt.bandwidth.model.loops import Loop
-from topoopt.bandwidth.model.network import BuildingBlock, parse_network
+from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.model.time_model import compile_time
 from topoopt.bandwidth.solve.constraints import parse_constraints
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+from topoopt.bandwidth.solve.question import Question
 from topoopt.bandwidth.solve.quick import largest_sum, minorant_at, quick_bound
 from topoopt.bandwidth.solve.solver import solve
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 G = 1e9
 GPT, REPLICA = PUBLISHED["gpt-3"]
@@ -212,13 +214,9 @@ def test_quick_bounds_hold_and_are_near():
         ratios.append(bound / truth)
         rng = np.random.default_rng(seed)
         at, other = rng.uniform(1, 500, (2, problem.dimensions)) * G
-        below = minorant_at(problem.time, at)
-        assert below.constant + float((below.loads / at).sum()) == pytest.approx(
-            problem.time.time(at)
-        )
-        assert below.constant + float((below.loads / other).sum()) <= problem.time.time(other) * (
-            1 + 1e-9
-        )
+        constant, loads = minorant_at(problem.time, at)
+        assert constant + float((loads / at).sum()) == pytest.approx(problem.time.time(at))
+        assert constant + float((loads / other).sum()) <= problem.time.time(other) * (1 + 1e-9)
     assert np.median(ratios) > 0.6
 
 
@@ -226,14 +224,12 @@ def test_quick_bounds_hold_and_are_near():
 def test_a_search_over_shapes_equals_one_allocation_after_the_other(objective):
     shapes = network_shapes(64, 3, parse_limits("RI(2..8),FC(3..8),SW(8..64)"))
     job = builtin_workload("gpt-3", 8)
-    found = search_designs(
-        shapes, [fixed_division(job, 64)], budget="500GB/s", objective=objective, keep=5
-    )
+    question = Question(budget="500GB/s", objective=objective)
+    found = search_designs(shapes, [fixed_division(job, 64)], question, keep=5)
     every = [
         (answer.solution.primal, network.notation)
         for network in shapes
-        for answer in [allocate_bandwidth(
-            network, job, budget="500GB/s", objective=objective)]
+        for answer in [allocate_bandwidth(network, job, question)]
     ]  # fmt: skip
     every.sort()
     assert found.designs[0].solution.primal == pytest.approx(every[0][0], rel=2e-7)
@@ -250,10 +246,10 @@ def test_a_search_over_shapes_equals_one_allocation_after_the_other(objective):
 def test_pruning_and_processes_do_not_change_the_answer():
     shapes = network_shapes(32, 3)
     divisions = transformer_divisions(GPT, REPLICA, 32, memory=inf)
-    options = {"budget": "500GB/s", "keep": 4, "loop": Loop.OVERLAP}
-    plain = search_designs(shapes[::5], divisions, prune=False, **options)
-    pruned = search_designs(shapes[::5], divisions, **options)
-    spread = search_designs(shapes[::5], divisions, jobs=2, **options)
+    question = Question(budget="500GB/s", loop=Loop.OVERLAP)
+    plain = search_designs(shapes[::5], divisions, question, keep=4, prune=False)
+    pruned = search_designs(shapes[::5], divisions, question, keep=4)
+    spread = search_designs(shapes[::5], divisions, question, keep=4, jobs=2)
     assert plain.tally.pruned == 0 < pruned.tally.pruned
     assert pruned.tally == spread.tally
     names = [[describe_design(d.network, d.division, d.order) for d in r.designs]
@@ -271,48 +267,51 @@ def test_an_interrupted_search_returns_what_it_found():
     division = fixed_division(builtin_workload("gpt-3"), 256)
     seen = []
 
-    def stop(report):
+    def stop(*report):
         seen.append(report)
         raise KeyboardInterrupt
 
-    found = search_designs(shapes, [division], budget="500GB/s", progress=stop)
+    found = search_designs(shapes, [division], Question(budget="500GB/s"), progress=stop)
     assert found.interrupted
     assert found.designs
-    assert 0 < seen[0].done < seen[0].total == found.candidates
-    assert seen[0].best >= found.designs[0].solution.primal * (1 - 1e-9)
+    done, total, best = seen[0]
+    assert 0 < done < total == found.candidates
+    assert best >= found.designs[0].solution.primal * (1 - 1e-9)
 
 
 def test_a_search_that_has_no_answer_says_so():
     shapes = network_shapes(32, 2)
     division = fixed_division(builtin_workload("gpt-3"), 32)
     with pytest.raises(InputError, match="--budget"):
-        search_designs(shapes, [division])
+        search_designs(shapes, [division], Question())
     with pytest.raises(InfeasibleError, match="none of"):
         search_designs(
             shapes,
             [division],
-            budget="<= 500GB/s",
-            objective=AllocationObjective.COST,
-            deadline=1e-3,
+            Question(budget="<= 500GB/s", objective=AllocationObjective.COST, deadline=1e-3),
         )
     with pytest.raises(InputError, match="mixes 32 and 64"):
-        search_designs(shapes, [fixed_division(builtin_workload("gpt-3"), 64)], budget="5GB/s")
+        search_designs(
+            shapes, [fixed_division(builtin_workload("gpt-3"), 64)], Question(budget="5GB/s")
+        )
     with pytest.raises(InputError, match="at least 1 each"):
-        search_designs([], [division])
+        search_designs([], [division], Question())
     with pytest.raises(InputError, match="b1"):
-        search_designs(shapes, [division], budget="5GB/s", constraints=["b1 <= 3"])
+        search_designs(shapes, [division], Question(budget="5GB/s", constraints=["b1 <= 3"]))
 
 
 def test_a_deadline_search_is_the_cheapest():
     shapes = network_shapes(32, 2)
     division = fixed_division(builtin_workload("gpt-3", 4), 32)
-    fastest = search_designs(shapes, [division], budget="500GB/s", keep=1).designs[0].solution.time
+    fastest = (
+        search_designs(shapes, [division], Question(budget="500GB/s"), keep=1)
+        .designs[0]
+        .solution.time
+    )
     found = search_designs(
         shapes,
         [division],
-        budget="<= 500GB/s",
-        objective=AllocationObjective.COST,
-        deadline=1.2 * fastest,
+        Question(budget="<= 500GB/s", objective=AllocationObjective.COST, deadline=1.2 * fastest),
         keep=2,
     )
     prices = default_cost()
@@ -320,9 +319,12 @@ def test_a_deadline_search_is_the_cheapest():
     for network in shapes:
         try:
             answer = allocate_bandwidth(
-                network, division.workload, budget="<= 500GB/s", objective=AllocationObjective.COST,
-                deadline=1.2 * fastest,
-            )  # fmt: skip
+                network,
+                division.workload,
+                Question(
+                    budget="<= 500GB/s", objective=AllocationObjective.COST, deadline=1.2 * fastest
+                ),
+            )
         except InfeasibleError:
             continue
         costs.append(answer.solution.cost)

@@ -12,14 +12,15 @@ from codesign_base import InputError
 from parallelism.graph import ModelGraph
 from parallelism.taskgraph import Phase, TaskKind, traffic_of
 from topoopt.bandwidth.allocate import allocate_bandwidth
-from topoopt.bandwidth.explore.fabric import multi_dim_fabric
 from topoopt.bandwidth.files.plan_file import load_plan_workload
 from topoopt.bandwidth.model.communicator import Communicator, NpuGroup
-from topoopt.bandwidth.model.links import PairLoads, build_network
+from topoopt.bandwidth.model.links import PairLoads, build_network, dimension_routes
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.model.plan_workload import PlanWorkload, depths, grid_group
+from topoopt.bandwidth.solve.question import Question
 from topoopt.cli.app import app
 from topoopt.codesign.comparison import compare
+from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import simulate
 from topoopt.fabric.transport import IDEAL
 from topoopt.problem.options import SearchOptions
@@ -95,7 +96,7 @@ def test_compare_refuses_networks_that_do_not_fit(net, tmp_path):
 def test_a_data_parallel_plan_is_compute_and_one_allreduce_an_operator():
     job = data_parallel(8)
     network = parse_network("FC(2)_SW(4)")
-    answer = allocate_bandwidth(network, job, budget="100GB/s")
+    answer = allocate_bandwidth(network, job, Question(budget="100GB/s"))
     assert answer.solution.gap <= 1e-7
     size = sum(job.graph.parameter_bytes(i) for i in range(len(job.graph.operators)))
     b = answer.bandwidth
@@ -113,8 +114,11 @@ def test_a_plan_without_overlap_is_no_faster_than_the_simulator():
     for job in (data_parallel(4), load_plan_workload(shared_plan())):
         network = parse_network("SW(4)")
         bandwidth = np.array([25.0]) * G
-        answer = allocate_bandwidth(network, job, budget="25GB/s")
-        simulated = simulate(multi_dim_fabric(network, bandwidth, IDEAL), job.tasks).makespan
+        answer = allocate_bandwidth(network, job, Question(budget="25GB/s"))
+        links = build_network(network, bandwidth)
+        rings = {(0, 1, 2, 3): ((0, 1, 2, 3),)}
+        fabric = Fabric("SW(4)", links, dimension_routes(network, links), rings, None, IDEAL)
+        simulated = simulate(fabric, job.tasks).makespan
         assert answer.solution.time >= simulated * (1 - 1e-9)
         assert answer.solution.time <= 20 * simulated
 
@@ -182,6 +186,9 @@ def test_plans_bring_their_own_groups():
     whole = NpuGroup((4,), (1,))
     with pytest.raises(InputError, match="groups of its own"):
         allocate_bandwidth(
-            parse_network("SW(4)"), job, Communicator((whole, whole, whole)), budget="5GB/s"
+            parse_network("SW(4)"),
+            job,
+            Question(budget="5GB/s"),
+            Communicator((whole, whole, whole)),
         )
     assert solve(small_mlp(), 2, steps=2).cluster.servers == 2

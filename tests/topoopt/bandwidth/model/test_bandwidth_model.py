@@ -15,10 +15,11 @@ from topoopt.bandwidth.model.collectives import (
 from topoopt.bandwidth.model.communicator import Communicator, NpuGroup, hybrid_communicator
 from topoopt.bandwidth.model.expressions import Expr, comm, compute, maximum, total
 from topoopt.bandwidth.model.loops import Loop, add_up, layer_times
-from topoopt.bandwidth.model.network import BuildingBlock, MultiDimNetwork, parse_network
+from topoopt.bandwidth.model.network import MultiDimNetwork, parse_network
 from topoopt.bandwidth.model.several import Together, combine
 from topoopt.bandwidth.model.time_model import compile_time
 from topoopt.bandwidth.model.workload import Layer, LayerPhase, LayerWorkload
+from topoopt.topology.zoo.blocks import BuildingBlock
 
 FULL = PartialGroups.FULL
 GROUPS = st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=4)

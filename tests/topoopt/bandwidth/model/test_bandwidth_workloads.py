@@ -1,5 +1,7 @@
 """Built-in workloads and our own model graphs against published and hand-worked counts."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,7 @@ from topoopt.bandwidth.model.from_model import model_workload
 from topoopt.bandwidth.model.network import parse_network
 from topoopt.bandwidth.model.several import Together
 from topoopt.bandwidth.model.workload import Layer, LayerPhase, LayerWorkload
+from topoopt.bandwidth.solve.question import Question
 
 NETWORK = parse_network("RI(4)_FC(8)_RI(4)_SW(32)")
 REDUCE = Collective.ALL_REDUCE
@@ -70,7 +73,7 @@ def test_resnet_is_whole():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_builtin_solves(name):
-    answer = allocate_bandwidth(NETWORK, builtin_workload(name), budget="500GB/s")
+    answer = allocate_bandwidth(NETWORK, builtin_workload(name), Question(budget="500GB/s"))
     assert answer.solution.gap <= 1e-7
     times = answer.workloads[0]
     assert times.iteration <= times.equal_iteration * (1 + 1e-9)
@@ -118,7 +121,7 @@ def test_tensor_parallel_graph_by_hand():
     assert found["expand"] == (("ALLREDUCE", whole), ("ALLREDUCE", 4.0 * (16 * 64 + 64) / 2))
     assert found["relu"] == ()
     assert found["contract"] == (("ALLREDUCE", whole), ("ALLREDUCE", 4.0 * (16 * 64 + 16) / 2))
-    plain = model_workload(graph, 1, batch=8)
+    plain = model_workload(replace(graph, batch_per_gpu=8))
     assert job.layers[1].forward.compute < plain.layers[1].forward.compute
     with pytest.raises(InputError, match="no operator that splits 7 ways"):
         model_workload(graph, 7)
@@ -142,7 +145,7 @@ def test_large_tables_are_sharded():
 @pytest.mark.parametrize("name", ["bert-large", "vgg16", "dlrm", "candle-16"])
 def test_presets_solve(name, tensor):
     job = model_workload(get_model(name), tensor)
-    answer = allocate_bandwidth(NETWORK, job, budget="<= 500GB/s")
+    answer = allocate_bandwidth(NETWORK, job, Question(budget="<= 500GB/s"))
     assert answer.solution.gap <= 1e-7
 
 
@@ -151,22 +154,24 @@ def test_unknown_workloads():
         builtin_workload("gpt-5")
     with pytest.raises(InputError, match="does not apply"):
         builtin_workload("dlrm", tensor=4)
-    with pytest.raises(InputError, match="batch is 0"):
-        builtin_workload("gpt-3", batch=0)
+    with pytest.raises(InputError, match="tensor parallelism is 0"):
+        builtin_workload("gpt-3", tensor=0)
     bare = LayerWorkload(
         "bare", (Layer("a", LayerPhase(1.0), LayerPhase(1.0), LayerPhase(1.0, REDUCE, 1e6)),)
     )
     with pytest.raises(InputError, match="give a --communicator"):
-        allocate_bandwidth(NETWORK, bare, budget="500GB/s")
+        allocate_bandwidth(NETWORK, bare, Question(budget="500GB/s"))
     with pytest.raises(InputError, match="tensor parallelism of 16 cannot be laid"):
-        allocate_bandwidth(parse_network("RI(3)_SW(8)"), builtin_workload("gpt-3"), budget="5GB/s")
+        allocate_bandwidth(
+            parse_network("RI(3)_SW(8)"), builtin_workload("gpt-3"), Question(budget="5GB/s")
+        )
 
 
 def test_several_workloads_share_a_network():
     jobs = [builtin_workload(name) for name in ("gpt-3", "dlrm", "resnet-50")]
-    alone = [allocate_bandwidth(NETWORK, job, budget="500GB/s") for job in jobs]
-    joint = allocate_bandwidth(NETWORK, jobs, budget="500GB/s")
-    worst = allocate_bandwidth(NETWORK, jobs, budget="500GB/s", together=Together.MAXIMUM)
+    alone = [allocate_bandwidth(NETWORK, job, Question(budget="500GB/s")) for job in jobs]
+    joint = allocate_bandwidth(NETWORK, jobs, Question(budget="500GB/s"))
+    worst = allocate_bandwidth(NETWORK, jobs, Question(budget="500GB/s"), together=Together.MAXIMUM)
     at = [100e9] * 4
     for answer in (joint, worst):
         assert answer.solution.gap <= 1e-7
@@ -188,9 +193,11 @@ def test_a_workload_of_nothing():
     idle = LayerWorkload(
         "idle", (Layer("a", LayerPhase(0.0), LayerPhase(0.0), LayerPhase(0.0)),), (), 1
     )
-    document = allocation_document(allocate_bandwidth(NETWORK, idle, budget="500GB/s"))
+    document = allocation_document(allocate_bandwidth(NETWORK, idle, Question(budget="500GB/s")))
     assert document["iteration_time_s"] == 0.0
     assert document["speedup_over_equal_bandwidth"] == 1.0
-    assert "idle" in allocation_summary(allocate_bandwidth(NETWORK, idle, budget="<= 500GB/s"))
+    assert "idle" in allocation_summary(
+        allocate_bandwidth(NETWORK, idle, Question(budget="<= 500GB/s"))
+    )
     with pytest.raises(InputError, match="takes no time"):
-        allocate_bandwidth(NETWORK, [idle, idle], budget="500GB/s")
+        allocate_bandwidth(NETWORK, [idle, idle], Question(budget="500GB/s"))

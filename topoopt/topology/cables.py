@@ -9,16 +9,16 @@ from routing.network import FloatArray, IntArray, Network
 from topoopt.topology.wiring import DegreeTooSmallError
 
 
-def check_rates(hosts: int, bandwidth: float, latency: float) -> None:
+def check_rates(hosts: int, bandwidth: float, latency: float, least: int = 2) -> None:
     """Check what all fabrics take.
 
     Raises
     ------
     InputError
-        If there are fewer than two hosts, or a number is out of range.
+        If there are fewer hosts than the least, or a number is out of range.
     """
-    if hosts < 2:
-        raise InputError(f"a network of {hosts} servers; give at least 2")
+    if hosts < least:
+        raise InputError(f"a network of {hosts} servers; give at least {least}")
     if not (bandwidth > 0 and isfinite(bandwidth)):
         raise InputError(f"bandwidth is {bandwidth} bytes/s; give a positive number")
     if not (latency >= 0 and isfinite(latency)):

@@ -1,0 +1,66 @@
+"""The public sweep: workbooks are read as they are, and ranks are those of a small case by hand."""
+
+import json
+import zipfile
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from codesign_base import InputError
+from topoopt.cli.app import app
+from topoopt.studies.validation.sweep import spearman, validate_sweep
+
+HEAD = ("World Size", "Average Step Time", "activation_checkpointing_type", "kernel",
+        "micro_batch_size", "model_parallel_size", "pipe_parallel_size")  # fmt: skip
+FLASH = "flash_attention2 + RMS kernel"
+NAME = "llama_13B_bfloat16_64_GPUs_all_runs.xlsx"
+
+
+def workbook(path, trials) -> None:
+    """Write the parts of a workbook that hold its cells."""
+    rows = [("title",), HEAD, *trials]
+    texts = sorted({cell for row in rows for cell in row})
+    space = 'xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"'
+    cells = "".join(
+        "<row>" + "".join(f'<c r="{chr(65 + i)}{n}" t="s"><v>{texts.index(cell)}</v></c>'
+                          for i, cell in enumerate(row)) + "</row>"
+        for n, row in enumerate(rows, start=1)
+    )  # fmt: skip
+    shared = "".join(f"<si><t>{text}</t></si>" for text in texts)
+    with zipfile.ZipFile(path, "w") as book:
+        book.writestr("xl/sharedStrings.xml", f"<sst {space}>{shared}</sst>")
+        book.writestr("xl/worksheets/sheet1.xml", f"<worksheet {space}>{cells}</worksheet>")
+
+
+def test_a_workbook_is_ranked_and_weighed(tmp_path) -> None:
+    def trial(time, micro, tensor, pipeline, kernel=FLASH):
+        return ("64", time, "disabled", kernel, micro, tensor, pipeline)
+
+    workbook(tmp_path / NAME, [
+        trial("26.5", "1", "1", "1"), trial("31.3", "1", "2", "1"), trial("34.8", "1", "2", "2"),
+        trial("OOM Error", "8", "1", "1"), trial("30.0", "1", "1", "2", "torch"),
+        trial("Other Error", "2", "2", "2"),
+    ])  # fmt: skip
+    (found,) = validate_sweep(tmp_path)
+    assert (found.ran, found.failed) == (3, 1)
+    assert found.spearman == 1.0
+    assert found.regret == 0.0
+    assert (found.rejected, found.accepted) == (0, 0)
+    shown = CliRunner().invoke(app, ["validate", "llm", "--sweep", str(tmp_path), "--json"])
+    assert json.loads(shown.stdout)["files"][0]["ran"] == 3
+    assert "1.000" in CliRunner().invoke(app, ["validate", "llm", "--sweep", str(tmp_path)]).stdout
+
+
+def test_rank_correlation_is_the_closed_form_of_distinct_values() -> None:
+    """1 - 6 sum d^2 / (n (n^2 - 1)); here d is 1, 1, 0, 0."""
+    first, second = np.array([1.0, 2.0, 3.0, 4.0]), np.array([20.0, 10.0, 30.0, 50.0])
+    assert spearman(first, second) == pytest.approx(1 - 6 * 2 / (4 * 15))
+
+
+def test_directories_without_the_sweep_are_refused(tmp_path) -> None:
+    with pytest.raises(InputError, match="no file"):
+        validate_sweep(tmp_path)
+    (tmp_path / NAME).write_text("no workbook")
+    with pytest.raises(InputError, match="whole workbook"):
+        validate_sweep(tmp_path)

@@ -1,0 +1,82 @@
+"""What is asked of a network, and the problem that it makes of a network and its times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from codesign_base import InputError
+from topoopt.bandwidth.model.collectives import PartialGroups
+from topoopt.bandwidth.model.cost import CostModel, cost_coefficients, default_cost
+from topoopt.bandwidth.model.loops import Loop, TrainingLoop
+from topoopt.bandwidth.model.network import MultiDimNetwork
+from topoopt.bandwidth.model.time_model import Floats, TimeModel
+from topoopt.bandwidth.solve.constraints import Constraints, budget_constraint, parse_constraints
+from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
+
+Terms = tuple[Floats, float, Constraints]
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What bandwidths shall achieve and obey, on whatever network.
+
+    Parameters
+    ----------
+    budget : str, optional
+        Sum of the bandwidths of an NPU: ``"500GB/s"`` (exactly) or ``"<= 500GB/s"``.
+    constraints : sequence of str, optional
+        See `constraints.parse_constraints`.
+    objective : AllocationObjective, optional
+    loop : Loop or callable, optional
+        How the layers add up, see `loops.add_up`.
+    partial : PartialGroups, optional
+        What a group that fills a part of a dimension may use.
+    cost : CostModel, optional
+        LIBRA's default prices by default.
+    npu_cost : float, optional
+        US dollars of an NPU, replacing the cost model's.
+    deadline : float, optional
+        Largest iteration time in seconds (of the combined time, with several workloads).
+
+    Raises
+    ------
+    InputError
+        If the budget cannot be read, or the price of an NPU is negative or not finite.
+    """
+
+    budget: str | None = None
+    constraints: Sequence[str] = ()
+    objective: AllocationObjective = AllocationObjective.TIME
+    loop: Loop | TrainingLoop = Loop.NONE
+    partial: PartialGroups = PartialGroups.USABLE
+    cost: CostModel | None = None
+    npu_cost: float | None = None
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.budget is not None:
+            budget_constraint(self.budget)
+        if not 0 <= self.prices.npu < float("inf"):
+            raise InputError(f"NPU cost is {self.prices.npu} USD; give zero or more")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All constraints, the budget first if there is one."""
+        budget = () if self.budget is None else (budget_constraint(self.budget),)
+        return (*budget, *self.constraints)
+
+    @cached_property
+    def prices(self) -> CostModel:
+        """Component prices, with that of an NPU that counts."""
+        prices = default_cost() if self.cost is None else self.cost
+        return prices if self.npu_cost is None else replace(prices, npu=self.npu_cost)
+
+    def terms(self, network: MultiDimNetwork) -> Terms:
+        """Return dollars per byte/s of each dimension, fixed dollars, and the constraints."""
+        cost = cost_coefficients(network, self.prices)
+        fixed = self.prices.npu * network.npus
+        return cost, fixed, parse_constraints(self.texts, network.dimensions, cost, fixed)
+
+    def problem(self, time: TimeModel, terms: Terms) -> AllocationProblem:
+        """Return the problem as arrays, of a network's times and `terms`."""
+        return AllocationProblem(time, *terms, self.objective, self.deadline)

@@ -1,0 +1,183 @@
+"""How the model ranks the layouts of the public sweep of Hagemann et al. (2023), and fits them."""
+
+import re
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+
+from codesign_base import InputError
+from parallelism.transformers.architecture import Attention, Transformer
+from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.implementation import ALEPH_ALPHA_2023, Implementation
+from parallelism.transformers.iteration import iteration_time
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import links_of
+from parallelism.transformers.memory import memory_use
+from parallelism.transformers.schedules import schedule_of
+
+_SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
+# Layers, hidden width, heads, feed-forward width of LLaMA; its vocabulary here.
+_SIZES = {"13B": (40, 5120, 40, 13824), "30B": (60, 6656, 52, 17920), "65B": (80, 8192, 64, 22016)}
+_VOCABULARY = 128_000
+# Without the kernel norms run in FP32, operation by operation, and keep two FP32 copies.
+_KERNELS = {
+    "flash_attention2 + RMS kernel": ALEPH_ALPHA_2023,
+    "flash_attention2": replace(ALEPH_ALPHA_2023, norms=19.0, norm_bytes=8.0),
+}
+# Share of `bucketing` that is left over more than eight servers, and that of NVLink's rate that
+# tensor groups reach; both fitted on the sweep.
+_FAR, _NEAR = 0.47, 0.77
+_NEAR_SERVERS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SweepFile:
+    """How the model does on one file.
+
+    Parameters
+    ----------
+    name : str
+    ran, failed : int
+        Layouts with a time, and that ran out of memory.
+    spearman : float
+        Rank correlation of the model's and measured times of those that ran.
+    regret : float
+        Measured time of the model's fastest over that of the measured fastest, less 1.
+    error : float
+        Mean of the errors without sign.
+    rejected, accepted : int
+        Of those that ran, what does not fit by the model; of those that failed, what does.
+    """
+
+    name: str
+    ran: int
+    failed: int
+    spearman: float
+    regret: float
+    error: float
+    rejected: int
+    accepted: int
+
+
+def validate_sweep(directory: str | Path) -> tuple[SweepFile, ...]:
+    """Compare the model with every file of the sweep in a directory.
+
+    Parameters
+    ----------
+    directory : path
+        With the ``.xlsx`` files of the sweep's repository, itself or below.
+
+    Returns
+    -------
+    tuple of SweepFile
+        Layouts with FlashAttention 2; other kernels are left out.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or one cannot be read.
+    """
+    paths = sorted(Path(directory).rglob("llama_*GPUs*.xlsx"), key=lambda path: path.name)
+    if not paths:
+        raise InputError(
+            f"sweep {str(directory)!r}: no file llama_*GPUs*.xlsx; give the directory data of the "
+            "sweep's repository"
+        )
+    return tuple(_compared(path) for path in paths)
+
+
+def _compared(path: Path) -> SweepFile:
+    size = path.name.split("_")[1]
+    if size not in _SIZES:
+        raise InputError(f"sweep file {path.name!r}: size {size!r} is not {', '.join(_SIZES)}")
+    layers, hidden, heads, width = _SIZES[size]
+    long = "8k" in path.name
+    model = Transformer(
+        f"LLaMA {size}", layers, hidden, Attention(heads, heads, hidden // heads), width,
+        _VOCABULARY, 8192 if long else 2048, gated=True,
+    )  # fmt: skip
+    batch = 512 if long else 2048
+    rates, links = rates_of("a100"), links_of("a100", 8, 25e9)
+    links = replace(links, intra_efficiency=_NEAR * links.intra_efficiency)
+    measured, modelled = [], []
+    failed = rejected = accepted = 0
+    for layout, stack, seconds in _trials(path):
+        order = schedule_of(layout, batch)
+        use = max(u.total for u in memory_use(model, layout, batch, stack, schedule=order))
+        fits = use <= rates.accelerator.usable_bytes
+        if seconds is None:
+            failed += 1
+            accepted += fits
+            continue
+        rejected += not fits
+        if layout.gpus > _NEAR_SERVERS * links.gpus:
+            stack = replace(stack, bucketing=_FAR * stack.bucketing)
+        measured.append(seconds)
+        modelled.append(
+            iteration_time(model, layout, batch, rates, links, stack, schedule=order).seconds
+        )
+    if len(measured) < 2:
+        raise InputError(f"sweep file {path.name!r}: fewer than two layouts ran; give a whole file")
+    real, ours = np.array(measured), np.array(modelled)
+    return SweepFile(
+        path.stem, len(measured), failed, spearman(real, ours),
+        float(real[ours.argmin()] / real.min() - 1.0), float(np.abs(ours / real - 1.0).mean()),
+        rejected, accepted,
+    )  # fmt: skip
+
+
+def spearman(first: "np.ndarray[tuple[int], np.dtype[np.float64]]",
+             second: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> float:  # fmt: skip
+    """Return the rank correlation of two samples; ties keep the order that they stand in."""
+    ranks = [np.argsort(np.argsort(each, kind="stable")) for each in (first, second)]
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
+
+
+def _trials(path: Path) -> Iterator[tuple[Layout, Implementation, float | None]]:
+    """Yield each layout once, with its seconds, or None where it ran out of memory."""
+    found: dict[tuple[Layout, str], float | None] = {}
+    _, head, *rows = _rows(path)
+    for row in rows:
+        trial = {title: row.get(column, "") for column, title in head.items()}
+        time, kernel = trial["Average Step Time"], trial["kernel"]
+        ran = re.fullmatch(r"\d+(\.\d+)?", time)
+        if kernel not in _KERNELS or not (ran or time == "OOM Error"):
+            continue
+        tensor, pipeline = int(trial["model_parallel_size"]), int(trial["pipe_parallel_size"])
+        layout = Layout(
+            tensor=tensor, pipeline=pipeline,
+            data=int(trial["World Size"]) // (tensor * pipeline),
+            microbatch=int(trial["micro_batch_size"]),
+            sequence_parallel=tensor > 1 and trial.get("sequence_parallel") == "1",
+            recompute="full" if trial["activation_checkpointing_type"] == "every_layer" else "none",
+        )  # fmt: skip
+        if ran or (layout, kernel) not in found:
+            found[layout, kernel] = float(time) if ran else None
+    for (layout, kernel), seconds in found.items():
+        yield layout, _KERNELS[kernel], seconds
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    """Return the first sheet of a workbook: text of the cells of each row, by column."""
+    try:
+        with zipfile.ZipFile(path) as book:
+            strings = [
+                "".join(text.text or "" for text in item.iter(f"{_SHEET}t"))
+                for item in ElementTree.fromstring(book.read("xl/sharedStrings.xml"))
+            ]
+            sheet = ElementTree.fromstring(book.read("xl/worksheets/sheet1.xml"))
+    except (OSError, KeyError, zipfile.BadZipFile, ElementTree.ParseError) as error:
+        raise InputError(f"sweep file {path}: {error}; give a whole workbook") from None
+    found = []
+    for row in sheet.iter(f"{_SHEET}row"):
+        cells = {}
+        for cell in row.iter(f"{_SHEET}c"):
+            value = cell.findtext(f"{_SHEET}v", "")
+            column = re.sub(r"\d", "", cell.get("r", ""))
+            cells[column] = strings[int(value)] if cell.get("t") == "s" else value
+        found.append(cells)
+    return found
