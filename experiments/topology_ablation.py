@@ -13,19 +13,17 @@ from topoopt.problem.options import Improvements, SearchOptions
 from topoopt.search.driver import run, start
 from topoopt.search.methods import search_for
 
-NONE = Improvements(exact=False, traffic=False, placement=False, splits=False, groups=False)
+NONE = Improvements(exact=False, traffic=False, splits=False, groups=False)
 VARIANTS = {
     "all": Improvements(),
     # Surplus ports, wirings of bidirectional ports and ECMP are tried all the same.
     "none": NONE,
     "only exact": replace(NONE, exact=True),
     "only traffic": replace(NONE, traffic=True),
-    "only placement": replace(NONE, placement=True),
     "only splits": replace(NONE, splits=True),
     "only groups": replace(NONE, groups=True),
     "without exact": Improvements(exact=False),
     "without traffic": Improvements(traffic=False),
-    "without placement": Improvements(placement=False),
     "without splits": Improvements(splits=False),
     "without groups": Improvements(groups=False),
 }
@@ -121,20 +119,21 @@ EXPERIMENT = Experiment(
     name="topology-ablation",
     description=(
         "Iteration time of the same strategies on wirings of the paper's finder and with exact "
-        "generators, traffic awareness, placement, all degree splits and rings of Cayley graphs, "
+        "generators, traffic awareness, all degree splits and rings of Cayley graphs, "
         "alone and left out."
     ),
     source="extends TopoOpt (NSDI 2023), section 4",
     grid={
         "model": ["dlrm-16", "candle-16", "bert-16", "ncf", "resnet50", "vgg16-16"],
-        "servers": [16],
+        "servers": [16, 32, 64, 128],
         "degree": [4, 8],
-        "bandwidth_gbps": [10, 25],
-        "steps": [500],
-        "seed": [0, 1, 2],
+        "bandwidth_gbps": [25],
+        "steps": [200],
+        "seed": [0],
     },
     quick_grid={
         "model": ["dlrm-16", "candle-16"],
+        "servers": [16],
         "degree": [4],
         "bandwidth_gbps": [25],
         "steps": [200],

@@ -220,7 +220,6 @@ class Rewirer(Generic[P]):
         ports: PortModel | None = None,
         like: str | None = None,
         selection: Selection = Selection.GEOMETRIC,
-        placement: bool = False,
     ) -> Topology:
         cluster = self.cluster
         return find_topology(
@@ -232,7 +231,6 @@ class Rewirer(Generic[P]):
             degree_allreduce=split,
             surplus=surplus,
             selection=selection,
-            placement=placement,
             faithful=like,
         )
 
@@ -294,14 +292,9 @@ class Rewirer(Generic[P]):
             yield self._build(traffic, split, "rings", selection=Selection.EXACT)
         if not moves or not traffic.groups:
             return
-        best = Selection.TRAFFIC if tried.traffic else Selection.GEOMETRIC
         if tried.traffic:
-            yield self._build(traffic, split, "rings", selection=best)
-        if tried.placement:
-            yield self._build(traffic, split, "rings", selection=best, placement=True)
+            yield self._build(traffic, split, "rings", selection=Selection.TRAFFIC)
         if tried.groups:
             # Paths are so short there that ports may serve the transfers best on rings.
             for ports in dict.fromkeys((split, self.cluster.degree)):
-                yield self._build(
-                    traffic, ports, "rings", selection=Selection.CAYLEY, placement=tried.placement
-                )
+                yield self._build(traffic, ports, "rings", selection=Selection.CAYLEY)

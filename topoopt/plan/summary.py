@@ -12,7 +12,6 @@ from topoopt.plan.rebuild import rebuild_schedule
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
 from topoopt.search.confirm import COPIES
-from topoopt.topology.totient import ring_places
 
 # Beyond this share the two models disagree on what the plan is worth.
 _APART = 0.05
@@ -264,14 +263,12 @@ def _comparison(plan: Plan) -> list[str]:
     return [*lines, "starting strategies: " + ", ".join(named)] if named else lines
 
 
-def _rings(members: tuple[int, ...], rings: list[RingRecord]) -> str:
+def _rings(rings: list[RingRecord]) -> str:
     """Write the steps of a group's rings, and how many have none."""
     steps = [ring for ring in rings if ring.generator]
     told = []
     if steps:
         told.append("generators " + ", ".join(f"+{ring.generator}" for ring in steps))
-        if ring_places(steps[0].order, steps[0].generator) != members:
-            told.append("seated for the transfers")
     if len(steps) < len(rings):
         told.append(f"{len(rings) - len(steps)} Hamiltonian cycles of a Cayley graph")
     return "; ".join(told)
@@ -293,9 +290,7 @@ def _wiring(plan: Plan) -> list[str]:
         groups.setdefault(tuple(sorted(ring.order)), []).append(ring)
     shown = list(groups.items())
     for members, rings in shown[:6]:
-        lines.append(
-            f"  rings over {len(members)} ({server_names(members)}): {_rings(members, rings)}"
-        )
+        lines.append(f"  rings over {len(members)} ({server_names(members)}): {_rings(rings)}")
     if len(shown) > 6:
         lines.append(f"  ... and rings over {len(shown) - 6} more groups")
     return lines

@@ -23,8 +23,6 @@ class Improvements:
         The shortest circulant networks rather than geometric steps.
     traffic : bool
         The steps that serve the transfers best.
-    placement : bool
-        Servers seated on their rings so that heavy transfer pairs come near.
     splits : bool
         Every split of the ports between rings and matching, not only the formula's.
     groups : bool
@@ -33,7 +31,6 @@ class Improvements:
 
     exact: bool = True
     traffic: bool = True
-    placement: bool = True
     splits: bool = True
     groups: bool = True
 

@@ -129,10 +129,12 @@ def gap(plan: Plan) -> Html:
     for part in plan.gap_parts:
         words = f"{part.how[:1].upper()}{part.how[1:]}; fixed by {part.binding}."
         parts.append(BarPart(part.name, part.seconds, f"p-{part.name}", words))
-    text = (
-        f"The plan is {plan.gap:.1%} above the lower bound. A part says what its choice may cost, "
-        "not what another choice would save: a bound may be out of reach."
-    )
+    fluid = number(plan.iteration_time_s, format_time(plan.iteration_time_s))
+    text = joined(
+        "In the fluid model, which bounds are about, the plan takes ", fluid,
+        f": {plan.gap:.1%} above the lower bound. A part says what its choice may cost, "
+        "not what another choice would save: a bound may be out of reach.",
+    )  # fmt: skip
     return joined(
         element("h3", "The gap to the lower bound"),
         element("p", text, class_="note"),

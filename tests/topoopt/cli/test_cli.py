@@ -90,7 +90,8 @@ def test_plan_prints_a_page_and_writes_the_plan(workplace):
     directory, done = workplace
     page = done.stdout
     for part in ("small on 4 servers", "packet time", "fluid time", "exposed communication",
-                 "lower bound", "ideal-switch", "fat-tree", "expander", "strategy:", "wiring: 2 ports",
+                 "lower bound", "ideal-switch", "fat-tree", "expander", "strategy:",
+                 "wiring: 2 ports",
                  "seed 0, 12 steps", "plan written to plan.json"):  # fmt: skip
         assert part in page
     assert all(len(line) < 200 for line in page.splitlines())

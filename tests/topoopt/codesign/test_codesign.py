@@ -164,16 +164,17 @@ def test_packets_choose_plans_of_operators_unless_told_otherwise():
     cluster = to.Cluster(4, 2, "100Gbps")
 
     def confirm(job, **options):
-        options = SearchOptions(steps=0, simulated=1, **options)
+        options = SearchOptions(**options)
         return to.co_optimize(job, cluster, options, baselines=()).search.options.confirm
 
-    assert confirm(to.Job(small_mlp())) == "packet"
-    assert confirm(to.Job(small_mlp()), schedule="compute") == "packet"
-    assert confirm(to.Job(small_mlp()), schedule="barrier") == "none"
-    assert confirm(to.Job(small_mlp()), method="alternating") == "none"
-    assert confirm(to.Job(small_mlp()), faithful="paper") == "none"
-    assert confirm(to.Job(small_mlp()), confirm="none") == "none"
-    assert confirm(small_plans.small_layout_job()) == "none"
+    few = {"steps": 0}
+    assert confirm(to.Job(small_mlp()), **few) == "packet"
+    assert confirm(to.Job(small_mlp()), schedule="compute", **few) == "packet"
+    assert confirm(to.Job(small_mlp()), schedule="barrier", **few) == "none"
+    assert confirm(to.Job(small_mlp()), method="alternating", **few) == "none"
+    assert confirm(to.Job(small_mlp()), faithful="paper", **few) == "none"
+    assert confirm(to.Job(small_mlp()), confirm="none", **few) == "none"
+    assert confirm(small_plans.small_layout_job(pipeline=(2,)), simulated=1) == "none"
 
 
 def test_plans_state_what_packets_take_on_every_fabric_that_packets_know():

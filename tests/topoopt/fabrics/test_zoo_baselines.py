@@ -115,7 +115,7 @@ def test_every_fabric_costs_what_the_direct_connect_one_costs(servers):
 
 def test_a_torus_has_the_ports_rate_and_hamiltonian_rings():
     cluster = to.Cluster(16, 4, "100Gbps")
-    fabric, _, bandwidth, note = zoo_fabric("torus2d", cluster, PRICES, 0)
+    fabric, _, bandwidth, note, _ = zoo_fabric("torus2d", cluster, PRICES, 0)
     assert bandwidth == cluster.port_rate and "4 Hamiltonian rings" in note
     streams = fabric.group_streams(tuple(range(16)))
     # Every link carries one ring edge, so that each ring runs at a port's rate.

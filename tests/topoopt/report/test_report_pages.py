@@ -65,11 +65,11 @@ def test_a_comparison_shows_every_fabric(found):
     rows = page.tables["Iteration time and cost by fabric"][1:]
     assert [row[0] for row in rows] == [result.fabric for result in found.fabrics]
     for row, result in zip(rows, found.fabrics, strict=True):
-        assert row[1] == format_time(result.iteration_time_s)
+        assert row[1] == format_time(result.time_s)
         assert row[2] == f"{result.relative_time:.2f}x"
         assert row[5] == result.strategy_origin
     assert repr(found.lower_bound_s) in {value for value, _ in page.data}
-    assert format_time(found.fabrics[0].iteration_time_s) in page.text
+    assert format_time(found.fabrics[0].time_s) in page.text
     shown = Page(found._repr_html_())
     assert_safe(shown)
     assert shown.tables == page.tables
