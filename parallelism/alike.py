@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.rows import spread, starts
+
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
@@ -66,16 +68,12 @@ class Pattern:
         """The ports that elements use: server v to send is resource v, to receive servers + v."""
         moves = np.flatnonzero(self.group < 0)
         counts = np.array([len(group) for group in self.groups] or [0], dtype=np.int64)
-        begin = np.cumsum(counts) - counts
         members = np.array([v for group in self.groups for v in group], dtype=np.int64)
         reduces = np.flatnonzero(self.group >= 0)
         reduces = reduces[counts[self.group[reduces]] > 1]
         own = counts[self.group[reduces]]
         element = np.repeat(reduces, own)
-        at = np.arange(element.size) + np.repeat(
-            begin[self.group[reduces]] - np.cumsum(own) + own, own
-        )
-        server = members[at]
+        server = members[spread(starts(counts)[self.group[reduces]], own)]
         return Rows(
             np.concatenate((moves, moves, element, element)),
             np.concatenate(

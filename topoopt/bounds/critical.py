@@ -220,9 +220,7 @@ def _represented_uses(
     sends = sends[np.argsort(tasks.collective[sends], kind="stable")]
     counts = np.diff(begin)[alike.of_task[sends]]
     task = np.repeat(sends, counts)
-    at = np.arange(task.size) + np.repeat(
-        begin[alike.of_task[sends]] - np.cumsum(counts) + counts, counts
-    )
+    at = spread(begin[alike.of_task[sends]], counts)
     members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
     own = np.where(tasks.collective, members[np.where(tasks.collective, tasks.first, 0)], 1.0)
     sent = np.where(tasks.collective, tasks.passes * (own - 1.0) / own, 1.0) * tasks.size

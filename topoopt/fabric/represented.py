@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.rows import spread
 from parallelism.alike import FloatArray, IntArray, Pattern, Rows, Words, mixed, refine, words_of
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
@@ -69,7 +70,7 @@ def _rows(fabric: Fabric, pattern: Pattern) -> tuple[Rows, Words]:
     begin[reduces], end[reduces] = streams[own, :2].T.astype(np.int64)
     counts = end - begin
     element = np.repeat(np.arange(pattern.elements), counts)
-    at = np.arange(element.size) + np.repeat(begin - np.cumsum(counts) + counts, counts)
+    at = spread(begin, counts)
     ports = pattern.ports
     rows = Rows(
         np.concatenate((ports.element, element)),
