@@ -52,7 +52,7 @@ def case(
         {
             "fabric": result.fabric,
             "iteration_time_s": result.iteration_time_s,
-            "relative_time": result.relative_time,
+            "relative_time": result.iteration_time_s / found.fabrics[0].iteration_time_s,
             "lower_bound_s": found.lower_bound_s if result.fabric == "topoopt" else None,
             "cost_usd": result.cost_usd,
             "link_bandwidth_gbps": result.bandwidth_bytes_per_s * 8 / 1e9,

@@ -181,8 +181,9 @@ def packet_text(plan: Plan) -> str:
     str
     """
     assert plan.packet_time_s is not None and plan.packet_spread_s is not None
+    apart = plan.packet_time_s / plan.iteration_time_s - 1.0
     words = [
-        f"{plan.packet_time_s / plan.iteration_time_s - 1.0:+.1%} of the fluid time",
+        f"{abs(apart):.1%} {'below' if apart < 0 else 'above'} the fluid time",
         f"mean of {COPIES} runs, spread {format_time(plan.packet_spread_s)}",
     ]
     candidates = plan.search.counts.get("candidates")
