@@ -74,7 +74,7 @@ def co_optimize(
     if seed < 0:
         raise InputError(f"seed is {seed}; give zero or more")
     check_options(job.family(1), options, checkpoint)
-    options = options.settled(job.family(1).kind)
+    options = options.settled(job.family(1).kind, cluster.servers)
     given = tuple(baselines)
     alone = (options.restarts, options.workers, options.engine, checkpoint) == (1, 1, "local", None)
     if not alone:

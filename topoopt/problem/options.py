@@ -11,6 +11,8 @@ FAITHFUL = ("paper", "artifact")
 METHODS = ("joint", "alternating", "sequential", "strategy-only", "topology-only")
 SCHEDULING = ("plain", "compute", "barrier", "auto")
 CONFIRMING = ("packet", "none")
+PACKET_SERVERS = 32
+"""On more servers packet trains take longer than the search, and are simulated where asked."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,9 @@ class SearchOptions:
         to 32 servers strategies are sought by the mean of the times with max-min fair shares and
         with transfers that yield to AllReduces, and the plan may be slower in the fluid model
         than one without confirmation. Bounds stay those of the fluid model. none: the fluid model
-        chooses. By default `topoopt.co_optimize` takes packet for models by operators where the
-        method is joint and the schedule plain or compute, and none elsewhere.
+        chooses. By default `topoopt.co_optimize` takes packet for models by operators on up
+        to 32 servers where the method is joint and the schedule plain or compute, and none
+        elsewhere.
     schedule : {"plain", "compute", "barrier", "auto"}
         plain: as published. compute: devices work on what has the longest remaining path first,
         while strategies are sought, too. Otherwise choose a schedule inside the iteration for the
@@ -169,10 +172,10 @@ class SearchOptions:
             if each.name in refused and value != each.default:
                 raise InputError(f"{each.name} is {value!r}, but {refused[each.name]}")
 
-    def settled(self, kind: str) -> "SearchOptions":
+    def settled(self, kind: str, servers: int) -> "SearchOptions":
         """Return the options with the choice made whether packet trains have the last word.
 
-        They cost next to nothing for operators. Layouts send many times more messages, the
+        They cost next to nothing for operators on few servers. Layouts send many times more messages, the
         faithful searches repeat what was published, and the other methods are there to be
         compared with.
 
@@ -180,6 +183,7 @@ class SearchOptions:
         ----------
         kind : {"operators", "layouts"}
             Of the job's family.
+        servers : int
 
         Returns
         -------
@@ -187,7 +191,8 @@ class SearchOptions:
         """
         if self.confirm is not None:
             return self
-        usual = kind == "operators" and (self.method, self.faithful) == ("joint", None)
+        small = kind == "operators" and servers <= PACKET_SERVERS
+        usual = small and (self.method, self.faithful) == ("joint", None)
         orders = self.schedule in ("plain", "compute")
         return replace(self, confirm="packet" if usual and orders else "none")
 

@@ -165,6 +165,7 @@ def _search(plan: Plan) -> tuple[Options, list[str]]:
     if operators and (asked.seconds is not None or search.interrupted):
         # Only the steps that were made say how long this search was.
         seed, steps, restarts = None, search.steps, 1
+    usual = replace(asked, confirm=None).settled(plan.job.kind, plan.cluster.servers)
     options: Options = [
         ("seed", plan.seed if seed is None else seed, None),
         ("steps", steps, None),
@@ -172,7 +173,7 @@ def _search(plan: Plan) -> tuple[Options, list[str]]:
         ("faithful", asked.faithful, None),
         ("method", asked.method, "joint"),
         ("no-parameter-splits", not asked.parameter_splits, False),
-        ("confirm", asked.confirm, replace(asked, confirm=None).settled(plan.job.kind).confirm),
+        ("confirm", asked.confirm, usual.confirm),
         ("schedule", asked.schedule, "plain"),
         ("restarts", restarts, 1),
         ("simulated", asked.simulated, 24),

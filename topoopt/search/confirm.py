@@ -22,7 +22,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabric.transport import Transport
-from topoopt.problem.options import SearchOptions
+from topoopt.problem.options import PACKET_SERVERS, SearchOptions
 
 PACKET_MODEL = "packet-2"
 PACKET_FINALISTS = 120
@@ -32,9 +32,7 @@ SCREENED = 5
 _RANKED = Transport(reconnect=True)
 # What long trains rank first is theirs by luck as well: some plans take one of two courses, which
 # packet trains of several lengths show. Beyond this many servers short ones take minutes.
-_SHORT_TRAINS, _LONG_TRAINS, _MOST_SERVERS = (16, 8, 4), (32, 24, 16), 32
-# On more servers the packet model takes longer than the search.
-_MOST_STATED = 256
+_SHORT_TRAINS, _LONG_TRAINS = (16, 8, 4), (32, 24, 16)
 COPIES = len(_SHORT_TRAINS)
 """Simulations of each finalist, with perturbed delays; their mean counts."""
 
@@ -93,7 +91,7 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
     Jitter
         Of `COPIES` copies.
     """
-    lengths = _SHORT_TRAINS if fabric.network.hosts <= _MOST_SERVERS else _LONG_TRAINS
+    lengths = _SHORT_TRAINS if fabric.network.hosts <= PACKET_SERVERS else _LONG_TRAINS
     times = []
     for copy, length in enumerate(lengths):
         truer = replace(fabric, transport=Transport(reconnect=True, train_packets=length))
@@ -116,9 +114,10 @@ def states_packets(family: Family[P], options: SearchOptions, servers: int) -> b
     -------
     bool
     """
-    if servers == 1 or servers > _MOST_STATED or options.schedule not in ("plain", "compute"):
+    if servers == 1 or options.schedule not in ("plain", "compute"):
         return False
-    return options.confirm == "packet" or isinstance(family, OperatorFamily)
+    small = isinstance(family, OperatorFamily) and servers <= PACKET_SERVERS
+    return small or options.confirm == "packet"
 
 
 def packet_times_on(

@@ -163,13 +163,14 @@ def test_progress_counts_up_and_never_gets_worse():
 def test_packets_choose_plans_of_operators_unless_told_otherwise():
     cluster = to.Cluster(4, 2, "100Gbps")
 
-    def confirm(job, **options):
+    def confirm(job, cluster=cluster, **options):
         options = SearchOptions(**options)
         return to.co_optimize(job, cluster, options, baselines=()).search.options.confirm
 
     few = {"steps": 0}
     assert confirm(to.Job(small_mlp()), **few) == "packet"
     assert confirm(to.Job(small_mlp()), schedule="compute", **few) == "packet"
+    assert confirm(to.Job(small_mlp()), to.Cluster(33, 2, "100Gbps"), **few) == "none"
     assert confirm(to.Job(small_mlp()), schedule="barrier", **few) == "none"
     assert confirm(to.Job(small_mlp()), method="alternating", **few) == "none"
     assert confirm(to.Job(small_mlp()), faithful="paper", **few) == "none"
