@@ -175,9 +175,9 @@ class SearchOptions:
     def settled(self, kind: str, servers: int) -> "SearchOptions":
         """Return the options with the choice made whether packet trains have the last word.
 
-        They cost next to nothing for operators on few servers. Layouts send many times more messages, the
-        faithful searches repeat what was published, and the other methods are there to be
-        compared with.
+        They cost next to nothing for operators on few servers. Layouts send many times more
+        messages, the faithful searches repeat what was published, and the other methods are
+        there to be compared with.
 
         Parameters
         ----------

@@ -27,6 +27,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
+from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import PACKET_FINALISTS
 from topoopt.search.finalists import FINALISTS, finalists
@@ -39,8 +40,6 @@ from topoopt.topology.fabrics import ideal_switch
 IDEAL = "ideal-switch"
 # Of many variants of one pair only the fastest is worth a truer simulation.
 _SPACING = 0.004
-# Up to this size trains are quick enough to go on from many pairs.
-_PACKET_SERVERS = 32
 # Proposals that a chain makes on one fabric before the topology is built anew.
 _ROUND_STEPS = 150
 
@@ -217,7 +216,7 @@ class Search:
     def moves_by_packets(self) -> bool:
         """Whether the search goes on by simulations with packet trains."""
         balanced = self.options.routings == (Routing.BALANCED,)
-        return balanced and not self.method.compared and self.cluster.servers <= _PACKET_SERVERS
+        return balanced and not self.method.compared and self.cluster.servers <= PACKET_SERVERS
 
     @property
     def kept(self) -> int:
