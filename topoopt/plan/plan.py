@@ -166,7 +166,7 @@ class Plan:
         Of the plan, in the fluid model, under its schedule.
     packet_time_s, packet_spread_s : float or None
         Of the plan, in the packet model: the mean over copies with perturbed delays, and slowest
-        minus fastest. None where packet trains know the schedule not, or were not asked (see
+        minus fastest. None where packet trains do not know the schedule, or were not asked (see
         `topoopt.search.confirm.states_packets`), or the search was interrupted.
     lower_bound_s, parallelization_lower_bound_s : float
         Over everything, and over all topologies and routings for the plan's parallelization.

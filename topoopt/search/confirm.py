@@ -105,7 +105,7 @@ def states_packets(family: Family[P], options: SearchOptions, servers: int) -> b
     Parameters
     ----------
     family : Family
-        Layouts send thousands of messages a second of simulated time, so theirs are asked for.
+        Layouts send many times more messages, so theirs are asked for.
     options : SearchOptions
         Only the plain schedule and the order of devices are known to packet trains.
     servers : int
