@@ -19,7 +19,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedule_pairs
 from topoopt.evaluate.scoring import plainest_routing
 from topoopt.fabric.fluid import FABRIC_MODEL
-from topoopt.fabric.tasks import link_bytes
+from topoopt.fabric.tasks import link_bytes, recorded_routes
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
 from topoopt.plan.plan import (
     Baseline,
@@ -217,7 +217,8 @@ def _assemble(
     tasks = family.represented(pair.strategy)
     traffic = traffic_of(tasks)
     carried = link_bytes(pair.fabric, tasks)
-    network, routes, topology = pair.fabric.network, pair.fabric.routes, pair.topology
+    network, topology = pair.fabric.network, pair.topology
+    routes = recorded_routes(pair.fabric, tasks)
     useful = traffic.allreduce_sent() + traffic.transfer_sent()
     values, which = np.unique(routes.weights, return_inverse=True)
     alone = cluster.servers == 1
@@ -266,6 +267,7 @@ def _assemble(
             weights=which.tolist(),
             weight_values=values.tolist(),
             latency_s=routes.latency.tolist(),
+            pairs=None if routes.pairs is None else routes.pairs.tolist(),
         ),
         bound=bound_record(everything),
         parallelization_bound=bound_record(own),

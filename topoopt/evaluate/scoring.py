@@ -1,7 +1,8 @@
 """Scores of (strategy, fabric) pairs, and the fabrics of direct-connect topologies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic
 
 import numpy as np
@@ -21,7 +22,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import seeks_symmetry
 from topoopt.fabric.reconfigurable import Playable, least_time, play
 from topoopt.fabric.represented import tasks_over, whole_tasks
-from topoopt.fabric.tasks import demand_of, link_bytes
+from topoopt.fabric.tasks import demand_of, link_bytes, pairs_in_use
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
@@ -62,12 +63,10 @@ def direct_fabric(
         With the topology's rings for its AllReduce groups.
     """
     network = topology.network
-    if routing in (Routing.ECMP, Routing.MCF, Routing.BALANCED):
-        routes = ecmp_routes(network)
-    elif routing is Routing.K_SHORTEST:
-        routes = k_shortest_routes(network, 8, slack=1)
-    elif routing is Routing.SINGLE:
+    if routing is Routing.SINGLE:
         routes = shortest_routes(network, seed=np.random.default_rng(seed))
+    elif routing in set(Routing):
+        routes = Routes.on_demand(network.hosts, transfer_router(network, routing))
     else:
         raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
@@ -89,6 +88,26 @@ def direct_fabric(
         demand = demand_of(fabric, tasks)
         return replace(fabric, routes=balanced_routes(network, demand))
     return replace(fabric, routes=least_congestion_routes(fabric, tasks))
+
+
+def transfer_router(network: Network, routing: Routing) -> Callable[..., Routes]:
+    """Return what routes pairs as they are asked for, whatever else is sent.
+
+    Parameters
+    ----------
+    network : Network
+        Direct-connect.
+    routing : Routing
+        All shortest paths for those that are made for a demand, or drawn: of pairs without any.
+
+    Returns
+    -------
+    callable
+        Takes ``pairs``.
+    """
+    if routing is Routing.K_SHORTEST:
+        return partial(k_shortest_routes, network, 8, slack=1)
+    return partial(ecmp_routes, network)
 
 
 def plainest_routing(
@@ -127,8 +146,13 @@ def plainest_routing(
 
 def _routed_alike(one: Fabric, other: Fabric, tasks: TaskGraph) -> bool:
     """Whether two fabrics of one network send everything of an iteration over the same links."""
-    if not one.routes.like(other.routes):
-        return False
+    if one.routes.pairs is None and other.routes.pairs is None:
+        if not one.routes.like(other.routes):
+            return False
+    else:
+        moves, _ = pairs_in_use(one, tasks)
+        if not one.routes.of(moves).like(other.routes.of(moves)):
+            return False
     for group in tasks.groups:
         if len(group) > 1:
             mine, theirs = one.group_streams(group), other.group_streams(group)
@@ -167,9 +191,9 @@ def allreduce_routes(
     if routing in (Routing.ECMP, Routing.BALANCED):
         return None
     if routing is Routing.MCF or not rings or any(step == 0 for _, step in rings):
-        return ecmp_routes(network)
-    steps = sorted({step for _, step in rings})
-    return coin_change_routes(network, steps, ring_places(*rings[0]))
+        return Routes.on_demand(network.hosts, partial(ecmp_routes, network))
+    steps, places = sorted({step for _, step in rings}), ring_places(*rings[0])
+    return Routes.on_demand(network.hosts, partial(coin_change_routes, network, steps, places))
 
 
 def search_tolerance(servers: int) -> float:

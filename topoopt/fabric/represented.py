@@ -57,7 +57,7 @@ def whole_tasks(tasks: TaskGraph) -> TaskGraph:
 
 def _rows(fabric: Fabric, pattern: Pattern) -> tuple[Rows, Words]:
     """Return what elements put on ports and links, and words that tell their latencies, too."""
-    hosts, table = fabric.network.hosts, fabric._table
+    hosts = fabric.network.hosts
     moves = np.flatnonzero(pattern.group < 0)
     reduces = np.flatnonzero(pattern.group >= 0)
     pairs = pattern.source[moves] * hosts + pattern.target[moves]
@@ -65,20 +65,21 @@ def _rows(fabric: Fabric, pattern: Pattern) -> tuple[Rows, Words]:
         [fabric.group_row(g) if len(g) > 1 else (0,) * 5 for g in pattern.groups], dtype=np.float64
     ).reshape(-1, 5)
     begin, end = (np.zeros(pattern.elements, dtype=np.int64) for _ in range(2))
-    begin[moves], end[moves] = fabric.routes.offsets[pairs], fabric.routes.offsets[pairs + 1]
+    begin[moves], end[moves] = fabric.rows.entries(pairs)
     own = pattern.group[reduces]
     begin[reduces], end[reduces] = streams[own, :2].T.astype(np.int64)
     counts = end - begin
     element = np.repeat(np.arange(pattern.elements), counts)
     at = spread(begin, counts)
+    links = fabric.rows.links[at].astype(np.int64)
     ports = pattern.ports
     rows = Rows(
         np.concatenate((ports.element, element)),
-        np.concatenate((ports.resource, 2 * pattern.servers + table.links[at].astype(np.int64))),
-        np.concatenate((ports.weight, table.weights[at])),
+        np.concatenate((ports.resource, 2 * pattern.servers + links)),
+        np.concatenate((ports.weight, fabric.rows.weights[at])),
     )
     word = pattern.word.copy()
-    word[moves] = mixed(word[moves] + words_of(fabric.message_lags[pairs]))
+    word[moves] = mixed(word[moves] + words_of(fabric.message_lags(pairs)))
     members = np.array([len(group) for group in pattern.groups], dtype=np.float64)
     for numbers in (members, *streams.T[2:]):
         word[reduces] = mixed(word[reduces] + words_of(numbers)[own])

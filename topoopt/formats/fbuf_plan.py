@@ -68,7 +68,7 @@ def plan_fbuf(
         return fbuf_of(
             tasks,
             built.fabric.network,
-            built.fabric.routes,
+            built.fabric.routes.complete(),
             {group: built.fabric.rings_of(group) for group in sorted(used)},
             gpus_per_node=plan.job.server.gpus,
             intergpu_bandwidth=plan.job.server.intra_bandwidth,
