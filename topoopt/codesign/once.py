@@ -31,6 +31,7 @@ from topoopt.plan.plan import (
 )
 from topoopt.plan.records import (
     bound_record,
+    bounded_notes,
     degree_split,
     link_records,
     price_notes,
@@ -51,7 +52,7 @@ from topoopt.search.confirm import (
 )
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch
-from topoopt.search.result import SearchResult
+from topoopt.search.result import Compared, SearchResult
 from topoopt.search.search_state import Keeper
 
 AnySearch = OperatorSearch | LayoutSearch
@@ -86,7 +87,8 @@ def optimize_once(
     family = job.family(cluster.servers)
     chosen = baseline_fabrics(baselines, cluster, table, seed, options.reconfiguration)
     search = search_of(family, cluster, options, seed)
-    with interrupts_between_steps(progress) as report:
+    layouts = isinstance(family, LayoutFamily)
+    with interrupts_between_steps(progress, everywhere=layouts) as report:
         result = search.run(report, keeper)
         confirmed = _confirm(search, result, report) if options.one_path else None
         scheduled = _schedule(search, result, report)
@@ -173,18 +175,21 @@ def _baselines(
     stated = states_packets(problem.family, problem.options, problem.cluster.servers)
     for number, base in enumerate(chosen):
         try:
-            strategy, time, origin = search.best_on(base, result, number, progress)
-            tasks = family.build(strategy)
-            packets = packet_times_on(base.fabric, tasks, base.real) if stated else None
+            best: Compared[Any] = search.best_on(base, result, number, progress)
+            packets = None
+            if stated:
+                tasks = family.build(best.parallelization)
+                packets = packet_times_on(base.fabric, tasks, base.real)
         except KeyboardInterrupt:
             return found, True
         found[base.fabric.name] = Baseline(
-            iteration_time_s=time,
+            iteration_time_s=best.time,
+            bounded=best.bounded,
             packet_time_s=None if packets is None else packets.mean,
             cost_usd=base.cost,
             bandwidth_bytes_per_s=base.bandwidth,
-            origin=origin,
-            parallelization=family.record(strategy),
+            origin=best.origin,
+            parallelization=family.record(best.parallelization),
             note=base.note,
             reconfiguration=reconfiguration_record(base.fabric),
         )
@@ -285,6 +290,7 @@ def _assemble(
         notes=[
             *family.assumptions(pair.strategy, microbatches=scheduled.schedule.microbatches),
             *price_notes(cluster, compared, prices),
+            *bounded_notes(compared),
             *schedule_notes(scheduled),
         ],
         job=family.question(),

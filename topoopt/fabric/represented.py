@@ -31,6 +31,28 @@ def tasks_over(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
         return tasks
     if fabric.transport.htsim:  # it goes by the order in which tasks are found ready
         return whole_tasks(tasks)
+    made = tasks_within(fabric, tasks, float("inf"))
+    assert made is not None
+    return made
+
+
+def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | None:
+    """Return what `tasks_over` does, unless it has more tasks than that.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    most : float
+        Tasks, as many as would be expected of so many places: nothing is made of more.
+
+    Returns
+    -------
+    TaskGraph or None
+    """
+    alike = tasks.alike
+    if alike is None or alike.fabric is fabric:
+        return tasks
     pattern, network = alike.pattern, fabric.network
     rows, word = _rows(fabric, pattern)
     hosts = network.hosts
@@ -43,6 +65,9 @@ def tasks_over(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
         for kind, amount in enumerate((out[:servers], into[:servers], network.capacity))
     ])  # fmt: skip
     classes = refine(replace(pattern, word=word), rows, colour)
+    kinds = pattern.places if classes is None else classes.first_place.size
+    if tasks.tasks * kinds > most * alike.classes.first_place.size:
+        return None
     made: TaskGraph = alike.rebuild(classes, rows, fabric)
     return made
 

@@ -195,8 +195,8 @@ def recorded_routes(fabric: Fabric, tasks: TaskGraph) -> Routes:
     Returns
     -------
     Routes
-        Of all pairs of up to `routing.routes.EVERY_PAIR_UP_TO` hosts; of more, those of transfers, and
-        of ring edges that are routed like them.
+        Of all pairs of up to `routing.routes.EVERY_PAIR_UP_TO` hosts; of more, those of
+        transfers, and of ring edges that are routed like them.
     """
     if tabled(fabric.network.hosts):
         return fabric.routes

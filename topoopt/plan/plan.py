@@ -136,6 +136,8 @@ class Baseline:
     parallelization: Parallelization
     note: str
     reconfiguration: ReconfigurationRecord | None = None
+    bounded: bool = False
+    """Whether its simulation passed the budget of work: the time is one that it is not below."""
 
     @property
     def time_s(self) -> float:

@@ -248,9 +248,10 @@ def _comparison(plan: Plan) -> list[str]:
             also = ("-" if base.packet_time_s is None else format_time(base.packet_time_s),)
         same = base.parallelization == plan.parallelization
         words = "the same" if same else parallelization_text(base.parallelization, base.origin)
+        least = ">= " if base.bounded else ""
         rows.append(
             (
-                name, *also, format_time(base.iteration_time_s), f"{ratio:.2f}x",
+                name, *also, f"{least}{format_time(base.iteration_time_s)}", f"{least}{ratio:.2f}x",
                 dollars(base.cost_usd),
                 *((words,) if layouts else ()),
             )
