@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import ROUNDING, checked_demand, dual_bound, require_served
 
@@ -108,7 +109,23 @@ def least_link_bytes(demand: FloatArray, degree: int) -> float:
         Bytes from row to column, zero on the diagonal.
     degree : int
     """
-    hosts = demand.shape[0]
+    source, target = np.nonzero(demand)
+    return least_link_bytes_of(source, target, demand[source, target], demand.shape[0], degree)
+
+
+def least_link_bytes_of(
+    source: IntArray, target: IntArray, amount: FloatArray, hosts: int, degree: int
+) -> float:
+    """Return what `least_link_bytes` does, of pairs that are listed.
+
+    Parameters
+    ----------
+    source, target : int64 arrays, shape (pairs,)
+        Each pair once.
+    amount : float64 array, shape (pairs,)
+        Bytes.
+    hosts, degree : int
+    """
     hops = np.empty(hosts)
     at, level, width = 0, 1, degree
     while at < hosts:
@@ -116,9 +133,13 @@ def least_link_bytes(demand: FloatArray, degree: int) -> float:
         at += width
         level += 1
         width = min(width * degree, hosts)
-    from_source = np.sort(demand, axis=1)[:, ::-1] @ hops
-    to_target = np.sort(demand, axis=0)[::-1].T @ hops
-    return float(max(from_source.sum(), to_target.sum()))
+    most = 0.0
+    for end in (source, target):
+        order = np.lexsort((-amount, end))
+        begin = starts(np.bincount(end, minlength=hosts))
+        rank = np.arange(order.size) - begin[end[order]]
+        most = max(most, float(amount[order] @ hops[rank]))
+    return most
 
 
 def network_bound(

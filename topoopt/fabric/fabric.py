@@ -1,6 +1,6 @@
 """A fabric: a network, the routes over it, and the rings of its AllReduce groups."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from threading import Lock
@@ -176,6 +176,28 @@ class Fabric:
         slowest = np.minimum.reduceat(entries, routes.offsets[:-1])
         slowest[routes.offsets[:-1] == routes.offsets[1:]] = np.inf
         return self.transport.message_lag(routes.latency, routes.hops, slowest)
+
+    def prepare(self, groups: Iterable[Group], *, given: bool = False) -> None:
+        """Make the routes at once that rings of groups need, where they are made on demand.
+
+        Parameters
+        ----------
+        groups : iterable of tuple of int
+        given : bool
+            Leave out groups whose rings are still to be chosen.
+        """
+        if self.edge_routes.more is None:
+            return
+        hosts, pairs = self.network.hosts, [np.zeros(0, dtype=np.int64)]
+        for group in groups:
+            if len(group) < 2 or group in self._groups:
+                continue
+            if self.rings.get(group) or self.network.switches:
+                pairs.append(self.ring_edges(group).ravel())
+            elif not given:
+                members = np.array(group, dtype=np.int64)
+                pairs.append((members[:, None] * hosts + members).ravel())
+        self._edges.entries(np.concatenate(pairs))
 
     def group_row(self, group: Group) -> GroupRow:
         """Return the place of a group's stream in the shared table, and its numbers.

@@ -193,6 +193,7 @@ def _streams(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Streams:
     """
     index = tasks.first[reduces]
     table = np.zeros((len(tasks.groups), 6))
+    fabric.prepare(tasks.groups[group] for group in np.unique(index).tolist())
     for group in np.unique(index).tolist():
         members = tasks.groups[group]
         if len(members) > 1:

@@ -86,6 +86,7 @@ def _rows(fabric: Fabric, pattern: Pattern) -> tuple[Rows, Words]:
     moves = np.flatnonzero(pattern.group < 0)
     reduces = np.flatnonzero(pattern.group >= 0)
     pairs = pattern.source[moves] * hosts + pattern.target[moves]
+    fabric.prepare(pattern.groups)
     streams = np.array(
         [fabric.group_row(g) if len(g) > 1 else (0,) * 5 for g in pattern.groups], dtype=np.float64
     ).reshape(-1, 5)

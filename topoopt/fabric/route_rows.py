@@ -32,33 +32,31 @@ class RouteRows:
         self._lock = Lock()
         self._begin, self._end = routes.offsets[:-1], routes.offsets[1:]
         self._lags: FloatArray | None = None
-        # Which pairs have been looked at; None: all have.
-        self._known: npt.NDArray[np.bool_] | None = None
+        # Of each pair one more than its row, 0 where it was not asked for; None: rows are pairs.
+        self._row: npt.NDArray[np.int32] | None = None
         if routes.pairs is not None:
-            count = self.hosts * self.hosts
-            begin, end = self._begin, self._end
             # Pages of zeros take no memory until they are written to.
-            self._begin, self._end = np.zeros(count, np.int64), np.zeros(count, np.int64)
-            self._begin[routes.pairs], self._end[routes.pairs] = begin, end
-            self._known = np.zeros(count, dtype=np.bool_)
-            self._known[routes.pairs] = True
-            self._known[:: self.hosts + 1] = True
-            if lag is not None:
-                self._lags = np.zeros(count)
-                self._lags[routes.pairs] = lag(routes)
+            self._row = np.zeros(self.hosts * self.hosts, dtype=np.int32)
+            self._row[routes.pairs] = np.arange(1, routes.pairs.size + 1)
 
     def entries(self, pairs: IntArray) -> tuple[IntArray, IntArray]:
         """Return where the rows of pairs begin and end; both are the same without a route."""
+        if self._row is None:
+            return self._begin[pairs], self._end[pairs]
         self._need(pairs)
-        return self._begin[pairs], self._end[pairs]
+        rows = self._row[pairs].astype(np.int64) - 1
+        if not self._begin.size:
+            return np.zeros_like(pairs), np.zeros_like(pairs)
+        return np.where(rows >= 0, self._begin[rows], 0), np.where(rows >= 0, self._end[rows], 0)
 
     def lags(self, pairs: IntArray) -> FloatArray:
         """Return the seconds that a message of each pair takes beyond its bytes."""
-        self._need(pairs)
+        assert self._lag is not None
+        if self._row is not None:
+            self._need(pairs)
         if self._lags is None:
-            assert self._lag is not None
             self._lags = self._lag(self._routes)
-        return self._lags[pairs]
+        return self._lags[pairs if self._row is None else self._row[pairs] - 1]
 
     def append(self, links: IntArray, weights: FloatArray) -> tuple[int, int]:
         """Add entries; return where they begin and end."""
@@ -79,19 +77,22 @@ class RouteRows:
 
     def _need(self, pairs: IntArray) -> None:
         """Make the rows of pairs that were not asked for before."""
-        if self._known is None or self._routes.more is None or self._known[pairs].all():
+        assert self._row is not None
+        if self._routes.more is None or (self._row[pairs] > 0).all():
             return
         with self._lock:
-            new = np.unique(pairs[~self._known[pairs]])
+            new = np.unique(pairs[self._row[pairs] == 0])
             if not new.size:
                 return
             made = self._routes.more(pairs=new)
             begin, _ = self._append(made.links, made.weights)
-            self._begin[new] = begin + made.offsets[:-1]
-            self._end[new] = begin + made.offsets[1:]
-            if self._lags is not None and self._lag is not None:
-                self._lags[new] = self._lag(made)
-            self._known[new] = True
+            if self._lag is not None:
+                lags = self._lag(self._routes) if self._lags is None else self._lags
+                self._lags = np.concatenate((lags, self._lag(made)))
+            first = self._begin.size
+            self._begin = np.concatenate((self._begin, begin + made.offsets[:-1]))
+            self._end = np.concatenate((self._end, begin + made.offsets[1:]))
+            self._row[new] = np.arange(first + 1, first + new.size + 1)
 
 
 __all__ = ["RouteRows"]

@@ -108,17 +108,21 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     float64 array, shape (links,)
     """
     total = _carried(fabric, _transferred(fabric, tasks))
-    amounts = _reduced(tasks)
+    amounts = [pair for pair in _reduced(tasks) if len(pair[0]) > 1 and pair[1] > 0]
+    fabric.prepare((group for group, _ in amounts), given=True)
     if enough < float("inf"):
         # Rings that are still to be chosen are dear, and often no longer needed.
         amounts.sort(key=lambda pair: pair[0] not in fabric.rings)
-    for group, amount in amounts:
-        if len(group) > 1 and amount > 0:
-            if enough < float("inf") and (total > enough * fabric.network.capacity).any():
-                break
-            streams = fabric.group_streams(group)
-            sent = _ring_edge_bytes(len(group), amount, streams.rings)
-            total[streams.links] += streams.weights * sent
+    chosen = True
+    for number, (group, amount) in enumerate(amounts):
+        if enough < float("inf") and (total > enough * fabric.network.capacity).any():
+            break
+        if chosen and group not in fabric.rings:
+            chosen = False
+            fabric.prepare(other for other, _ in amounts[number:])
+        streams = fabric.group_streams(group)
+        sent = _ring_edge_bytes(len(group), amount, streams.rings)
+        total[streams.links] += streams.weights * sent
     return total
 
 
