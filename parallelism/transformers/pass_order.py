@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
+from parallelism.transformers.timeline_kernels import pass_sequence
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -64,8 +65,6 @@ def pass_order(schedule: PipelineSchedule, zero: int) -> PassOrder:
     -------
     PassOrder
     """
-    from parallelism.transformers.timeline_kernels import pass_sequence
-
     stages, length = schedule.stages, schedule.length
     parts = stages * schedule.chunks
     sequence = pass_sequence(schedule.passes, schedule.chunks, schedule.microbatches)

@@ -111,14 +111,14 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     amounts = [pair for pair in _reduced(tasks) if len(pair[0]) > 1 and pair[1] > 0]
     fabric.prepare((group for group, _ in amounts), given=True)
     if enough < float("inf"):
-        # Rings that are still to be chosen are dear, and often no longer needed.
+        # Rings that are still to be chosen take long, and are often no longer needed.
         amounts.sort(key=lambda pair: pair[0] not in fabric.rings)
-    chosen = True
+    given = True
     for number, (group, amount) in enumerate(amounts):
         if enough < float("inf") and (total > enough * fabric.network.capacity).any():
             break
-        if chosen and group not in fabric.rings:
-            chosen = False
+        if given and group not in fabric.rings:
+            given = False
             fabric.prepare(other for other, _ in amounts[number:])
         streams = fabric.group_streams(group)
         sent = _ring_edge_bytes(len(group), amount, streams.rings)
