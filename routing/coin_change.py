@@ -153,7 +153,7 @@ def coin_change_routes(
     latency = np.zeros(asked.size)
     order = np.argsort(distances, kind="stable")
     edges = np.searchsorted(distances[order], np.arange(n + 1))
-    for distance in range(1, n):
+    for distance in np.unique(distances).tolist():
         row = order[edges[distance] : edges[distance + 1]]
         path = np.empty((row.size, int(table.count[distance])), dtype=np.int64)
         at = place[asked[row] // n]

@@ -32,8 +32,8 @@ from topoopt.topology.totient import ring_places
 # (error about 0.1 %); whatever it keeps is simulated again exactly.
 _EXACT_SERVERS = 32
 SEARCH_TOLERANCE = 0.03
-BASELINE_WORK = 1e8
-"""Work that a layout's simulation on a fabric to compare with may take: about 15 seconds."""
+BASELINE_WORK = 5e7
+"""Work that the layouts' simulations on a fabric to compare with may take."""
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8
