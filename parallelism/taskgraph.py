@@ -134,31 +134,14 @@ class TaskGraph:
             Transfers that count; by default all.
         """
         moves = np.flatnonzero(self.kind == TaskKind.TRANSFER) if chosen is None else chosen
-        pair, size = self._pairs(moves)
-        sums = np.bincount(pair, size, self.servers**2)
+        source, target, size = self.first[moves], self.second[moves], self.size[moves]
+        if self.alike is not None:
+            pattern = self.alike.pattern
+            own = np.flatnonzero(pattern.group < 0)
+            size = self.alike.spread(size, moves)[own]
+            source, target = pattern.source[own], pattern.target[own]
+        sums = np.bincount(source * self.servers + target, size, self.servers**2)
         return sums.astype(np.float64).reshape(self.servers, self.servers)
-
-    def sent(self, chosen: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-        """Return source, target and bytes of all pairs that transfers send between.
-
-        Parameters
-        ----------
-        chosen : int64 array
-            Transfers that count.
-        """
-        pair, size = self._pairs(chosen)
-        pairs, which = np.unique(pair[size > 0.0], return_inverse=True)
-        sums = np.bincount(which, size[size > 0.0], pairs.size).astype(np.float64)
-        return pairs // self.servers, pairs % self.servers, sums
-
-    def _pairs(self, moves: IntArray) -> tuple[IntArray, FloatArray]:
-        """Return the pair of servers and the bytes of all that some transfers stand for."""
-        if self.alike is None:
-            return self.first[moves] * self.servers + self.second[moves], self.size[moves]
-        pattern = self.alike.pattern
-        own = np.flatnonzero(pattern.group < 0)
-        size = self.alike.spread(self.size[moves], moves)[own]
-        return pattern.source[own] * self.servers + pattern.target[own], size
 
     def group_bytes(self) -> FloatArray:
         """Return the bytes that all collectives of each group pass on, shape (groups,)."""

@@ -13,6 +13,9 @@ from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import ROUNDING, checked_demand, dual_bound, require_served
 
+# Share of the pairs with demand from which on all are sorted, be it zeros.
+_DENSE = 0.25
+
 
 @dataclass(frozen=True)
 class CongestionBound:
@@ -109,23 +112,7 @@ def least_link_bytes(demand: FloatArray, degree: int) -> float:
         Bytes from row to column, zero on the diagonal.
     degree : int
     """
-    source, target = np.nonzero(demand)
-    return least_link_bytes_of(source, target, demand[source, target], demand.shape[0], degree)
-
-
-def least_link_bytes_of(
-    source: IntArray, target: IntArray, amount: FloatArray, hosts: int, degree: int
-) -> float:
-    """Return what `least_link_bytes` does, of pairs that are listed.
-
-    Parameters
-    ----------
-    source, target : int64 arrays, shape (pairs,)
-        Each pair once.
-    amount : float64 array, shape (pairs,)
-        Bytes.
-    hosts, degree : int
-    """
+    hosts = demand.shape[0]
     hops = np.empty(hosts)
     at, level, width = 0, 1, degree
     while at < hosts:
@@ -133,7 +120,12 @@ def least_link_bytes_of(
         at += width
         level += 1
         width = min(width * degree, hosts)
-    most = 0.0
+    source, target = np.nonzero(demand)
+    if source.size > _DENSE * demand.size:
+        from_source = np.sort(demand, axis=1)[:, ::-1] @ hops
+        to_target = np.sort(demand, axis=0)[::-1].T @ hops
+        return float(max(from_source.sum(), to_target.sum()))
+    amount, most = demand[source, target], 0.0
     for end in (source, target):
         order = np.lexsort((-amount, end))
         begin = starts(np.bincount(end, minlength=hosts))

@@ -12,7 +12,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
-from routing.throughput_bounds import least_link_bytes_of
+from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.critical import (
     Span,
     device_end,
@@ -222,13 +222,12 @@ def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> flo
 
 def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
     """Link-bytes of some of the network tasks, at least."""
-    source, target, size = tasks.sent(chosen[tasks.kind[chosen] == TaskKind.TRANSFER])
+    demand = tasks.pair_bytes(chosen[tasks.kind[chosen] == TaskKind.TRANSFER])
     reduces = chosen[tasks.collective[chosen]]
     members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
     sent = tasks.passes[reduces] * tasks.size[reduces] * tasks.copies[reduces]
     rings = (members[tasks.first[reduces]] - 1.0) * sent
-    moved = least_link_bytes_of(source, target, size, tasks.servers, degree)
-    return moved + float(rings.sum())
+    return least_link_bytes(demand, degree) + float(rings.sum())
 
 
 __all__ = [
