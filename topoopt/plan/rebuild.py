@@ -138,12 +138,18 @@ def rebuild_fabric(plan: Plan) -> Fabric:
         "topoopt",
         network,
         Routes(
-            network.hosts, offsets, links, weights, latency, hops, listed,
+            network.hosts,
+            offsets,
+            links,
+            weights,
+            latency,
+            hops,
+            listed,
             None if listed is None else transfer_router(network, routing),
         ),
         {group: tuple(orders) for group, orders in rings.items()},
         allreduce_routes(network, whole, routing),
-    )  # fmt: skip
+    )
 
 
 def rebuild_cluster(plan: Plan) -> Cluster:
