@@ -53,9 +53,10 @@ class Controller:
     seed : int
         Of routers that draw random numbers.
     move_cost : float
-        Seconds that moving one flow costs. A better assignment that moves flows for which there
-        is no need is taken only if, over `HORIZON` seconds, the mean slowdown of the jobs
-        falls by more than that.
+        Seconds that a flow cannot send while it is moved. A better assignment that moves flows
+        for which there is no need is taken only if, over `HORIZON` seconds, the mean slowdown
+        of the jobs falls by more than the moves take, one after the other; rings exchange
+        routes only where that ends the later of them sooner.
     by_ring : bool, optional
         Let the router treat every ring as a job of its own: the fewest rings then suffer where
         links must be shared, with the same rings at every ToR. By default for ``"best"``.
@@ -205,7 +206,9 @@ class Controller:
             perf_counter() - began,
         )
 
-    def balance(self, left: FloatArray, least: float = 0.02) -> IntArray:
+    def balance(
+        self, left: FloatArray, floor: FloatArray | None = None, least: float = 0.02
+    ) -> IntArray:
         """Exchange routes among rings that are alike: those that lag get the fast ones.
 
         Call it when rings have ended a step. No link's load changes, so that no other job is
@@ -216,6 +219,9 @@ class Controller:
         left : float64 array, shape (flows,)
             For every flow of `flows`, how much of its AllReduce its ring has before it: 1 at
             the begin, 0 if it is over or the job computes.
+        floor : float64 array, shape (flows,), optional
+            Seconds of each flow's AllReduce in an empty network; needed if moves cost time:
+            rings then exchange only if the later of two ends sooner by more than that.
         least : float
             Rings that differ by less do not exchange.
 
@@ -223,7 +229,19 @@ class Controller:
         -------
         int64 array
             Positions in `flows` of those that exchanged their spines, ascending.
+
+        Raises
+        ------
+        InputError
+            If moves cost time and the floor is not given.
         """
+        if floor is None:
+            if self.move_cost > 0:
+                raise InputError(
+                    f"move_cost is {self.move_cost} s and no floor is given; say how long each "
+                    "flow's AllReduce takes in an empty network"
+                )
+            floor = np.ones(left.size)
         if not self.rotate or self._ring_speed.min(initial=1.0) >= 1.0:
             return np.zeros(0, dtype=np.int64)
         from routing.clos.rotation_kernels import rotate
@@ -234,8 +252,9 @@ class Controller:
         if self._movers.size < 2 * flows.size:
             self._movers = np.empty(2 * flows.size, dtype=np.int64)
         count = rotate(
-            classes, names, begin, flows, left, self._ring_speed, self._spine, least, self._movers
-        )
+            classes, names, begin, flows, left, self._ring_speed, self._spine, least, floor,
+            self.move_cost, self._movers,
+        )  # fmt: skip
         return np.unique(self._movers[:count]) if count else self._movers[:0]
 
     def places_of(self, flows: Flows) -> IntArray:

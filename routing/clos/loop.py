@@ -60,7 +60,8 @@ def run_loop(
     jobs : sequence of RingJob
         They arrive at their start times.
     controller : Controller
-        Fresh; it ends with the last job forgotten.
+        Fresh; it ends with the last job forgotten. A flow that it moves to another spine sends
+        nothing for the controller's ``move_cost`` seconds.
     epochs : int or sequence of int
         AllReduces of each job, after which it leaves.
     changes : sequence of (float, Clos)
@@ -90,6 +91,7 @@ def run_loop(
     left = np.zeros(len(jobs), dtype=bool)
     order = np.zeros(0, dtype=np.int64)
     seconds: list[float] = []
+    floor = np.array([job.floor(nic_rate) for job in jobs])[flows.job]
     balancing = 0.0
     moved, exchanged = 0, 0
 
@@ -99,11 +101,12 @@ def run_loop(
             return
         work = simulation.work_left()[order]
         began = perf_counter()
-        found = controller.balance(work)
+        found = controller.balance(work, floor[order])
         balancing += perf_counter() - began
         if found.size:
             spine[order[found]] = controller.spine[found]
             simulation.exchange(order[found], spine)
+            simulation.hold(order[found], controller.move_cost)
             exchanged += int(found.size)
 
     while True:
@@ -129,9 +132,11 @@ def run_loop(
         if decided.decided:
             seconds.append(decided.seconds)
         if decided.any or renewed is not None:
-            held = controller.spines_of(flows)
-            spine[held >= 0] = held[held >= 0]
+            given = controller.spines_of(flows)
+            movers = np.flatnonzero((given >= 0) & (spine >= 0) & (given != spine))
+            spine[given >= 0] = given[given >= 0]
             simulation.set_routes(simulation.clos if renewed is None else renewed, spine, present)
+            simulation.hold(movers, controller.move_cost)
         order = _order(controller, flows)
         balance()
     return LoopResult(simulation.result(), tuple(seconds), balancing, moved + exchanged)

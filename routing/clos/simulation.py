@@ -109,9 +109,9 @@ class Simulation:
         ring[k.OWNER] = np.repeat(np.arange(len(jobs)), rings)
         ring[k.FLOW_1] = np.cumsum(size)
         ring[k.FLOW_0] = ring[k.FLOW_1] - size
-        flow = np.zeros((8, flows))
+        flow = np.zeros((10, flows))
         flow[k.SIZE] = self.flows.bytes_
-        flow[k.CAP] = nic_rate
+        flow[k.CAP] = flow[k.NIC] = nic_rate
         mark = np.zeros((5, flows), dtype=np.int64)
         mark[k.PLACE] = -1
         mark[k.RING] = np.repeat(np.arange(ring.shape[1]), size)
@@ -204,6 +204,19 @@ class Simulation:
         wanted = self._wanted(spine, movers)
         wanted[(self._rates.begin[wanted + 1] == self._rates.begin[wanted]) | (wanted < 0)] = -1
         self._kernels.exchange(movers, wanted, self._rates)
+
+    def hold(self, moved: IntArray, seconds: float) -> None:
+        """Let flows send nothing for some time from now on, because they are being moved.
+
+        Parameters
+        ----------
+        moved : int64 array
+            The flows; those that wait at a barrier may not begin their next step before.
+        seconds : float
+            At least 0.
+        """
+        if seconds > 0 and moved.size:
+            self._kernels.hold(moved, self.time + seconds, self._rates)
 
     def set_routes(self, clos: Clos, spine: npt.ArrayLike, present: npt.ArrayLike) -> None:
         """Send from now on over these spines; what was sent stays sent.

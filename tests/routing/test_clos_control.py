@@ -195,6 +195,36 @@ def test_rotation_spreads_what_a_failure_costs():
     np.testing.assert_allclose(static.times.slowdown[0], 2.0)
 
 
+def test_moves_cost_the_time_that_they_are_said_to_take():
+    jobs = [RingJob("a", np.array([[0, 4], [1, 5], [2, 6], [3, 7]]), 12.5e9, 1.0)]
+    failed = CLOS.with_failed_spines([0])
+
+
+    def run(cost):
+        found = run_loop(failed, jobs, Controller(failed, "best", move_cost=cost), 3)
+        return found.times.slowdown[0], found.moved
+
+    free, moves = run(0.0)
+    slow, fewer = run(0.05)
+    assert 0 < fewer <= moves
+    assert np.all(slow > free) and np.all(slow < 2.0)
+    # Where a move costs as much as it gains, nothing moves.
+    static, none = run(1.0)
+    assert none == 0
+    np.testing.assert_allclose(static, 2.0)
+    # With a spine to spare, what a failure moves is late by just that time.
+    jobs, times = [RingJob("a", np.array([[0, 4], [1, 5], [2, 6]]), 12.5e9, 1.0)], []
+    for spine in range(4):
+        controller = Controller(CLOS, "best", move_cost=0.25)
+        change = [(0.5, CLOS.with_failed_spines([spine]))]
+        found = run_loop(CLOS, jobs, controller, 2, changes=change)
+        times.append(found.times.allreduce_time[0].tolist())
+        assert times[-1] == pytest.approx([2.25 if found.moved else 2.0, 2.0])
+    assert sum(first > 2.0 for first, _ in times) >= 3
+    with pytest.raises(InputError, match=r"move_cost is 0\.1 s and no floor"):
+        Controller(CLOS, "best", move_cost=0.1).balance(np.zeros(0))
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_rotation_is_exact_and_changes_no_load(seed):
     """Every exchange is played by the plain simulator too, at the times at which it happened."""
@@ -275,7 +305,7 @@ def test_placing_new_flows_moves_no_other(seed):
     assert evaluate(clos, flows, Assignment(found)).speed.min() > 0
 
 
-def plain_rotate(classes, left, speed, spine, least):
+def plain_rotate(classes, left, speed, spine, least, floor, cost):
     """The rule of the kernel, in plain lists; returns new spines and speeds."""
     speed, spine = dict(speed), list(spine)
     for rows in classes:
@@ -295,6 +325,10 @@ def plain_rotate(classes, left, speed, spine, least):
                     and left[r] <= left[behind] - least]  # fmt: skip
             if fast:
                 ahead, others = rows[min(fast)[2]]
+                stay = max(left[behind] / speed[behind], left[ahead] / speed[ahead])
+                swap = max(left[behind] / speed[ahead], left[ahead] / speed[behind])
+                if (stay - swap) * floor[behind] <= cost:
+                    continue
                 speed[behind], speed[ahead] = speed[ahead], speed[behind]
                 for f, g in zip(flows, others, strict=True):
                     spine[f], spine[g] = spine[g], spine[f]
@@ -314,13 +348,17 @@ def test_the_rotation_kernel_equals_the_plain_rule(seed):
     speed = rng.choice([0.5, 0.75, 1.0], size=rings.count)
     spine = rng.integers(0, 8, flows.count)
     listed = [[(int(rings.ring[row[0]]), row.tolist()) for row in rows] for rows in rings.alike]
+    floor = rng.choice([0.5, 2.0], size=rings.count)
+    cost = float(rng.choice([0.0, 0.3, 1.0]))
     expected, speeds = plain_rotate(
-        listed, left, dict(enumerate(speed.tolist())), spine.tolist(), 0.1
+        listed, left, dict(enumerate(speed.tolist())), spine.tolist(), 0.1, floor, cost
     )
     table = rings.table
     movers = np.empty(2 * table[3].size, dtype=np.int64)
     found = spine.copy()
-    count = rotate(*table, left[rings.ring], speed, found, 0.1, movers)
+    count = rotate(
+        *table, left[rings.ring], speed, found, 0.1, floor[rings.ring], cost, movers
+    )
     assert found.tolist() == expected
     assert speed.tolist() == [speeds[r] for r in range(rings.count)]
     assert set(np.flatnonzero(found != spine)) <= set(movers[:count].tolist())
