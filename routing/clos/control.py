@@ -15,7 +15,7 @@ from routing.clos.metric import evaluate
 from routing.clos.placing import place_new
 from routing.clos.rings import Rings, find_rings
 from routing.clos.route_changes import RouteChanges
-from routing.clos.routers import route
+from routing.clos.routers import OBLIVIOUS, route
 
 PATIENCE = 3.0
 """A job is given up when it is silent for so many times its longest silence so far."""
@@ -48,8 +48,10 @@ class Controller:
         The fabric as it is now.
     method : str
         A router of `routing.clos.routers.METHODS`.
-    predict : bool
-        False: only flows seen in flight count (what the paper's public simulator does).
+    predict : bool, optional
+        False: only flows seen in flight count (what the paper's public simulator does). By
+        default for ``"best"`` only: static routes that are chosen anew for what is in flight
+        hurt other rings each time, where those for all known flows hurt the same ones.
     seed : int
         Of routers that draw random numbers.
     move_cost : float
@@ -72,7 +74,7 @@ class Controller:
         clos: Clos,
         method: str = "best",
         *,
-        predict: bool = True,
+        predict: bool | None = None,
         seed: int = 0,
         move_cost: float = 0.0,
         by_ring: bool | None = None,
@@ -83,11 +85,11 @@ class Controller:
             raise InputError(f"move_cost is {move_cost}; give a number of at least 0")
         self.clos = clos
         self.method = method
-        self.predict = predict
+        self.predict = method == "best" if predict is None else predict
         self.seed = seed
         self.move_cost = move_cost
         self.by_ring = method == "best" if by_ring is None else by_ring
-        self.rotate = (method == "best" and predict) if rotate is None else rotate
+        self.rotate = (method == "best" and self.predict) if rotate is None else rotate
         self.time_limit = time_limit
         self.time = float("-inf")
         self._keys = np.zeros(0, dtype=np.int64)  # ascending, so that flows are found by search
@@ -322,7 +324,10 @@ class Controller:
 
     def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
         """Return the new spines, or the old ones where moving costs more than it gains."""
-        least = place_new(self.clos, self._flows, old)
+        kept = old
+        if self.method in OBLIVIOUS:  # also where new flows go is not this controller's choice
+            kept = np.where(held, old, new)
+        least = place_new(self.clos, self._flows, kept)
         saved = HORIZON * (self._mean_slowdown(least) - self._mean_slowdown(new))
         extra = int((held & (new != old)).sum()) - int((held & (least != old)).sum())
         return new if saved > self.move_cost * extra else least

@@ -78,14 +78,8 @@ def run_loop(
     InfeasibleError
         If a flow has no live path.
     """
-    for _, later in changes:
-        if (later.tors, later.spines) != (clos.tors, clos.spines):
-            raise InputError(
-                f"a change turns {clos.tors} ToRs x {clos.spines} spines into {later.tors} x "
-                f"{later.spines}; fail links instead of removing them"
-            )
+    pending = _in_order(clos, changes)
     simulation = Simulation(clos, jobs, epochs, nic_rate)
-    pending = sorted(changes, key=lambda change: change[0])
     flows = simulation.flows
     spine = np.full(flows.count, -1, dtype=np.int64)
     left = np.zeros(len(jobs), dtype=bool)
@@ -140,6 +134,56 @@ def run_loop(
         order = _order(controller, flows)
         balance()
     return LoopResult(simulation.result(), tuple(seconds), balancing, moved + exchanged)
+
+
+def run_sprayed(
+    clos: Clos,
+    jobs: Sequence[RingJob],
+    epochs: int | Sequence[int] = 10,
+    *,
+    changes: Sequence[tuple[float, Clos]] = (),
+    nic_rate: float = NIC_RATE,
+) -> LoopResult:
+    """Simulate epochs of jobs whose packets are spread over all links, without any decision.
+
+    What packet spraying could reach at best: the links up of a ToR act as one, and so do those
+    down; reordered packets cost nothing. Where failures are not alike at all ToRs, more is sent
+    so than packets spread evenly could.
+
+    Parameters
+    ----------
+    clos, jobs, epochs, changes, nic_rate
+        As `run_loop`.
+
+    Returns
+    -------
+    LoopResult
+
+    Raises
+    ------
+    InfeasibleError
+        If a ToR that sends or receives has no live link.
+    """
+    pending = _in_order(clos, changes)
+    simulation = Simulation(clos, jobs, epochs, nic_rate)
+    simulation.spray(clos)
+    while True:
+        stop = simulation.run(pending[0][0] if pending else float("inf"))
+        if stop == Stop.FINISHED:
+            return LoopResult(simulation.result(), (), 0.0, 0)
+        if stop == Stop.TIME:
+            simulation.spray(pending.pop(0)[1])
+
+
+def _in_order(clos: Clos, changes: Sequence[tuple[float, Clos]]) -> list[tuple[float, Clos]]:
+    """Return changes of a fabric by time; raise InputError if one changes its size."""
+    for _, later in changes:
+        if (later.tors, later.spines) != (clos.tors, clos.spines):
+            raise InputError(
+                f"a change turns {clos.tors} ToRs x {clos.spines} spines into {later.tors} x "
+                f"{later.spines}; fail links instead of removing them"
+            )
+    return sorted(changes, key=lambda change: change[0])
 
 
 def _order(controller: Controller, flows: Flows) -> IntArray:
