@@ -221,6 +221,12 @@ def test_help_starts_without_the_heavy_libraries(arguments):
     assert done.stderr.splitlines()[-1] == "[]"
 
 
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "topoopt", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{to.__version__}\n"), done.stderr
+
+
 # -- wrong input --------------------------------------------------------------------------
 
 # An option replaces what CLUSTER says; the sentence must name it.
