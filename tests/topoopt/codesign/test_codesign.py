@@ -135,6 +135,7 @@ def test_an_interrupted_search_returns_its_best_so_far(whole, step):
     plan = solve(small_mlp(), 4, steps=60, confirm="none", progress=stop)
     assert plan.search.interrupted and plan.search.steps == step
     assert not plan.search.converged
+    assert plan.baselines and all(b.packet_time_s is None for b in plan.baselines.values())
     assert whole.iteration_time_s <= plan.iteration_time_s
     assert plan.iteration_time_s <= min(t for t in plan.named_strategies_s.values() if t)
     assert "interrupted" in plan.summary()
