@@ -11,7 +11,7 @@ from topoopt.report.bars import (
     fabric_cells,
     stacked_bar,
     times_text,
-)
+)  # fmt: skip
 from topoopt.report.evaluate import evaluate
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
