@@ -141,8 +141,8 @@ def inner_kernel(function: _F) -> _F:
     Like `kernel`, but its code stands wherever it is called, and it does not count references
     to the arrays that it is given. Otherwise a call of a few dozen instructions counts each of
     them up and down, which takes more time than the work itself. It may call inner kernels only:
-    numba would compile other kernels like it. Python cannot call it: what takes its arguments
-    apart would be a third of its code.
+    numba would compile other kernels like it. Python cannot call it: the code that takes
+    its arguments apart is left out, to compile less.
     """
     return _compiled(
         function, _nrt=False, forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True
