@@ -42,7 +42,7 @@ from codesign_base.paths import is_directory
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.shapes import Tensor
-from parallelism.reading import parse_json, parse_yaml, read_text
+from parallelism.reading import parse_json, parse_yaml, read_text, wrong_value
 from parallelism.suggestions import suggestion
 from parallelism.transformers.huggingface import is_config, read_config
 from parallelism.transformers.operators import model_graph
@@ -170,11 +170,8 @@ def _sentence(error: "ValidationError", data: dict[str, Any]) -> str:
         return f"{at}field 'kind' is missing; choose one of {_kinds()}"
     if first["type"] == "union_tag_invalid":
         return f"{at}unknown kind {entry.get('kind')!r}; choose one of {_kinds()}"
-    message = first["msg"][0].lower() + first["msg"][1:]
-    given = repr(first["input"])
-    shown = given if len(given) <= 60 else given[:57] + "..."
     subject = f"field {field!r}" if field else "the entry"
-    return f"{at}{subject} is {shown}: {message}"
+    return f"{at}{subject} {wrong_value(first)}"
 
 
 def _specs() -> "dict[str, type[BaseModel]]":

@@ -275,11 +275,6 @@ class Transformer:
             return False
         return (layer - experts.first_dense) % experts.every == experts.every - 1
 
-    @property
-    def expert_layers(self) -> int:
-        """Layers with experts."""
-        return sum(self.has_experts(layer) for layer in range(self.layers))
-
     def norm_parameters(self) -> int:
         """Return the parameters of one norm over the hidden width."""
         return self.hidden * (2 if self.norm == "layernorm" else 1)

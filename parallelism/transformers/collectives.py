@@ -13,7 +13,7 @@ from parallelism.transformers.costs import (
 )
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import CollectiveKind, sent_bytes
+from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.stages import Part, part_weights, parts_of
 
 Group = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
@@ -47,11 +47,6 @@ class Communication:
     size: float
     count: float
     when: When
-
-    @property
-    def bytes_per_rank(self) -> float:
-        """Bytes that each rank sends each time."""
-        return sent_bytes(self.kind, self.size, self.ranks)
 
 
 def layer_communications(

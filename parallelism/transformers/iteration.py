@@ -98,10 +98,6 @@ class IterationTime:
     passes: tuple[PassSeconds, ...]
     model_flops: float
 
-    def achieved_flops(self, gpus: int) -> float:
-        """Return model FLOP/s of each GPU."""
-        return self.model_flops / (self.seconds * gpus)
-
 
 def group_span(communication: Communication, layout: Layout, links: Links) -> Span:
     """Return how a group lies on servers that are filled in rank order (tensor innermost).

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from codesign_base import InputError
-from parallelism.reading import parse_json
+from parallelism.reading import parse_json, schema_fault
 from parallelism.record_fields import Amount, Count, Whole
 from topoopt.base.display import shown
 from topoopt.base.progress import ProgressCallback
@@ -18,7 +18,7 @@ from topoopt.fabrics.baselines import (
     file_fabric,
     is_network_file,
 )
-from topoopt.plan.plan import schema_fault
+from topoopt.plan.plan import Timed
 from topoopt.plan.summary import parallelization_text
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
@@ -30,7 +30,7 @@ _STRICT = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
 
 @dataclass(frozen=True)
-class FabricResult:
+class FabricResult(Timed):
     """The best found for one fabric.
 
     Parameters
@@ -58,11 +58,6 @@ class FabricResult:
     strategy_origin: str
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
-    @property
-    def time_s(self) -> float:
-        """Seconds to go by: of packet trains where stated, else of the fluid model."""
-        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,9 @@ def _baselines(
         try:
             strategy, time, origin = search.best_on(base, result, number, progress)
             tasks = family.build(strategy)
-            packets = packet_times_on(base.fabric, tasks, base.real) if stated else None
+            # After an interruption only what is quick is still worked out.
+            asked = stated and not result.interrupted
+            packets = packet_times_on(base.fabric, tasks, base.real) if asked else None
         except KeyboardInterrupt:
             return found, True
         found[base.fabric.name] = Baseline(

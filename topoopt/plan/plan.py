@@ -11,7 +11,7 @@ from pydantic.dataclasses import dataclass as checked
 
 from codesign_base import InputError
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
-from parallelism.reading import parse_json, read_text
+from parallelism.reading import parse_json, read_text, schema_fault
 from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from topoopt.base.atomic import write_text_atomically
@@ -122,8 +122,20 @@ class ReconfigurationRecord:
     forwarding: bool
 
 
+class Timed:
+    """What has a time in the fluid model and, where stated, one of packet trains."""
+
+    iteration_time_s: float
+    packet_time_s: float | None
+
+    @property
+    def time_s(self) -> float:
+        """Seconds to go by: of packet trains where stated, else of the fluid model."""
+        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
+
+
 @checked(frozen=True, config=STRICT)
-class Baseline:
+class Baseline(Timed):
     """The same job on another fabric, with the best parallelization found for that fabric."""
 
     iteration_time_s: Seconds
@@ -134,11 +146,6 @@ class Baseline:
     parallelization: Parallelization
     note: str
     reconfiguration: ReconfigurationRecord | None = None
-
-    @property
-    def time_s(self) -> float:
-        """Seconds to go by: of packet trains where stated, else of the fluid model."""
-        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
 
 
 @checked(frozen=True, config=STRICT)
@@ -157,7 +164,7 @@ class ScheduleRecord:
 
 
 @checked(frozen=True, config=STRICT)
-class Plan:
+class Plan(Timed):
     """A co-designed plan: parallelization, topology, routes, how good it is, how it was found.
 
     Parameters
@@ -230,11 +237,6 @@ class Plan:
     seed: Annotated[int, Field(ge=0)]
     version: str
     schema_version: int = SCHEMA_VERSION
-
-    @property
-    def time_s(self) -> float:
-        """Seconds to go by: of packet trains where stated, else of the fluid model."""
-        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
 
     def relative_time(self, base: Baseline) -> float:
         """Return the time on another fabric over the plan's, both of packets or both fluid."""
@@ -325,7 +327,7 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
         # From text, because strict checking turns JSON objects into records only there.
         plan = TypeAdapter(Plan).validate_json(text)
     except ValidationError as error:
-        raise InputError(f"{name}: {schema_fault(error)}") from None
+        raise InputError(f"{name}: {schema_fault(error, 'plan again')}") from None
     except InputError as error:
         raise type(error)(f"{name}: {error}") from None
     _check_complete(plan, document, name)
@@ -358,19 +360,3 @@ def _check_finite(value: Any, name: str) -> None:
             _check_finite(part, name)
     elif isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name} is {value}; give a finite number or plan again")
-
-
-def schema_fault(error: ValidationError, remedy: str = "plan again") -> str:
-    """Return the first finding of pydantic as the end of a sentence."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        return f"field {where!r} is missing; {remedy}"
-    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"unknown field {where!r}; remove it or {remedy}"
-    if first["type"] == "value_error":  # of one of our own classes, whose sentence says all
-        return f"field {where!r}: {first['ctx']['error']}"
-    given = " ".join(repr(first["input"]).split())
-    shown = given if len(given) <= 60 else given[:57] + "..."
-    message = first["msg"][0].lower() + first["msg"][1:]
-    return f"field {where!r} is {shown}: {message}; correct it or {remedy}"

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from codesign_base import InputError
-from parallelism.reading import parse_json, read_text
+from parallelism.reading import parse_json, read_text, schema_fault
 from parallelism.record_fields import STRICT
 from parallelism.transformers.architecture import Attention, Experts, Transformer
 from parallelism.transformers.gpu import rates_of
@@ -145,9 +145,7 @@ def read_runs(path: str | Path) -> tuple[RunEntry, ...]:
     try:
         found = TypeAdapter(RunsFile).validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"]) or "the document"
-        raise InputError(f"runs file {path}: {where}: {first['msg']}; correct it") from None
+        raise InputError(f"runs file {path}: {schema_fault(error)}") from None
     if not found.runs:
         raise InputError(f"runs file {path}: runs is empty; give at least one")
     return tuple(found.runs)
