@@ -238,11 +238,17 @@ def attention_core(
     )
 
 
-def _sums(model: Transformer, implementation: Implementation) -> tuple[float, float, bool]:
-    """Return how products of weights treat their operands and gradients."""
+def _sums(
+    model: Transformer, implementation: Implementation, *, layer: bool = False
+) -> tuple[float, float, bool, bool]:
+    """Return how products of weights treat their operands and gradients.
+
+    Of FP8 training only the products inside layers are in FP8: embedding, head and routers stay
+    in BF16, as do norms and attention (DeepSeek-V3, 2024, section 3.3.1).
+    """
     return (
         float(model.dense_bytes), float(implementation.gradient_bytes),
-        implementation.fused_gradients,
+        implementation.fused_gradients, layer and implementation.precision == "fp8",
     )  # fmt: skip
 
 
@@ -251,7 +257,7 @@ def _projections(
 ) -> PassCosts:
     """Queries, keys, values and the output projection, with rotary positions."""
     attention, hidden = model.attention, model.hidden
-    element, sums = float(model.dense_bytes), _sums(model, implementation)
+    element, sums = float(model.dense_bytes), _sums(model, implementation, layer=True)
     tensor = layout.tensor
     query = attention.query_width / tensor
     out = product(tokens, hidden, attention.value_width / tensor, 1, *sums)
@@ -291,7 +297,7 @@ def _feed_forward(
     count: float = 1.0,
 ) -> PassCosts:
     """One feed-forward part (or ``count`` experts of ``tokens`` each), split over the group."""
-    element, sums = float(model.dense_bytes), _sums(model, implementation)
+    element, sums = float(model.dense_bytes), _sums(model, implementation, layer=True)
     own, inputs = width / layout.tensor, 2 if model.gated else 1
     costs = product(tokens, inputs * own, model.hidden, count, *sums)
     costs += product(tokens, model.hidden, own, count, *sums)

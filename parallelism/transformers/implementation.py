@@ -1,12 +1,13 @@
 """What depends on the training software rather than on model or layout: a stack."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from codesign_base import InputError
 from parallelism.suggestions import suggestion
 
 Selective = Literal["core", "products"]
+Arithmetic = Literal["bf16", "fp8"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,9 @@ class Implementation:
         keep besides, and what the allocator holds and cannot use.
     runtime_bytes : float
         Bytes that the runtime keeps: context of the GPU, buffers of communication and products.
+    precision : {"bf16", "fp8"}
+        Of the products inside layers, forward and backward. Weights in FP8 and transposed take
+        the bytes of those in BF16; sums of gradients and states of the optimizer stay as they are.
     """
 
     stack: str = "megatron-core"
@@ -99,6 +103,7 @@ class Implementation:
     norm_bytes: float = 0.0
     held: float = 1.1
     runtime_bytes: float = 3e9
+    precision: Arithmetic = "bf16"
 
     def __post_init__(self) -> None:
         def refuse(name: str, remedy: str) -> InputError:
@@ -124,8 +129,10 @@ class Implementation:
             raise refuse("logit_bytes", "at least 4")
         if self.gradient_bytes not in (2, 4):
             raise refuse("gradient_bytes", "2 or 4")
-        if self.selective not in ("core", "products"):
+        if self.selective not in get_args(Selective):
             raise refuse("selective", "core or products")
+        if self.precision not in get_args(Arithmetic):
+            raise refuse("precision", "bf16 or fp8")
 
 
 MEGATRON_CORE = Implementation()
@@ -176,7 +183,9 @@ STACKS: dict[str, Implementation] = {
 """Stacks by name, the default first; `docs/llm.md` says what of them is fitted on what."""
 
 
-def get_stack(name: str, *, load_imbalance: float = 1.0) -> Implementation:
+def get_stack(
+    name: str, *, load_imbalance: float = 1.0, precision: Arithmetic | None = None
+) -> Implementation:
     """Return a stack by its name.
 
     Parameters
@@ -185,11 +194,13 @@ def get_stack(name: str, *, load_imbalance: float = 1.0) -> Implementation:
         A key of `STACKS`.
     load_imbalance : float
         Tokens of the busiest expert rank over the mean, which is the job's, not the stack's.
+    precision : {"bf16", "fp8"}, optional
+        Of products; that of the stack by default.
 
     Raises
     ------
     InputError
-        If there is none of that name.
+        If there is none of that name, or a value is out of range.
 
     Examples
     --------
@@ -198,4 +209,8 @@ def get_stack(name: str, *, load_imbalance: float = 1.0) -> Implementation:
     """
     if name not in STACKS:
         raise InputError(f"unknown stack {name!r}; {suggestion(name, list(STACKS))}")
-    return replace(STACKS[name], load_imbalance=load_imbalance)
+    stack = STACKS[name]
+    return replace(
+        stack, load_imbalance=load_imbalance,
+        precision=stack.precision if precision is None else precision,
+    )  # fmt: skip

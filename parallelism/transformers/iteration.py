@@ -282,17 +282,20 @@ def optimizer_seconds(
     """Return the seconds of the optimizer's step on the GPU with most weights.
 
     State is read and written, the FP32 weight read and the weight written, and gradients are
-    unscaled, checked, clipped by their norm, used and cleared.
+    unscaled, checked, clipped by their norm, used and cleared. In FP8 training all weights are
+    then read and written in FP8 twice, as they lie and transposed.
     """
     ranks = layout.data * layout.context
-    worst = 0.0
+    worst = most = 0.0
     for count in stage_weights(model, layout):
+        most = max(most, count.dense + count.expert)
         dense = count.dense / (ranks if layout.zero else 1)
         expert = count.expert / (ranks / layout.expert if layout.zero else 1)
         worst = max(worst, dense + expert)
     each = 2.0 * implementation.optimizer_bytes + 4.0 + model.dense_bytes
     each += _GRADIENT_PASSES * implementation.gradient_bytes
-    return rates.traffic_seconds(worst * each)
+    cast = (model.dense_bytes + 2.0) * most if implementation.precision == "fp8" else 0.0
+    return rates.traffic_seconds(worst * each + cast)
 
 
 def pass_times(

@@ -111,7 +111,8 @@ def layer_activations(
     well. Kept are: inputs of norms, of projections and of the nonlinearity; queries, keys,
     values; scores after softmax and after dropout; a byte an element of dropout masks. Gated
     layers keep both inputs of the product and the product. A layer with experts keeps its
-    router's scores, tokens as they arrive, and expert outputs before they are weighted.
+    router's scores, tokens as they arrive, and expert outputs before they are weighted. In FP8
+    training the inputs of products are kept as they were cast, one byte an element.
     """
     length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
@@ -128,26 +129,32 @@ def layer_activations(
     masks = 2 * own * hidden if implementation.dropout else 0.0
     # Inputs of norms, and of attention and feed-forward part, which one norm serves alike.
     inputs = model.layer_norms + (1 if model.layer_norms == 1 else 2)
-    rest = inputs * element * own * hidden + masks
+    # An input of a product, which its weights' gradient needs again.
+    cast = 1.0 if implementation.precision == "fp8" else element
+    products = inputs - model.layer_norms
+    rest = (model.layer_norms * element + products * cast) * own * hidden + masks
     if implementation.gathered_inputs:
-        rest += (inputs - model.layer_norms) * element * (tokens - own) * hidden
+        rest += products * cast * (tokens - own) * hidden
     rest += model.layer_norms * implementation.norm_bytes * own * hidden
     rest += element * tokens * attention.value_width / tensor
+    if cast != element:  # fused attention needs its output as it was
+        rest += cast * tokens * attention.value_width / tensor
     if attention.latent is not None:
         latent = attention.latent
-        narrow = 2 * (latent.kv_rank + latent.query_rank) + latent.rope_width
+        narrow = latent.kv_rank + latent.query_rank
         wide = 2 * attention.query_width + attention.heads * latent.value_width
-        rest += element * (own * narrow + tokens * wide / tensor)
+        rest += own * ((element + cast) * narrow + element * latent.rope_width)
+        rest += element * tokens * wide / tensor
     else:
         key_value = 2 * kv_heads_of(attention, layout) * attention.head_width
         rest += element * tokens * (attention.query_width / tensor + key_value)
-    middle = (3 if model.gated else 2) * element / tensor
+    middle = ((2 if model.gated else 1) * element + cast) / tensor
     if model.has_experts(layer):
         experts = model.experts
         assert experts is not None
         arriving = tokens * experts.per_token * implementation.load_imbalance
         rest += 4.0 * own * experts.count + element * own * experts.per_token * hidden
-        rest += arriving * (element * hidden + middle * experts.width)
+        rest += arriving * (cast * hidden + middle * experts.width)
         rest += tokens * middle * experts.shared * experts.shared_width
     else:
         rest += tokens * middle * model.feed_forward

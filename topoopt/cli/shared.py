@@ -54,7 +54,11 @@ SPENDING: Options = {
 """What a cluster should be good at, and may take."""
 
 JOB: Options = {
-    "device": option(str, "a100", "Accelerator: a100, a100-40gb, h100 or h200."),
+    "device": option(
+        str, "a100",
+        "Accelerator: a100, a100-40gb, h100, h100-pcie, h200, h800, b200, b300, gb200, gb300, mi300x, "
+        "mi355x or tpu-v5p.",
+    ),
     "gpus": (common.Gpus, 4),
     "batch": (common.Batch, None),
     "profile": option(
@@ -93,6 +97,10 @@ JOB: Options = {
         str, "megatron-core",
         "Training software, whose overlaps and memory count: megatron-core, fsdp2, fsdp1, llama3, "
         "megatron-2022, megatron-2021, deepspeed-2022, aleph-alpha-2023.",
+        rich_help_panel=_LAYOUTS,
+    ),
+    "precision": option(
+        str | None, None, "Of products inside layers: bf16 or fp8.", show_default="the stack's own",
         rich_help_panel=_LAYOUTS,
     ),
     "per_operator": option(
@@ -159,7 +167,7 @@ SEARCH: Options = {
 # Options that are called otherwise than the field that they set.
 _FIELDS = {
     "batch": "batch_per_gpu", "load_imbalance": "implementation",
-    "stack": "implementation",
+    "stack": "implementation", "precision": "implementation",
     "no_parameter_splits": "parameter_splits",
     **dict.fromkeys(
         (
@@ -228,7 +236,9 @@ def make_job(
         server=nvlink_server(given["device"], given["gpus"]),
         global_batch=given["global_batch"],
         sequence=sequence,
-        implementation=get_stack(given["stack"], load_imbalance=given["load_imbalance"]),
+        implementation=get_stack(
+            given["stack"], load_imbalance=given["load_imbalance"], precision=given["precision"]
+        ),
         choices=choices_of(given),
     )
 

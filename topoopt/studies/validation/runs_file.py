@@ -9,10 +9,10 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from codesign_base import InputError
+from parallelism.accelerators import scale_up_of
 from parallelism.reading import parse_json, read_text
 from parallelism.record_fields import STRICT
 from parallelism.transformers.architecture import Attention, Experts, Transformer
-from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.layout import Layout, Recompute
 from parallelism.transformers.links import links_of
@@ -20,9 +20,6 @@ from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 from topoopt.studies.validation.llm import run_case
 from topoopt.studies.validation.llm_runs import PublishedRun
 
-# Bytes/s of a GPU's own NIC: 200 Gbit/s beside A100, 400 Gbit/s beside later ones.
-_NIC = {"a100": 25e9}
-_OTHER_NIC = 50e9
 _ALL_EXPERTS = 99
 # Runs on which numbers of rates or stacks were fitted, by name.
 _FITTED = frozenset(
@@ -180,12 +177,11 @@ def published_run(entry: RunEntry) -> PublishedRun:
     layouts = tuple(_layout(entry, one, model) for one in entry.layouts)
     if not layouts:
         raise InputError(f"run {entry.name!r}: layouts is empty; give those that the source allows")
-    rates = rates_of(entry.accel)
-    nic = _NIC.get(rates.accelerator.name.split("-")[0], _OTHER_NIC)
+    domain = scale_up_of(entry.accel)
     fitted = entry.name in _FITTED if entry.fitted is None else entry.fitted
     return PublishedRun(
         entry.name, entry.source, "fitted" if fitted else "held-out", model, layouts, entry.batch,
-        entry.seq, entry.seconds, entry.accel, links_of(entry.accel, 8, nic),
+        entry.seq, entry.seconds, entry.accel, links_of(entry.accel, domain.gpus, domain.nic),
         get_stack(entry.software),
     )  # fmt: skip
 
