@@ -84,7 +84,7 @@ def layer_communications(
     (Korthikanti et al., 2022, section 4.2.2). Context parallelism passes keys and values around
     a ring, and in the backward pass their gradients as well. Experts get each token's copies by
     all-to-all and give them back; the busiest rank counts, with its ``load_imbalance``. With
-    both, the tensor group of an expert gathers what arrived.
+    both, the tensor ranks that split an expert gather what arrived.
     """
     found = list(_layer_pass(model, layer, layout, implementation, sequence, "forward"))
     if layout.recompute == "full":
@@ -104,16 +104,16 @@ def _layer_pass(
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     experts = model.experts if model.has_experts(layer) else None
     whole = element * tokens * model.hidden
-    blocks = [whole]
-    if experts is None:
-        blocks.append(whole)
-    else:
-        if experts.shared:
-            blocks.append(whole)
-        blocks.append(whole * experts.per_token * implementation.load_imbalance)
-    if layout.tensor > 1:
-        for size in blocks:
-            yield from _tensor_block(layout, size, when, implementation)
+    blocks = [(whole, layout.tensor)]
+    if experts is None or experts.shared:
+        blocks.append((whole, layout.tensor))
+    if experts is not None:
+        share = layout.expert_split / layout.tensor
+        arriving = whole * share * experts.per_token * implementation.load_imbalance
+        blocks.append((arriving, layout.expert_split))
+    for size, ranks in blocks:
+        if ranks > 1:
+            yield from _tensor_block(layout, ranks, size, when, implementation)
     if layout.context > 1:
         attention = model.attention
         if attention.latent is None:
@@ -132,15 +132,15 @@ def _layer_pass(
 
 
 def _tensor_block(
-    layout: Layout, size: float, when: When, implementation: Implementation
+    layout: Layout, ranks: int, size: float, when: When, implementation: Implementation
 ) -> Iterator[Communication]:
     if not layout.sequence_parallel:
-        yield Communication("allreduce", "tensor", layout.tensor, size, 1, when)
+        yield Communication("allreduce", "tensor", ranks, size, 1, when)
         return
-    yield Communication("allgather", "tensor", layout.tensor, size, 1, when)
-    yield Communication("reducescatter", "tensor", layout.tensor, size, 1, when)
+    yield Communication("allgather", "tensor", ranks, size, 1, when)
+    yield Communication("reducescatter", "tensor", ranks, size, 1, when)
     if when == "backward" and not implementation.gathered_inputs:
-        yield Communication("allgather", "tensor", layout.tensor, size, 1, "weight")
+        yield Communication("allgather", "tensor", ranks, size, 1, "weight")
 
 
 def end_communications(
@@ -250,7 +250,7 @@ def step_communications(
         count = part_weights(model, part, layout)
         shares: tuple[tuple[float, Group, int], ...] = (
             (count.dense, "data", ranks),
-            (count.expert, "expert-data", ranks // layout.expert),
+            (count.expert, "expert-data", ranks // layout.expert_ranks),
         )
         for elements, group, members in shares:
             if members > 1 and elements:

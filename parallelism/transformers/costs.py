@@ -75,6 +75,15 @@ def split_tokens(tokens: float, layout: Layout) -> float:
     return tokens / layout.tensor if layout.sequence_parallel else tokens
 
 
+def arriving_tokens(
+    model: Transformer, layout: Layout, implementation: Implementation, tokens: float
+) -> float:
+    """Return the tokens on which the routed experts of the busiest rank work."""
+    assert model.experts is not None
+    share = layout.expert_split / layout.tensor
+    return tokens * share * model.experts.per_token * implementation.load_imbalance
+
+
 def kv_heads_of(attention: Attention, layout: Layout) -> int:
     """Return the key and value heads of one tensor rank: at least one, then replicated."""
     return max(1, ceil(attention.kv_heads / layout.tensor))
@@ -90,13 +99,19 @@ def check_layout(model: Transformer, layout: Layout) -> None:
         experts, the stages exceed the layers, or experts are spread but there are none.
     """
     attention = model.attention
-    widths = {"heads": attention.heads, "feed_forward": model.feed_forward}
+    tensor = layout.tensor
+    widths = [("heads", attention.heads, tensor), ("feed_forward", model.feed_forward, tensor)]
     if model.experts is not None:
-        widths["experts' width"] = model.experts.width
-    for what, size in widths.items():
-        if size % layout.tensor:
+        widths.append(("experts' width", model.experts.width, layout.expert_split))
+    elif layout.expert_tensor is not None:
+        raise InputError(
+            f"layout: expert_tensor is {layout.expert_tensor}, but {model.name} has no experts; "
+            "leave it out"
+        )
+    for what, size, degree in widths:
+        if size % degree:
             raise InputError(
-                f"layout: tensor is {layout.tensor}, which does not divide {what} = {size} of "
+                f"layout: tensor is {degree}, which does not divide {what} = {size} of "
                 f"{model.name}; give a divisor"
             )
     if attention.latent is None and max(attention.kv_heads, layout.tensor) % min(
@@ -107,7 +122,13 @@ def check_layout(model: Transformer, layout: Layout) -> None:
             f"{model.name} can be neither split nor replicated evenly; give a divisor or multiple"
         )
     chunks = layout.pipeline * layout.virtual_stages
-    if chunks > model.layers:
+    if layout.stage_layers:
+        if sum(layout.stage_layers) != model.layers:
+            raise InputError(
+                f"layout: stage_layers adds up to {sum(layout.stage_layers)} layers; give the "
+                f"{model.layers} of {model.name}"
+            )
+    elif chunks > model.layers:
         raise InputError(
             f"layout: pipeline * virtual_stages is {chunks}, more than the {model.layers} layers "
             f"of {model.name}; give fewer stages"
@@ -163,7 +184,7 @@ def layer_costs(
         assert model.experts is not None
         rest += _experts(model, model.experts, layout, implementation, tokens)
     else:
-        rest += _feed_forward(model, model.feed_forward, tokens, layout, implementation)
+        rest += _feed_forward(model, model.feed_forward, tokens, layout.tensor, implementation)
     hidden = split_tokens(tokens, layout) * model.hidden * element
     masks = split_tokens(tokens, layout) * model.hidden if implementation.dropout else 0.0
     # Norms; two sums of residuals (with dropout and its mask).
@@ -292,13 +313,13 @@ def _feed_forward(
     model: Transformer,
     width: float,
     tokens: float,
-    layout: Layout,
+    degree: int,
     implementation: Implementation,
     count: float = 1.0,
 ) -> PassCosts:
-    """One feed-forward part (or ``count`` experts of ``tokens`` each), split over the group."""
+    """One feed-forward part (or ``count`` experts of ``tokens`` each), split over ``degree``."""
     element, sums = float(model.dense_bytes), _sums(model, implementation, layer=True)
-    own, inputs = width / layout.tensor, 2 if model.gated else 1
+    own, inputs = width / degree, 2 if model.gated else 1
     costs = product(tokens, inputs * own, model.hidden, count, *sums)
     costs += product(tokens, model.hidden, own, count, *sums)
     middle = count * tokens * own * element
@@ -317,8 +338,9 @@ def _experts(
     element, sums = float(model.dense_bytes), _sums(model, implementation)
     own = split_tokens(tokens, layout)
     local = experts.count / layout.expert
-    # Each rank of the expert group sends ``per_token`` copies of its tokens and gets as many.
-    arriving = tokens * experts.per_token * implementation.load_imbalance
+    # Each rank of the expert group sends ``per_token`` copies of its tokens and gets as many;
+    # those that split an expert gather what came to them.
+    arriving = arriving_tokens(model, layout, implementation, tokens)
     costs = product(own, experts.count, model.hidden, 1, *sums)
     scores = 4.0 * own * experts.count
     # Softmax and choice; permutation before and weighted sum after, there and back. Exchanged
@@ -328,11 +350,11 @@ def _experts(
     moved /= implementation.elementwise  # by kernels of their own in every stack
     costs += elementwise(2 * scores + ways * moved, 3 * scores + (ways + 1) * moved, ways)
     costs += _feed_forward(
-        model, experts.width, arriving / local, layout, implementation, count=local
+        model, experts.width, arriving / local, layout.expert_split, implementation, count=local
     )
     if experts.shared:
         costs += _feed_forward(
-            model, experts.shared * experts.shared_width, tokens, layout, implementation
+            model, experts.shared * experts.shared_width, tokens, layout.tensor, implementation
         )
     return costs
 

@@ -107,8 +107,8 @@ def group_span(communication: Communication, layout: Layout, links: Links) -> Sp
     """Return how a group lies on servers that are filled in rank order (tensor innermost).
 
     Ranks of a group are apart: tensor 1; context ``tensor``; data and context together
-    ``tensor``; expert ``tensor`` (neighbours among these); ranks with the same experts
-    ``tensor * expert``. Stages are inside a server only if all of them are.
+    ``tensor``; expert as many as split an expert (neighbours among these); ranks with the same
+    experts ``expert`` times that. Stages are inside a server only if all of them are.
     """
     stage = layout.tensor * layout.context * layout.data
     if communication.group in ("pipeline", "embedding"):
@@ -118,8 +118,8 @@ def group_span(communication: Communication, layout: Layout, links: Links) -> Sp
         "tensor": 1,
         "context": layout.tensor,
         "data": layout.tensor,
-        "expert": layout.tensor,
-        "expert-data": layout.tensor * layout.expert,
+        "expert": layout.expert_split,
+        "expert-data": layout.expert_split * layout.expert,
     }
     return span_of(communication.ranks, strides[communication.group], links.gpus)
 
@@ -290,7 +290,7 @@ def optimizer_seconds(
     for count in stage_weights(model, layout):
         most = max(most, count.dense + count.expert)
         dense = count.dense / (ranks if layout.zero else 1)
-        expert = count.expert / (ranks / layout.expert if layout.zero else 1)
+        expert = count.expert / (ranks / layout.expert_ranks if layout.zero else 1)
         worst = max(worst, dense + expert)
     each = 2.0 * implementation.optimizer_bytes + 4.0 + model.dense_bytes
     each += _GRADIENT_PASSES * implementation.gradient_bytes

@@ -224,7 +224,7 @@ def _far_groups(placement: Placement) -> set[str]:
     if layout.context > 1 and (home != home[:1]).any():
         found.add("context")
     groups = placement.expert_groups() // placement.ranks_per_server
-    if layout.expert > 1 and (groups != groups[:, :1]).any():
+    if layout.expert_ranks > 1 and (groups != groups[:, :1]).any():
         found.add("expert")
     return found
 

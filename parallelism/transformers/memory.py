@@ -8,6 +8,7 @@ import numpy.typing as npt
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.costs import (
     DEFAULT,
+    arriving_tokens,
     kv_heads_of,
     sequence_of,
     split_tokens,
@@ -152,9 +153,10 @@ def layer_activations(
     if model.has_experts(layer):
         experts = model.experts
         assert experts is not None
-        arriving = tokens * experts.per_token * implementation.load_imbalance
+        arriving = arriving_tokens(model, layout, implementation, tokens)
         rest += 4.0 * own * experts.count + element * own * experts.per_token * hidden
-        rest += arriving * (cast * hidden + middle * experts.width)
+        split = tensor / layout.expert_split
+        rest += arriving * (cast * hidden + middle * split * experts.width)
         rest += tokens * middle * experts.shared * experts.shared_width
     else:
         rest += tokens * middle * model.feed_forward
@@ -241,7 +243,7 @@ def state_bytes(
     ):  # fmt: skip
         sharded = layout.zero >= stage
         dense = weights.dense / (ranks if sharded else 1)
-        expert = weights.expert / (ranks / layout.expert if sharded else 1)
+        expert = weights.expert / (ranks / layout.expert_ranks if sharded else 1)
         found.append(each * (dense + expert))
     return found[0], found[1], found[2]
 

@@ -344,7 +344,7 @@ class _Builder:
         self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
     ) -> list[IntArray]:
         """Send tokens from every server of an expert group to every other."""
-        size = float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert
+        size = float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert_ranks
         over = self.shape.tokens[stage]
         if size == 0.0 or not over.source.size:
             return gate
@@ -374,7 +374,7 @@ class _Builder:
         ranks = layout.context * layout.data
         for size, over, count in (
             (dense, shape.dense[stage], ranks),
-            (expert, shape.expert[stage], ranks // layout.expert),
+            (expert, shape.expert[stage], ranks // layout.expert_ranks),
         ):  # fmt: skip
             if size == 0.0 or count == 1:
                 continue

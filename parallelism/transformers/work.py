@@ -169,8 +169,8 @@ def product(
     if fp8:
         made = _fp8_product(m, n, k, count, 2.0 * summed if fused else element)
         made += elementwise((element + 2.0) * m * k * count, (element + 2.0) * m * n * count)
-        added = Work(traffic=(element + 2.0 * summed) * k * n * count, kernels=1)
-        return made if fused else made + PassCosts(backward_weight=added)
+        summing = Work(traffic=(element + 2.0 * summed) * k * n * count, kernels=1)
+        return made if fused else made + PassCosts(backward_weight=summing)
     if fused:
         weight = Work((Gemm(k, n, m, count, 2.0 * summed, element),))
     else:

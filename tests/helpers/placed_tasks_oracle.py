@@ -133,7 +133,9 @@ class _Builder:
         # (first, members) of the groups that share gradients; experts by their place.
         places = np.arange(self.ranks.shape[1])
         self.dense_groups = [places]
-        self.expert_groups = [places[k :: layout.expert] for k in range(layout.expert)]
+        fold = layout.tensor // (layout.expert_tensor or layout.tensor)
+        self.apart = layout.expert // fold
+        self.expert_groups = [places[k :: self.apart] for k in range(self.apart)]
 
     def build(self) -> TaskGraph:
         """Add all passes, each after those that it waits for."""
@@ -293,10 +295,10 @@ class _Builder:
         self, kind: PassKind, stage: int, gates: dict[int, list[int]], label: Label
     ) -> None:
         """Send tokens from every server of an expert group to every other."""
-        size = float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert
+        size = float(self.loads.expert_bytes[kind, label[0]]) / self.apart
         if size == 0.0:
             return
-        for members in self.ranks[stage].reshape(-1, self.layout.expert).tolist():
+        for members in self.ranks[stage].reshape(-1, self.apart).tolist():
             at: dict[Group, list[int]] = {}
             for rank in members:
                 at.setdefault(self.placement.rank_servers(rank), []).append(rank)

@@ -56,8 +56,8 @@ SPENDING: Options = {
 JOB: Options = {
     "device": option(
         str, "a100",
-        "Accelerator: a100, a100-40gb, h100, h100-pcie, h200, h800, b200, b300, gb200, gb300, mi300x, "
-        "mi355x or tpu-v5p.",
+        "Accelerator: a100, a100-40gb, h100, h100-pcie, h200, h800, b200, b300, gb200, gb300, "
+        "mi300x, mi355x or tpu-v5p.",
     ),
     "gpus": (common.Gpus, 4),
     "batch": (common.Batch, None),
@@ -80,6 +80,17 @@ JOB: Options = {
         "Context-parallel degrees considered.", "powers of two that leave 1024 tokens", "--context"
     ),
     "expert": _considered("Expert-parallel degrees considered.", "all"),
+    "expert_tensor": _considered(
+        "Tensor ranks that split an expert considered; with fewer than the tensor degree, expert "
+        "groups extend over the others.",
+        "1 and the tensor degree",
+    ),
+    "virtual_stages": _considered(
+        "Parts a stage of interleaved schedules considered, such as 8,12.", "2 to 8, 12 of one layer"
+    ),
+    "stage_layers": _considered(
+        "Layers of each part along the model, such as 3,4x13,3,3.", "as even as they go"
+    ),
     "microbatch": _considered("Samples of a microbatch considered.", "1,2,4,8"),
     "pipeline_schedule": _considered(
         "gpipe, 1f1b, interleaved, zero-bubble: which are considered.", "all but gpipe"
@@ -171,8 +182,9 @@ _FIELDS = {
     "no_parameter_splits": "parameter_splits",
     **dict.fromkeys(
         (
-            "tensor", "pipeline", "context_degrees", "expert", "microbatch", "pipeline_schedule",
-            "zero", "recompute", "tensor_across_servers",
+            "tensor", "pipeline", "context_degrees", "expert", "expert_tensor", "virtual_stages",
+            "stage_layers", "microbatch", "pipeline_schedule", "zero", "recompute",
+            "tensor_across_servers",
         ),
         "choices",
     ),
@@ -306,9 +318,27 @@ def choices_of(given: Mapping[str, Any]) -> "Choices":
         field = fields.get(name, name)
         if field in ("recompute", "schedules"):
             wanted[field] = tuple(part.strip() for part in given[name].split(","))
+        elif field == "stage_layers":
+            wanted[field] = _stage_map(given[name])
         else:
             wanted[field] = _numbers(field, given[name])
     return Choices(**wanted)
+
+
+def _stage_map(text: str) -> tuple[int, ...]:
+    """Return the layers of each part, of a list in which 4x13 stands for thirteen fours."""
+    from parallelism.transformers.layout import MOST_PARTS
+
+    found: list[int] = []
+    for part in text.split(","):
+        layers, _, times = part.strip().partition("x")
+        each = (layers, times) if "x" in part else (layers, "1")
+        if not all(one.isascii() and one.isdecimal() and len(one) < 6 for one in each):
+            raise InputError(f"--stage-layers is {text!r}; give layers, such as 3,4x13,3,3")
+        found += [int(each[0])] * min(int(each[1]), MOST_PARTS + 1)
+        if len(found) > MOST_PARTS:
+            raise InputError(f"--stage-layers is {text!r}; give at most {MOST_PARTS} parts")
+    return tuple(found)
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

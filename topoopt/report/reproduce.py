@@ -130,7 +130,9 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
          ",".join(map(str, getattr(usual, field))))
         for option, field in (
             ("tensor", "tensor"), ("pipeline", "pipeline"), ("context", "context"),
-            ("expert", "expert"), ("microbatch", "microbatch"), ("pipeline-schedule", "schedules"),
+            ("expert", "expert"), ("expert-tensor", "expert_tensor"),
+            ("virtual-stages", "virtual_stages"), ("stage-layers", "stage_layers"),
+            ("microbatch", "microbatch"), ("pipeline-schedule", "schedules"),
             ("zero", "zero"), ("recompute", "recompute"),
         )
     ]  # fmt: skip
@@ -138,7 +140,6 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
     imbalance, stack = software.load_imbalance, software.stack
     usual_software = STACKS.get(stack, Implementation())
     for name_, given, default in (
-        ("virtual stages considered", choices.virtual_stages, usual.virtual_stages),
         ("settings of the training software", software,
          replace(usual_software, load_imbalance=imbalance, precision=software.precision)),
         ("rates of the GPU", job.rates, _usual_rates(job)),
