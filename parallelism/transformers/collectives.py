@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import comb, prod
 from typing import Literal
 
-from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.architecture import Experts, Transformer
 from parallelism.transformers.costs import (
     DEFAULT,
     kv_heads_of,
@@ -36,6 +37,8 @@ class Communication:
         Bytes, as `links.sent_bytes` defines them for each kind.
     count : float
         Times in a microbatch, or in an iteration for ``gradients`` and ``weights``.
+    forwarded : Experts, optional
+        Of an all-to-all whose tokens go once to each server that holds experts of theirs.
     when : {"forward", "recompute", "backward", "weight", "gradients", "weights"}
         In which pass of a microbatch (``weight``: hidden behind gradients of weights);
         ``gradients``: when they are summed; ``weights``: before they are used.
@@ -47,6 +50,7 @@ class Communication:
     size: float
     count: float
     when: When
+    forwarded: Experts | None = None
 
     @property
     def bytes_per_rank(self) -> float:
@@ -126,9 +130,12 @@ def _layer_pass(
         )
     if experts is not None and layout.expert > 1:
         copies = split_tokens(tokens, layout) * experts.per_token * implementation.load_imbalance
+        if implementation.fp8_dispatch and implementation.precision == "fp8":
+            element = (1.0 + 4.0 / 128.0 + element) / 2.0  # the mean of there and back
         yield Communication(
-            "alltoall", "expert", layout.expert, element * copies * model.hidden, 2, when
-        )
+            "alltoall", "expert", layout.expert, element * copies * model.hidden, 2, when,
+            experts if implementation.forwarded_tokens else None,
+        )  # fmt: skip
 
 
 def _tensor_block(
@@ -141,6 +148,36 @@ def _tensor_block(
     yield Communication("reducescatter", "tensor", ranks, size, 1, when)
     if when == "backward" and not implementation.gathered_inputs:
         yield Communication("allgather", "tensor", ranks, size, 1, "weight")
+
+
+def servers_reached(experts: Experts, servers: int) -> float:
+    """Return the mean number of servers that hold experts of one token.
+
+    Parameters
+    ----------
+    experts : Experts
+    servers : int
+        Over which the experts are spread evenly, in their order.
+
+    Returns
+    -------
+    float
+        Tokens choose ``groups_per_token`` groups, and ``per_token`` experts in these, all choices
+        alike. Where neither groups nor servers divide the other, groups are not looked at.
+    """
+    groups, chosen = experts.groups, experts.groups_per_token
+    if max(groups, servers) % min(groups, servers):
+        groups = chosen = 1
+    own = max(1, groups // servers)
+    # Experts of a chosen group that one server holds; experts that a token may choose.
+    held, pool = experts.count / max(groups, servers), chosen * experts.count / groups
+    missed = 0.0
+    for hit in range(min(own, chosen) + 1):
+        share = comb(own, hit) * comb(groups - own, chosen - hit) / comb(groups, chosen)
+        if share:
+            steps = range(experts.per_token)
+            missed += share * prod(max(0.0, 1.0 - hit * held / (pool - step)) for step in steps)
+    return servers * (1.0 - missed)
 
 
 def end_communications(

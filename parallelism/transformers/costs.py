@@ -195,12 +195,63 @@ def layer_costs(
     whole = core + rest
     if layout.recompute == "full":
         return whole.recomputed(whole.forward)
+    if layout.recompute == "modules":
+        return whole.recomputed(
+            _modules_again(model, layer, layout, implementation, tokens, hidden)
+        )
     if layout.recompute == "selective":
         if implementation.selective == "products":
             return whole.recomputed(rest.forward.every_second_product())
         if not implementation.flash:
             return whole.recomputed(core.forward)
     return whole
+
+
+def _modules_again(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation,
+    tokens: float,
+    hidden: float,
+) -> Work:
+    """Return what recomputation by modules does again, where ``hidden`` bytes are a norm's."""
+    again, element = NOTHING, float(model.dense_bytes)
+    latent = model.attention.latent
+    if "norms" in layout.modules:
+        moved = model.layer_norms * implementation.norms / implementation.elementwise * 2 * hidden
+        if latent is not None:
+            ranks = latent.kv_rank + latent.query_rank
+            moved += 2 * split_tokens(tokens, layout) * ranks * element
+        again += Work(traffic=moved, kernels=model.layer_norms)
+    if "up-projections" in layout.modules and latent is not None:
+        again += _up_projections(model, layout, implementation, tokens).forward
+    if "activations" in layout.modules:
+        inputs = 3 if model.gated else 2
+        width = tokens * model.feed_forward / layout.tensor
+        if model.has_experts(layer):
+            experts = model.experts
+            assert experts is not None
+            width = tokens * experts.shared * experts.shared_width / layout.tensor
+            arriving = arriving_tokens(model, layout, implementation, tokens)
+            width += arriving * experts.width / layout.expert_split
+        again += Work(traffic=inputs * width * element, kernels=1)
+    return again
+
+
+def _up_projections(
+    model: Transformer, layout: Layout, implementation: Implementation, tokens: float
+) -> PassCosts:
+    """Products of latent vectors with the weights of queries, keys and values."""
+    attention, sums = model.attention, _sums(model, implementation, layer=True)
+    latent = attention.latent
+    assert latent is not None
+    key_value = attention.heads * (attention.head_width + latent.value_width) / layout.tensor
+    costs = product(tokens, key_value, latent.kv_rank, 1, *sums)
+    if latent.query_rank:
+        query = attention.query_width / layout.tensor
+        costs += product(tokens, query, latent.query_rank, 1, *sums)
+    return costs
 
 
 def attention_core(

@@ -8,7 +8,14 @@ from typing import get_args
 from codesign_base import InfeasibleError, InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.costs import check_layout
-from parallelism.transformers.layout import MOST_DEGREE, MOST_PARTS, Layout, Recompute, Schedule
+from parallelism.transformers.layout import (
+    MOST_DEGREE,
+    MOST_PARTS,
+    Layout,
+    Module,
+    Recompute,
+    Schedule,
+)
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,9 @@ class Choices:
         Tensor ranks that split an expert; by default 1 and the tensor degree.
     stage_layers : tuple of int, optional
         Layers of each part along the model: only layouts of so many parts are considered.
-    recompute : tuple of {"none", "selective", "full"}
+    recompute : tuple of {"none", "selective", "full", "modules"}
+    modules : tuple of {"norms", "up-projections", "activations"}
+        What recomputation by modules does again; all by default.
     schedules : tuple of {"gpipe", "1f1b", "interleaved", "zero-bubble"}
     across_servers : bool
         Tensor parallelism may span servers.
@@ -42,6 +51,7 @@ class Choices:
     across_servers: bool = False
     expert_tensor: tuple[int, ...] = ()
     stage_layers: tuple[int, ...] = ()
+    modules: tuple[Module, ...] = get_args(Module)
 
     def __post_init__(self) -> None:
         for name in (
@@ -56,6 +66,7 @@ class Choices:
             ("zero", (0, 1, 2, 3)),
             ("recompute", get_args(Recompute)),
             ("schedules", get_args(Schedule)),
+            ("modules", get_args(Module)),
         ):
             value = getattr(self, name)
             if not value or not set(value) <= set(known):
@@ -231,6 +242,7 @@ def _experts(
 def _timings(model: Transformer, base: Layout, samples: int, choices: Choices) -> Iterator[Layout]:
     """Microbatches, schedules, recomputation and sharding of some degrees."""
     usual = [1 << k for k in range(_MOST_MICROBATCH.bit_length())]
+    modules = tuple(name for name in get_args(Module) if name in choices.modules)
     for microbatch in choices.microbatch or usual:
         if samples % microbatch:
             continue
@@ -244,6 +256,7 @@ def _timings(model: Transformer, base: Layout, samples: int, choices: Choices) -
                         base.tensor, base.context, base.data, base.pipeline, base.expert,
                         base.tensor > 1, microbatch, schedule, virtual, recompute, zero,
                         base.expert_tensor, choices.stage_layers,
+                        modules if recompute == "modules" else (),
                     )  # fmt: skip
 
 
@@ -268,9 +281,11 @@ def _schedules(
             count = virtual * base.pipeline
             if virtual == 1 or (parts and count != parts):
                 continue
-            if parts or (choices.virtual_stages and count <= model.layers):
-                yield schedule, virtual
-            elif not choices.virtual_stages and _usual_parts(model.layers, count, virtual):
+            if (
+                parts
+                or (choices.virtual_stages and count <= model.layers)
+                or (not choices.virtual_stages and _usual_parts(model.layers, count, virtual))
+            ):
                 yield schedule, virtual
 
 

@@ -71,6 +71,13 @@ class Implementation:
         keep besides, and what the allocator holds and cannot use.
     runtime_bytes : float
         Bytes that the runtime keeps: context of the GPU, buffers of communication and products.
+    forwarded_tokens : bool
+        A token goes once to each server that holds experts of it, and is forwarded inside
+        (DeepSeek-V3, section 3.2.2; DeepEP), rather than once for each expert; outputs are
+        weighted and summed before they come back.
+    fp8_dispatch : bool
+        With FP8 products, tokens go to experts, and gradients of what comes back, in FP8 with a
+        scale of 4 bytes for 128 elements; what comes back, and its like, is in BF16.
     precision : {"bf16", "fp8"}
         Of the products inside layers, forward and backward. Weights in FP8 and transposed take
         the bytes of those in BF16; sums of gradients and states of the optimizer stay as they are.
@@ -104,6 +111,8 @@ class Implementation:
     held: float = 1.1
     runtime_bytes: float = 3e9
     precision: Arithmetic = "bf16"
+    forwarded_tokens: bool = False
+    fp8_dispatch: bool = False
 
     def __post_init__(self) -> None:
         def refuse(name: str, remedy: str) -> InputError:
@@ -173,11 +182,26 @@ FSDP1 = Implementation(
 """PyTorch's FullyShardedDataParallel as MosaicML's Composer sets it up: the backward pass
 gathers a layer's weights only after the one before it is done."""
 
+DEEPSEEK_V3 = Implementation(
+    "deepseek-v3", precision="fp8", optimizer_bytes=8, overlap_expert=1.0, forwarded_tokens=True,
+    fp8_dispatch=True, kernels=round(112 / 132, 3),
+)  # fmt: skip
+"""DeepSeek's own (DeepSeek-V3, 2024, sections 3.2 and 3.3): all-to-all of one half batch beside
+the computing of another (DualPipe), moments of Adam in BF16. Of a GPU's 132 multiprocessors 20 do
+nothing but exchange tokens (section 3.2.2)."""
+
+MEGATRON_MOE = replace(
+    MEGATRON_CORE, stack="megatron-moe", overlap_expert=0.9, forwarded_tokens=True,
+    kernels=round(112 / 132, 3),
+)  # fmt: skip
+"""Megatron-Core with DeepEP, which takes 20 multiprocessors, and overlap of all-to-all with the
+other half batch; set, not met with runs."""
+
 STACKS: dict[str, Implementation] = {
     one.stack: one
     for one in (
-        MEGATRON_CORE, FSDP2, FSDP1, LLAMA3, MEGATRON_2022, MEGATRON_2021, DEEPSPEED_2022,
-        ALEPH_ALPHA_2023,
+        MEGATRON_CORE, MEGATRON_MOE, DEEPSEEK_V3, FSDP2, FSDP1, LLAMA3, MEGATRON_2022,
+        MEGATRON_2021, DEEPSPEED_2022, ALEPH_ALPHA_2023,
     )
 }  # fmt: skip
 """Stacks by name, the default first; `docs/llm.md` says what of them is fitted on what."""

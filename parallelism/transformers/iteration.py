@@ -12,6 +12,7 @@ from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
     pipeline_send,
+    servers_reached,
     step_communications,
 )
 from parallelism.transformers.costs import (
@@ -127,7 +128,11 @@ def group_span(communication: Communication, layout: Layout, links: Links) -> Sp
 def communication_seconds(communication: Communication, layout: Layout, links: Links) -> float:
     """Return the seconds of one such message, alone on its links."""
     span = group_span(communication, layout, links)
-    return collective_seconds(communication.kind, communication.size, span, links)
+    crossing = None
+    if communication.forwarded is not None:
+        experts = communication.forwarded
+        crossing = servers_reached(experts, span.servers) / experts.per_token
+    return collective_seconds(communication.kind, communication.size, span, links, crossing)
 
 
 def part_seconds(

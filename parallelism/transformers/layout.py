@@ -6,7 +6,8 @@ from typing import Literal, get_args
 from codesign_base import InputError
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "full", "modules"]
+Module = Literal["norms", "up-projections", "activations"]
 MOST_DEGREE = 2**20
 """Ranks, samples or stages of any one kind."""
 MOST_PARTS = 10_000
@@ -37,8 +38,9 @@ class Layout:
     schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}
     virtual_stages : int
         Model chunks a GPU of an interleaved schedule; 1 otherwise.
-    recompute : {"none", "selective", "full"}
-        Activations computed again in the backward pass: none, attention cores, whole layers.
+    recompute : {"none", "selective", "full", "modules"}
+        Activations computed again in the backward pass: none, attention cores, whole layers, or
+        the outputs of ``modules``.
     zero : {0, 1, 2, 3}
         What is sharded over data-parallel ranks: nothing, optimizer states, also gradients,
         also weights (ZeRO stages).
@@ -50,6 +52,9 @@ class Layout:
     stage_layers : tuple of int
         Layers of each part along the model, the first of them with the embedding, the last with
         the head. Empty: as even as they go (`stages.parts_of`).
+    modules : tuple of {"norms", "up-projections", "activations"}
+        What recomputation by modules does again in every layer: norms; projections from latent
+        vectors to queries, keys and values; the nonlinearity of feed-forward parts and experts.
     """
 
     tensor: int = 1
@@ -65,6 +70,7 @@ class Layout:
     zero: int = 1
     expert_tensor: int | None = None
     stage_layers: tuple[int, ...] = ()
+    modules: tuple[Module, ...] = ()
 
     def __post_init__(self) -> None:
         for name in (
@@ -81,6 +87,13 @@ class Layout:
             value, choices = getattr(self, name), get_args(known)
             if value not in choices:
                 raise InputError(f"layout: {name} is {value!r}; choose {', '.join(choices)}")
+        modules: tuple[str, ...] = get_args(Module)
+        listed = [name for name in modules if name in self.modules]
+        if list(self.modules) != listed or bool(listed) != (self.recompute == "modules"):
+            raise InputError(
+                f"layout: modules is {self.modules!r} with recompute {self.recompute!r}; give some "
+                f"of {', '.join(modules)}, in this order, with recompute 'modules', else none"
+            )
         self._check_experts()
         if self.stage_layers:
             self._check_parts()

@@ -158,7 +158,9 @@ def sent_bytes(kind: CollectiveKind, size: float, ranks: int) -> float:
     return size * factors.get(kind, share)
 
 
-def collective_seconds(kind: CollectiveKind, size: float, span: Span, links: Links) -> float:
+def collective_seconds(
+    kind: CollectiveKind, size: float, span: Span, links: Links, crossing: float | None = None
+) -> float:
     """Return the seconds of one collective over a group, alone on its links.
 
     Parameters
@@ -168,6 +170,9 @@ def collective_seconds(kind: CollectiveKind, size: float, span: Span, links: Lin
         As in `sent_bytes`.
     span : Span
     links : Links
+    crossing : float, optional
+        Of an all-to-all whose messages cross to each server once and are forwarded inside: what
+        crosses, over the bytes that would.
 
     Returns
     -------
@@ -188,6 +193,9 @@ def collective_seconds(kind: CollectiveKind, size: float, span: Span, links: Lin
     if kind == "alltoall":
         near = size * (span.inside - 1) / span.size / intra
         far = size * (span.size - span.inside) / span.size / inter
+        if crossing is not None and across:
+            # All arrive inside by forwarding, from whatever server they are.
+            near, far = size * (span.inside - 1) / span.inside / intra, far * crossing
         return max(near, far) + (links.inter_latency if across else links.intra_latency)
     moving = sent / intra if span.inside > 1 else 0.0
     if across:

@@ -1,6 +1,6 @@
 """Memory of one GPU of each stage: weights, gradients, optimizer, activations, buffers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -112,8 +112,9 @@ def layer_activations(
     well. Kept are: inputs of norms, of projections and of the nonlinearity; queries, keys,
     values; scores after softmax and after dropout; a byte an element of dropout masks. Gated
     layers keep both inputs of the product and the product. A layer with experts keeps its
-    router's scores, tokens as they arrive, and expert outputs before they are weighted. In FP8
-    training the inputs of products are kept as they were cast, one byte an element.
+    router's scores, tokens as they arrive, and expert outputs before they are weighted (which
+    forwarding weighs and sums on the experts' server, so that none is kept). In FP8 training the
+    inputs of products are kept as they were cast, one byte an element.
     """
     length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
@@ -132,7 +133,7 @@ def layer_activations(
     inputs = model.layer_norms + (1 if model.layer_norms == 1 else 2)
     # An input of a product, which its weights' gradient needs again.
     cast = 1.0 if implementation.precision == "fp8" else element
-    products = inputs - model.layer_norms
+    products = 0 if "norms" in layout.modules else inputs - model.layer_norms
     rest = (model.layer_norms * element + products * cast) * own * hidden + masks
     if implementation.gathered_inputs:
         rest += products * cast * (tokens - own) * hidden
@@ -144,17 +145,24 @@ def layer_activations(
         latent = attention.latent
         narrow = latent.kv_rank + latent.query_rank
         wide = 2 * attention.query_width + attention.heads * latent.value_width
-        rest += own * ((element + cast) * narrow + element * latent.rope_width)
-        rest += element * tokens * wide / tensor
+        if "norms" in layout.modules:
+            rest += own * element * (narrow + latent.rope_width)
+        else:
+            rest += own * ((element + cast) * narrow + element * latent.rope_width)
+        if "up-projections" not in layout.modules:
+            rest += element * tokens * wide / tensor
     else:
         key_value = 2 * kv_heads_of(attention, layout) * attention.head_width
         rest += element * tokens * (attention.query_width / tensor + key_value)
-    middle = ((2 if model.gated else 1) * element + cast) / tensor
+    product = 0.0 if "activations" in layout.modules else cast
+    middle = ((2 if model.gated else 1) * element + product) / tensor
     if model.has_experts(layer):
         experts = model.experts
         assert experts is not None
         arriving = arriving_tokens(model, layout, implementation, tokens)
-        rest += 4.0 * own * experts.count + element * own * experts.per_token * hidden
+        rest += 4.0 * own * experts.count
+        if not implementation.forwarded_tokens:
+            rest += element * own * experts.per_token * hidden
         split = tensor / layout.expert_split
         rest += arriving * (cast * hidden + middle * split * experts.width)
         rest += tokens * middle * experts.shared * experts.shared_width
@@ -324,6 +332,10 @@ def _buffers(
         one = layer_activations(model, layer, layout, implementation, sequence=sequence)
         if layout.recompute == "full":
             again = max(again, one.rest + one.core)
+        elif layout.recompute == "modules":
+            plain = replace(layout, recompute="none", modules=())
+            every = layer_activations(model, layer, plain, implementation, sequence=sequence)
+            again = max(again, every.rest - one.rest)
         else:
             again = max(again, _again(one, layout, implementation))
         if layout.zero >= 2:

@@ -25,7 +25,8 @@ def layout_text(layout: Layout) -> str:
     rest += [f"schedule {schedule}"] if layout.pipeline > 1 else []
     if layout.stage_layers:
         rest.append(f"layers of the parts {stage_map_text(layout.stage_layers)}")
-    rest += [f"recomputation {layout.recompute}", f"ZeRO {layout.zero}"]
+    again = " and ".join(layout.modules) or layout.recompute
+    rest += [f"recomputation {again}", f"ZeRO {layout.zero}"]
     rest += ["sequence parallel"] if layout.tensor > 1 and layout.sequence_parallel else []
     return ", ".join([*(degrees or ["one GPU"]), *rest])
 

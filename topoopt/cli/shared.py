@@ -86,7 +86,7 @@ JOB: Options = {
         "1 and the tensor degree",
     ),
     "virtual_stages": _considered(
-        "Parts a stage of interleaved schedules considered, such as 8,12.", "2 to 8, 12 of one layer"
+        "Parts a stage of interleaved schedules considered.", "2 to 8, or 12 of one layer"
     ),
     "stage_layers": _considered(
         "Layers of each part along the model, such as 3,4x13,3,3.", "as even as they go"
@@ -96,7 +96,12 @@ JOB: Options = {
         "gpipe, 1f1b, interleaved, zero-bubble: which are considered.", "all but gpipe"
     ),
     "zero": _considered("ZeRO stages considered; 3 only without pipelines.", "1,3"),
-    "recompute": _considered("none, selective, full: recomputation considered.", "none,full"),
+    "recompute": _considered(
+        "none, selective, full, modules: recomputation considered.", "none,full"
+    ),
+    "recompute_modules": _considered(
+        "norms, up-projections, activations: what recomputation by modules does again.", "all"
+    ),
     "tensor_across_servers": option(
         bool, False, "Tensor groups may span servers.", "--tensor-across-servers",
         rich_help_panel=_LAYOUTS,
@@ -106,8 +111,9 @@ JOB: Options = {
     ),
     "stack": option(
         str, "megatron-core",
-        "Training software, whose overlaps and memory count: megatron-core, fsdp2, fsdp1, llama3, "
-        "megatron-2022, megatron-2021, deepspeed-2022, aleph-alpha-2023.",
+        "Training software, whose overlaps and memory count: megatron-core, megatron-moe, "
+        "deepseek-v3, fsdp2, fsdp1, llama3, megatron-2022, megatron-2021, deepspeed-2022, "
+        "aleph-alpha-2023.",
         rich_help_panel=_LAYOUTS,
     ),
     "precision": option(
@@ -184,6 +190,7 @@ _FIELDS = {
         (
             "tensor", "pipeline", "context_degrees", "expert", "expert_tensor", "virtual_stages",
             "stage_layers", "microbatch", "pipeline_schedule", "zero", "recompute",
+            "recompute_modules",
             "tensor_across_servers",
         ),
         "choices",
@@ -311,12 +318,15 @@ def choices_of(given: Mapping[str, Any]) -> "Choices":
     from parallelism.transformers.enumeration import Choices
 
     wanted: dict[str, Any] = {"across_servers": given["tensor_across_servers"]}
-    fields = {"context_degrees": "context", "pipeline_schedule": "schedules"}
+    fields = {
+        "context_degrees": "context", "pipeline_schedule": "schedules",
+        "recompute_modules": "modules",
+    }  # fmt: skip
     for name in _FIELDS:
         if _FIELDS[name] != "choices" or name == "tensor_across_servers" or given[name] is None:
             continue
         field = fields.get(name, name)
-        if field in ("recompute", "schedules"):
+        if field in ("recompute", "schedules", "modules"):
             wanted[field] = tuple(part.strip() for part in given[name].split(","))
         elif field == "stage_layers":
             wanted[field] = _stage_map(given[name])

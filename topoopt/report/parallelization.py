@@ -128,7 +128,7 @@ def _layout(found: Evaluation, record: LayoutRecord) -> Html:
             else []
         ),
         ("schedule", layout.schedule if layout.pipeline > 1 else "no pipeline"),
-        ("recomputation", layout.recompute),
+        ("recomputation", ", ".join(layout.modules) or layout.recompute),
         ("sequence parallel", "yes" if layout.tensor > 1 and layout.sequence_parallel else "no"),
     ]
     speed: Html | str = ""

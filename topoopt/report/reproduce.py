@@ -133,7 +133,7 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
             ("expert", "expert"), ("expert-tensor", "expert_tensor"),
             ("virtual-stages", "virtual_stages"), ("stage-layers", "stage_layers"),
             ("microbatch", "microbatch"), ("pipeline-schedule", "schedules"),
-            ("zero", "zero"), ("recompute", "recompute"),
+            ("zero", "zero"), ("recompute", "recompute"), ("recompute-modules", "modules"),
         )
     ]  # fmt: skip
     software = job.implementation

@@ -18,7 +18,7 @@ from parallelism.transformers.layout import Layout, Recompute
 from parallelism.transformers.links import links_of
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 from topoopt.studies.validation.llm import run_case
-from topoopt.studies.validation.llm_runs import PublishedRun
+from topoopt.studies.validation.published_run import PublishedRun
 
 _ALL_EXPERTS = 99
 # Runs on which numbers of rates or stacks were fitted, by name.
