@@ -18,7 +18,7 @@ class Accelerator:
     fp32_flops : float
         FLOP/s of ordinary single-precision units; 0: not published.
     tf32_flops, bf16_flops, fp16_flops : float
-        FLOP/s of tensor cores; 0: none, but for BF16.
+        FLOP/s of tensor cores; 0: none (BF16 must be there).
     memory_bytes : float
     memory_bandwidth : float
         Bytes/s.

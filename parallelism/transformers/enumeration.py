@@ -230,6 +230,7 @@ def _experts(
     splits = {tensor, 1} if model.experts and folds else {tensor}
     if choices.expert_tensor:
         splits = {split for split in choices.expert_tensor if tensor % split == 0}
+        splits = splits if folds else splits & {tensor}
     for split in sorted(splits, reverse=True):
         fold = tensor // split
         # Of both, so that a nonsensical number of experts takes no time either.

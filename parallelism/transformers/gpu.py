@@ -129,7 +129,6 @@ _H100_FIT = (
     "Bridge in FP8: fp8_efficiency; the rest is that of A100 or set"
 )
 _TAKEN = "no run of its kind: the shares of the peaks are those of H100"
-_TAKEN = "no run of its kind: the shares of the peaks are those of H100"
 # product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted, FP8
 _Row = tuple[float, float, float, float, float, str, float]
 _H100: _Row = (0.617, 100.0, 0.545, 0.85, 3e-6, _H100_FIT, 0.586)

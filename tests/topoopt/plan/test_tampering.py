@@ -147,8 +147,8 @@ FREE = (
         "of sharded weights, tensor groups and recomputation that the layouts do not have",
     ),
     Free(
-        r"job\.implementation\.(load_imbalance|scatter_gather|gathered_(inputs|logits)"
-        r"|collective_s)",
+        r"job\.implementation\.(load_imbalance|forwarded_tokens|fp8_dispatch|scatter_gather"
+        r"|gathered_(inputs|logits)|collective_s)",
         "of experts, and of messages of and between several tensor ranks: the model has none "
         "of the former, the layouts none of the latter",
     ),
