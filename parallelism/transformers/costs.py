@@ -339,16 +339,14 @@ def _projections(
         # Projections to latent vectors are replicated; with sequence parallelism each rank does
         # them for its own tokens.
         own = split_tokens(tokens, layout)
-        key_value = attention.heads * (attention.head_width + latent.value_width) / tensor
         costs = product(own, latent.kv_rank + latent.rope_width, hidden, 1, *sums)
-        costs += product(tokens, key_value, latent.kv_rank, 1, *sums)
         norm = own * latent.kv_rank * element
         if latent.query_rank:
             costs += product(own, latent.query_rank, hidden, 1, *sums)
-            costs += product(tokens, query, latent.query_rank, 1, *sums)
             norm += own * latent.query_rank * element
         else:
             costs += product(tokens, query, hidden, 1, *sums)
+        costs += _up_projections(model, layout, implementation, tokens)
         rope = rotary * latent.rope_width * (attention.heads / tensor + 1)
         return costs + out + elementwise(2 * norm + rope, 3 * norm + rope, 3)
     key_value = kv_heads_of(attention, layout) * attention.head_width

@@ -142,7 +142,7 @@ def loads_of(
     shape = (len(PassKind), len(parts))
     seconds = np.zeros(shape)
     volumes = {group: np.zeros(shape) for group in ("tensor", "inputs", "context", "expert")}
-    crossing = _crossing(model, placement)
+    crossing = _crossing(model, placement) if implementation.forwarded_tokens else 1.0
     known: dict[bool, tuple[PassSeconds, tuple[Communication, ...]]] = {}
 
     def add(index: int, one: PassSeconds, messages: Iterable[Communication], count: float) -> None:
@@ -151,7 +151,7 @@ def loads_of(
             if message.group in far and message.when in _ROWS:
                 what = "inputs" if message.when == "weight" else message.group
                 row = _ROWS[message.when]
-                times = count * crossing if message.forwarded is not None else count
+                times = count * crossing if message.group == "expert" else count
                 volumes[what][row, index] += times * _whole(message, layout.tensor)
 
     for index, part in enumerate(parts):
