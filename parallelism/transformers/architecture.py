@@ -10,6 +10,8 @@ Norm = Literal["layernorm", "rmsnorm"]
 
 # No model is larger; what is comes of a slip, and loops over layers would not end.
 MOST_LAYERS, MOST_WIDTH = 10_000, 2**31
+MOST_GROUPS = 1024
+"""Groups of experts."""
 
 
 def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
@@ -23,6 +25,7 @@ def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
                 f"{least[field.name]}"
             )
         most = MOST_LAYERS if field.name in ("layers", "first_dense", "every") else MOST_WIDTH
+        most = MOST_GROUPS if field.name == "groups" else most
         if value > most:
             raise InputError(f"{what}: {field.name} is {value}; give at most {most}")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import comb, prod
+from math import comb, exp, lgamma
 from typing import Literal
 
 from parallelism.transformers.architecture import Experts, Transformer
@@ -175,9 +175,16 @@ def servers_reached(experts: Experts, servers: int) -> float:
     for hit in range(min(own, chosen) + 1):
         share = comb(own, hit) * comb(groups - own, chosen - hit) / comb(groups, chosen)
         if share:
-            steps = range(experts.per_token)
-            missed += share * prod(max(0.0, 1.0 - hit * held / (pool - step)) for step in steps)
+            missed += share * _none_of(hit * held, pool, experts.per_token)
     return servers * (1.0 - missed)
+
+
+def _none_of(some: float, pool: float, drawn: int) -> float:
+    """Return the chance that none of ``some`` in a pool is among so many drawn from it."""
+    if pool - some < drawn:
+        return 0.0
+    left = lgamma(pool - some + 1.0) - lgamma(pool - some - drawn + 1.0)
+    return exp(left + lgamma(pool - drawn + 1.0) - lgamma(pool + 1.0))
 
 
 def end_communications(

@@ -157,5 +157,7 @@ def test_stacks_of_experts_are_named() -> None:
     assert get_stack("megatron-moe").forwarded_tokens
     with pytest.raises(InputError, match="groups_per_token is 1 of groups 8"):
         Experts(64, 16, 128, groups=8, groups_per_token=1)
+    with pytest.raises(InputError, match="groups is 2048; give at most 1024"):
+        Experts(2048, 2, 128, groups=2048)
     with pytest.raises(InputError, match="equal groups of the 64"):
         Experts(64, 2, 128, groups=7)
