@@ -122,9 +122,13 @@ FREE = (
         "is worked out again from the changed question, and is the stated one",
     ),
     Free(
-        r"job\.server\.accelerator(\.(fp32|tf32|bf16|fp16)_flops)?",
+        r"job\.server\.accelerator(\.(fp32|tf32|bf16|fp16|fp8)_flops)?",
         "peaks of precisions that the job does not compute in",
         lambda change: change.kind != "drop" and "memory" not in str(different(change)),
+    ),
+    Free(
+        r"job\.rates\.(fp8_efficiency|accelerator\.fp8_flops)",
+        "of FP8 products, of which the job has none",
     ),
     Free(
         r"job\.server\.accelerator(\.memory_bytes)?|job\.memory_reserve",
@@ -141,8 +145,8 @@ FREE = (
         "of sharded weights, tensor groups and recomputation that the layouts do not have",
     ),
     Free(
-        r"job\.implementation\.(load_imbalance|scatter_gather|gathered_(inputs|logits)"
-        r"|collective_s)",
+        r"job\.implementation\.(load_imbalance|forwarded_tokens|fp8_dispatch|scatter_gather"
+        r"|gathered_(inputs|logits)|collective_s)",
         "of experts, and of messages of and between several tensor ranks: the model has none "
         "of the former, the layouts none of the latter",
     ),
