@@ -26,7 +26,7 @@ DESCRIPTIVE = (
 QUESTION = (
     r"job\.model\.operators\.\d+\.(forward_flops|backward_flops|forward_bytes|backward_bytes)",
     r"job\.model\.operators\.\d+\.(parameters|profile_key|splits\.\w+)",
-    r"job\.server\.accelerator\.(tf32|bf16|fp16|fp32)_flops",
+    r"job\.server\.accelerator\.(tf32|bf16|fp16|fp32|fp8)_flops",
     r"job\.server\.accelerator\.memory_(bytes|bandwidth)", r"job\.server\.intra_bandwidth",
     r"prices\.usd_per_port_by_gbps\.[a-z-]+\.\d+",
     r"baselines\.[^.]+\.reconfiguration\.(delay|window)_s",
