@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -94,30 +95,32 @@ def _hops(node: int, shares: Mapping[int, float], cabling: Cabling) -> Hops:
         ports = cabling.ports_to[node, ahead]
         parts += [(port, share / len(ports)) for port in ports]
     parts.sort()
-    weights = whole_weights([share for _, share in parts])
+    # Rounded, so that equal splits that were added up in another order have equal weights.
+    weights = whole_weights(tuple(round(share, 9) for _, share in parts))
     return tuple((port, weight) for (port, _), weight in zip(parts, weights, strict=True))
 
 
-def whole_weights(shares: list[float]) -> list[int]:
+@lru_cache(maxsize=4096)
+def whole_weights(shares: tuple[float, ...]) -> tuple[int, ...]:
     """Return whole numbers from 1 to `MOST_WEIGHT` in proportions nearest to some shares.
 
     The smallest numbers are taken of those whose largest error is least.
 
     Parameters
     ----------
-    shares : list of float
+    shares : tuple of float
         Positive, with sum one.
     """
     if len(shares) == 1:
-        return [1]
+        return (1,)
     wanted = np.array(shares)
-    best: tuple[float, list[int]] = (np.inf, [])
+    best: tuple[float, tuple[int, ...]] = (np.inf, ())
     top = float(wanted.max())
     for most in range(1, MOST_WEIGHT + 1):
         weights = np.maximum(1, np.rint(wanted / top * most)).astype(np.int64)
         error = float(np.abs(weights / weights.sum() - wanted).max())
         if error < best[0] - 1e-9:
-            best = (error, weights.tolist())
+            best = (error, tuple(weights.tolist()))
     return best[1]
 
 

@@ -125,7 +125,7 @@ def netplan(made: Deployment, server: int) -> str:
             own = None if port.forward.mac else made.mac(end, forward=True)
             ethernets[port.forward.interface] = _ethernet(made, own, [])
     document = {"network": {"version": 2, "renderer": "networkd", "ethernets": ethernets}}
-    head = f"# Ports of {made.name(server)}, for /etc/netplan/60-topoopt.yaml (mode 600)\n"
+    head = f"# Ports of {made.name(server)}, for /etc/netplan/60-fabric.yaml (mode 600)\n"
     return head + yaml.safe_dump(document, sort_keys=False)
 
 
@@ -283,7 +283,8 @@ def rdma_script(made: Deployment, server: int) -> str:
         name=made.name(server), file="rdma.sh", saved=quote(f"{made.name(server)}.devices"),
     )  # fmt: skip
     body = _RDMA % {
-        "protocol": RDMA_PROTOCOL, "plain": FILTERS[0], "tagged": FILTERS[1], "devices": _lines(sorted(devices)),
+        "protocol": RDMA_PROTOCOL, "plain": FILTERS[0], "tagged": FILTERS[1],
+        "devices": _lines(sorted(devices)),
         "removals": _lines(removals), "commands": _lines(commands), "filters": _lines(filters),
     }  # fmt: skip
     return head + body + _MAIN

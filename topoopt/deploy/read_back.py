@@ -161,6 +161,8 @@ def read_host(files: Files, name: str) -> Host:
         for line in apply_lines(texts[file]):
             try:
                 _read_line(host, line.split())
+            except InputError as error:
+                raise InputError(f"hosts/{name}/{file}: {error}") from None
             except (ValueError, IndexError, KeyError, StopIteration):
                 raise InputError(f"hosts/{name}/{file}: not understood: {line!r}") from None
     return host
@@ -219,7 +221,7 @@ def _read_route(host: Host, network: IPv4Network, words: list[str]) -> None:
         raise ValueError(unknown)
     parts = _split(words[at:])
     if "src" in options and options["src"] not in host.own:
-        raise ValueError(options["src"])
+        raise InputError(f"a route's source {options['src']} is no address of the host's own")
     table = int(options.get("table", MAIN))
     host.routes[table, network] = [_next_hop(part) for part in parts]
 

@@ -61,7 +61,7 @@ def read_neighbours(path: str | Path, made: Deployment) -> dict[End, End]:
     where = f"neighbours file {str(path)!r}"
     text = read_text(path, "neighbours file")
     rows = _json_rows(text, where) if Path(path).suffix == ".json" else _csv_rows(text, where)
-    servers = {host.name.lower(): server for server, host in enumerate(made.site.hosts)}
+    servers = _by_name(made)
     ports = {
         (server, port.interface): (server, index)
         for server, host in enumerate(made.site.hosts)
@@ -70,15 +70,16 @@ def read_neighbours(path: str | Path, made: Deployment) -> dict[End, End]:
     macs = {made.mac(end): end for end in ports.values()}
     found: dict[End, End] = {}
     for host, interface, neighbour, other in rows:
-        if _short(host, servers) is None:
+        server = _server(host, servers)
+        if server is None:
             raise InputError(f"{where}: host {host!r} is not in the site; correct its name")
-        end = ports.get((servers[str(_short(host, servers))], interface))
+        end = ports.get((server, interface))
         if end is None or end[1] >= made.degree:
             continue  # the management interface, or a port that the plan leaves alone
-        at = _short(neighbour, servers)
         heard = macs.get(other.lower())
+        at = _server(neighbour, servers)
         if heard is None and at is not None:
-            heard = ports.get((servers[at], other))
+            heard = ports.get((at, other))
         if heard is None:
             raise InputError(
                 f"{where}: {host} {interface} hears {neighbour!r} {other!r}, which is no port of "
@@ -89,12 +90,17 @@ def read_neighbours(path: str | Path, made: Deployment) -> dict[End, End]:
     return found
 
 
-def _short(name: str, servers: Mapping[str, int]) -> str | None:
-    """Return a host's name as the site has it: also of a fully qualified one."""
-    for candidate in (name.lower(), name.lower().split(".")[0]):
-        if candidate in servers:
-            return candidate
-    return None
+def _by_name(made: Deployment) -> dict[str, int]:
+    """Return servers by their names, and by the first part of it where only one has it."""
+    names = [host.name.lower() for host in made.site.hosts]
+    short = [name.partition(".")[0] for name in names]
+    found = {name: server for server, name in enumerate(short) if short.count(name) == 1}
+    return found | {name: server for server, name in enumerate(names)}
+
+
+def _server(name: str, servers: Mapping[str, int]) -> int | None:
+    low = name.lower()
+    return servers.get(low, servers.get(low.partition(".")[0]))
 
 
 def _csv_rows(text: str, where: str) -> list[tuple[str, str, str, str]]:

@@ -7,7 +7,7 @@ steps of one chunk. Steps are ``s`` (send), ``r`` (receive), ``rcs`` (receive, c
 """
 
 from collections.abc import Sequence
-from xml.etree import ElementTree
+from xml.sax.saxutils import quoteattr
 
 from codesign_base import InputError
 
@@ -45,28 +45,28 @@ def ring_allreduce(name: str, rings: Sequence[Sequence[int]], protocol: str = "S
         if size < 2 or sorted(ring) != list(range(size)):
             raise InputError(f"ring {list(ring)} does not visit ranks 0 to {size - 1} once each")
     chunks = size * len(rings)
-    top = ElementTree.Element(
-        "algo", name=name, proto=protocol, nchannels=str(len(rings)), nchunksperloop=str(chunks),
-        ngpus=str(size), coll="allreduce", inplace="1",
-    )  # fmt: skip
+    lines = [
+        f'<algo name={quoteattr(name)} proto="{protocol}" nchannels="{len(rings)}" '
+        f'nchunksperloop="{chunks}" ngpus="{size}" coll="allreduce" inplace="1">'
+    ]
+    places = [{rank: place for place, rank in enumerate(ring)} for ring in rings]
     for rank in range(size):
-        gpu = ElementTree.SubElement(
-            top, "gpu", id=str(rank), i_chunks=str(chunks), o_chunks="0", s_chunks="0"
-        )
+        lines.append(f'  <gpu id="{rank}" i_chunks="{chunks}" o_chunks="0" s_chunks="0">')
         for channel, ring in enumerate(rings):
-            place = list(ring).index(rank)
-            block = ElementTree.SubElement(
-                gpu, "tb", id=str(channel), send=str(ring[(place + 1) % size]),
-                recv=str(ring[place - 1]), chan=str(channel),
-            )  # fmt: skip
+            place = places[channel][rank]
+            lines.append(
+                f'    <tb id="{channel}" send="{ring[(place + 1) % size]}" '
+                f'recv="{ring[place - 1]}" chan="{channel}">'
+            )
             for number, (kind, part) in enumerate(_steps(place, size)):
-                offset = str(channel * size + part)
-                ElementTree.SubElement(
-                    block, "step", s=str(number), type=kind, srcbuf="i", srcoff=offset,
-                    dstbuf="i", dstoff=offset, cnt="1", depid="-1", deps="-1", hasdep="0",
-                )  # fmt: skip
-    ElementTree.indent(top)
-    return ElementTree.tostring(top, encoding="unicode") + "\n"
+                at = channel * size + part
+                lines.append(
+                    f'      <step s="{number}" type="{kind}" srcbuf="i" srcoff="{at}" dstbuf="i" '
+                    f'dstoff="{at}" cnt="1" depid="-1" deps="-1" hasdep="0"/>'
+                )
+            lines.append("    </tb>")
+        lines.append("  </gpu>")
+    return "\n".join([*lines, "</algo>", ""])
 
 
 def _steps(place: int, size: int) -> list[tuple[str, int]]:
