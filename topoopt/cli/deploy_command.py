@@ -101,8 +101,8 @@ def _verify(
     lines += [f"wrong: {each}" for each in verdict.wrong]
     lines += [f"repair {number}: {each}" for number, each in enumerate(verdict.repairs, start=1)]
     return [
-        f"{len(verdict.wrong)} ports are cabled otherwise than planned; "
-        f"{len(verdict.repairs)} repairs are listed"
+        f"ports that hear another than planned: {len(verdict.wrong)}; see the "
+        f"{len(verdict.repairs)} repairs"
     ]
 
 

@@ -88,7 +88,8 @@ def cable_plan(plan: Plan, site: Site) -> Cabling:
     one_panel = len({panel for row in panels for panel in row}) < 2
     cables: list[Cable]
     if one_panel:
-        cables = _freely(links, plan.cluster.servers)
+        rings = [tuple(ring.order) for ring in plan.rings]
+        cables = _freely(links, rings, plan.cluster.servers, degree)
     elif plan.cluster.ports == "bidirectional":
         cables = _on_panels(links, panels)
     else:
@@ -97,23 +98,37 @@ def cable_plan(plan: Plan, site: Site) -> Cabling:
     return Cabling(tuple(sorted(cables, key=lambda cable: cable.source)))
 
 
-def _freely(links: dict[tuple[int, int], int], servers: int) -> list[Cable]:
-    """Give both directions of a pair one cable, and the rest of the fibres the ports left over."""
+def _freely(
+    links: dict[tuple[int, int], int],
+    rings: Sequence[tuple[int, ...]],
+    servers: int,
+    degree: int,
+) -> list[Cable]:
+    """Give both directions of a pair one cable, and the rest of the fibres the ports left over.
+
+    Cables lie in the direction of the first ring that goes over them, from the lowest port that
+    is free to the highest: those of one ring go from port 0 of each server to the last one's of
+    the next, so that a slip shows.
+    """
+    free = [list(range(degree)) for _ in range(servers)]
+    left = {(u, v): min(count, links.get((v, u), 0)) for (u, v), count in links.items() if u < v}
+    rest = [
+        pair
+        for pair, count in sorted(links.items())
+        for _ in range(count - min(count, links.get(pair[::-1], 0)))
+    ]
+    around = [
+        edge for ring in rings for edge in zip(ring, (*ring[1:], ring[0]), strict=True)
+    ]  # fmt: skip
     cables = []
-    used = [0] * servers
-    rest: list[tuple[int, int]] = []
-    for (u, v), count in sorted(links.items()):
-        both = min(count, links.get((v, u), 0))
-        rest += [(u, v)] * (count - both)
-        for _ in range(both if u < v else 0):
-            cables.append(Cable((u, used[u]), (v, used[v]), True))
-            used[u] += 1
-            used[v] += 1
-    sending, hearing = used.copy(), used.copy()
+    for u, v in (*around, *(pair for pair, count in sorted(left.items()) for _ in range(count))):
+        pair = min(u, v), max(u, v)
+        if left.get(pair, 0):
+            left[pair] -= 1
+            cables.append(Cable((u, free[u].pop(0)), (v, free[v].pop()), True))
+    hearing = [row.copy() for row in free]
     for u, v in rest:
-        cables.append(Cable((u, sending[u]), (v, hearing[v]), False))
-        sending[u] += 1
-        hearing[v] += 1
+        cables.append(Cable((u, free[u].pop(0)), (v, hearing[v].pop(0)), False))
     return cables
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 from ipaddress import IPv4Network
+from itertools import islice
 
 from routing.network import Network
 from routing.routes import Routes
@@ -11,9 +12,6 @@ from topoopt.deploy.forwarding import Channels, Forwarding, channels, forwarding
 from topoopt.deploy.site import PortSpec, Site, check_names, check_site, default_site
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import rebuild_fabric
-
-# Of cables; two addresses, so that both ends and nobody else share the subnet.
-CABLE_PREFIX = 31
 
 
 @dataclass(frozen=True)
@@ -70,19 +68,16 @@ class Deployment:
         ncclIbFindDevBySubnet in src/transport/net_ib/connect.cc). Ports with fibres to two
         different servers have a subnet of their own, and no peer in it.
         """
-        block = IPv4Network(self.site.addresses.cables)
-        number = 0
+        block, prefix = self.site.addresses.cables, self.site.addresses.cable_prefix
+        subnets = IPv4Network(block).subnets(new_prefix=prefix)
         found: dict[End, tuple[str, int]] = {}
-        paired = {cable.source: cable.target for cable in self.cabling.cables if cable.both_ways}
-        ends = sorted({*self.cabling.leads_to, *self.cabling.leads_to.values()})
-        for end in ends:
-            if end in found:
-                continue
-            other = paired.get(end)
-            found[end] = str(block[2 * number]), CABLE_PREFIX if other else 32
-            if other:
-                found[other] = str(block[2 * number + 1]), CABLE_PREFIX
-            number += 1
+        for cable in self.cabling.cables:
+            if cable.both_ways:
+                # In larger subnets the first address is the subnet's own.
+                one, other = islice(next(subnets), prefix < 31, 2 + (prefix < 31))
+                found[cable.source], found[cable.target] = (str(one), prefix), (str(other), prefix)
+        for end in sorted({*self.cabling.leads_to, *self.cabling.leads_to.values()} - found.keys()):
+            found[end] = str(next(subnets)[prefix < 31]), 32
         return found
 
     def port_address(self, end: End) -> str:

@@ -100,7 +100,7 @@ def _nccl(made: Deployment, server: int) -> str:
     lines = [
         f"# {made.name(server)}: copy to /etc/nccl.conf",
         "NCCL_IB_SUBNET_AWARE_ROUTING=1",
-        "NCCL_IB_SUBNET_PREFIX_LEN=31",
+        f"NCCL_IB_SUBNET_PREFIX_LEN={made.site.addresses.cable_prefix}",
         "NCCL_IB_ADDR_FAMILY=AF_INET",
         f"NCCL_IB_ADDR_RANGE={made.site.addresses.cables}",
         "NCCL_IB_ROCE_VERSION_NUM=2",

@@ -142,6 +142,8 @@ class AddressSpec(BaseModel):
     model_config = _STRICT
     hosts: Range = "10.100.0.0/16"
     cables: Range = "10.101.0.0/16"
+    cable_prefix: Annotated[int, Field(ge=16, le=31)] = 31
+    """Of each cable's subnet; 31 leaves room for its two ends alone."""
 
 
 class Site(BaseModel):
@@ -291,7 +293,8 @@ def check_site(site: Site, plan: Plan) -> None:
             f"address range {hosts} has {hosts.num_addresses} addresses, {servers} hosts need "
             f"{servers + 1}; give a larger range"
         )
-    needed = 2 * servers * degree
+    # Each port at most begins a subnet.
+    needed = servers * degree * 2 ** (32 - site.addresses.cable_prefix)
     if cables.num_addresses < needed:
         raise InfeasibleError(
             f"address range {cables} of cables has {cables.num_addresses} addresses, "

@@ -68,7 +68,7 @@ def test_cables_are_verified(place):
     assert done.output == "cabling: ok (8 ports hear whom they should)\n"
     done = run(place / "plan.json", "--verify-cabling", bad)
     assert isinstance(done.exception, InputError)
-    assert "repair 1: put a cable between server-2 fab1 and server-3 fab1" in done.output
+    assert "repair 1: put a cable between server-0 fab1 and server-3 fab0" in done.output
 
 
 @pytest.mark.parametrize(

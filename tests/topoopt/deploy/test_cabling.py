@@ -10,11 +10,14 @@ from sites import full_site
 
 from codesign_base import InfeasibleError
 from topoopt.deploy.cabling import cable_plan
+from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.site import Site
 
 
-def plan_of(servers, degree, links, ports="directed"):
+def plan_of(servers, degree, links, ports="directed", rings=()):
     counts = Counter(links)
     return SimpleNamespace(
+        rings=[SimpleNamespace(order=list(order)) for order in rings],
         cluster=SimpleNamespace(servers=servers, degree=degree, ports=ports),
         links=[
             SimpleNamespace(source=u, target=v, cables=count)
@@ -103,3 +106,27 @@ def test_a_triangle_needs_three_panels():
     with pytest.raises(InfeasibleError, match="from server 1 to server 2"):
         cable_plan(plan, full_site(3, 2, panels=2))
     assert len(cable_plan(plan, full_site(3, 2, panels=1)).cables) == 3
+
+
+def test_a_ring_of_four_is_cabled_and_addressed_as_people_do_by_hand():
+    """The cable table, and the primary addresses, of FujitsuPolycom/sparkring.
+
+    docs/GLM53_SPARK_MESH_HOST_SETUP.md, sections 2 and 6: port 0 points clockwise, and each
+    cable has a subnet of 24 bits with .1 at its first end and .2 at its other. Ours begin at 0,
+    theirs at 1.
+    """
+    ring = (0, 1, 2, 3)
+    links = [end for u in ring for v in [(u + 1) % 4] for end in ((u, v), (v, u))]
+    plan = plan_of(4, 2, links, "bidirectional", [ring])
+    site = full_site(4, 2)
+    addresses = {"cables": "198.18.0.0/21", "cable_prefix": 24}
+    site = Site.model_validate({**site.model_dump(), "addresses": addresses})
+    cabling = cable_plan(plan, site)
+    assert [(cable.source, cable.target) for cable in cabling.cables] == [
+        ((0, 0), (1, 1)), ((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (0, 1)),
+    ]  # fmt: skip
+    made = Deployment(plan, site, None, None, cabling)
+    clockwise = [made.port_addresses[v, 0] for v in range(4)]
+    counter = [made.port_addresses[v, 1] for v in range(4)]
+    assert clockwise == [(f"198.18.{v}.1", 24) for v in range(4)]
+    assert counter == [(f"198.18.{(v - 1) % 4}.2", 24) for v in range(4)]

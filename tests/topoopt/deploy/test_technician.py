@@ -76,8 +76,8 @@ def test_two_labels_a_cable_name_both_ends():
     made = deployment(shared_plan())
     found = rows(labels_csv(made))
     assert len(found) == 2 * len(made.cabling.cables)
-    assert found[0]["text"] == "C1 server-0:fab0 <-> server-1:fab0"
-    assert found[1]["text"] == "C1 server-1:fab0 <-> server-0:fab0"
+    assert found[0]["text"] == "C1 server-0:fab0 <-> server-1:fab1"
+    assert found[1]["text"] == "C1 server-1:fab1 <-> server-0:fab0"
 
 
 def test_without_panels_there_is_nothing_to_cross_connect():
@@ -90,5 +90,7 @@ def test_the_picture_has_a_line_a_cable_and_a_dot_a_host():
     svg = "{http://www.w3.org/2000/svg}"
     titles = [element.text for element in top.iter(f"{svg}title")]
     assert len(titles) == 1 + len(made.cabling.cables)
-    assert titles[1] == "C01: server-0 fab0 to and from server-1 fab0"
+    first = made.cabling.cables[0]
+    ends = [f"server-{v} fab{p}" for v, p in (first.source, first.target)]
+    assert titles[1] == f"C01: {ends[0]} to and from {ends[1]}"
     assert len(list(top.iter(f"{svg}circle"))) == made.plan.cluster.servers

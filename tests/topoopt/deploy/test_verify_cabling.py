@@ -103,13 +103,13 @@ def test_exchanges_of_fibres_repair_any_cabling(data):
 def test_one_exchange_is_one_repair():
     made = deployment(shared_plan())
     heard = planned(made)
-    # The plugs in server-1 and server-3, of the cables from server-0, are exchanged.
+    # The plugs at the far ends of the first two cables are exchanged.
     (a, b), (c, d) = ((cable.source, cable.target) for cable in made.cabling.cables[:2])
     heard |= {a: d, d: a, c: b, b: c}
     verdict = verify_cabling(made, heard)
     assert len(verdict.wrong) == 4
     assert len(verdict.repairs) == 1
-    assert verdict.wrong[0] == "server-0 fab0 hears server-3 fab0, planned is server-1 fab0"
+    assert verdict.wrong[0] == "server-0 fab0 hears server-2 fab1, planned is server-1 fab1"
 
 
 def neighbours_csv(made, heard):
