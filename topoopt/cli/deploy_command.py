@@ -19,7 +19,7 @@ def deploy_command(
         Path | None,
         typer.Option(
             help="Site file: hosts, ports, panels and address ranges (docs/deploy.md).",
-            show_default="made-up names",
+            show_default="that of --files, or made-up names",
         ),
     ] = None,
     output: Annotated[
@@ -55,29 +55,32 @@ def deploy_command(
     if files is not None and (not check or output is not None):
         raise InputError("--files goes with --check, and without -o; leave it out")
     from topoopt.deploy.deployment import deployment
-    from topoopt.deploy.files import check_target, deploy_files, read_files, write_files
+    from topoopt.deploy.files import check_target, deploy_files, read_files, site_of, write_files
     from topoopt.deploy.site import load_site
     from topoopt.plan.plan import load_plan
 
     if output is not None:
         check_target(output)
-    made = deployment(load_plan(plan), None if hosts is None else load_site(hosts))
+    written = None if files is None else read_files(files)
+    recorded = None if written is None else site_of(written)
+    site = recorded if hosts is None else load_site(hosts)
+    with common.first_run_notice() as started:
+        made = deployment(load_plan(plan), site)
+        started()
     report: dict[str, object] = {}
     faults: list[str] = []
     lines: list[str] = []
     if verify_cabling is not None:
         faults += _verify(made, verify_cabling, report, lines)
-    if output is not None or (check and files is None):
+    if written is None and (check or output is not None):
         written = deploy_files(made)
-    elif files is not None:
-        written = read_files(files)
-    if output is not None:
+    if written is not None and output is not None:
         write_files(written, output)
         notes = written["NOTES.txt"].splitlines()
         report |= {"output": str(output), "notes": notes}
         lines.append(f"deployment of {len(made.servers)} hosts written to {output}")
         lines += [f"note: {note}" for note in notes]
-    if check:
+    if written is not None and check:
         faults += _check(made, written, report, lines)
     if as_json:
         common.print_json(report)

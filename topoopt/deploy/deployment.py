@@ -5,6 +5,7 @@ from functools import cached_property
 from ipaddress import IPv4Network
 from itertools import islice
 
+from codesign_base import InfeasibleError
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.deploy.cabling import Cabling, End, cable_plan
@@ -140,4 +141,14 @@ def deployment(plan: Plan, site: Site | None = None) -> Deployment:
     check_names(site)
     check_site(site, plan)
     fabric = rebuild_fabric(plan)
-    return Deployment(plan, site, fabric.network, fabric.routes, cable_plan(plan, site))
+    made = Deployment(plan, site, fabric.network, fabric.routes, cable_plan(plan, site))
+    taken: set[str] = set()
+    for end in made.port_addresses:
+        for mac in {made.mac(end), made.mac(end, forward=made.port(end).forward is not None)}:
+            if mac in taken:
+                raise InfeasibleError(
+                    f"MAC address {mac} of the site is one that another port is given; name the "
+                    "MAC addresses of all ports"
+                )
+            taken.add(mac)
+    return made

@@ -3,17 +3,21 @@
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from codesign_base import InputError
+from parallelism.reading import parse_json
 from topoopt.base.version import installed_version
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import netplan, rdma_script, routes_script
 from topoopt.deploy.job_files import job_files
 from topoopt.deploy.notes import deploy_notes
 from topoopt.deploy.picture import wiring_svg
+from topoopt.deploy.site import Site
 from topoopt.deploy.technician import cables_csv, cross_connects_csv, labels_csv, netbox_csv
 
 MARK = "deployment.json"
@@ -56,6 +60,25 @@ def deploy_files(made: Deployment) -> dict[str, str]:
         "notes": said,
     }, indent=2) + "\n"  # fmt: skip
     return files
+
+
+def site_of(files: Mapping[str, str]) -> Site:
+    """Return the site that a deployment was made for.
+
+    Parameters
+    ----------
+    files : mapping of str to str
+
+    Raises
+    ------
+    InputError
+        If its record was changed.
+    """
+    document = parse_json(files[MARK], MARK)
+    try:
+        return Site.model_validate(document["site"], strict=False)
+    except (ValidationError, KeyError, TypeError):
+        raise InputError(f"{MARK} holds no site; deploy again, or give --hosts") from None
 
 
 def read_files(directory: str | Path) -> dict[str, str]:

@@ -124,3 +124,17 @@ def test_panels_in_another_order_are_refused():
     first["panel"], second["panel"] = second["panel"], first["panel"]
     with pytest.raises(InfeasibleError, match=r"node-3\.lab.*port 1 to one panel"):
         deployment(shared_plan(), changed(site, hosts=hosts))
+
+
+def test_a_given_mac_address_must_not_be_one_that_is_made_up():
+    site = default_site(4, 2)
+    hosts = [host.model_dump() for host in site.hosts]
+    hosts[3]["ports"][0]["mac"] = "02:54:00:00:01:00"
+    with pytest.raises(InfeasibleError, match="02:54:00:00:01:00"):
+        deployment(shared_plan(), changed(site, hosts=hosts))
+
+
+def test_places_may_be_whole_numbers(tmp_path):
+    found = document()
+    found["hosts"][0]["place"] = [1, 0, 2]
+    assert load_site(written(tmp_path, found)).hosts[0].place == (1.0, 0.0, 2.0)
