@@ -187,7 +187,7 @@ def planned_shares(made: Deployment, source: int, target: int) -> dict[tuple[int
 def _pair(made: Deployment, lab: Lab, source: int, target: int) -> str | None:
     a, b = made.name(source), made.name(target)
     try:
-        shares, _ = flow(lab, a, made.host_address(source), made.host_address(target))
+        shares = flow(lab, a, made.host_address(source), made.host_address(target))
     except Lost as lost:
         return f"{a} to {b}: {lost}"
     numbers = {made.name(server): server for server in made.servers}

@@ -184,14 +184,11 @@ class Channel:
         The ports that a connection is opened between.
     hops : tuple of ((int, int), (int, int))
         Each cable's sending and hearing port, in order.
-    planned : bool
-        Whether the plan's routes take this way; otherwise it returns acknowledgements.
     """
 
     source: End
     target: End
     hops: tuple[tuple[End, End], ...]
-    planned: bool
 
 
 @dataclass(frozen=True)
@@ -228,7 +225,7 @@ def channels(network: Network, routes: Routes, cabling: Cabling) -> Channels:
     cabling : Cabling
     """
     found: dict[tuple[End, End], Channel] = {
-        (end, other): Channel(end, other, ((end, other),), True)
+        (end, other): Channel(end, other, ((end, other),))
         for end, other in sorted(cabling.leads_to.items())
     }
     merged = 0
@@ -240,7 +237,7 @@ def channels(network: Network, routes: Routes, cabling: Cabling) -> Channels:
                 hops = _cables_of_path(path, source + target, cabling)
                 ends = hops[0][0], hops[-1][1]
                 if ends not in found:
-                    found[ends] = Channel(*ends, hops, True)
+                    found[ends] = Channel(*ends, hops)
                 elif found[ends].hops != hops:
                     merged += 1
     one_way = 0
@@ -249,7 +246,7 @@ def channels(network: Network, routes: Routes, cabling: Cabling) -> Channels:
             continue
         back = tuple((b, a) for a, b in reversed(channel.hops))
         if all(cabling.leads_to.get(b) == a for b, a in back):
-            found[last, first] = Channel(last, first, back, False)
+            found[last, first] = Channel(last, first, back)
         else:
             one_way += 1
     return Channels(tuple(found[ends] for ends in sorted(found)), merged, one_way)

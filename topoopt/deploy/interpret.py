@@ -61,10 +61,8 @@ class Lab:
         )
 
 
-def flow(
-    lab: Lab, start: str, source: str, target: str
-) -> tuple[dict[tuple[Port, Port], float], float]:
-    """Return what part of a host's packets crosses each cable, and how many hops they make.
+def flow(lab: Lab, start: str, source: str, target: str) -> dict[tuple[Port, Port], float]:
+    """Return what part of a host's packets crosses each cable.
 
     Parameters
     ----------
@@ -76,9 +74,7 @@ def flow(
 
     Returns
     -------
-    shares : dict of (sending port, hearing port) to float
-    hops : float
-        Mean cables of a packet.
+    dict of (sending port, hearing port) to float
 
     Raises
     ------
@@ -107,7 +103,7 @@ def flow(
                 shares[(name, hop.device), lab.wires[name, hop.device]] += part
                 ahead[other] += part
         if not ahead:
-            return dict(shares), sum(shares.values())
+            return dict(shares)
         waiting = ahead
     raise Lost(f"packets from {start} to {target} go round in a loop")
 

@@ -183,9 +183,10 @@ def _channel(made: Deployment, prober: Prober, channel: Channel) -> Iterator[str
     )
     # Filters redirect without taking one off the time to live: arrivals have no order.
     heard = sorted((at, device) for at, device, _ in trace.stops)
-    # A function for forwarding hears a packet beside the port that it shares.
-    planned = sorted((other[0], made.port(other).interface) for _, other in channel.hops)
-    if trace.taken != target or not set(planned) <= set(heard):
+    # On the way it is taken by the function for forwarding, if the port has one.
+    on_way = [(port[0], made.port(port)) for _, port in channel.hops[:-1]]
+    planned = [(at, (port.forward or port).interface) for at, port in on_way]
+    if trace.taken != target or heard != sorted([*planned, (target, last)]):
         yield (
             f"RDMA from {made.name(server)} {first} to {made.name(target)} {last}: heard at "
             f"{', '.join(f'{made.name(at)} {device}' for at, device in heard) or 'no port'}"

@@ -60,7 +60,7 @@ def changed(files, path, pattern, new):
         ("hosts/server-1/netplan.yaml", r"10\.100\.0\.2/32", "10.100.0.9/32", "host's own"),
         slow("hosts/server-1/routes.sh", r"weight 1 onlink$", "weight 200 onlink", "the plan has"),
         slow("hosts/server-2/routes.sh", r"forwarding 1", "forwarding 0", "do not arrive"),
-        slow("cables.csv", r"(C1,.*,)fab0(,,,both)", r"\1fab1\2", "has another cable"),
+        slow("cables.csv", r"(C1,.*,)fab1(,,,both)", r"\1fab0\2", "has another cable"),
         ("hosts/server-3/routes.sh", r"^  rm .*\n", "  false\n", "fails"),
     ],
 )  # fmt: skip
