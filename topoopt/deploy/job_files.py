@@ -1,4 +1,4 @@
-"""What the job needs: ranks on hosts, NCCL's and launch settings, AllReduces as MSCCL files."""
+"""What the job needs: ranks on hosts, NCCL's and launch settings, collectives as MSCCL files."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
 from topoopt.deploy.launch import megatron, question_of, torchtitan
 from topoopt.deploy.ranks import Rank, in_order, ranks_of, ring_ranks
-from topoopt.formats.msccl import ring_allreduce
+from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
 
 MASTER_PORT = 29500
 
@@ -136,7 +136,15 @@ def _nccl_notes(made: Deployment) -> list[str]:
 
 
 def _msccl(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[str, str]:
-    """Return a file of each group that reduces together, over the rings wired for its servers."""
+    """Return files of each group that reduces together, over the rings wired for its servers.
+
+    Sharded optimizer states and weights are reduced and gathered in two collectives, all else in
+    one.
+    """
+    asked = question_of(made.plan)
+    collectives = {"allreduce": ring_allreduce}
+    if asked is not None and asked[1].zero > 0:
+        collectives = {"reduce-scatter": ring_reduce_scatter, "allgather": ring_allgather}
     orders: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
     for ring in made.plan.rings:
         orders[tuple(sorted(ring.order))].append(tuple(ring.order))
@@ -149,7 +157,9 @@ def _msccl(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[str, s
         if servers not in orders:
             without += 1
             continue
-        files[f"msccl/{name}.xml"] = ring_allreduce(name, ring_ranks(orders[servers], group))
+        rings = ring_ranks(orders[servers], group)
+        for kind, write in collectives.items():
+            files[f"msccl/{kind}-{name}.xml"] = write(f"{kind}-{name}", rings)
     if without:
         notes.append(
             f"MSCCL: {without} groups that reduce together have no rings of their own in the "
@@ -164,9 +174,9 @@ def _groups(made: Deployment, ranks: list[Rank]) -> dict[str, list[Rank]]:
         found: dict[tuple[int, int], list[Rank]] = defaultdict(list)
         for rank in ranks:
             found[rank.place["pipeline"], rank.place["tensor"]].append(rank)
-        return {f"allreduce-stage{p}-tensor{t}": group for (p, t), group in sorted(found.items())}
+        return {f"stage{p}-tensor{t}": group for (p, t), group in sorted(found.items())}
     groups = sorted({tuple(sorted(ring.order)) for ring in made.plan.rings})
     return {
-        f"allreduce-{number}": [rank for rank in ranks if rank.server in servers]
+        f"group{number}": [rank for rank in ranks if rank.server in servers]
         for number, servers in enumerate(groups)
     }
