@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -88,14 +89,32 @@ def namespaces(made: Deployment, files: Files) -> Iterator[dict[int, str]]:
                 _try(["ip", "netns", "del", name])
 
 
+@contextmanager
+def state_folder() -> Iterator[Path]:
+    """Yield a new directory for what scripts keep until undo; it is removed at the end.
+
+    Its name says which process made it, as those of namespaces do.
+    """
+    folder = Path(tempfile.gettempdir()) / _names(["state"])["state"]
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def remove_stale() -> list[str]:
-    """Remove namespaces of runs that were killed; those of runs that live are left alone.
+    """Remove namespaces and state of runs that were killed; those that live are left alone.
 
     Returns
     -------
     list of str
-        What was removed.
+        Namespaces that were removed.
     """
+    for folder in Path(tempfile.gettempdir()).glob("topoopt-*-state"):
+        match = _NAME.fullmatch(folder.name)
+        if match and _began(int(match[1])) != match[2] and folder.stat().st_uid == os.geteuid():
+            shutil.rmtree(folder, ignore_errors=True)
     removed = []
     for line in _try(["ip", "netns", "list"]).stdout.splitlines():
         name = line.split()[0] if line.split() else ""

@@ -1,17 +1,15 @@
 """The generated files in network namespaces: every pair reached, over the cables of the plan."""
 
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 from topoopt.deploy.check import planned_shares
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.forwarding import Channel
-from topoopt.deploy.namespaces import has_flower, namespaces, run_script, state_of
+from topoopt.deploy.namespaces import has_flower, namespaces, run_script, state_folder, state_of
 from topoopt.deploy.probes import FIRST_TTL, Prober, Trace
 from topoopt.deploy.read_back import Files
 
@@ -67,7 +65,7 @@ def try_files(made: Deployment, files: Files) -> Tried:
     rdma = has_flower()
     scripts = ("routes.sh", "rdma.sh") if rdma else ("routes.sh",)
     with (
-        tempfile.TemporaryDirectory(prefix="topoopt-") as folder,
+        state_folder() as folder,
         namespaces(made, files) as spaces,
     ):
         before = {server: state_of(space) for server, space in spaces.items()}
@@ -76,7 +74,7 @@ def try_files(made: Deployment, files: Files) -> Tried:
             for server, space in spaces.items():
                 for script in scripts if verb == "apply" else scripts[::-1]:
                     text = files[f"hosts/{made.name(server)}/{script}"]
-                    run_script(space, text, verb, Path(folder))
+                    run_script(space, text, verb, folder)
             return {server: state_of(space) for server, space in spaces.items()}
 
         applied = run("apply")

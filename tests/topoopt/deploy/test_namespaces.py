@@ -5,7 +5,9 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 from sites import full_site, split_plan
@@ -82,6 +84,8 @@ def test_what_a_killed_run_left_is_removed_by_the_next():
         "from topoopt.deploy import namespaces as m\n"
         "names = m._names(['a', 'b'])\n"
         "m._batch('ip', [f'netns add {n}' for n in names.values()])\n"
+        "kept = m.state_folder()\n"
+        "kept.__enter__()\n"
         "print(*names.values(), flush=True)\n"
         "time.sleep(60)\n"
     )
@@ -92,10 +96,13 @@ def test_what_a_killed_run_left_is_removed_by_the_next():
             names = child.stdout.readline().split()
             assert len(names) == 2
             assert set(names) <= set(ours())
+            folder = Path(tempfile.gettempdir()) / names[0].replace("-a", "-state")
+            assert folder.is_dir()
             assert not set(remove_stale()) & set(names), "of a run that lives"
         finally:
             child.kill()
     assert set(names) <= set(remove_stale())
+    assert not folder.exists()
     assert not set(names) & set(ours())
 
 
