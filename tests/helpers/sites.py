@@ -32,7 +32,7 @@ def full_site(servers, degree, *, panels=0, spare=1, forward=True):
                 name=f"node-{v}.lab",
                 management=f"192.0.2.{v + 1}",
                 management_interface="eno1",
-                place=(1.5 * v, 0.0, 0.5),
+                place_m=(1.5 * v, 0.0, 0.5),
                 ports=ports,
             )
         )

@@ -31,7 +31,7 @@ class Checked:
     Parameters
     ----------
     faults : tuple of str
-        Sentences; empty if all is well. At most the first of each kind.
+        Sentences, of pairs and channels up to twenty; empty if all is well.
     pairs : int
         Ordered pairs of servers whose packets were followed.
     channels : int
@@ -160,7 +160,10 @@ def _cross_connects(made: Deployment, files: Files, cables: list[CableRow]) -> I
         for i in ((0, 1) if cable.both_ways else (0,))
     }
     rows = csv.DictReader(io.StringIO(files["cross-connects.csv"]))
-    joined = {((r["panel"], r["input"]), (r["panel"], r["output"])) for r in rows}
+    joined = {
+        tuple((str(row.get("panel")), str(row.get(side))) for side in ("input", "output"))
+        for row in rows
+    }  # fmt: skip
     for (panel, at), (_, to) in sorted(leads ^ joined):
         yield f"cross-connects.csv and cables.csv differ about {at} to {to} of panel {panel}"
 

@@ -95,8 +95,10 @@ def read_cables(files: Files) -> list[CableRow]:
     Raises
     ------
     InputError
-        If columns differ, a direction is unknown, or a fibre's end is used twice.
+        If it is missing, columns differ, a direction is unknown, or a fibre's end is used twice.
     """
+    if "cables.csv" not in files:
+        raise InputError("cables.csv is missing; deploy again")
     rows = csv.DictReader(io.StringIO(files["cables.csv"]))
     if tuple(rows.fieldnames or ()) != CABLE_COLUMNS:
         raise InputError(f"cables.csv has other columns than {', '.join(CABLE_COLUMNS)}")

@@ -123,7 +123,7 @@ class HostSpec(BaseModel):
     management : str, optional
         IPv4 address for logins and for the start of jobs; the name is used without it.
     management_interface : str, optional
-    place : tuple of float, optional
+    place_m : tuple of float, optional
         Metres along the row, across rows and of height, for the lengths of cables.
     ports : list of PortSpec
     """
@@ -132,7 +132,7 @@ class HostSpec(BaseModel):
     name: Name
     management: Address | None = None
     management_interface: Interface | None = None
-    place: tuple[float, float, float] | None = Field(default=None, strict=False)
+    place_m: tuple[float, float, float] | None = Field(default=None, strict=False)
     ports: Annotated[list[PortSpec], Field(min_length=1)]
 
 
@@ -154,7 +154,7 @@ class Site(BaseModel):
     panels: list[PanelSpec] = []
     addresses: AddressSpec = AddressSpec()
     mtu: Annotated[int, Field(ge=1280, le=65_000)] = 9000
-    slack: Annotated[float, Field(ge=0.0, le=100.0)] = 1.0
+    slack_m: Annotated[float, Field(ge=0.0, le=100.0)] = 1.0
     """Metres of a cable beyond the way between its ends."""
 
 

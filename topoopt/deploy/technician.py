@@ -30,10 +30,10 @@ def label(made: Deployment, cable: Cable) -> str:
 
 def length_m(made: Deployment, cable: Cable) -> float | None:
     """Return the metres of a cable, if both hosts have a place: the way along axes, and slack."""
-    ends = [made.site.hosts[end[0]].place for end in (cable.source, cable.target)]
+    ends = [made.site.hosts[end[0]].place_m for end in (cable.source, cable.target)]
     if ends[0] is None or ends[1] is None:
         return None
-    return sum(dist((a,), (b,)) for a, b in zip(*ends, strict=True)) + made.site.slack
+    return sum(dist((a,), (b,)) for a, b in zip(*ends, strict=True)) + made.site.slack_m
 
 
 def cables_csv(made: Deployment) -> str:

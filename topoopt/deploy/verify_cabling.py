@@ -217,8 +217,7 @@ def _exchange_plugs(made: Deployment, planned: Heard, heard: dict[End, End]) -> 
             steps.append(f"move the plug in {names[3]} to {names[0]}")
         else:
             steps.append(f"exchange the plugs in {names[0]} and {names[3]}")
-            if mine is not None and its is not None:
-                at[mine], at[its] = its, mine
+            at[mine], at[its] = its, mine
     for end in sorted(at):
         if end not in planned and at[end] > end:
             steps.append(

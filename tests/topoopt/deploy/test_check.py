@@ -167,6 +167,12 @@ def test_a_missing_or_foreign_file_is_one_sentence():
     path = "hosts/node-0.lab/routes.sh"
     without = {name: text for name, text in files.items() if name != path}
     assert check_files(made, without).faults == (f"{path} is missing; deploy again",)
+    without = {name: text for name, text in files.items() if name != "cables.csv"}
+    assert check_files(made, without).faults == ("cables.csv is missing; deploy again",)
+    short = {**files, "cross-connects.csv": "panel\nocs-0\n", "cables.csv": files["cables.csv"]}
+    assert check_files(made, short).faults
+    cut = {**files, "cables.csv": "\n".join(files["cables.csv"].split("\n")[:2])[:-12]}
+    assert check_files(made, cut).faults
     odd = files[path].replace("\nroute replace", "\nroute mangle", 2)
     (fault,) = check_files(made, {**files, path: odd}).faults
     assert "not understood" in fault

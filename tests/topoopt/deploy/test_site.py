@@ -1,5 +1,8 @@
 """The site file, and the sites that are refused."""
 
+import re
+from pathlib import Path
+
 import pytest
 import yaml
 from sites import full_site
@@ -136,5 +139,20 @@ def test_a_given_mac_address_must_not_be_one_that_is_made_up():
 
 def test_places_may_be_whole_numbers(tmp_path):
     found = document()
-    found["hosts"][0]["place"] = [1, 0, 2]
-    assert load_site(written(tmp_path, found)).hosts[0].place == (1.0, 0.0, 2.0)
+    found["hosts"][0]["place_m"] = [1, 0, 2]
+    assert load_site(written(tmp_path, found)).hosts[0].place_m == (1.0, 0.0, 2.0)
+
+
+def test_the_example_of_the_documentation_is_a_site(tmp_path):
+    page = Path(__file__).resolve().parents[3] / "docs" / "deploy.md"
+    (text,) = re.findall(r"^```yaml\n(.*?)^```$", page.read_text(), flags=re.M | re.S)
+    path = tmp_path / "hosts.yaml"
+    path.write_text(text)
+    site = load_site(path)
+    defaults = Site(hosts=site.hosts)
+    assert (site.addresses, site.mtu, site.slack_m) == (
+        defaults.addresses,
+        defaults.mtu,
+        defaults.slack_m,
+    )
+    assert site.hosts[0].ports[0].position == 17
