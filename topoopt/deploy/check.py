@@ -111,8 +111,9 @@ def _set_up(made: Deployment, lab: Lab) -> Iterator[str]:
     """Yield where addresses and MTU are not those of the plan on its site."""
     for server in made.servers:
         name, host = made.name(server), lab.hosts[made.name(server)]
-        if host.own != [made.host_address(server)]:
-            yield f"{name} has the addresses {host.own} of its own, not {made.host_address(server)}"
+        if host.loopback != [made.host_address(server)]:
+            found = ", ".join(host.loopback) or "no address"
+            yield f"{name} has {found} on lo, not {made.host_address(server)}"
         if host.tagged != host.filters:
             yield f"{name} treats RDMA packets with a VLAN tag otherwise than those without"
         if host.settings.get("net/ipv4/fib_multipath_hash_policy") != "1":
@@ -122,10 +123,10 @@ def _set_up(made: Deployment, lab: Lab) -> Iterator[str]:
                 yield f"{name} {device} has MTU {mtu}, the site {made.site.mtu}"
     for end, (address, prefix) in made.port_addresses.items():
         name, device = made.name(end[0]), made.port(end).interface
-        found = lab.hosts[name].interfaces.get(device)
-        if found != [IPv4Interface(f"{address}/{prefix}")]:
-            told = ", ".join(map(str, found or [])) or "no address"
-            yield f"{name} {device} has {told}, not {address}/{prefix}"
+        given = lab.hosts[name].interfaces.get(device)
+        if given != [IPv4Interface(f"{address}/{prefix}")]:
+            found = ", ".join(map(str, given or [])) or "no address"
+            yield f"{name} {device} has {found}, not {address}/{prefix}"
 
 
 def _panels(made: Deployment, files: Files) -> Iterator[str]:

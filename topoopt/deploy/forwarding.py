@@ -28,13 +28,13 @@ class Forwarding:
 
     Parameters
     ----------
-    own : dict of (int, int) to Hops
+    local : dict of (int, int) to Hops
         By (server, destination): what the server itself sends.
     transit : dict of (int, int, int) to Hops
-        By (server, source, destination): what it forwards otherwise than its own.
+        By (server, source, destination): what it forwards otherwise than what it sends itself.
     """
 
-    own: Mapping[tuple[int, int], Hops]
+    local: Mapping[tuple[int, int], Hops]
     transit: Mapping[tuple[int, int, int], Hops]
 
 
@@ -77,16 +77,16 @@ def forwarding(network: Network, routes: Routes, cabling: Cabling) -> Forwarding
     routes : Routes
     cabling : Cabling
     """
-    own: dict[tuple[int, int], Hops] = {}
+    local: dict[tuple[int, int], Hops] = {}
     others: dict[tuple[int, int, int], Hops] = {}
     for (node, source, target), shares in sorted(leaving_shares(network, routes).items()):
         hops = _hops(node, shares, cabling)
         if node == source:
-            own[node, target] = hops
+            local[node, target] = hops
         else:
             others[node, source, target] = hops
-    transit = {key: hops for key, hops in others.items() if own[key[0], key[2]] != hops}
-    return Forwarding(own, transit)
+    transit = {key: hops for key, hops in others.items() if local[key[0], key[2]] != hops}
+    return Forwarding(local, transit)
 
 
 def _hops(node: int, shares: Mapping[int, float], cabling: Cabling) -> Hops:

@@ -167,7 +167,7 @@ def routes_script(made: Deployment, server: int) -> str:
         )
         removals.append(f"neigh del {where}")
     own = made.host_address(server)
-    for (node, target), hops in sorted(made.forwarding.own.items()):
+    for (node, target), hops in sorted(made.forwarding.local.items()):
         if node == server:
             ahead = _next_hops(made, server, hops)
             commands.append(

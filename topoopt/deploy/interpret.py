@@ -87,7 +87,7 @@ def flow(lab: Lab, start: str, source: str, target: str) -> dict[tuple[Port, Por
         ahead: dict[str, float] = defaultdict(float)
         for name, amount in sorted(waiting.items()):
             host = lab.hosts[name]
-            if target in host.own:
+            if target in host.loopback:
                 continue
             hops = _lookup(host, None if name == start else source, target)
             if not hops:
@@ -113,7 +113,7 @@ def _check_arrival(lab: Lab, name: str, port: str, hop: NextHop, target: str) ->
     addresses = [str(each.ip) for each in host.interfaces.get(port, [])]
     if hop.via is not None and hop.via not in addresses:
         raise Lost(f"next hop {hop.via} is not an address of {name} {port}")
-    if target in host.own:
+    if target in host.loopback:
         return
     conf = f"net/ipv4/conf/{port}"
     if host.settings.get(f"{conf}/forwarding") != "1":

@@ -225,7 +225,7 @@ def _fibres(made: Deployment, files: Files, space: str) -> None:
 def _netplan(made: Deployment, files: Files, server: int) -> list[str]:
     """Return what netplan would do, as commands."""
     host = read_host(files, made.name(server))
-    commands = ["link set lo up", *(f"address add {own}/32 dev lo" for own in host.own)]
+    commands = ["link set lo up", *(f"address add {own}/32 dev lo" for own in host.loopback)]
     for end in sorted(end for end in made.port_addresses if end[0] == server):
         port = made.port(end)
         if port.forward:

@@ -45,7 +45,7 @@ def deploy_notes(made: Deployment) -> list[str]:
             "take RoCE packets for other hosts for their own there, so that hops through hosts "
             "fail unless the adapter forwards them itself"
         )
-    if any(len(hops) > 1 for hops in (*made.forwarding.own.values(),
+    if any(len(hops) > 1 for hops in (*made.forwarding.local.values(),
                                       *made.forwarding.transit.values())):  # fmt: skip
         notes.append(
             "routes with several next hops divide connections, not packets: shares hold over "

@@ -42,7 +42,7 @@ class Host:
 
     Parameters
     ----------
-    own : list of str
+    loopback : list of str
         Addresses of the loopback interface.
     interfaces : dict of str to list of IPv4Interface
         Addresses of each.
@@ -59,7 +59,7 @@ class Host:
         Below ``/proc/sys``.
     """
 
-    own: list[str] = field(default_factory=list)
+    loopback: list[str] = field(default_factory=list)
     interfaces: dict[str, list[IPv4Interface]] = field(default_factory=dict)
     macs: dict[str, str] = field(default_factory=dict)
     mtu: dict[str, int] = field(default_factory=dict)
@@ -185,7 +185,7 @@ def _read_netplan(host: Host, text: str, where: str) -> None:
             if name == "lo":
                 if any(each.network.prefixlen != 32 for each in addresses):
                     raise ValueError("an own address with a subnet")
-                host.own += [str(each.ip) for each in addresses]
+                host.loopback += [str(each.ip) for each in addresses]
                 continue
             host.interfaces[name] = addresses
             host.mtu[name] = int(entry["mtu"])
@@ -222,8 +222,8 @@ def _read_route(host: Host, network: IPv4Network, words: list[str]) -> None:
     if unknown := options.keys() - {"src", "proto", "table"}:
         raise ValueError(unknown)
     parts = _split(words[at:])
-    if "src" in options and options["src"] not in host.own:
-        raise InputError(f"a route's source {options['src']} is no address of the host's own")
+    if "src" in options and options["src"] not in host.loopback:
+        raise InputError(f"a route's source {options['src']} is no address of the host itself")
     table = int(options.get("table", MAIN))
     host.routes[table, network] = [_next_hop(part) for part in parts]
 
