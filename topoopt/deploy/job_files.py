@@ -4,11 +4,13 @@ import csv
 import io
 from collections import defaultdict
 
+from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
 from topoopt.deploy.launch import megatron, question_of, torchtitan
 from topoopt.deploy.ranks import Rank, in_order, ranks_of, ring_ranks
 from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
+from topoopt.plan.plan import Plan
 
 MASTER_PORT = 29500
 
@@ -160,6 +162,10 @@ def _msccl(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[str, s
         rings = ring_ranks(orders[servers], group)
         for kind, write in collectives.items():
             files[f"msccl/{kind}-{name}.xml"] = write(f"{kind}-{name}", rings)
+    if asked is not None and asked[1].expert > 1:
+        notes.append(
+            "MSCCL: all-to-alls of experts, and reductions of their gradients, have no file"
+        )
     if without:
         notes.append(
             f"MSCCL: {without} groups that reduce together have no rings of their own in the "
@@ -169,14 +175,26 @@ def _msccl(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[str, s
 
 
 def _groups(made: Deployment, ranks: list[Rank]) -> dict[str, list[Rank]]:
-    """Return the groups whose gradients are summed: data and context ranks, or rings' servers."""
+    """Return the groups whose gradients are summed: data and context ranks, or replicas."""
     if ranks[0].place:
         found: dict[tuple[int, int], list[Rank]] = defaultdict(list)
         for rank in ranks:
             found[rank.place["pipeline"], rank.place["tensor"]].append(rank)
         return {f"stage{p}-tensor{t}": group for (p, t), group in sorted(found.items())}
-    groups = sorted({tuple(sorted(ring.order)) for ring in made.plan.rings})
     return {
         f"group{number}": [rank for rank in ranks if rank.server in servers]
-        for number, servers in enumerate(groups)
+        for number, servers in enumerate(sorted(_replica_servers(made.plan)))
     }
+
+
+def _replica_servers(plan: Plan) -> set[tuple[int, ...]]:
+    """Return the servers of each group of replicas of an operator's dense weights."""
+    found: set[tuple[int, ...]] = set()
+    if isinstance(plan.parallelization, StrategyRecord) and isinstance(plan.job, OperatorQuestion):
+        for record, operator in zip(
+            plan.parallelization.operators, plan.job.model.operators, strict=True
+        ):
+            if operator.parameters and not operator.sparse:
+                for shard in range(record.parameter):
+                    found.add(tuple(sorted(record.servers[shard :: record.parameter])))
+    return {servers for servers in found if len(servers) > 1}
