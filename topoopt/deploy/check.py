@@ -4,8 +4,6 @@ What is expected comes from the plan and the site alone; what happens is interpr
 files as they lie there.
 """
 
-import csv
-import io
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +15,8 @@ from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.forwarding import MOST_WEIGHT
 from topoopt.deploy.interpret import Lab, Lost, flow, rdma_way
 from topoopt.deploy.read_back import CableRow, Files, Port, read_cables, read_host, wires
-from topoopt.deploy.technician import cables_csv, cross_connects_csv
+from topoopt.deploy.tables import read_table
+from topoopt.deploy.technician import CROSS_COLUMNS, cables_csv, cross_connects_csv
 
 # Whole-number weights round each split; a packet meets a few splits on its way.
 _ROUNDING = 4.0 / MOST_WEIGHT
@@ -160,11 +159,12 @@ def _cross_connects(made: Deployment, files: Files, cables: list[CableRow]) -> I
         for cable in cables
         for i in ((0, 1) if cable.both_ways else (0,))
     }
-    rows = csv.DictReader(io.StringIO(files["cross-connects.csv"]))
-    joined = {
-        tuple((str(row.get("panel")), str(row.get(side))) for side in ("input", "output"))
-        for row in rows
-    }  # fmt: skip
+    try:
+        rows = read_table(files["cross-connects.csv"], "cross-connects.csv", CROSS_COLUMNS)
+    except InputError as error:
+        yield str(error)
+        return
+    joined = {((row["panel"], row["input"]), (row["panel"], row["output"])) for row in rows}
     for (panel, at), (_, to) in sorted(leads ^ joined):
         yield f"cross-connects.csv and cables.csv differ about {at} to {to} of panel {panel}"
 

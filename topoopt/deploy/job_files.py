@@ -1,7 +1,5 @@
 """What the job needs: ranks on hosts, NCCL's and launch settings, collectives as MSCCL files."""
 
-import csv
-import io
 from collections import defaultdict
 
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
@@ -9,6 +7,7 @@ from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
 from topoopt.deploy.launch import megatron, question_of, torchtitan
 from topoopt.deploy.ranks import Rank, in_order, ranks_of, ring_ranks
+from topoopt.deploy.tables import write_table
 from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
 from topoopt.plan.plan import Plan
 
@@ -62,14 +61,12 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
 
 
 def _ranks_csv(made: Deployment, ranks: list[Rank]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
     axes = list(ranks[0].place)
-    writer.writerow(["rank", "host", "gpu", *axes])
-    for rank in ranks:
-        place = [rank.place[axis] for axis in axes]
-        writer.writerow([rank.number, made.name(rank.server), rank.gpu, *place])
-    return stream.getvalue()
+    rows = (
+        (rank.number, made.name(rank.server), rank.gpu, *(rank.place[axis] for axis in axes))
+        for rank in ranks
+    )
+    return write_table(("rank", "host", "gpu", *axes), rows)
 
 
 def _hostfile(made: Deployment) -> str:

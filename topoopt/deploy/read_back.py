@@ -1,7 +1,5 @@
 """The generated files read back, without anything else of the plan: what hosts would then do."""
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,6 +8,7 @@ from typing import Any
 
 from codesign_base import InputError
 from parallelism.reading import parse_yaml
+from topoopt.deploy.tables import read_table
 from topoopt.deploy.technician import BOTH_WAYS, CABLE_COLUMNS, ONE_WAY
 
 MAIN = 254
@@ -95,13 +94,11 @@ def read_cables(files: Files) -> list[CableRow]:
     Raises
     ------
     InputError
-        If it is missing, columns differ, a direction is unknown, or a fibre's end is used twice.
+        If it is missing, a column is, a direction is unknown, or a fibre's end is used twice.
     """
     if "cables.csv" not in files:
         raise InputError("cables.csv is missing; deploy again")
-    rows = csv.DictReader(io.StringIO(files["cables.csv"]))
-    if tuple(rows.fieldnames or ()) != CABLE_COLUMNS:
-        raise InputError(f"cables.csv has other columns than {', '.join(CABLE_COLUMNS)}")
+    rows = read_table(files["cables.csv"], "cables.csv", CABLE_COLUMNS)
     found = []
     sending, hearing = set(), set()
     for row in rows:

@@ -1,12 +1,11 @@
 """What whoever pulls cables needs: the list to walk along, labels, imports and cross-connects."""
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import dist
 
 from topoopt.deploy.cabling import Cable, End
 from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.tables import write_table
 
 CABLE_COLUMNS = (
     "cable", "from_host", "from_port", "from_panel", "from_position", "to_host", "to_port",
@@ -18,6 +17,8 @@ NETBOX_COLUMNS = (
     "side_a_device", "side_a_type", "side_a_name", "side_b_device", "side_b_type", "side_b_name",
     "status", "label", "length", "length_unit", "description",
 )  # fmt: skip
+
+CROSS_COLUMNS = ("panel", "input", "output", "from_host", "from_port", "to_host", "to_port")
 
 BOTH_WAYS, ONE_WAY = "both", "one-way"
 
@@ -43,7 +44,7 @@ def cables_csv(made: Deployment) -> str:
     ----------
     made : Deployment
     """
-    return _table(CABLE_COLUMNS, (_row(made, cable) for cable in made.cabling.cables))
+    return write_table(CABLE_COLUMNS, (_row(made, cable) for cable in made.cabling.cables))
 
 
 def _row(made: Deployment, cable: Cable) -> Sequence[object]:
@@ -80,7 +81,7 @@ def netbox_csv(made: Deployment) -> str:
             *sides, "planned", label(made, cable), "" if length is None else f"{length:.2f}",
             "" if length is None else "m", "" if cable.both_ways else "one-way: A transmits",
         ))  # fmt: skip
-    return _table(NETBOX_COLUMNS, rows)
+    return write_table(NETBOX_COLUMNS, rows)
 
 
 def cross_connects_csv(made: Deployment) -> str | None:
@@ -105,8 +106,7 @@ def cross_connects_csv(made: Deployment) -> str | None:
             ))  # fmt: skip
     if not rows:
         return None
-    columns = ("panel", "input", "output", "from_host", "from_port", "to_host", "to_port")
-    return _table(columns, sorted(rows, key=lambda row: (row[0], row[1] or 0)))
+    return write_table(CROSS_COLUMNS, sorted(rows, key=lambda row: (row[0], row[1] or 0)))
 
 
 def labels_csv(made: Deployment) -> str:
@@ -124,12 +124,4 @@ def labels_csv(made: Deployment) -> str:
         rows.append((label(made, cable), "A", f"{label(made, cable)} {here} {arrow} {there}"))
         back = "<->" if cable.both_ways else "<-"
         rows.append((label(made, cable), "B", f"{label(made, cable)} {there} {back} {here}"))
-    return _table(("cable", "end", "text"), rows)
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(rows)
-    return stream.getvalue()
+    return write_table(("cable", "end", "text"), rows)

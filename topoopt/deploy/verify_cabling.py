@@ -1,7 +1,5 @@
 """What is cabled against the plan: each wrong cable, and the exchange of plugs that repairs it."""
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +9,7 @@ from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
 from topoopt.deploy.cabling import End
 from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.tables import read_table
 
 COLUMNS = ("host", "interface", "neighbour", "neighbour_interface")
 
@@ -104,12 +103,9 @@ def _server(name: str, servers: Mapping[str, int]) -> int | None:
 
 
 def _csv_rows(text: str, where: str) -> list[tuple[str, str, str, str]]:
-    rows = csv.DictReader(io.StringIO(text))
-    if not set(COLUMNS) <= set(rows.fieldnames or ()):
-        raise InputError(f"{where} lacks a column; give {', '.join(COLUMNS)}")
     found = []
-    for number, row in enumerate(rows, start=2):
-        values = tuple((row[column] or "").strip() for column in COLUMNS)
+    for number, row in enumerate(read_table(text, where, COLUMNS), start=2):
+        values = [row[column].strip() for column in COLUMNS]
         if not all(values):
             raise InputError(f"{where}: line {number} leaves a column empty; fill it or delete it")
         found.append((values[0], values[1], values[2], values[3]))
@@ -195,8 +191,12 @@ def _named(made: Deployment, end: End) -> str:
 
 
 def _exchange_plugs(made: Deployment, planned: Heard, heard: dict[End, End]) -> list[str]:
-    """Repair cables: ``heard`` is made symmetric, then one cable after the other comes right."""
-    at = {**{other: end for end, other in heard.items()}, **heard}
+    """Repair cables: one after the other comes right."""
+    at: dict[End, End] = {}
+    for end, other in sorted(heard.items()):
+        # Of neighbours that contradict each other, as two ports that hear one, the first counts.
+        if end != other and end not in at and other not in at:
+            at[end], at[other] = other, end
     steps = []
     for end in sorted(planned):
         wanted = planned[end]

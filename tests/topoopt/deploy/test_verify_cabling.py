@@ -112,6 +112,17 @@ def test_one_exchange_is_one_repair():
     assert verdict.wrong[0] == "server-0 fab0 hears server-2 fab1, planned is server-1 fab1"
 
 
+def test_neighbours_that_contradict_each_other_are_named():
+    """Two ports that hear one, and a port that hears itself, are no cables."""
+    made = deployment(shared_plan())
+    heard = planned(made)
+    first, second, *_ = sorted(heard)
+    heard[first], heard[second] = heard[second], second
+    verdict = verify_cabling(made, heard)
+    assert len(verdict.wrong) == 2
+    assert all(len(step.splitlines()) == 1 for step in verdict.repairs)
+
+
 def neighbours_csv(made, heard):
     lines = ["host,interface,neighbour,neighbour_interface"]
     for end, other in heard.items():
@@ -168,7 +179,8 @@ def test_neighbours_are_read_from_lldp(tmp_path, form):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("host,interface\n", "lacks a column"),
+        ("host,interface\n", "lacks the column neighbour;"),
+        ("x" * 200_000, "not readable CSV"),
         ("host,interface,neighbour,neighbour_interface\nx,fab0,server-0,fab0\n", "not in the site"),
         ("host,interface,neighbour,neighbour_interface\nserver-0,fab0,y,fab0\n", "no port of"),
         ("host,interface,neighbour,neighbour_interface\nserver-0,,y,fab0\n", "line 2"),
