@@ -12,6 +12,7 @@ from topoopt.base.version import installed_version
 from topoopt.cli.bandwidth_command import bandwidth_command
 from topoopt.cli.clos_command import clos_app
 from topoopt.cli.compare_command import compare_command
+from topoopt.cli.deploy_command import deploy_command
 from topoopt.cli.experiment_command import experiment_app
 from topoopt.cli.export_command import export_command
 from topoopt.cli.models_command import models_command
@@ -44,6 +45,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "models": models_command,
         "profile": profile_command,
     },
+    "Build": {"deploy": deploy_command},
     "Look closer": {
         "report": report_command,
         "verify": verify_command,
