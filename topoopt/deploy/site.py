@@ -12,8 +12,8 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from codesign_base import InfeasibleError, InputError
-from parallelism.reading import parse_yaml, read_text
-from topoopt.plan.plan import Plan, schema_fault
+from parallelism.reading import parse_yaml, read_text, schema_fault
+from topoopt.plan.plan import Plan
 
 _STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 # Names go into file names, shell scripts and tables of other programs.
