@@ -12,6 +12,9 @@ from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from parallelism.transformers.stages import parts_of
 from topoopt.plan.plan import Plan
 
+MODULES = {"norms": "layernorm", "up-projections": "mla_up_proj", "activations": "moe_act"}
+"""Megatron-LM's names of modules that are computed again."""
+
 Said = tuple[list[str], list[str]]
 """Lines of a file, and notes."""
 
@@ -47,7 +50,7 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append("--sequence-parallel")
     if model.experts is not None:
         lines.append(f"--expert-model-parallel-size {layout.expert}")
-        lines.append(f"--expert-tensor-parallel-size {layout.tensor}")
+        lines.append(f"--expert-tensor-parallel-size {_expert_tensor(layout)}")
     if layout.pipeline > 1 or layout.virtual_stages > 1:
         parts = parts_of(model, layout)
         cut = [
@@ -71,6 +74,13 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
                     "Megatron-LM's selective recomputation does attention cores again; the plan "
                     f"counts {job.implementation.selective!r}"
                 )
+        case "modules":
+            names = " ".join(MODULES[module] for module in layout.modules)
+            lines.append(f"--recompute-granularity selective --recompute-modules {names}")
+            if "activations" in layout.modules:
+                notes.append("Megatron-LM computes nonlinearities of experts only again")
+    if job.implementation.precision == "fp8":
+        lines.append("--fp8-format hybrid --fp8-recipe tensorwise")
     if layout.zero == 1:
         lines.append("--use-distributed-optimizer")
     elif layout.zero > 1:
@@ -129,6 +139,9 @@ def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list
         lines.append(f"--num-experts {experts.count} --moe-router-topk {experts.per_token}")
         lines.append(f"--moe-ffn-hidden-size {experts.width}")
         lines.append(f"--moe-layer-freq {json.dumps(pattern, separators=(',', ':'))}")
+        if experts.groups > 1:
+            lines.append(f"--moe-router-num-groups {experts.groups}")
+            lines.append(f"--moe-router-group-topk {experts.groups_per_token}")
         if experts.shared:
             width = experts.shared * experts.shared_width
             lines.append(f"--moe-shared-expert-intermediate-size {width}")
@@ -175,7 +188,7 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     ]
     if job.model.experts is not None:
         lines.append(f"expert_parallel_degree = {layout.expert}")
-        lines.append(f"expert_tensor_parallel_degree = {layout.tensor}")
+        lines.append(f"expert_tensor_parallel_degree = {_expert_tensor(layout)}")
     if pipelined:
         name = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}.get(
             layout.schedule
@@ -191,14 +204,27 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append(f"module_fqns_per_model_part = {json.dumps(_modules(job.model, layout))}")
     if layout.tensor > 1 and not layout.sequence_parallel:
         notes.append("torchtitan always splits norms along the sequence; the plan does not")
-    lines += ["", "[activation_checkpoint]", f'mode = "{layout.recompute}"']
-    if layout.recompute == "selective":
+    if job.implementation.precision == "fp8":
+        notes.append("torchtitan trains in FP8 by its converters of modules, which the user names")
+    recompute = layout.recompute
+    if recompute == "modules":
+        recompute = "full"
+        notes.append(
+            "torchtitan does not recompute single modules: it does all again, in more time"
+        )
+    lines += ["", "[activation_checkpoint]", f'mode = "{recompute}"']
+    if recompute == "selective":
         lines.append('selective_ac_option = "op"')
         notes.append(
             "torchtitan's selective recomputation of operators is not the plan's "
             f"({job.implementation.selective!r}): memory and time differ"
         )
     return lines, notes
+
+
+def _expert_tensor(layout: Layout) -> int:
+    """Return the tensor ranks that split each expert."""
+    return layout.tensor if layout.expert_tensor is None else layout.expert_tensor
 
 
 def _modules(model: Transformer, layout: Layout) -> list[list[str]]:

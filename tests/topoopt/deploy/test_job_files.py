@@ -206,5 +206,34 @@ def test_every_transformer_has_settings_or_notes(name):
     assert model.vocabulary or any("vocabulary" in note for note in notes)
     if model.experts is not None:
         pattern = json.loads(found["--moe-layer-freq"])
-        assert sum(pattern) == model.expert_layers
+        first, every = model.experts.first_dense, model.experts.every
+        assert sum(pattern) == len(range(first + every - 1, model.layers, every))
     tomllib.loads("\n".join(torchtitan(plan, job, layout)[0]))
+
+
+def test_folded_experts_modules_and_fp8_are_said():
+    plan = pipelined_plan()
+    model = get_transformer("deepseek-v3")
+    fp8 = replace(plan.job.implementation, precision="fp8")
+    job = replace(plan.job, model=model, implementation=fp8)
+    layout = replace(
+        plan.parallelization.layout, pipeline=1, schedule="1f1b", virtual_stages=1, expert=2,
+        expert_tensor=1, recompute="modules", modules=("norms", "up-projections", "activations"),
+    )  # fmt: skip
+    lines, notes = megatron(plan, job, layout)
+    (modules,) = (line for line in lines if "--recompute-modules" in line)
+    assert modules == (
+        "--recompute-granularity selective --recompute-modules layernorm mla_up_proj moe_act"
+    )
+    found = options(line for line in lines if line != modules)
+    assert (found["--expert-model-parallel-size"], found["--expert-tensor-parallel-size"]) == (
+        "2", "1",
+    )  # fmt: skip
+    assert (found["--fp8-format"], found["--fp8-recipe"]) == ("hybrid", "tensorwise")
+    assert (found["--moe-router-num-groups"], found["--moe-router-group-topk"]) == ("8", "4")
+    assert any("of experts only" in note for note in notes)
+    text, said = torchtitan(plan, job, layout)
+    file = tomllib.loads("\n".join(text))
+    assert file["parallelism"]["expert_tensor_parallel_degree"] == 1
+    assert file["activation_checkpoint"]["mode"] == "full"
+    assert any("FP8" in note for note in said) and any("single modules" in note for note in said)
