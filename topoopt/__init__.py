@@ -38,7 +38,9 @@ __version__ = _installed_version()
 
 # Named as data, so that plans can be shown by what lies above them.
 _provide("html", "topoopt.report.notebook")
-_provide("text", "topoopt.plan.summary")
+_provide("answer", "topoopt.plan.answer")
+_provide("text", "topoopt.plan.answer")
+_provide("details", "topoopt.plan.summary")
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {

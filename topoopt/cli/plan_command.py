@@ -42,6 +42,9 @@ def plan_command(
     save_network: Annotated[
         Path | None, typer.Option(rich_help_panel=_OUTPUT, help="Write the network (JSON).")
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Print all bounds, the gap and every assumption.")
+    ] = False,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
@@ -55,6 +58,8 @@ def plan_command(
     from topoopt.codesign.pareto import choose_degree
     from topoopt.codesign.solve import co_optimize
 
+    if as_json:
+        common.refuse_given(context, ("details",), "--json prints the whole plan; give one of them")
     inputs = [model, given["profile"], given["prices"]]
     common.check_outputs(output, save_traffic, save_network, checkpoint, inputs=inputs)
     job = make_job(context, model, given)
@@ -95,12 +100,12 @@ def plan_command(
         )
     if save_traffic is not None or save_network is not None:
         _save_parts(plan, save_traffic, save_network)
-    _show(plan, output, as_json)
+    _show(plan, output, as_json, details)
     if weighed and not as_json:
         print(f"\n{weighed}")
 
 
-def _show(plan: "Plan", output: Path | None, as_json: bool) -> None:
+def _show(plan: "Plan", output: Path | None, as_json: bool, details: bool) -> None:
     """Write the plan where it is wanted, and print it."""
     if output is not None:
         plan.save(output)
@@ -108,7 +113,7 @@ def _show(plan: "Plan", output: Path | None, as_json: bool) -> None:
         # On one line as in the file: a large plan has a million numbers in its routes.
         sys.stdout.write(plan.to_json() + "\n")
         return
-    print(plan.summary())
+    print(plan.summary(details=details))
     if output is not None:
         print(f"plan written to {output}")
 

@@ -264,9 +264,23 @@ class Plan:
         """
         write_text_atomically(Path(path), self.to_json() + "\n")
 
-    def summary(self) -> str:
-        """Return the plan as a page of text."""
-        return shown("text", self)
+    def summary(self, details: bool = False) -> str:
+        """Return the plan as text.
+
+        Parameters
+        ----------
+        details : bool
+            All of it: bounds and gap step by step, every assumption; otherwise at most 25 lines.
+
+        Returns
+        -------
+        str
+        """
+        return shown("details" if details else "text", self)
+
+    def __str__(self) -> str:
+        """Return the answer in six lines."""
+        return shown("answer", self)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
