@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from parallelism.profile import ProfileModel as ProfileModel
     from parallelism.transformers.load import load_transformer as load_transformer
     from topoopt.codesign.comparison import compare as compare
+    from topoopt.codesign.designs import Limits as Limits
+    from topoopt.codesign.pareto import Grid as Grid
+    from topoopt.codesign.pareto import explore as explore
     from topoopt.codesign.solve import co_optimize as co_optimize
+    from topoopt.codesign.sweep import sweep as sweep
     from topoopt.plan.plan import Plan as Plan
     from topoopt.plan.plan import load_plan as load_plan
     from topoopt.plan.verify import verify_plan as verify_plan
@@ -44,6 +48,10 @@ _provide("details", "topoopt.plan.summary")
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {
+    "sweep": "topoopt.codesign.sweep",
+    "explore": "topoopt.codesign.pareto",
+    "Limits": "topoopt.codesign.designs",
+    "Grid": "topoopt.codesign.pareto",
     "Cluster": "topoopt.problem.job",
     "InfeasibleError": "codesign_base",
     "InputError": "codesign_base",

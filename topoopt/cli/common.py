@@ -58,6 +58,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing el
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
+def was_given(context: typer.Context, name: str) -> bool:
+    """Say whether a parameter is from the command line or a job file, rather than its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP")
+
+
 def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> None:
     """Refuse options that would count for nothing.
 
@@ -73,15 +79,14 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
     Raises
     ------
     InputError
-        Naming the first that stands on the command line, in the order of the command's help.
+        Naming the first on the command line or in a job file, in the order of the command's help.
     """
     wanted = set(names)
     for parameter in context.command.params:
         name = parameter.name
         if name is None or name not in wanted:
             continue
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if was_given(context, name):
             value = context.params[name]
             # Of --option and --no-option the one that was given.
             words = parameter.secondary_opts if value is False else parameter.opts

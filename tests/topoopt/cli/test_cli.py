@@ -204,7 +204,7 @@ def test_version_and_help():
     for command in ((), ("plan",), ("compare",), ("verify",), ("models",)):
         page = inside(*command, "--help")
         assert page.exit_code == 0 and "Usage: topoopt" in page.stdout
-    page = inside().output
+    page = inside("--help").output
     panels = [page.index(f" {panel} ─") for panel in PANELS]
     assert panels == sorted(panels) and " Commands ─" not in page
 
