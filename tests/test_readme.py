@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from doc_pages import blocks, cells
 from small_layouts import shared_layout_plan
 from small_plans import shared_plan
 
@@ -47,17 +48,6 @@ PAGES = {
 MOST_LINES = 150  # of README
 FIRST_SCREEN = 60
 SEPARATOR = "=== next block ==="
-
-
-def blocks(text, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def cells(text):
-    """The code cells of a tutorial."""
-    return re.findall(
-        r"^```\{code-cell\}[^\n]*\n(?:---\n.*?---\n|(?::[^\n]*\n)*)(.*?)^```$", text, re.M | re.S
-    )
 
 
 def marked(name, text=README):
@@ -375,7 +365,7 @@ def test_the_example_of_the_package_runs():
 def imported_names():
     """Every name of ours that an example imports: (page, dotted name)."""
     for page, text in PAGES.items():
-        for node in ast.walk(ast.parse("\n".join(blocks(text, "python")))):
+        for node in ast.walk(ast.parse("\n".join((*blocks(text, "python"), *cells(text))))):
             if isinstance(node, ast.ImportFrom):
                 yield from ((page, f"{node.module}.{alias.name}") for alias in node.names)
 

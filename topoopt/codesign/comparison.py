@@ -244,6 +244,18 @@ def compare(
     ------
     InputError
         As `co_optimize`; also if a fabric that is named cannot be built.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> found = to.compare(
+    ...     to.Job(to.models.dlrm(tables=4, batch_per_gpu=32)),
+    ...     to.Cluster(servers=4, degree=2, bandwidth="100Gbps"),
+    ...     to.SearchOptions(steps=5, confirm="none"),
+    ...     fabrics=("fat-tree", "torus2d"),
+    ... )
+    >>> [result.fabric for result in found.fabrics]
+    ['topoopt', 'fat-tree', 'torus2d']
     """
     options = SearchOptions() if options is None else options
     # Files are read before the search, so that a wrong one does not cost its time.

@@ -44,6 +44,13 @@ class Grid:
         Of a port, each way; a number is bytes/s.
     ports : {"directed", "bidirectional"}
     latency : str or float
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> grid = to.Grid(servers=(8, 16), degrees=(2, 4), bandwidths=("25Gbps", "100Gbps"))
+    >>> len(grid.servers) * len(grid.degrees) * len(grid.bandwidths)
+    8
     """
 
     servers: tuple[int, ...]
@@ -162,7 +169,7 @@ class Exploration:
         InputError
             If matplotlib is not installed.
         """
-        axes = new_axes(axes, (6.0, 3.6))
+        axes = new_axes(axes, (6.4, 4.0))
         best = self.frontier
         beaten = [design for design in self.designs if design.planned and design not in best]
         axes.plot(*_costs_and_times(beaten), "o", color="#999999", label="beaten")
@@ -170,12 +177,20 @@ class Exploration:
             *_costs_and_times(best), "o-", color="#0072b2", drawstyle="steps-post",
             label="none is better",
         )  # fmt: skip
-        for design, cost, time in zip(best, *_costs_and_times(best), strict=True):
+        costs, times = _costs_and_times(best)
+        for place, (design, cost, time) in enumerate(zip(best, costs, times, strict=True)):
             point = design.point
             rate = format_bandwidth(point.bandwidth_bytes_per_s)
-            words = f"{point.servers} x {point.degree} x {rate}"
-            axes.annotate(words, (cost, time), (4, 4), textcoords="offset points", fontsize=8)
-        axes.set(xlabel="cost [US dollars]", ylabel="time a sample [ms]", title=self.model)
+            # Words lean away from the line, and end where the last point is.
+            last = place == len(best) - 1 and place > 0
+            axes.annotate(
+                f"{point.servers} x {point.degree} x {rate}", (cost, time),
+                (-4, -6) if last else (2, -6), textcoords="offset points", fontsize=8,
+                rotation=0 if last else -35, rotation_mode="anchor",
+                horizontalalignment="right" if last else "left", verticalalignment="top",
+            )  # fmt: skip
+        axes.set(xlabel="cost [US dollars]", ylabel="time a sample [us]", title=self.model)
+        axes.set_xscale("log")
         axes.set_ylim(bottom=0.0)
         axes.legend()
         return axes
@@ -279,6 +294,17 @@ def explore(
     ------
     InputError
         If an argument is out of range, or the store belongs to another question.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> found = to.explore(
+    ...     to.Job(to.models.dlrm(tables=4, batch_per_gpu=32)),
+    ...     to.Grid(servers=(4,), degrees=(1, 2), bandwidths=("100Gbps",)),
+    ...     to.SearchOptions(steps=5, confirm="none"),
+    ... )
+    >>> [design.point.degree for design in found.designs]
+    [1, 2]
     """
     if objective not in list(DesignObjective):
         raise InputError(f"objective is {objective!r}; choose {', '.join(DesignObjective)}")
@@ -331,8 +357,8 @@ def explore(
 
 
 def _costs_and_times(designs: Sequence[Design]) -> tuple[list[float], list[float]]:
-    """Return dollars, and milliseconds a sample, of designs that were planned."""
-    times = [1e3 * design.value(DesignObjective.TIME) for design in designs]
+    """Return dollars, and microseconds a sample, of designs that were planned."""
+    times = [1e6 * design.value(DesignObjective.TIME) for design in designs]
     return [design.point.cost_usd for design in designs], times
 
 

@@ -325,6 +325,18 @@ def load_plan(path: str | Path) -> Plan:
     ------
     InputError
         If the file cannot be read, is truncated or is not a plan of this schema version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> path = tempfile.mkdtemp() + "/plan.json"
+    >>> plan.save(path)
+    >>> to.load_plan(path) == plan
+    True
     """
     return parse_plan(read_text(path, "plan file"), f"plan file {str(path)!r}")
 

@@ -35,6 +35,19 @@ def write_report(subject: Subject, path: str | Path) -> None:
     ------
     InputError
         If the subject cannot be read or its numbers do not hold, or the page cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> picture = Path(tempfile.mkdtemp()) / "wiring.svg"
+    >>> to.write_report(plan, picture)
+    >>> picture.read_text()[:4]
+    '<svg'
     """
     drawn = Path(path).suffix.lower() == ".svg"
     write_text_atomically(path, render_picture(subject) if drawn else render_report(subject))

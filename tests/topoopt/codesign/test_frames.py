@@ -121,8 +121,8 @@ def test_figures_show_the_numbers():
     assert [bar.get_width() for bar in bars.patches] == [1250.0, 2000.0]
     assert bars.lines[0].get_xdata()[0] == 500.0
     beaten, best = EXPLORED.plot().lines
-    assert beaten.get_xydata().tolist() == [[20.0, 4000.0]]
-    assert best.get_xydata().tolist() == [[10.0, 3000.0], [30.0, 1000.0]]
+    assert beaten.get_xydata().tolist() == [[20.0, 4e6]]
+    assert best.get_xydata().tolist() == [[10.0, 3e6], [30.0, 1e6]]
     pyplot.close("all")
 
 
