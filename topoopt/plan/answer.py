@@ -7,6 +7,7 @@ from topoopt.base.display import register
 from topoopt.base.text import dollars
 from topoopt.plan.plan import Plan, RingRecord
 from topoopt.plan.summary import (
+    APART,
     comparison_rows,
     fabric_lines,
     headline,
@@ -93,7 +94,9 @@ def _time(plan: Plan) -> str:
     flows = f"{share:.1%} compute"
     if plan.packet_time_s is not None:
         words += " by packet trains"
-        flows = f"by flows {format_time(plan.iteration_time_s)}, {flows}"
+        apart = plan.packet_time_s / plan.iteration_time_s - 1.0
+        warned = f", {apart:+.1%}: rely on packets" if abs(apart) > APART else ""
+        flows = f"by flows {format_time(plan.iteration_time_s)}{warned}, {flows}"
     words = f"{words} ({flows})"
     if plan.tokens_per_s is not None and plan.model_flops_utilisation is not None:
         words += f", model FLOP utilisation {plan.model_flops_utilisation:.1%}"

@@ -14,7 +14,7 @@ from topoopt.problem.units import format_bandwidth, format_bytes, format_count, 
 from topoopt.search.confirm import COPIES
 
 # Beyond this share the two models disagree on what the plan is worth.
-_APART = 0.05
+APART = 0.05
 
 
 def plan_summary(plan: Plan) -> str:
@@ -171,7 +171,7 @@ def _times(plan: Plan) -> list[str]:
     parts = [f"{name} {format_time(seconds)}" for name, seconds in shown.items()]
     rows.append(("gap", format_time(sum(shown.values())), " + ".join(parts)))
     lines = table_lines(rows, left=(0, 2)) + schedule_lines(plan)
-    if packets is not None and abs(packets / total - 1.0) > _APART:
+    if packets is not None and abs(packets / total - 1.0) > APART:
         lines.insert(
             0,
             f"packet trains and the fluid model differ by {packets / total - 1.0:+.1%}: rely on "

@@ -62,6 +62,10 @@ def test_what_must_not_be_missed_is_said():
     plan = shared_plan()
     cut = replace(plan, search=replace(plan.search, interrupted=True))
     assert "interrupted" in str(cut).splitlines()[1]
+    apart = replace(plan, packet_time_s=1.06 * plan.iteration_time_s)
+    assert ", +6.0%: rely on packets" in str(apart).splitlines()[1]
+    near = replace(plan, packet_time_s=0.96 * plan.iteration_time_s)
+    assert "rely" not in str(near)
     assert "nothing" in str(replace(plan, baselines={})).splitlines()[2]
     one = replace(plan, links=[], rings=[])
     assert str(one).splitlines()[5].endswith("one server: no network")
