@@ -14,7 +14,6 @@ FIRST = frozenset({
 })  # fmt: skip
 """Parameters that brief help shows, of commands that have many more."""
 
-
 _ALL = f"{__name__}.all"
 
 

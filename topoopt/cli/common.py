@@ -93,14 +93,17 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
             raise InputError(f"{words[0]} is {value}, but {reason}")
 
 
+def is_model_file(model: str) -> bool:
+    """Say whether a model is meant as a file: by a suffix or a separator, which presets lack."""
+    return Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
+
+
 def read_model(model: str) -> "ModelGraph":
     """Return a preset, or what a model file or a config.json describes."""
     from parallelism.model_file import load_model
     from parallelism.models import get_model
 
-    # A suffix or a separator makes it a file; presets have neither.
-    is_file = Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
-    return load_model(Path(model)) if is_file else get_model(model)
+    return load_model(Path(model)) if is_model_file(model) else get_model(model)
 
 
 def make_prices(path: Path | None) -> "PriceTable | None":

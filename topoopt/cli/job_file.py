@@ -55,11 +55,13 @@ def read_job_file(context: typer.Context, model: str) -> str:
     names = _names(context)
     values = _checked(data, names, where)
     for name in ("profile", "prices"):
-        if name in values:
+        if values.get(name) is not None:
             values[name] = str(path.parent / values[name])
     context.default_map = {names[key]: value for key, value in values.items() if key != "model"}
     inside = path.parent / values["model"]
-    return str(inside) if _is_path(values["model"]) or is_file(inside) else values["model"]
+    return (
+        str(inside) if common.is_model_file(values["model"]) or is_file(inside) else values["model"]
+    )
 
 
 def job_file_text(context: typer.Context, model: str, path: Path) -> str:
@@ -82,16 +84,12 @@ def job_file_text(context: typer.Context, model: str, path: Path) -> str:
     def beside(name: str | Path) -> str:
         return os.path.relpath(name, path.parent)
 
-    values: dict[str, Any] = {"model": beside(model) if _is_path(model) else model}
+    values: dict[str, Any] = {"model": beside(model) if common.is_model_file(model) else model}
     for key, name in _names(context).items():
         if common.was_given(context, name):
             value = context.params[name]
             values[key] = beside(value) if isinstance(value, Path) else value
     return yaml.safe_dump(values, sort_keys=False)
-
-
-def _is_path(model: str) -> bool:
-    return Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
 
 
 def _names(context: typer.Context) -> dict[str, str]:
