@@ -165,14 +165,6 @@ def get_model(name: str, **overrides: Any) -> ModelGraph:
     --------
     >>> get_model("dlrm-16", tables=8).batch_per_gpu
     256
-
-    Examples
-    --------
-    >>> from parallelism.models import get_model
-    >>> get_model("vgg16-imagenet").parameters
-    138357544
-    >>> len(get_model("bert-16", blocks=2).operators) < len(get_model("bert-16").operators)
-    True
     """
     if name in TRANSFORMERS:
         arguments = {key: overrides.pop(key) for key in _GRAPH_ARGUMENTS & set(overrides)}

@@ -55,13 +55,6 @@ def load_transformer(name_or_path: str, **overrides: Any) -> Transformer:
     --------
     >>> load_transformer("gpt2", sequence=512).sequence
     512
-
-    Examples
-    --------
-    >>> from parallelism.transformers.load import load_transformer
-    >>> model = load_transformer("llama3-8b")
-    >>> model.layers, round(model.parameters / 1e9, 2)
-    (32, 8.03)
     """
     if looks_like_path(name_or_path):
         known = {key: overrides.pop(key) for key in ("sequence",) if key in overrides}
