@@ -48,14 +48,12 @@ _provide("details", "topoopt.plan.summary")
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {
-    "sweep": "topoopt.codesign.sweep",
-    "explore": "topoopt.codesign.pareto",
-    "Limits": "topoopt.codesign.designs",
-    "Grid": "topoopt.codesign.pareto",
     "Cluster": "topoopt.problem.job",
+    "Grid": "topoopt.codesign.pareto",
     "InfeasibleError": "codesign_base",
     "InputError": "codesign_base",
     "Job": "topoopt.problem.job",
+    "Limits": "topoopt.codesign.designs",
     "Plan": "topoopt.plan.plan",
     "ProfileModel": "parallelism.profile",
     "RooflineModel": "parallelism.device",
@@ -64,9 +62,11 @@ _HOMES = {
     "capture": "parallelism.importers.torch_capture",
     "co_optimize": "topoopt.codesign.solve",
     "compare": "topoopt.codesign.comparison",
+    "explore": "topoopt.codesign.pareto",
     "load_model": "parallelism.model_file",
     "load_plan": "topoopt.plan.plan",
     "load_transformer": "parallelism.transformers.load",
+    "sweep": "topoopt.codesign.sweep",
     "verify_plan": "topoopt.plan.verify",
     "write_report": "topoopt.report",
 }
