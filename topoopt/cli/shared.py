@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from topoopt.problem.options import SearchOptions
 
 _JOB = "Job"
-_CLUSTER = "Cluster"
-_COST = "Cost"
 _LAYOUTS = "Transformers, planned by layouts"
 _SEARCH = "Search"
 _OPERATORS = "Search of models planned by operators"
@@ -32,41 +30,30 @@ def _considered(help_text: str, shown: str, *names: str) -> tuple[Any, Any]:
     return option(str | None, None, help_text, *names, show_default=shown, rich_help_panel=_LAYOUTS)
 
 
-WIRING: Options = in_panel(
-    _CLUSTER,
-    {
-        "ports": (common.Ports, "directed"),
-        "latency": (common.Latency, "1us"),
-        "seed": option(
-            int, 0, "The same seed and steps give the same plan.", rich_help_panel=_SEARCH
-        ),
-        "prices": (common.Prices, None),
-    },
-)
+WIRING: Options = {
+    "ports": (common.Ports, "directed"),
+    "latency": (common.Latency, "1us"),
+    "seed": option(int, 0, "The same seed and steps give the same plan.", rich_help_panel=_SEARCH),
+    "prices": (common.Prices, None),
+}
 """What all clusters that a plan is sought for have in common, and what they cost."""
 
-CLUSTER: Options = in_panel(
-    _CLUSTER,
-    {
-        "servers": (common.Servers, ...),
-        "degree": option(int, ..., "Network ports of each server."),
-        "bandwidth": (common.Bandwidth, ...),
-        **WIRING,
-    },
-)
+CLUSTER: Options = {
+    "servers": (common.Servers, ...),
+    "degree": option(int, ..., "Network ports of each server."),
+    "bandwidth": (common.Bandwidth, ...),
+    **WIRING,
+}
 """The cluster that a plan is sought for."""
 
-SPENDING: Options = in_panel(
-    _COST,
-    {
-        "objective": option(str, "time", "time, or cost-time: cost times time of a sample."),
-        "max_cost": option(float | None, None, "US dollars that the network may cost."),
-        "max_ports": option(int | None, None, "Ports that all servers together may use."),
-    },
-)
+SPENDING: Options = {
+    "objective": option(str, "time", "time, or cost-time: cost times time of a sample."),
+    "max_cost": option(float | None, None, "US dollars that the network may cost."),
+    "max_ports": option(int | None, None, "Ports that all servers together may use."),
+}
 """What a cluster should be good at, and may take."""
 
-JOB: Options = in_panel(_JOB, {
+JOB: Options = {
     "device": option(str, "a100", "Accelerator: a100, a100-40gb, h100 or h200."),
     "gpus": (common.Gpus, 4),
     "batch": (common.Batch, None),
@@ -75,7 +62,7 @@ JOB: Options = in_panel(_JOB, {
     ),
     "optimizer": option(str, "sgd", "sgd, momentum or adam; sets the state kept in memory."),
     "global_batch": option(
-        int | None, None, "Samples of an iteration (transformers).",
+        int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_JOB
     ),
     "sequence": option(
         int | None, None, "Tokens of a sample.", show_default="the model's own",
@@ -112,10 +99,10 @@ JOB: Options = in_panel(_JOB, {
         bool, False, "Plan a transformer by operators, like other models.", "--per-operator",
         rich_help_panel=_LAYOUTS,
     ),
-})  # fmt: skip
+}  # fmt: skip
 """What is trained, and on what servers."""
 
-SEARCH: Options = in_panel(_SEARCH, {
+SEARCH: Options = {
     "steps": option(
         int | None, None, "Search budget in strategy proposals.", show_default="suits the job"
     ),
@@ -166,8 +153,12 @@ SEARCH: Options = in_panel(_SEARCH, {
         rich_help_panel=_OPERATORS,
     ),
     "simulated": option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
-})  # fmt: skip
+}  # fmt: skip
 """How a plan is sought: the fields of `topoopt.problem.options.SearchOptions`."""
+
+# Titles in the help, of the options that name none of their own.
+WIRING, CLUSTER = in_panel("Cluster", WIRING), in_panel("Cluster", CLUSTER)
+SPENDING, JOB, SEARCH = in_panel("Cost", SPENDING), in_panel(_JOB, JOB), in_panel(_SEARCH, SEARCH)
 
 # Options that are called otherwise than the field that they set.
 _FIELDS = {
