@@ -70,6 +70,19 @@ def load_model(path: str | Path) -> ModelGraph:
     InputError
         If the file is missing, unreadable, not valid YAML or JSON, has an unknown or missing
         field, repeats a name, reads an unknown operator, or describes impossible shapes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from parallelism.model_file import load_model
+    >>> path = Path(tempfile.mkdtemp()) / "small.yaml"
+    >>> _ = path.write_text(
+    ...     "{name: small, batch_per_gpu: 8, inputs: {x: [64]},"
+    ...     " operators: [{name: out, kind: dense, inputs: [x], out_features: 10}]}"
+    ... )
+    >>> load_model(path).parameters
+    650
     """
     where = f"model file {str(path)!r}"
     if is_directory(path):

@@ -346,6 +346,7 @@ def fbuf(rng: random.Random, folder: Path) -> None:
 
 
 def _plan(rng: random.Random, document: dict) -> None:
+    from topoopt.plan.answer import short_summary
     from topoopt.plan.plan import parse_plan
     from topoopt.plan.summary import plan_summary
     from topoopt.plan.verify import verify_plan
@@ -359,6 +360,7 @@ def _plan(rng: random.Random, document: dict) -> None:
     assert all("\n" not in failure for failure in verdict.failures)
     if verdict.ok:
         plan_summary(plan)
+        short_summary(plan)
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from codesign_base import InputError
-from topoopt.base.option_groups import Options, option
+from topoopt.base.option_groups import Options, in_panel, option
 from topoopt.cli import common
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _considered(help_text: str, shown: str, *names: str) -> tuple[Any, Any]:
 WIRING: Options = {
     "ports": (common.Ports, "directed"),
     "latency": (common.Latency, "1us"),
-    "seed": option(int, 0, "The same seed and steps give the same plan."),
+    "seed": option(int, 0, "The same seed and steps give the same plan.", rich_help_panel=_SEARCH),
     "prices": (common.Prices, None),
 }
 """What all clusters that a plan is sought for have in common, and what they cost."""
@@ -66,7 +66,7 @@ JOB: Options = {
     ),
     "optimizer": option(str, "sgd", "sgd, momentum or adam; sets the state kept in memory."),
     "global_batch": option(
-        int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_LAYOUTS
+        int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_JOB
     ),
     "sequence": option(
         int | None, None, "Tokens of a sample.", show_default="the model's own",
@@ -180,6 +180,10 @@ SEARCH: Options = {
     "simulated": option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
 }  # fmt: skip
 """How a plan is sought: the fields of `topoopt.problem.options.SearchOptions`."""
+
+# Titles in the help, of the options that name none of their own.
+WIRING, CLUSTER = in_panel("Cluster", WIRING), in_panel("Cluster", CLUSTER)
+SPENDING, JOB, SEARCH = in_panel("Cost", SPENDING), in_panel(_JOB, JOB), in_panel(_SEARCH, SEARCH)
 
 # Options that are called otherwise than the field that they set.
 _FIELDS = {

@@ -4,7 +4,7 @@ import json
 import math
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
@@ -16,8 +16,12 @@ from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.display import shown
+from topoopt.base.frames import frame
 from topoopt.problem.job import MAX_DEGREE
 from topoopt.problem.options import SearchOptions
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SCHEMA_VERSION = 4
 
@@ -266,9 +270,42 @@ class Plan(Timed):
         """
         write_text_atomically(Path(path), self.to_json() + "\n")
 
-    def summary(self) -> str:
-        """Return the plan as a page of text."""
-        return shown("text", self)
+    def to_frame(self) -> "DataFrame":
+        """Return one row a fabric, the plan's own first, as a pandas DataFrame.
+
+        Raises
+        ------
+        InputError
+            If pandas is not installed.
+        """
+        own = {
+            "fabric": "topoopt", "time_s": self.time_s, "iteration_time_s": self.iteration_time_s,
+            "packet_time_s": self.packet_time_s, "relative_time": 1.0, "cost_usd": self.cost_usd,
+            "bandwidth_bytes_per_s": self.cluster.bandwidth_bytes_per_s,
+        }  # fmt: skip
+        rows = [own]
+        for name, base in self.baselines.items():
+            asked = {"fabric": name, "relative_time": self.relative_time(base)}
+            rows.append({key: asked.get(key, getattr(base, key, None)) for key in own})
+        return frame(rows)
+
+    def summary(self, details: bool = False) -> str:
+        """Return the plan as text.
+
+        Parameters
+        ----------
+        details : bool
+            All of it: bounds and gap step by step, every assumption; otherwise at most 25 lines.
+
+        Returns
+        -------
+        str
+        """
+        return shown("details" if details else "text", self)
+
+    def __str__(self) -> str:
+        """Return the answer in six lines."""
+        return shown("answer", self)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -290,6 +327,18 @@ def load_plan(path: str | Path) -> Plan:
     ------
     InputError
         If the file cannot be read, is truncated or is not a plan of this schema version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> path = tempfile.mkdtemp() + "/plan.json"
+    >>> plan.save(path)
+    >>> to.load_plan(path) == plan
+    True
     """
     return parse_plan(read_text(path, "plan file"), f"plan file {str(path)!r}")
 

@@ -104,6 +104,14 @@ class Job:
     ------
     InputError
         If a value is out of range, or says nothing for such a model.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> to.Job(to.models.get_model("dlrm-16")).kind
+    'operators'
+    >>> to.Job(to.load_transformer("llama3-8b"), global_batch=128).kind
+    'layouts'
     """
 
     model: ModelGraph | Transformer
@@ -294,6 +302,12 @@ class Cluster:
     InputError
         If a value is out of range; beyond 4096 servers or 256 ports a server routes and
         candidate wirings would not fit in memory or time.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> to.Cluster(servers=16, degree=4, bandwidth="100Gbps").port_rate
+    12500000000.0
     """
 
     servers: int

@@ -99,6 +99,12 @@ class SearchOptions:
     ------
     InputError
         If a value is out of range, or two contradict each other.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> to.SearchOptions(steps=500, confirm="none").chains
+    3
     """
 
     steps: int | None = None

@@ -198,9 +198,13 @@ def test_plans_state_what_packets_take_on_every_fabric_that_packets_know():
 def test_a_plan_far_from_what_packets_say_says_so_first():
     plan = solve(small_dlrm(), 4, confirm="none")
     apart = replace(plan, packet_time_s=1.06 * plan.iteration_time_s)
-    assert apart.summary().splitlines()[2].startswith("packet trains and the fluid model differ")
+    assert (
+        apart.summary(details=True)
+        .splitlines()[2]
+        .startswith("packet trains and the fluid model differ")
+    )
     near = replace(plan, packet_time_s=1.04 * plan.iteration_time_s)
-    assert near.summary().splitlines()[2].startswith("packet time")
+    assert near.summary(details=True).splitlines()[2].startswith("packet time")
 
 
 @pytest.mark.parametrize("faithful", ["paper", "artifact"])
@@ -243,7 +247,7 @@ def test_a_strategy_that_does_not_fit_is_listed_and_not_used():
     plan = solve(model, 4, steps=60)
     assert plan.named_strategies_s["data-parallel"] is None
     assert plan.memory_per_gpu_bytes <= 80e9
-    assert "data-parallel does not fit" in plan.summary()
+    assert "data-parallel does not fit" in plan.summary(details=True)
 
 
 def test_optimizer_state_counts_towards_memory():

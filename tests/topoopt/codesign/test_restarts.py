@@ -49,7 +49,7 @@ def test_the_best_of_the_searches_is_kept(plan):
         expected = found[best] if name == "expander" else min(found)
         assert baseline.iteration_time_s == expected
     assert verify_plan(plan).ok
-    assert "best of 3 searches from seed 3" in plan.summary()
+    assert "best of 3 searches from seed 3" in plan.summary(details=True)
 
 
 def test_workers_do_not_change_the_plan(plan):

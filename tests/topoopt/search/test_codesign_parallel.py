@@ -170,6 +170,6 @@ def test_a_faithful_search_is_one_chain_that_goes_on():
         plan = to.co_optimize(
             job, cluster, SearchOptions(steps=150, faithful=faithful), baselines=()
         )
-        assert "1 chain" in plan.summary()
+        assert "1 chain" in plan.summary(details=True)
         assert set(plan.named_strategies_s) == {"data-parallel", "hybrid"}
         assert to.verify_plan(plan).ok

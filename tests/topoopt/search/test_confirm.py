@@ -72,7 +72,7 @@ def test_a_plan_records_what_the_trains_say(plan, question):
     once = score(rebuilt.fabric, tasks, model="packet", seed=1)
     assert plan.packet_time_s == pytest.approx(once, rel=0.02)
     assert plan.iteration_time_s == score(rebuilt.fabric, tasks)
-    assert "\npacket time " in plan.summary()
+    assert "\npacket time " in plan.summary(details=True)
     assert verify_plan(plan).ok
     again = to.co_optimize(
         *question, seed=1, baselines=(), options=SearchOptions(steps=60, confirm="packet")
@@ -83,7 +83,7 @@ def test_a_plan_records_what_the_trains_say(plan, question):
 def test_schedules_that_packets_do_not_know_have_no_packet_time(question):
     options = SearchOptions(steps=0, schedule="barrier")
     plan = to.co_optimize(*question, seed=1, baselines=(), options=options)
-    assert plan.packet_time_s is None and "packet time" not in plan.summary()
+    assert plan.packet_time_s is None and "packet time" not in plan.summary(details=True)
     assert verify_plan(plan).ok
 
 
