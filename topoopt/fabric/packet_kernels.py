@@ -131,7 +131,7 @@ class _Course(NamedTuple):
 @kernel
 def play_packets(
     todo: Tasks, table: Ints, rings: Ints, routes: Rows, link: Floats, longest: int, how: Sending,
-    seed: int, horizon: float,
+    seed: int, horizon: float, most: int,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:  # fmt: skip
     """Play all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
 
@@ -148,6 +148,8 @@ def play_packets(
     seed : int
     horizon : float
         Give up when it is known that the last task ends after this many seconds.
+    most : int
+        Give up after so many events.
 
     Returns
     -------
@@ -201,7 +203,7 @@ def play_packets(
         way = UnderWay(
             table, moment, paths, link, trains, tails, times, names, state, first_train, how.packet
         )
-        _play_on(todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon)
+        _play_on(todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon, most)
         if state[SHORT] == 0:
             break
         while state[ROOM] < state[SHORT]:
@@ -216,7 +218,7 @@ def play_packets(
 @inner_kernel
 def _play_on(
     todo: Tasks, rings: Ints, routes: Rows, how: Sending, way: UnderWay, course: _Course,
-    origin: np.uint64, horizon: float,
+    origin: np.uint64, horizon: float, most: int,
 ) -> None:  # fmt: skip
     """Play until the end, or until there are fewer than ``state[SHORT]`` rows for packet trains.
 
@@ -284,7 +286,7 @@ def _play_on(
         turns = int(np.int64(0))
         if state[EVENTS] == 0 or state[LOST] >= 0:
             break
-        if times[0] > horizon:
+        if times[0] > horizon or state[PLAYED] >= most:
             state[GAVE_UP] = 1
             break
         code = names[0]

@@ -14,6 +14,7 @@ from topoopt.fabric.tasks import checked_tasks, starting_order
 _SEED_LIMIT = 2**31
 MOST_TRAINS = 1e9
 """Packet trains of one iteration, rounds of rings counted: some minutes' work."""
+_ANY_EVENTS = 2**62
 
 
 class PacketRun(NamedTuple):
@@ -42,7 +43,12 @@ class _Messages(NamedTuple):
 
 
 def run_packets(
-    fabric: Fabric, tasks: TaskGraph, *, seed: int = 0, limit: float = float("inf")
+    fabric: Fabric,
+    tasks: TaskGraph,
+    *,
+    seed: int = 0,
+    limit: float = float("inf"),
+    most_events: int = _ANY_EVENTS,
 ) -> PacketRun:
     """Simulate one iteration packet train by packet train.
 
@@ -65,11 +71,13 @@ def run_packets(
         Of the draws of paths.
     limit : float
         Give up when the makespan is known to exceed this many seconds.
+    most_events : int
+        Give up after so many events, of which a million take about a tenth of a second.
 
     Returns
     -------
     PacketRun
-        Tasks that the limit cut off finish at infinity.
+        Tasks that a limit cut off finish at infinity.
 
     Raises
     ------
@@ -169,7 +177,7 @@ def run_packets(
     )
     longest = _longest_path(fabric, routes)
     start, finish, binding, done, work = play_packets(
-        todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9)
+        todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9), most_events
     )
     events, gave_up, lost = work.tolist()
     if lost >= 0:
@@ -184,6 +192,27 @@ def run_packets(
             "wait for each other in a cycle; remove a dependency"
         )
     return PacketRun(start, finish, binding, events)
+
+
+def least_events(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return the least events of an iteration: every packet train as long as may be.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+        Where flows contend, and windows are small, several times more are needed.
+    """
+    messages, rings, _ = _messages(fabric, checked_tasks(fabric, tasks))
+    edges = messages.ring >= 0
+    hops = fabric.routes.hops[messages.pair]
+    hops[edges] = fabric.edge_routes.hops[messages.pair[edges]]
+    trains = np.ceil(messages.packets / fabric.transport.train_packets)
+    return float((_rounds(messages, rings) * hops * (1.0 + trains)).sum())
 
 
 def _least_after(
