@@ -194,8 +194,10 @@ def run_packets(
     return PacketRun(start, finish, binding, events)
 
 
-def least_events(fabric: Fabric, tasks: TaskGraph) -> float:
-    """Return the least events of an iteration: every packet train as long as may be.
+def expected_events(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return about how many events an iteration has where nothing contends, without playing it.
+
+    One for each set-up packet and each packet train on each link, trains as long as may be.
 
     Parameters
     ----------
@@ -205,7 +207,7 @@ def least_events(fabric: Fabric, tasks: TaskGraph) -> float:
     Returns
     -------
     float
-        Where flows contend, and windows are small, several times more are needed.
+        Where flows contend, windows are small, and there are several times more.
     """
     messages, rings, _ = _messages(fabric, checked_tasks(fabric, tasks))
     edges = messages.ring >= 0

@@ -134,8 +134,7 @@ class _Reader:
             return None
         group, count, end = sorted(rings[0]), rounds.pop(), ends.pop()
         size = self.tasks.size[messages]
-        spread_out = float(size.max() - size.min()) > _ROUNDED
-        if spread_out or any(sorted(ring) != group for ring in rings):
+        if np.ptp(size) > _ROUNDED or any(sorted(ring) != group for ring in rings):
             return None
         if count not in (len(group) - 1, 2 * (len(group) - 1)):
             return None
@@ -165,7 +164,7 @@ class _Reader:
                 and self.tasks.predecessors[end] == messages.size
                 and onward.size == messages.size
                 and _ring(self.tasks, onward) == ring
-                and abs(self.tasks.size[onward[0]] - self.tasks.size[messages[0]]) <= _ROUNDED
+                and np.ptp(self.tasks.size[np.concatenate((messages, onward))]) <= _ROUNDED
             )
             if not alike:
                 return count, gone, end

@@ -1,5 +1,6 @@
 """The task-graph file of a plan."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -75,31 +76,78 @@ def plan_fbuf(
     tasks = whole_tasks(built.tasks())
     if built.schedule == ORDERED:
         tasks = chained_tasks(built.fabric, tasks, built.schedule)
+    return iteration_fbuf(
+        tasks,
+        built.fabric,
+        net_bandwidth=plan.cluster.bandwidth_bytes_per_s,
+        latency=plan.cluster.latency_s,
+        gpus_per_node=plan.job.server.gpus,
+        intergpu_bandwidth=plan.job.server.intra_bandwidth,
+        operators=_operators(plan),
+        updates=updates,
+        allreduces=allreduces,
+    )
+
+
+def iteration_fbuf(
+    tasks: TaskGraph,
+    fabric: Fabric,
+    *,
+    net_bandwidth: float,
+    latency: float,
+    gpus_per_node: int,
+    intergpu_bandwidth: float,
+    operators: Sequence[str] = (),
+    updates: Updates = Updates.REFUSE,
+    allreduces: AllReduces = AllReduces.AUTO,
+) -> FbufFile:
+    """Return the task-graph file of one iteration on a direct-connect fabric.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    fabric : Fabric
+    net_bandwidth : float
+        Bytes/s of a port.
+    latency : float
+        Seconds of a hop, which the file does not hold.
+    gpus_per_node, intergpu_bandwidth, operators, updates
+        As in `fbuf_of`.
+    allreduces : AllReduces
+
+    Returns
+    -------
+    FbufFile
+
+    Raises
+    ------
+    InputError
+        If `fbuf_of` cannot express it, or the file would be of an iteration that takes another
+        time in the fluid model.
+    """
     used = {tasks.groups[g] for g in tasks.first[tasks.collective].tolist()}
     used = {group for group in used if len(group) > 1}
-
-    rings = {group: built.fabric.rings_of(group) for group in sorted(used)}
+    rings = {group: fabric.rings_of(group) for group in sorted(used)}
 
     def written(rounds: bool) -> FbufFile:
-        routes = message_routes(built.fabric, tasks, rings) if rounds else built.fabric.routes
         file = fbuf_of(
             tasks,
-            built.fabric.network,
-            routes,
+            fabric.network,
+            message_routes(fabric, tasks, rings) if rounds else fabric.routes,
             rings,
-            gpus_per_node=plan.job.server.gpus,
-            intergpu_bandwidth=plan.job.server.intra_bandwidth,
-            net_bandwidth=plan.cluster.bandwidth_bytes_per_s,
-            operators=_operators(plan),
+            gpus_per_node=gpus_per_node,
+            intergpu_bandwidth=intergpu_bandwidth,
+            net_bandwidth=net_bandwidth,
+            operators=operators,
             updates=updates,
             rounds=rounds,
         )
-        _check_time(file, built.fabric, tasks, plan.cluster.latency_s, updates)
+        _check_time(file, fabric, tasks, latency, updates)
         return file
 
     if allreduces is not AllReduces.AUTO:
         return written(allreduces is AllReduces.ROUNDS)
-    if any(len(group) < plan.cluster.servers for group in used):
+    if any(len(group) < fabric.network.hosts for group in used):
         return written(rounds=True)
     try:
         return written(rounds=False)

@@ -20,7 +20,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
-from topoopt.fabric.packets import least_events, run_packets
+from topoopt.fabric.packets import expected_events, run_packets
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.transport import Transport
@@ -40,8 +40,10 @@ _SHORT_TRAINS, _LONG_TRAINS = (16, 8, 4), (32, 24, 16)
 _LONGEST_TRAIN, _FEW_EVENTS = 128, 4_000_000
 MOST_EVENTS = 60_000_000
 """Events beyond which an iteration on many servers has no packet time: some seven seconds."""
-NO_PACKET_TIME = f"no packet time: that takes more than {MOST_EVENTS:.0e} events of packet trains"
-# What contends takes about this many times the least events.
+NO_PACKET_TIME = (
+    f"no packet time: packet trains have more than {MOST_EVENTS / 1e6:.0f} million events"
+)
+# What contends has about this many times the events of what does not.
 _CONTENDED = 2.0
 # On many servers simulations begin that long, counted in events, and the best so far is taken.
 _CHOOSING_EVENTS = 60_000_000
@@ -108,7 +110,7 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter | Non
     if fabric.network.hosts > PACKET_SERVERS:
         tasks = whole_tasks(tasks)
         long = replace(fabric, transport=Transport(reconnect=True, train_packets=_LONGEST_TRAIN))
-        if _CONTENDED * least_events(long, tasks) > MOST_EVENTS:
+        if _CONTENDED * expected_events(long, tasks) > MOST_EVENTS:
             return None
         run = run_packets(long, tasks, seed=seed, most_events=MOST_EVENTS)
         if run.makespan == np.inf:
