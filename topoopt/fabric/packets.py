@@ -174,6 +174,11 @@ def run_packets(
         acknowledged=not transport.htsim,
         handshake=transport.handshake,
         cold=transport.htsim or transport.reconnect,
+        timeout=transport.timeout,
+        # Without ring sets htsim's rings begin with a shorter one.
+        ring_timeout=0.1 * transport.timeout
+        if transport.htsim and network.switches
+        else transport.timeout,
     )
     longest = _longest_path(fabric, routes)
     start, finish, binding, done, work = play_packets(
