@@ -502,7 +502,8 @@ class _Simulation:
                 queue[int(tasks.first[t])].append((self.now, tie, t))
             else:
                 alone = len(tasks.groups[tasks.first[t]]) < 2 if tasks.second[t] < 0 else False
-                wait = 0.0 if alone and self.way.htsim else float(tasks.delay[t])
+                skipped = alone and self.way.htsim and tasks.size[t] > 0
+                wait = 0.0 if skipped else float(tasks.delay[t])
                 late = self.now + wait
                 self.post(late if t in self.of_task else late + self.lag[t], TASK, t)
 
