@@ -308,7 +308,6 @@ class _Simulation:
         self.now = self.next_look
         late = [m for m in self.messages if m.timer < self.now]
         self.have_slots(len(late))
-        soon = self.now + min(self.timeout, self.ring_timeout)
         for m in late:
             if m.is_set_up and m.unheard <= m.stale:
                 m.timer = inf
@@ -322,6 +321,8 @@ class _Simulation:
                 m.again += m.unheard - m.stale
                 m.unheard = m.stale
                 self.send(m, 1)
+        # Messages to come begin with the next event at the earliest.
+        soon = self.heap[0][0] + min(self.timeout, self.ring_timeout)
         soon = min([soon, *(m.timer for m in self.messages)])
         self.next_look = max(ceil(soon / 1e-3), round(self.now / 1e-3) + 1) * 1e-3
 

@@ -328,11 +328,13 @@ def _play_on(
             if state[ROOM] < expired:
                 state[SHORT] = expired
                 break
-            soon = late + least_timeout(how)
+            soon = np.inf
             for message in range(base):
                 if moment[message, TIMER] < late:
                     lose_patience(way, message, late)
                 soon = min(soon, moment[message, TIMER])
+            # Timers that begin with the next event, or later, cannot run out before this.
+            soon = min(soon, times[0] + least_timeout(how))
             clock[1] = max(np.ceil(soon / SCAN), np.rint(late / SCAN) + 1.0) * SCAN
             continue
         if times[0] > horizon or state[PLAYED] >= most:
