@@ -155,7 +155,7 @@ SEARCH: Options = {
     "confirm": option(
         str | None, None,
         "packet: choose among the best plans by simulating packet trains; none: by the fluid "
-        "model. By default packet for models by operators on up to 32 servers, but with other "
+        "model. By default packet for models by operators on up to 128 servers, but with other "
         "methods and schedules.",
         rich_help_panel=_SEARCH, show_default="see text",
     ),

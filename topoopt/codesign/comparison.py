@@ -166,7 +166,11 @@ class Comparison:
         refused = [f"not built: {name}: {why}" for name, why in self.refused.items()]
         stopped = ["search interrupted: the best so far"] if self.interrupted else []
         table = table_lines(rows, left=(0, 6 if packets else 5))
-        return "\n".join([title, "", *table, "", *refused, bound, *stopped])
+        fluid = [r.fabric for r in self.fabrics if r.packet_time_s is None] if packets else []
+        without = (
+            [f"without packets (not known there, or too many): {', '.join(fluid)}"] if fluid else []
+        )
+        return "\n".join([title, "", *table, "", *without, *refused, bound, *stopped])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""

@@ -376,7 +376,7 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
         compared = SEARCHES[plan.search.options.searched].compared
         if (
             not compared
-            and not plan.search.options.one_path
+            and plan.search.options.confirm != "packet"
             and plan.iteration_time_s > pair.time * (1 + SIMULATED)
         ):
             raise InputError(f"the plan is slower than the starting strategy {name}")

@@ -4,10 +4,11 @@ from typing import Any
 
 from codesign_base import InputError
 from topoopt.evaluate.scheduling import ordered_tasks
+from topoopt.fabric.jitter import Jitter
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
-from topoopt.search.confirm import PACKET_MODEL, confirmed_times, states_packets
+from topoopt.search.confirm import NO_PACKET_TIME, PACKET_MODEL, confirmed_times, states_packets
 
 
 def check_packets(plan: Plan, rebuilt: Rebuilt) -> None:
@@ -16,7 +17,9 @@ def check_packets(plan: Plan, rebuilt: Rebuilt) -> None:
     if plan.packet_time_s is None or plan.packet_spread_s is None:
         if stored != (None, None, None):
             raise InputError("packet_time_s, packet_spread_s and packet_model belong together")
-        if says_packets(plan, rebuilt) and not plan.search.interrupted:
+        if not says_packets(plan, rebuilt) or plan.search.interrupted:
+            return
+        if _again(plan, rebuilt) is not None:
             raise InputError("packet_time_s is null, but such plans state it")
         return
     if not says_packets(plan, rebuilt):
@@ -25,14 +28,20 @@ def check_packets(plan: Plan, rebuilt: Rebuilt) -> None:
         raise InputError(
             f"packet_model is {plan.packet_model!r}; this version has {PACKET_MODEL!r}"
         )
-    tasks, _ = ordered_tasks(rebuilt.fabric, rebuilt.tasks(), rebuilt.schedule)
-    again = confirmed_times(rebuilt.fabric, tasks, plan.seed)
+    again = _again(plan, rebuilt)
+    if again is None:
+        raise InputError(f"packet_time_s is {plan.packet_time_s!r}, but there is {NO_PACKET_TIME}")
     require_same("packet_time_s", plan.packet_time_s, again.mean, SIMULATED)
     # A difference of two times of which each may be rounded.
     if abs(plan.packet_spread_s - again.spread) > SIMULATED * again.mean:
         raise InputError(
             f"packet_spread_s is {plan.packet_spread_s!r} in the plan, recomputed {again.spread!r}"
         )
+
+
+def _again(plan: Plan, rebuilt: Rebuilt) -> Jitter | None:
+    tasks, _ = ordered_tasks(rebuilt.fabric, rebuilt.tasks(), rebuilt.schedule)
+    return confirmed_times(rebuilt.fabric, tasks, plan.seed)
 
 
 def says_packets(plan: Plan, rebuilt: Rebuilt) -> bool:

@@ -9,9 +9,10 @@ from topoopt.base.display import register
 from topoopt.base.text import dollars, table_lines
 from topoopt.plan.plan import Parallelization, Plan, RingRecord
 from topoopt.plan.rebuild import rebuild_schedule
+from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
-from topoopt.search.confirm import COPIES
+from topoopt.search.confirm import COPIES, NO_PACKET_TIME
 
 # Beyond this share the two models disagree on what the plan is worth.
 APART = 0.05
@@ -194,9 +195,12 @@ def packet_text(plan: Plan) -> str:
     """
     assert plan.packet_time_s is not None and plan.packet_spread_s is not None
     apart = plan.packet_time_s / plan.iteration_time_s - 1.0
+    runs = f"mean of {COPIES} runs, spread {format_time(plan.packet_spread_s)}"
+    if plan.packet_spread_s == 0.0 and plan.cluster.servers > PACKET_SERVERS:
+        runs = "one run"
     words = [
         f"{abs(apart):.1%} {'below' if apart < 0 else 'above'} the fluid time",
-        f"mean of {COPIES} runs, spread {format_time(plan.packet_spread_s)}",
+        runs,
     ]
     candidates = plan.search.counts.get("candidates")
     if candidates:
@@ -259,7 +263,8 @@ def comparison_rows(plan: Plan) -> list[tuple[str, ...]]:
         ratio = plan.relative_time(base)
         also: tuple[str, ...] = ()
         if packets is not None:
-            also = ("-" if base.packet_time_s is None else format_time(base.packet_time_s),)
+            none = "too long" if NO_PACKET_TIME in base.note else "-"
+            also = (none if base.packet_time_s is None else format_time(base.packet_time_s),)
         same = base.parallelization == plan.parallelization
         words = "the same" if same else parallelization_text(base.parallelization, base.origin)
         rows.append(
@@ -277,8 +282,15 @@ def fabric_lines(rows: list[tuple[str, ...]]) -> list[str]:
     return table_lines(rows, left=(0, *(c for c, name in enumerate(rows[0]) if name == "layout")))
 
 
+def too_long_lines(plan: Plan) -> list[str]:
+    """Say what "too long" means in the table of fabrics, if it is there."""
+    if any(NO_PACKET_TIME in base.note for base in plan.baselines.values()):
+        return [f"too long: {NO_PACKET_TIME}; compared by fluid times"]
+    return []
+
+
 def _comparison(plan: Plan) -> list[str]:
-    lines = fabric_lines(comparison_rows(plan))
+    lines = [*fabric_lines(comparison_rows(plan)), *too_long_lines(plan)]
     named = [
         f"{name} {format_time(time) if time is not None else 'does not fit'}"
         for name, time in plan.named_strategies_s.items()

@@ -177,7 +177,7 @@ def test_packets_choose_plans_of_operators_unless_told_otherwise():
     few = {"steps": 0}
     assert confirm(to.Job(small_mlp()), **few) == "packet"
     assert confirm(to.Job(small_mlp()), schedule="compute", **few) == "packet"
-    assert confirm(to.Job(small_mlp()), to.Cluster(33, 2, "100Gbps"), **few) == "none"
+    assert confirm(to.Job(small_mlp()), to.Cluster(129, 2, "100Gbps"), **few) == "none"
     assert confirm(to.Job(small_mlp()), schedule="barrier", **few) == "none"
     assert confirm(to.Job(small_mlp()), method="alternating", **few) == "none"
     assert confirm(to.Job(small_mlp()), faithful="paper", **few) == "none"
