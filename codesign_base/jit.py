@@ -132,7 +132,7 @@ def kernel(function: _F) -> _F:
     Use it only in modules called ``*kernels.py``; self-recursion is not allowed there (numba
     crashes on cached recursive kernels). ``NUMBA_DISABLE_JIT=1`` leaves plain Python.
     """
-    return _compiled(function)
+    return _compiled(function, no_cfunc_wrapper=True)
 
 
 def inner_kernel(function: _F) -> _F:
@@ -141,9 +141,12 @@ def inner_kernel(function: _F) -> _F:
     Like `kernel`, but its code stands wherever it is called, and it does not count references
     to the arrays that it is given. Otherwise a call of a few dozen instructions counts each of
     them up and down, which takes more time than the work itself. It may call inner kernels only:
-    numba would compile other kernels like it.
+    numba would compile other kernels like it. Python cannot call it: the code that takes
+    its arguments apart is left out, to compile less.
     """
-    return _compiled(function, _nrt=False, forceinline=True)
+    return _compiled(
+        function, _nrt=False, forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True
+    )
 
 
 def _compiled(function: _F, **options: bool) -> _F:
@@ -163,4 +166,24 @@ def _compiled(function: _F, **options: bool) -> _F:
             compiled = njit(cache=True, nogil=True, **options)(function)
         finally:
             config.CACHE_DIR = before
+    _type_by_kind(compiled)
     return cast(_F, compiled)
+
+
+def _type_by_kind(compiled: Any) -> None:
+    """Have callers compile one version for all values of an argument.
+
+    Called with a constant from another kernel, numba compiles a version for that very number or
+    flag. Inner kernels are inlined, where constants take effect anyway.
+    """
+    from numba.core import types
+
+    unliteral: Any = types.unliteral
+    by_value = compiled.get_call_template
+
+    def by_kind(args: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        return by_value(
+            tuple(map(unliteral, args)), {name: unliteral(kind) for name, kind in named.items()}
+        )
+
+    compiled.get_call_template = by_kind

@@ -55,7 +55,7 @@ def case(
                 (
                     result.mean_slowdown,
                     result.worst_slowdown,
-                    result.controller_time_s / result.decisions,
+                    result.controller_time_s / max(result.decisions, 1),
                     result.moved_flows,
                 )
             )
@@ -150,7 +150,7 @@ def _grid(
     ]  # fmt: skip
 
 
-FAST = "ecmp random greedy edge-coloring best"
+FAST = "ecmp random greedy edge-coloring best spray"
 ABLATION = " ".join(("greedy", "edge-coloring", *VARIANTS))
 
 EXPERIMENT = Experiment(

@@ -18,7 +18,7 @@ from topoopt.bandwidth.files.libra_files import (
 from topoopt.bandwidth.model.collectives import PartialGroups
 from topoopt.bandwidth.model.expressions import Expr
 from topoopt.bandwidth.model.loops import Loop, add_up
-from topoopt.bandwidth.model.several import Together
+from topoopt.bandwidth.model.several import RelativeTo, Together
 from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.bandwidth.solve.question import Question
 from topoopt.experiment import Experiment, Figures, Row, Table, pivot, run_from_command_line
@@ -52,7 +52,7 @@ def case(
     if network_for in WORKLOADS:
         answer = own[WORKLOADS.index(network_for)]
     else:
-        # Everything counts relative to what a network of one's own gives.
+        # Everything counts relative to the objective that a network of one's own gives.
         equal = [100e9] * dimensions
         weights = [
             time.evaluate(equal) / alone.solution.primal
@@ -96,6 +96,7 @@ def _optimise(
         groups or None,
         weights=weights,
         together=together,
+        relative_to=RelativeTo.EQUAL,
     )
 
 

@@ -30,6 +30,13 @@ class Server:
     ------
     InputError
         If a number is out of range.
+
+    Examples
+    --------
+    >>> from parallelism.accelerators import get_accelerator
+    >>> from parallelism.device import Server
+    >>> Server(get_accelerator("h100"), gpus=8).gpus
+    8
     """
 
     accelerator: Accelerator = DEFAULT_ACCELERATOR

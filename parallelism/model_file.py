@@ -42,7 +42,7 @@ from codesign_base.paths import is_directory
 from parallelism.graph import ModelGraph
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.shapes import Tensor
-from parallelism.reading import parse_json, parse_yaml, read_text
+from parallelism.reading import parse_json, parse_yaml, read_text, wrong_value
 from parallelism.suggestions import suggestion
 from parallelism.transformers.huggingface import is_config, read_config
 from parallelism.transformers.operators import model_graph
@@ -70,6 +70,19 @@ def load_model(path: str | Path) -> ModelGraph:
     InputError
         If the file is missing, unreadable, not valid YAML or JSON, has an unknown or missing
         field, repeats a name, reads an unknown operator, or describes impossible shapes.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from parallelism.model_file import load_model
+    >>> path = Path(tempfile.mkdtemp()) / "small.yaml"
+    >>> _ = path.write_text(
+    ...     "{name: small, batch_per_gpu: 8, inputs: {x: [64]},"
+    ...     " operators: [{name: out, kind: dense, inputs: [x], out_features: 10}]}"
+    ... )
+    >>> load_model(path).parameters
+    650
     """
     where = f"model file {str(path)!r}"
     if is_directory(path):
@@ -170,11 +183,8 @@ def _sentence(error: "ValidationError", data: dict[str, Any]) -> str:
         return f"{at}field 'kind' is missing; choose one of {_kinds()}"
     if first["type"] == "union_tag_invalid":
         return f"{at}unknown kind {entry.get('kind')!r}; choose one of {_kinds()}"
-    message = first["msg"][0].lower() + first["msg"][1:]
-    given = repr(first["input"])
-    shown = given if len(given) <= 60 else given[:57] + "..."
     subject = f"field {field!r}" if field else "the entry"
-    return f"{at}{subject} is {shown}: {message}"
+    return f"{at}{subject} {wrong_value(first)}"
 
 
 def _specs() -> "dict[str, type[BaseModel]]":

@@ -3,9 +3,13 @@
 import io
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codesign_base import InputError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
 
 
 def read_bytes(path: str | Path, what: str) -> bytes:
@@ -134,3 +138,31 @@ def parse_yaml(text: str, where: str) -> Any:
         raise InputError(f"{where} is not valid YAML: {problem}{at}; correct the file") from None
     except (RecursionError, ValueError, TypeError) as error:
         raise InputError(f"{where} is not readable YAML ({error}); correct the file") from None
+
+
+def schema_fault(error: "ValidationError", remedy: str = "") -> str:
+    """Return the first finding of pydantic as the end of a sentence.
+
+    Parameters
+    ----------
+    error : pydantic.ValidationError
+    remedy : str
+        What helps beside correcting the field ("plan again").
+    """
+    first = error.errors(include_url=False)[0]
+    where = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "missing":
+        return f"field {where!r} is missing; {remedy or 'add it'}"
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        return f"unknown field {where!r}; remove it" + (f" or {remedy}" if remedy else "")
+    if first["type"] == "value_error":  # of one of our own classes, whose sentence says all
+        return f"field {where!r}: {first['ctx']['error']}"
+    also = f"; correct it or {remedy}" if remedy else ""
+    return f"field {where!r} {wrong_value(first)}{also}"
+
+
+def wrong_value(finding: "ErrorDetails") -> str:
+    """Return what pydantic found a value to be, and what is wrong with it."""
+    given = " ".join(repr(finding["input"]).split())
+    shown = given if len(given) <= 60 else given[:57] + "..."
+    return f"is {shown}: {finding['msg'][0].lower()}{finding['msg'][1:]}"

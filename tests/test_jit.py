@@ -1,5 +1,6 @@
 """The kernel cache: it notices every edit, and works where nothing can be written."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -31,6 +32,18 @@ from codesign_base.jit import kernel
 @kernel
 def triple(x):
     return 3 * x
+"""
+
+CALLED_WITH_CONSTANTS = """
+from codesign_base.jit import inner_kernel, kernel
+
+@inner_kernel
+def scaled(x, factor, really):
+    return factor * x if really else x
+
+@kernel
+def both(x):
+    return scaled(x, 2, True) + scaled(x, 3, False)
 """
 
 
@@ -160,3 +173,11 @@ def test_disabled_jit_leaves_plain_python(tmp_path):
     cache = tmp_path / "cache"
     output = run(tmp_path, NUMBA_CACHE_DIR=str(cache), NUMBA_DISABLE_JIT="1")
     assert output == ["cold", "function", "42", "none"]
+
+
+def test_constants_make_no_versions_of_their_own(tmp_path, monkeypatch):
+    (tmp_path / "constant_kernels.py").write_text(CALLED_WITH_CONSTANTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("constant_kernels")
+    assert module.both(5) == 15
+    assert len(module.scaled.signatures) == 1

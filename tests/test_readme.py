@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from doc_pages import blocks, cells
 from small_layouts import shared_layout_plan
 from small_plans import shared_plan
 
@@ -33,24 +34,26 @@ from topoopt.problem.options import SearchOptions
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text()
 DOCS = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
+TUTORIALS = {path.name: path.read_text() for path in sorted((ROOT / "docs/tutorials").glob("*.md"))}
 PAGES = {
     "README.md": README,
     **{f"docs/{name}": text for name, text in DOCS.items()},
-    **{name: (ROOT / name).read_text() for name in ("ARCHITECTURE.md", "CHANGELOG.md")},
+    **{f"docs/tutorials/{name}": text for name, text in TUTORIALS.items()},
+    **{
+        name: (ROOT / name).read_text()
+        for name in ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md")
+    },
     "experiments/README.md": (ROOT / "experiments" / "README.md").read_text(),
 }
-FIRST_SCREEN = 60  # lines of README
+MOST_LINES = 150  # of README
+FIRST_SCREEN = 60
 SEPARATOR = "=== next block ==="
 
 
-def blocks(text, language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def marked(name):
-    """The fenced block between <!-- name --> and <!-- /name --> of the README."""
-    (text,) = re.findall(rf"<!-- {name} -->\n```text\n(.*?)```\n<!-- /{name} -->", README, re.S)
-    return text
+def marked(name, text=README):
+    """The fenced block of a page between <!-- name --> and <!-- /name -->."""
+    (shown,) = re.findall(rf"<!-- {name} -->\n```text\n(.*?)```\n<!-- /{name} -->", text, re.S)
+    return shown
 
 
 def python(program, directory):
@@ -70,18 +73,36 @@ def numbers(text):
 
 
 @pytest.fixture(scope="module")
-def outputs(tmp_path_factory):
-    """What each Python block of the README prints, run in order as one program."""
+def first_hour(tmp_path_factory):
+    """What each Python block of the README prints, run in order, and the folder of its files."""
     directory = tmp_path_factory.mktemp("readme")
     program = f"print({SEPARATOR!r})\n".join(blocks(README, "python"))
     done = python(program, directory)
     assert done.returncode == 0, done.stderr
-    assert (directory / "plan.json").is_file()
-    return done.stdout.split(SEPARATOR + "\n")
+    return done.stdout.split(SEPARATOR + "\n"), directory
 
 
-def test_the_query_prints_what_the_readme_shows(outputs):
-    shown, printed = marked("output"), outputs[0]
+# Another processor may round and so search otherwise, but not find something else entirely.
+ALIKE = {"rel": 0.1}
+
+
+@pytest.mark.parametrize(("block", "name"), [(0, "output"), (1, "layout")])
+def test_the_plans_print_what_the_readme_shows(first_hour, block, name):
+    shown, printed = marked(name).splitlines(), first_hour[0][block].splitlines()
+    assert len(shown) == len(printed) == 6
+    assert shown[0] == printed[0]
+    assert [line.split()[0] for line in shown] == [line.split()[0] for line in printed]
+    for before, now in zip(shown[1:4], printed[1:4], strict=True):
+        quantities = [
+            [float(number) for number in re.findall(r"([\d.]+)(?:x| m?s\b)", line)]
+            for line in (before, now)
+        ]
+        assert quantities[0] == pytest.approx(quantities[1], **ALIKE), f"renew the README: {before}"
+
+
+def test_details_are_what_the_page_on_plans_shows(first_hour):
+    plan = topoopt.load_plan(first_hour[1] / "plan.json")
+    shown, printed = marked("output", DOCS["plans.md"]), plan.summary(details=True)
     assert shown.splitlines()[0] == printed.splitlines()[0]
     strip = re.compile(r"[^a-z]+")
     for part in (
@@ -100,21 +121,22 @@ def test_the_query_prints_what_the_readme_shows(outputs):
     assert {"packet time", "fluid time", "compute", "lower bound", "topoopt", "fat-tree"} <= set(
         now
     )
-    # Another processor may round and so search otherwise, but not find something else entirely.
     for key in ("packet time", "fluid time", "lower bound", "ideal-switch", "fat-tree"):
-        assert before[key] == pytest.approx(now[key], rel=0.1), f"renew the README: {key}"
+        assert before[key] == pytest.approx(now[key], **ALIKE), f"renew docs/plans.md: {key}"
+    assert plan.baselines["fat-tree"].cost_usd == pytest.approx(54912)
 
 
-def test_the_other_examples_print_what_they_say(outputs):
-    time, cost = outputs[1].split()[:2]
-    assert float(time) == pytest.approx(numbers(outputs[0])["fluid time"], rel=1e-3)
-    assert float(cost) == pytest.approx(54912)
-    assert outputs[1].split()[2] == "True"
-    assert outputs[2].startswith("llama3-8b (8.03 G parameters) on 8 servers x 8 h100")
-    assert "\nlayout: " in outputs[2]
+def test_the_picture_of_the_readme_is_that_of_its_plan(first_hour):
+    drawn, shown = (
+        (folder / "wiring.svg").read_text() for folder in (first_hour[1], ROOT / "docs")
+    )
+    for tag in ("<path ", "<circle ", "<text "):
+        assert drawn.count(tag) == shown.count(tag) > 0
+    assert drawn.split("<g ")[0] == shown.split("<g ")[0]
 
 
 def test_first_screen():
+    assert len(README.splitlines()) <= MOST_LINES
     first = "\n".join(README.splitlines()[:FIRST_SCREEN])
     assert first.startswith("# topoopt\n")
     setup, checks = blocks(first, "sh")[:2]
@@ -128,7 +150,7 @@ def test_first_screen():
 
 
 def test_the_workloads_are_those_that_the_program_lists():
-    shown = marked("models")
+    shown = marked("models", DOCS["models.md"])
     done = python(
         "from topoopt.cli import main; import sys; sys.argv[1:] = ['models']; main()", "."
     )
@@ -138,7 +160,8 @@ def test_the_workloads_are_those_that_the_program_lists():
     assert rest.splitlines()[0] == head
     assert done.stdout == shown + "".join(rest.splitlines(keepends=True)[1:])
     assert len(shown.splitlines()) == len(PRESETS) + 1
-    assert f"{len(TRANSFORMERS)} transformers" in README
+    for text in (README, DOCS["models.md"]):
+        assert f"{len(TRANSFORMERS)} transformers" in text
 
 
 def commands():
@@ -159,7 +182,11 @@ def known_options(group=None, before=""):
         if hasattr(command, "commands"):
             known |= known_options(command, f"{before}{name} ")
         else:
-            options = {option for parameter in command.params for option in parameter.opts}
+            options = {
+                option
+                for parameter in command.params
+                for option in (*parameter.opts, *parameter.secondary_opts)
+            }
             known[before + name] = options
     return known
 
@@ -182,14 +209,20 @@ def test_every_command_line_exists():
     assert seen == set(known)
 
 
-def test_every_option_named_in_the_readme_exists():
+def test_every_option_that_a_page_names_exists():
     known = set().union(*known_options().values())
-    named = set(re.findall(r"`(--[a-z-]+)", README))
-    assert {"--device", "--faithful", "--seconds", "--prices"} <= named <= known | {"--quick"}
+    others = {"--quick"}  # of scripts and of the harness
+    named = {
+        (page, option) for page, text in OF_TODAY.items()
+        for option in re.findall(r"`(--[a-z-]+)", text)
+    }  # fmt: skip
+    assert {"--device", "--faithful", "--seconds", "--prices"} <= {option for _, option in named}
+    for page, option in sorted(named):
+        assert option in known | others, f"{page} names {option}"
 
 
 def test_first_column_of_the_key_table_names_every_key_of_a_plan(small):
-    section = README.split("## What a plan contains")[1].split("\n## ")[0]
+    section = DOCS["plans.md"].split("## Keys of a plan")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     named = {key for row in rows for key in re.findall(r"`(\w+)`", row.split("|")[1])}
     assert named == set(json.loads((small / "plan.json").read_text()))
@@ -332,7 +365,7 @@ def test_the_example_of_the_package_runs():
 def imported_names():
     """Every name of ours that an example imports: (page, dotted name)."""
     for page, text in PAGES.items():
-        for node in ast.walk(ast.parse("\n".join(blocks(text, "python")))):
+        for node in ast.walk(ast.parse("\n".join((*blocks(text, "python"), *cells(text))))):
             if isinstance(node, ast.ImportFrom):
                 yield from ((page, f"{node.module}.{alias.name}") for alias in node.names)
 
@@ -396,7 +429,7 @@ def test_the_profile_page_shows_a_legal_file(tmp_path):
 
 
 def test_documented_defaults_are_those_of_the_code():
-    table = README.split("## Defaults")[1].split("\n## ")[0]
+    table = DOCS["defaults.md"]
     server, roofline = Server(), RooflineModel()
     cluster = Cluster(servers=2, degree=1, bandwidth="1Gbps")
     assert f"| GPUs a server | {server.gpus} |" in table
@@ -409,7 +442,7 @@ def test_documented_defaults_are_those_of_the_code():
     assert (cluster.ports, cluster.hop_latency) == ("directed", 1e-6)
     steps = Budget.default(16).steps
     assert f"seed 0, {SearchOptions().chains} chains, up to {steps} proposals" in table
-    assert f"end within {SEARCH_TOLERANCE:.0%} of".replace("%", " %") in README
+    assert f"end within {SEARCH_TOLERANCE:.0%} of".replace("%", " %") in DOCS["fabric-model.md"]
 
 
 def test_links_between_pages_exist():
@@ -480,7 +513,9 @@ def test_the_architecture_fits_on_a_screen_and_a_half():
 
 
 def test_tables_of_results_are_those_that_the_experiments_wrote():
-    shown = re.findall(r"<!-- table (\S+) -->\n\n(.*?)\n\n<!-- /table -->", README, re.S)
+    shown = re.findall(
+        r"<!-- table (\S+) -->\n\n(.*?)\n\n<!-- /table -->", DOCS["results.md"], re.S
+    )
     assert {name.split("/")[0] for name, _ in shown} >= {"dedicated-cluster", "ring-choice"}
     for name, table in shown:
         written = (ROOT / "experiments" / "results" / name / "table.md").read_text().splitlines()
@@ -488,8 +523,39 @@ def test_tables_of_results_are_those_that_the_experiments_wrote():
         assert set(table.splitlines()) <= set(written), name
 
 
-def test_figures_of_the_readme_exist():
-    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", README)
-    assert len(shown) >= 2
-    for path in shown:
-        assert (ROOT / path).is_file()
+def test_figures_of_the_pages_exist():
+    shown = [
+        (page, path) for page, text in PAGES.items()
+        for path in re.findall(r"!\[[^]]+\]\(([^)]+)\)|<img src=\"([^\"]+)\"", text)
+    ]  # fmt: skip
+    assert len([page for page, _ in shown if page == "README.md"]) == 2
+    for page, paths in shown:
+        assert ((ROOT / page).parent / "".join(paths)).is_file()
+
+
+def test_the_gain_that_the_readme_names_is_the_largest_of_the_table():
+    (table,) = re.findall(
+        r"<!-- table dedicated-cluster/full -->(.*?)<!--", DOCS["results.md"], re.S
+    )
+    gains = [float(row.split("|")[4]) for row in table.strip().splitlines()[2:]]
+    assert f"{max(gains):.3f} times as fast (BERT at 10 Gbps)" in re.sub(r"\s+", " ", README)
+
+
+def test_what_the_readme_says_of_small_optima_is_what_the_experiment_wrote():
+    written = (ROOT / "experiments/results/small-optima/quick/table.md").read_text()
+    of = dict(re.findall(r"^\| (.*?) +\| (\S+) +\|$", written, re.M))
+    assert of["search finds the optimum (within 0.01 %) or better"] == "100.0%"
+    assert f"**{of['instances']} of {of['instances']}** small jobs" in README
+    assert f"{of['bound over optimum, least']} of it" in README
+
+
+def test_what_the_readme_says_of_language_models_is_what_validation_finds():
+    from topoopt.studies.validation.llm import validate_llm
+
+    (found,) = (
+        s for s in validate_llm().summaries if (s.quantity, s.role) == ("iteration time", "all")
+    )
+    said = re.sub(r"\s+", " ", README)
+    assert f"**{found.mean:.1%}".replace("%", " %") in said
+    assert f"mean error on {found.cases} published iteration times" in said
+    assert f"the largest is {found.max:.1%}".replace("%", " %") in said

@@ -22,8 +22,8 @@ DECORATORS = ("kernel", "inner_kernel")
 PACKAGES = ("parallelism", "routing", "topoopt", "codesign_base")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HEAVY = (
-    "cvxpy", "highspy", "matplotlib", "networkx", "numba", "ortools", "plotly", "rustworkx",
-    "scipy", "sympy", "torch",
+    "cvxpy", "highspy", "matplotlib", "networkx", "numba", "ortools", "pandas", "plotly",
+    "rustworkx", "scipy", "sympy", "torch",
 )  # fmt: skip
 
 

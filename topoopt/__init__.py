@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from parallelism.profile import ProfileModel as ProfileModel
     from parallelism.transformers.load import load_transformer as load_transformer
     from topoopt.codesign.comparison import compare as compare
+    from topoopt.codesign.designs import Limits as Limits
+    from topoopt.codesign.pareto import Grid as Grid
+    from topoopt.codesign.pareto import explore as explore
     from topoopt.codesign.solve import co_optimize as co_optimize
+    from topoopt.codesign.sweep import sweep as sweep
     from topoopt.plan.plan import Plan as Plan
     from topoopt.plan.plan import load_plan as load_plan
     from topoopt.plan.verify import verify_plan as verify_plan
@@ -38,14 +42,18 @@ __version__ = _installed_version()
 
 # Named as data, so that plans can be shown by what lies above them.
 _provide("html", "topoopt.report.notebook")
-_provide("text", "topoopt.plan.summary")
+_provide("answer", "topoopt.plan.answer")
+_provide("text", "topoopt.plan.answer")
+_provide("details", "topoopt.plan.summary")
 
 # Loaded on first use: `import topoopt` stays fast and pulls in no heavy library.
 _HOMES = {
     "Cluster": "topoopt.problem.job",
+    "Grid": "topoopt.codesign.pareto",
     "InfeasibleError": "codesign_base",
     "InputError": "codesign_base",
     "Job": "topoopt.problem.job",
+    "Limits": "topoopt.codesign.designs",
     "Plan": "topoopt.plan.plan",
     "ProfileModel": "parallelism.profile",
     "RooflineModel": "parallelism.device",
@@ -54,9 +62,11 @@ _HOMES = {
     "capture": "parallelism.importers.torch_capture",
     "co_optimize": "topoopt.codesign.solve",
     "compare": "topoopt.codesign.comparison",
+    "explore": "topoopt.codesign.pareto",
     "load_model": "parallelism.model_file",
     "load_plan": "topoopt.plan.plan",
     "load_transformer": "parallelism.transformers.load",
+    "sweep": "topoopt.codesign.sweep",
     "verify_plan": "topoopt.plan.verify",
     "write_report": "topoopt.report",
 }

@@ -10,6 +10,8 @@ Norm = Literal["layernorm", "rmsnorm"]
 
 # No model is larger; what is comes of a slip, and loops over layers would not end.
 MOST_LAYERS, MOST_WIDTH = 10_000, 2**31
+MOST_GROUPS = 1024
+"""Groups of experts."""
 
 
 def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
@@ -23,6 +25,7 @@ def _check_counts(what: str, record: object, least: dict[str, int]) -> None:
                 f"{least[field.name]}"
             )
         most = MOST_LAYERS if field.name in ("layers", "first_dense", "every") else MOST_WIDTH
+        most = MOST_GROUPS if field.name == "groups" else most
         if value > most:
             raise InputError(f"{what}: {field.name} is {value}; give at most {most}")
 
@@ -145,6 +148,9 @@ class Experts:
     router_bias : bool
         The router has a bias an expert that is no trainable parameter of the loss but is stored
         (DeepSeek-V3's load balancing).
+    groups, groups_per_token : int
+        Equal groups of neighbouring experts, and how many of them a token's experts lie in at
+        most (DeepSeek-V3, section 2.1.2: node-limited routing, where a group is a server's).
     """
 
     count: int
@@ -156,17 +162,26 @@ class Experts:
     first_dense: int = 0
     every: int = 1
     router_bias: bool = False
+    groups: int = 1
+    groups_per_token: int = 1
 
     def __post_init__(self) -> None:
         _check_counts(
             "experts", self,
             {"count": 1, "per_token": 1, "width": 1, "shared": 0, "shared_width": 0,
-             "first_dense": 0, "every": 1},
+             "first_dense": 0, "every": 1, "groups": 1, "groups_per_token": 1},
         )  # fmt: skip
         if self.per_token > self.count:
             raise InputError(
                 f"experts: per_token is {self.per_token} of {self.count} experts; "
                 "give at most their count"
+            )
+        reached = self.groups_per_token * self.count // self.groups
+        if self.count % self.groups or not self.per_token <= reached <= self.count:
+            raise InputError(
+                f"experts: groups_per_token is {self.groups_per_token} of groups {self.groups}; "
+                f"give equal groups of the {self.count} experts, of which so many hold at least "
+                f"per_token = {self.per_token}"
             )
         if self.shared and not self.shared_width:
             raise InputError("experts: shared_width is 0 but there are shared experts; give it")
@@ -274,11 +289,6 @@ class Transformer:
         if experts is None or layer < experts.first_dense:
             return False
         return (layer - experts.first_dense) % experts.every == experts.every - 1
-
-    @property
-    def expert_layers(self) -> int:
-        """Layers with experts."""
-        return sum(self.has_experts(layer) for layer in range(self.layers))
 
     def norm_parameters(self) -> int:
         """Return the parameters of one norm over the hidden width."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import comb, exp, lgamma
 from typing import Literal
 
-from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.architecture import Experts, Transformer
 from parallelism.transformers.costs import (
     DEFAULT,
     kv_heads_of,
@@ -13,7 +14,7 @@ from parallelism.transformers.costs import (
 )
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import CollectiveKind, sent_bytes
+from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.stages import Part, part_weights, parts_of
 
 Group = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
@@ -36,6 +37,8 @@ class Communication:
         Bytes, as `links.sent_bytes` defines them for each kind.
     count : float
         Times in a microbatch, or in an iteration for ``gradients`` and ``weights``.
+    forwarded : Experts, optional
+        Of an all-to-all whose tokens go once to each server that holds experts of theirs.
     when : {"forward", "recompute", "backward", "weight", "gradients", "weights"}
         In which pass of a microbatch (``weight``: hidden behind gradients of weights);
         ``gradients``: when they are summed; ``weights``: before they are used.
@@ -47,11 +50,7 @@ class Communication:
     size: float
     count: float
     when: When
-
-    @property
-    def bytes_per_rank(self) -> float:
-        """Bytes that each rank sends each time."""
-        return sent_bytes(self.kind, self.size, self.ranks)
+    forwarded: Experts | None = None
 
 
 def layer_communications(
@@ -84,7 +83,7 @@ def layer_communications(
     (Korthikanti et al., 2022, section 4.2.2). Context parallelism passes keys and values around
     a ring, and in the backward pass their gradients as well. Experts get each token's copies by
     all-to-all and give them back; the busiest rank counts, with its ``load_imbalance``. With
-    both, the tensor group of an expert gathers what arrived.
+    both, the tensor ranks that split an expert gather what arrived.
     """
     found = list(_layer_pass(model, layer, layout, implementation, sequence, "forward"))
     if layout.recompute == "full":
@@ -104,16 +103,16 @@ def _layer_pass(
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     experts = model.experts if model.has_experts(layer) else None
     whole = element * tokens * model.hidden
-    blocks = [whole]
-    if experts is None:
-        blocks.append(whole)
-    else:
-        if experts.shared:
-            blocks.append(whole)
-        blocks.append(whole * experts.per_token * implementation.load_imbalance)
-    if layout.tensor > 1:
-        for size in blocks:
-            yield from _tensor_block(layout, size, when, implementation)
+    blocks = [(whole, layout.tensor)]
+    if experts is None or experts.shared:
+        blocks.append((whole, layout.tensor))
+    if experts is not None:
+        share = layout.expert_split / layout.tensor
+        arriving = whole * share * experts.per_token * implementation.load_imbalance
+        blocks.append((arriving, layout.expert_split))
+    for size, ranks in blocks:
+        if ranks > 1:
+            yield from _tensor_block(layout, ranks, size, when, implementation)
     if layout.context > 1:
         attention = model.attention
         if attention.latent is None:
@@ -126,21 +125,61 @@ def _layer_pass(
         )
     if experts is not None and layout.expert > 1:
         copies = split_tokens(tokens, layout) * experts.per_token * implementation.load_imbalance
+        if implementation.fp8_dispatch and implementation.precision == "fp8":
+            element = (1.0 + 4.0 / 128.0 + element) / 2.0  # the mean of there and back
         yield Communication(
-            "alltoall", "expert", layout.expert, element * copies * model.hidden, 2, when
-        )
+            "alltoall", "expert", layout.expert, element * copies * model.hidden, 2, when,
+            experts if implementation.forwarded_tokens else None,
+        )  # fmt: skip
 
 
 def _tensor_block(
-    layout: Layout, size: float, when: When, implementation: Implementation
+    layout: Layout, ranks: int, size: float, when: When, implementation: Implementation
 ) -> Iterator[Communication]:
     if not layout.sequence_parallel:
-        yield Communication("allreduce", "tensor", layout.tensor, size, 1, when)
+        yield Communication("allreduce", "tensor", ranks, size, 1, when)
         return
-    yield Communication("allgather", "tensor", layout.tensor, size, 1, when)
-    yield Communication("reducescatter", "tensor", layout.tensor, size, 1, when)
+    yield Communication("allgather", "tensor", ranks, size, 1, when)
+    yield Communication("reducescatter", "tensor", ranks, size, 1, when)
     if when == "backward" and not implementation.gathered_inputs:
-        yield Communication("allgather", "tensor", layout.tensor, size, 1, "weight")
+        yield Communication("allgather", "tensor", ranks, size, 1, "weight")
+
+
+def servers_reached(experts: Experts, servers: int) -> float:
+    """Return the mean number of servers that hold experts of one token.
+
+    Parameters
+    ----------
+    experts : Experts
+    servers : int
+        Over which the experts are spread evenly, in their order.
+
+    Returns
+    -------
+    float
+        Tokens choose ``groups_per_token`` groups, and ``per_token`` experts in these, all choices
+        alike. Where neither groups nor servers divide the other, groups are not looked at.
+    """
+    groups, chosen = experts.groups, experts.groups_per_token
+    if max(groups, servers) % min(groups, servers):
+        groups = chosen = 1
+    own = max(1, groups // servers)
+    # Experts of a chosen group that one server holds; experts that a token may choose.
+    held, pool = experts.count / max(groups, servers), chosen * experts.count / groups
+    missed = 0.0
+    for hit in range(min(own, chosen) + 1):
+        share = comb(own, hit) * comb(groups - own, chosen - hit) / comb(groups, chosen)
+        if share:
+            missed += share * _none_of(hit * held, pool, experts.per_token)
+    return servers * (1.0 - missed)
+
+
+def _none_of(some: float, pool: float, drawn: int) -> float:
+    """Return the chance that none of ``some`` in a pool is among so many drawn from it."""
+    if pool - some < drawn:
+        return 0.0
+    left = lgamma(pool - some + 1.0) - lgamma(pool - some - drawn + 1.0)
+    return exp(left + lgamma(pool - drawn + 1.0) - lgamma(pool + 1.0))
 
 
 def end_communications(
@@ -250,7 +289,7 @@ def step_communications(
         count = part_weights(model, part, layout)
         shares: tuple[tuple[float, Group, int], ...] = (
             (count.dense, "data", ranks),
-            (count.expert, "expert-data", ranks // layout.expert),
+            (count.expert, "expert-data", ranks // layout.expert_ranks),
         )
         for elements, group, members in shares:
             if members > 1 and elements:

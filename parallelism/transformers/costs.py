@@ -75,6 +75,15 @@ def split_tokens(tokens: float, layout: Layout) -> float:
     return tokens / layout.tensor if layout.sequence_parallel else tokens
 
 
+def arriving_tokens(
+    model: Transformer, layout: Layout, implementation: Implementation, tokens: float
+) -> float:
+    """Return the tokens on which the routed experts of the busiest rank work."""
+    assert model.experts is not None
+    share = layout.expert_split / layout.tensor
+    return tokens * share * model.experts.per_token * implementation.load_imbalance
+
+
 def kv_heads_of(attention: Attention, layout: Layout) -> int:
     """Return the key and value heads of one tensor rank: at least one, then replicated."""
     return max(1, ceil(attention.kv_heads / layout.tensor))
@@ -90,13 +99,19 @@ def check_layout(model: Transformer, layout: Layout) -> None:
         experts, the stages exceed the layers, or experts are spread but there are none.
     """
     attention = model.attention
-    widths = {"heads": attention.heads, "feed_forward": model.feed_forward}
+    tensor = layout.tensor
+    widths = [("heads", attention.heads, tensor), ("feed_forward", model.feed_forward, tensor)]
     if model.experts is not None:
-        widths["experts' width"] = model.experts.width
-    for what, size in widths.items():
-        if size % layout.tensor:
+        widths.append(("experts' width", model.experts.width, layout.expert_split))
+    elif layout.expert_tensor is not None:
+        raise InputError(
+            f"layout: expert_tensor is {layout.expert_tensor}, but {model.name} has no experts; "
+            "leave it out"
+        )
+    for what, size, degree in widths:
+        if size % degree:
             raise InputError(
-                f"layout: tensor is {layout.tensor}, which does not divide {what} = {size} of "
+                f"layout: tensor is {degree}, which does not divide {what} = {size} of "
                 f"{model.name}; give a divisor"
             )
     if attention.latent is None and max(attention.kv_heads, layout.tensor) % min(
@@ -107,7 +122,13 @@ def check_layout(model: Transformer, layout: Layout) -> None:
             f"{model.name} can be neither split nor replicated evenly; give a divisor or multiple"
         )
     chunks = layout.pipeline * layout.virtual_stages
-    if chunks > model.layers:
+    if layout.stage_layers:
+        if sum(layout.stage_layers) != model.layers:
+            raise InputError(
+                f"layout: stage_layers adds up to {sum(layout.stage_layers)} layers; give the "
+                f"{model.layers} of {model.name}"
+            )
+    elif chunks > model.layers:
         raise InputError(
             f"layout: pipeline * virtual_stages is {chunks}, more than the {model.layers} layers "
             f"of {model.name}; give fewer stages"
@@ -163,7 +184,7 @@ def layer_costs(
         assert model.experts is not None
         rest += _experts(model, model.experts, layout, implementation, tokens)
     else:
-        rest += _feed_forward(model, model.feed_forward, tokens, layout, implementation)
+        rest += _feed_forward(model, model.feed_forward, tokens, layout.tensor, implementation)
     hidden = split_tokens(tokens, layout) * model.hidden * element
     masks = split_tokens(tokens, layout) * model.hidden if implementation.dropout else 0.0
     # Norms; two sums of residuals (with dropout and its mask).
@@ -174,12 +195,63 @@ def layer_costs(
     whole = core + rest
     if layout.recompute == "full":
         return whole.recomputed(whole.forward)
+    if layout.recompute == "modules":
+        return whole.recomputed(
+            _modules_again(model, layer, layout, implementation, tokens, hidden)
+        )
     if layout.recompute == "selective":
         if implementation.selective == "products":
             return whole.recomputed(rest.forward.every_second_product())
         if not implementation.flash:
             return whole.recomputed(core.forward)
     return whole
+
+
+def _modules_again(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation,
+    tokens: float,
+    hidden: float,
+) -> Work:
+    """Return what recomputation by modules does again, where ``hidden`` bytes are a norm's."""
+    again, element = NOTHING, float(model.dense_bytes)
+    latent = model.attention.latent
+    if "norms" in layout.modules:
+        moved = model.layer_norms * implementation.norms / implementation.elementwise * 2 * hidden
+        if latent is not None:
+            ranks = latent.kv_rank + latent.query_rank
+            moved += 2 * split_tokens(tokens, layout) * ranks * element
+        again += Work(traffic=moved, kernels=model.layer_norms)
+    if "up-projections" in layout.modules and latent is not None:
+        again += _up_projections(model, layout, implementation, tokens).forward
+    if "activations" in layout.modules:
+        inputs = 3 if model.gated else 2
+        width = tokens * model.feed_forward / layout.tensor
+        if model.has_experts(layer):
+            experts = model.experts
+            assert experts is not None
+            width = tokens * experts.shared * experts.shared_width / layout.tensor
+            arriving = arriving_tokens(model, layout, implementation, tokens)
+            width += arriving * experts.width / layout.expert_split
+        again += Work(traffic=inputs * width * element, kernels=1)
+    return again
+
+
+def _up_projections(
+    model: Transformer, layout: Layout, implementation: Implementation, tokens: float
+) -> PassCosts:
+    """Products of latent vectors with the weights of queries, keys and values."""
+    attention, sums = model.attention, _sums(model, implementation, layer=True)
+    latent = attention.latent
+    assert latent is not None
+    key_value = attention.heads * (attention.head_width + latent.value_width) / layout.tensor
+    costs = product(tokens, key_value, latent.kv_rank, 1, *sums)
+    if latent.query_rank:
+        query = attention.query_width / layout.tensor
+        costs += product(tokens, query, latent.query_rank, 1, *sums)
+    return costs
 
 
 def attention_core(
@@ -238,11 +310,17 @@ def attention_core(
     )
 
 
-def _sums(model: Transformer, implementation: Implementation) -> tuple[float, float, bool]:
-    """Return how products of weights treat their operands and gradients."""
+def _sums(
+    model: Transformer, implementation: Implementation, *, layer: bool = False
+) -> tuple[float, float, bool, bool]:
+    """Return how products of weights treat their operands and gradients.
+
+    Of FP8 training only the products inside layers are in FP8: embedding, head and routers stay
+    in BF16, as do norms and attention (DeepSeek-V3, 2024, section 3.3.1).
+    """
     return (
         float(model.dense_bytes), float(implementation.gradient_bytes),
-        implementation.fused_gradients,
+        implementation.fused_gradients, layer and implementation.precision == "fp8",
     )  # fmt: skip
 
 
@@ -251,7 +329,7 @@ def _projections(
 ) -> PassCosts:
     """Queries, keys, values and the output projection, with rotary positions."""
     attention, hidden = model.attention, model.hidden
-    element, sums = float(model.dense_bytes), _sums(model, implementation)
+    element, sums = float(model.dense_bytes), _sums(model, implementation, layer=True)
     tensor = layout.tensor
     query = attention.query_width / tensor
     out = product(tokens, hidden, attention.value_width / tensor, 1, *sums)
@@ -261,16 +339,14 @@ def _projections(
         # Projections to latent vectors are replicated; with sequence parallelism each rank does
         # them for its own tokens.
         own = split_tokens(tokens, layout)
-        key_value = attention.heads * (attention.head_width + latent.value_width) / tensor
         costs = product(own, latent.kv_rank + latent.rope_width, hidden, 1, *sums)
-        costs += product(tokens, key_value, latent.kv_rank, 1, *sums)
         norm = own * latent.kv_rank * element
         if latent.query_rank:
             costs += product(own, latent.query_rank, hidden, 1, *sums)
-            costs += product(tokens, query, latent.query_rank, 1, *sums)
             norm += own * latent.query_rank * element
         else:
             costs += product(tokens, query, hidden, 1, *sums)
+        costs += _up_projections(model, layout, implementation, tokens)
         rope = rotary * latent.rope_width * (attention.heads / tensor + 1)
         return costs + out + elementwise(2 * norm + rope, 3 * norm + rope, 3)
     key_value = kv_heads_of(attention, layout) * attention.head_width
@@ -286,13 +362,13 @@ def _feed_forward(
     model: Transformer,
     width: float,
     tokens: float,
-    layout: Layout,
+    degree: int,
     implementation: Implementation,
     count: float = 1.0,
 ) -> PassCosts:
-    """One feed-forward part (or ``count`` experts of ``tokens`` each), split over the group."""
-    element, sums = float(model.dense_bytes), _sums(model, implementation)
-    own, inputs = width / layout.tensor, 2 if model.gated else 1
+    """One feed-forward part (or ``count`` experts of ``tokens`` each), split over ``degree``."""
+    element, sums = float(model.dense_bytes), _sums(model, implementation, layer=True)
+    own, inputs = width / degree, 2 if model.gated else 1
     costs = product(tokens, inputs * own, model.hidden, count, *sums)
     costs += product(tokens, model.hidden, own, count, *sums)
     middle = count * tokens * own * element
@@ -311,8 +387,9 @@ def _experts(
     element, sums = float(model.dense_bytes), _sums(model, implementation)
     own = split_tokens(tokens, layout)
     local = experts.count / layout.expert
-    # Each rank of the expert group sends ``per_token`` copies of its tokens and gets as many.
-    arriving = tokens * experts.per_token * implementation.load_imbalance
+    # Each rank of the expert group sends ``per_token`` copies of its tokens and gets as many;
+    # those that split an expert gather what came to them.
+    arriving = arriving_tokens(model, layout, implementation, tokens)
     costs = product(own, experts.count, model.hidden, 1, *sums)
     scores = 4.0 * own * experts.count
     # Softmax and choice; permutation before and weighted sum after, there and back. Exchanged
@@ -322,11 +399,11 @@ def _experts(
     moved /= implementation.elementwise  # by kernels of their own in every stack
     costs += elementwise(2 * scores + ways * moved, 3 * scores + (ways + 1) * moved, ways)
     costs += _feed_forward(
-        model, experts.width, arriving / local, layout, implementation, count=local
+        model, experts.width, arriving / local, layout.expert_split, implementation, count=local
     )
     if experts.shared:
         costs += _feed_forward(
-            model, experts.shared * experts.shared_width, tokens, layout, implementation
+            model, experts.shared * experts.shared_width, tokens, layout.tensor, implementation
         )
     return costs
 

@@ -8,7 +8,14 @@ from typing import get_args
 from codesign_base import InfeasibleError, InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.costs import check_layout
-from parallelism.transformers.layout import MOST_DEGREE, Layout, Recompute, Schedule
+from parallelism.transformers.layout import (
+    MOST_DEGREE,
+    MOST_PARTS,
+    Layout,
+    Module,
+    Recompute,
+    Schedule,
+)
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,13 @@ class Choices:
     tensor, context, pipeline, expert, microbatch, virtual_stages, zero : tuple of int, optional
         The only values considered; by default all that are legal and usual (see
         `enumerate_layouts`).
-    recompute : tuple of {"none", "selective", "full"}
+    expert_tensor : tuple of int, optional
+        Tensor ranks that split an expert; by default 1 and the tensor degree.
+    stage_layers : tuple of int, optional
+        Layers of each part along the model: only layouts of so many parts are considered.
+    recompute : tuple of {"none", "selective", "full", "modules"}
+    modules : tuple of {"norms", "up-projections", "activations"}
+        What recomputation by modules does again; all by default.
     schedules : tuple of {"gpipe", "1f1b", "interleaved", "zero-bubble"}
     across_servers : bool
         Tensor parallelism may span servers.
@@ -36,10 +49,14 @@ class Choices:
     recompute: tuple[Recompute, ...] = ("none", "full")
     schedules: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble")
     across_servers: bool = False
+    expert_tensor: tuple[int, ...] = ()
+    stage_layers: tuple[int, ...] = ()
+    modules: tuple[Module, ...] = get_args(Module)
 
     def __post_init__(self) -> None:
         for name in (
             "tensor", "context", "pipeline", "expert", "microbatch", "virtual_stages",
+            "expert_tensor",
         ):  # fmt: skip
             if any(not 1 <= value <= MOST_DEGREE for value in getattr(self, name)):
                 raise InputError(
@@ -49,14 +66,23 @@ class Choices:
             ("zero", (0, 1, 2, 3)),
             ("recompute", get_args(Recompute)),
             ("schedules", get_args(Schedule)),
+            ("modules", get_args(Module)),
         ):
             value = getattr(self, name)
             if not value or not set(value) <= set(known):
                 raise InputError(
                     f"layouts: {name} is {value}; give some of {', '.join(map(str, known))}"
                 )
+        parts = self.stage_layers
+        if len(parts) > MOST_PARTS or any(not 0 <= layers <= MOST_PARTS for layers in parts):
+            raise InputError(
+                f"layouts: stage_layers is of {len(parts)} parts; give at most {MOST_PARTS}, of 0 "
+                f"to {MOST_PARTS} layers"
+            )
         for each in fields(self):
             value = getattr(self, each.name)
+            if each.name == "stage_layers":
+                continue
             if isinstance(value, tuple) and len(set(value)) < len(value):
                 raise InputError(f"layouts: {each.name} is {value}; give each value once")
 
@@ -64,7 +90,12 @@ class Choices:
 _MOST_MICROBATCH = 8
 _LEAST_TOKENS = 1024
 """Tokens of a sample on one rank, below which a sequence is not split further."""
-_MOST_VIRTUAL = 8
+_MOST_VIRTUAL = 12
+_MOST_LARGE = 8
+"""Parts a stage of more than a layer each."""
+_MISSING_LAYERS = 3
+"""Layers that may be missing to even parts of one or two layers: embedding, head and a further
+prediction stand for one each."""
 MOST_SAMPLES = 1024
 """Samples of an iteration for each GPU."""
 
@@ -113,8 +144,10 @@ def enumerate_layouts(
     choices : Choices, optional
         By default: tensor degrees within a server; context degrees that are powers of two and
         leave 1024 tokens a rank; pipelines of at most as many stages as layers; every expert
-        degree; microbatches of 1, 2, 4, 8 samples; up to 8 equal virtual stages; states sharded
-        by ZeRO 1 or 3; no or full recomputation.
+        degree, each expert split over the tensor group or not at all; microbatches of 1, 2, 4, 8
+        samples; up to 8 equal virtual stages, or 12 of one layer, or uneven ones where at most 3
+        layers are missing to parts of two; states sharded by ZeRO 1 or 3; no or full
+        recomputation.
 
     Returns
     -------
@@ -158,10 +191,12 @@ def _layouts(
                 if choices.pipeline and pipeline not in choices.pipeline:
                     continue
                 data = gpus // tensor // context // pipeline
-                if pipeline > model.layers or global_batch % data:
+                if global_batch % data or not _may_split(model, pipeline, choices):
                     continue
-                for expert in _experts(model, data * context, choices):
-                    base = Layout(tensor, context, data, pipeline, expert)
+                for expert, split in _experts(
+                    model, tensor, data * context, tensor <= gpus_per_server, choices
+                ):
+                    base = Layout(tensor, context, data, pipeline, expert, expert_tensor=split)
                     try:
                         check_layout(model, base)
                     except InputError:
@@ -180,16 +215,35 @@ def _contexts(ranks: int, sequence: int, choices: Choices) -> list[int]:
     ]
 
 
-def _experts(model: Transformer, ranks: int, choices: Choices) -> list[int]:
+def _may_split(model: Transformer, pipeline: int, choices: Choices) -> bool:
+    parts = choices.stage_layers
+    if parts:
+        return len(parts) % pipeline == 0 and sum(parts) == model.layers
+    return pipeline <= model.layers
+
+
+def _experts(
+    model: Transformer, tensor: int, ranks: int, folds: bool, choices: Choices
+) -> Iterator[tuple[int, int | None]]:
+    """Expert degrees, with the tensor ranks that split an expert where these are not all."""
     count = model.experts.count if model.experts else 1
-    # Of both, so that a nonsensical number of experts takes no time either.
-    legal = _divisors(gcd(count, ranks))
-    return [e for e in legal if not choices.expert or e in choices.expert]
+    splits = {tensor, 1} if model.experts and folds else {tensor}
+    if choices.expert_tensor:
+        splits = {split for split in choices.expert_tensor if tensor % split == 0}
+        splits = splits if folds else splits & {tensor}
+    for split in sorted(splits, reverse=True):
+        fold = tensor // split
+        # Of both, so that a nonsensical number of experts takes no time either.
+        for expert in _divisors(gcd(count, ranks * fold)):
+            whole = expert % fold == 0 and ranks % (expert // fold) == 0
+            if whole and (not choices.expert or expert in choices.expert):
+                yield expert, None if fold == 1 else split
 
 
 def _timings(model: Transformer, base: Layout, samples: int, choices: Choices) -> Iterator[Layout]:
     """Microbatches, schedules, recomputation and sharding of some degrees."""
     usual = [1 << k for k in range(_MOST_MICROBATCH.bit_length())]
+    modules = tuple(name for name in get_args(Module) if name in choices.modules)
     for microbatch in choices.microbatch or usual:
         if samples % microbatch:
             continue
@@ -202,27 +256,46 @@ def _timings(model: Transformer, base: Layout, samples: int, choices: Choices) -
                     yield Layout(
                         base.tensor, base.context, base.data, base.pipeline, base.expert,
                         base.tensor > 1, microbatch, schedule, virtual, recompute, zero,
+                        base.expert_tensor, choices.stage_layers,
+                        modules if recompute == "modules" else (),
                     )  # fmt: skip
 
 
 def _schedules(
     model: Transformer, base: Layout, microbatches: int, choices: Choices
 ) -> Iterator[tuple[Schedule, int]]:
+    parts = len(choices.stage_layers)
     if base.pipeline == 1:
+        if parts > 1:
+            return
         # Without stages all schedules are the same.
         yield choices.schedules[0] if choices.schedules[0] != "interleaved" else "1f1b", 1
         return
     for schedule in choices.schedules:
         if schedule != "interleaved":
-            yield schedule, 1
+            if parts in (0, base.pipeline):
+                yield schedule, 1
             continue
         if microbatches % base.pipeline:
             continue
-        for virtual in range(2, _MOST_VIRTUAL + 1):
-            if choices.virtual_stages and virtual not in choices.virtual_stages:
+        for virtual in choices.virtual_stages or range(2, _MOST_VIRTUAL + 1):
+            count = virtual * base.pipeline
+            if virtual == 1 or (parts and count != parts):
                 continue
-            if model.layers % (virtual * base.pipeline) == 0:
+            if (
+                parts
+                or (choices.virtual_stages and count <= model.layers)
+                or (not choices.virtual_stages and _usual_parts(model.layers, count, virtual))
+            ):
                 yield schedule, virtual
+
+
+def _usual_parts(layers: int, parts: int, virtual: int) -> bool:
+    """Whether an interleaved schedule of so many parts is looked at without being asked for."""
+    missing = -layers % parts
+    if missing:
+        return parts <= layers <= 2 * parts and missing <= _MISSING_LAYERS
+    return virtual <= _MOST_LARGE or parts == layers
 
 
 __all__ = ["Choices", "enumerate_layouts"]

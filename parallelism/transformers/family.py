@@ -99,6 +99,8 @@ class LayoutFamily:
             raise InputError(
                 f"memory_reserve is {self.memory_reserve}; give a share of at least 0 and below 1"
             )
+        if self.implementation.precision == "fp8":
+            self.server.accelerator.peak_flops("fp8")  # refuses those without
         if self.rates.accelerator != self.server.accelerator:
             raise InputError(
                 f"rates are of accelerator {self.rates.accelerator.name!r}, but the server's is "
@@ -312,6 +314,11 @@ class LayoutFamily:
             f"the training software is {self.implementation.stack}: its overlaps, its kernels and "
             "the memory that it keeps",
         ]
+        if self.implementation.precision == "fp8":
+            found.append(
+                "products inside layers are in FP8, at a share of its peak of "
+                f"{self.rates.fp8_efficiency:g}"
+            )
         if self.memory_reserve:
             found.append(f"{self.memory_reserve:.0%} of each GPU's memory is left free")
         if self.implementation.load_imbalance > 1.0:

@@ -34,6 +34,8 @@ class GpuRates:
         Seconds of each kernel that are not hidden behind the one before.
     fitted : str
         What the numbers were fitted on, for reports.
+    fp8_efficiency : float
+        Fraction of the FP8 peak that endlessly large FP8 products reach.
     """
 
     accelerator: Accelerator
@@ -43,9 +45,12 @@ class GpuRates:
     memory_efficiency: float
     launch: float
     fitted: str = ""
+    fp8_efficiency: float = 0.586
 
     def __post_init__(self) -> None:
-        for name in ("product_efficiency", "attention_efficiency", "memory_efficiency"):
+        for name in (
+            "product_efficiency", "attention_efficiency", "memory_efficiency", "fp8_efficiency",
+        ):  # fmt: skip
             value = getattr(self, name)
             if not 0 < value <= 1:
                 raise InputError(
@@ -59,7 +64,10 @@ class GpuRates:
     def gemm_seconds(self, gemm: Gemm) -> float:
         """Return the seconds of all products of one shape."""
         sizes = 1.0 / gemm.m + 1.0 / gemm.n + 1.0 / gemm.k
-        rate = self.accelerator.bf16_flops * self.product_efficiency
+        if gemm.fp8:
+            rate = self.accelerator.peak_flops("fp8") * self.fp8_efficiency
+        else:
+            rate = self.accelerator.bf16_flops * self.product_efficiency
         arithmetic = gemm.flops / rate * (1.0 + self.half_size * sizes)
         memory = self.traffic_seconds(gemm.traffic)
         both: float = (arithmetic**_SHARPNESS + memory**_SHARPNESS) ** (1.0 / _SHARPNESS)
@@ -92,7 +100,8 @@ def rates_of(accelerator: Accelerator | str) -> GpuRates:
     Returns
     -------
     GpuRates
-        Those fitted for its family; H200 has H100's, whose arithmetic it shares.
+        Those fitted for its family; H200 and H800 have H100's, whose arithmetic they share, and
+        accelerators of which no run was met have its shares of their own peaks.
 
     Raises
     ------
@@ -100,13 +109,13 @@ def rates_of(accelerator: Accelerator | str) -> GpuRates:
         If the name is unknown, or no rates are known for the family.
     """
     found = get_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
-    family = found.name.split("-")[0]
-    if family not in _FITTED:
+    kind = found.name if found.name in _FITTED else found.name.split("-")[0]
+    if kind not in _FITTED:
         raise InputError(
             f"accelerator {found.name!r}: no rates of matrix products are known; known: "
             f"{', '.join(_FITTED)}; give GpuRates of your own"
         )
-    return GpuRates(found, *_FITTED[family])
+    return GpuRates(found, *_FITTED[kind])
 
 
 _A100_FIT = (
@@ -116,12 +125,16 @@ _A100_FIT = (
 )
 _H100_FIT = (
     "20 runs of Megatron-Core and NeMo from 1.7B to 462B (NVIDIA/Megatron-LM's table of models, "
-    "NVIDIA/dgxc-benchmarking): product_efficiency and the stack's iteration_s; "
-    "the rest is that of A100 or set"
+    "NVIDIA/dgxc-benchmarking): product_efficiency and the stack's iteration_s; five of Megatron "
+    "Bridge in FP8: fp8_efficiency; the rest is that of A100 or set"
 )
-# product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted
-_FITTED: dict[str, tuple[float, float, float, float, float, str]] = {
-    "a100": (0.803, 100.0, 0.55, 0.85, 3e-6, _A100_FIT),
-    "h100": (0.617, 100.0, 0.545, 0.85, 3e-6, _H100_FIT),
-    "h200": (0.617, 100.0, 0.545, 0.85, 3e-6, _H100_FIT),
+_TAKEN = "no run of its kind: the shares of the peaks are those of H100"
+# product_efficiency, half_size, attention_efficiency, memory_efficiency, launch, fitted, FP8
+_Row = tuple[float, float, float, float, float, str, float]
+_H100: _Row = (0.617, 100.0, 0.545, 0.85, 3e-6, _H100_FIT, 0.586)
+_LIKE_H100: _Row = (*_H100[:5], _TAKEN, _H100[6])
+_FITTED: dict[str, _Row] = {
+    "a100": (0.803, 100.0, 0.55, 0.85, 3e-6, _A100_FIT, 0.586),
+    **dict.fromkeys(("h100", "h200", "h800"), _H100),
+    **dict.fromkeys(("b200", "b300", "gb200", "gb300", "mi300x", "mi355x", "tpu-v5p"), _LIKE_H100),
 }

@@ -407,6 +407,8 @@ def _deepseek(config: ConfigFields) -> dict[str, Any]:
         shared_width=width if shared else 0,
         first_dense=config.count("first_k_dense_replace", default=0, least=0),
         router_bias=config.kind == "deepseek_v3",
+        groups=config.count("n_group", default=1),
+        groups_per_token=config.count("topk_group", default=1),
     )
     return body | {
         "attention": Attention(

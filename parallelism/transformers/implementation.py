@@ -1,12 +1,13 @@
 """What depends on the training software rather than on model or layout: a stack."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from codesign_base import InputError
 from parallelism.suggestions import suggestion
 
 Selective = Literal["core", "products"]
+Arithmetic = Literal["bf16", "fp8"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,16 @@ class Implementation:
         keep besides, and what the allocator holds and cannot use.
     runtime_bytes : float
         Bytes that the runtime keeps: context of the GPU, buffers of communication and products.
+    forwarded_tokens : bool
+        A token goes once to each server that holds experts of it, and is forwarded inside
+        (DeepSeek-V3, section 3.2.2; DeepEP), rather than once for each expert; outputs are
+        weighted and summed before they come back.
+    fp8_dispatch : bool
+        With FP8 products, tokens go to experts, and gradients of what comes back, in FP8 with a
+        scale of 4 bytes for 128 elements; what comes back, and its like, is in BF16.
+    precision : {"bf16", "fp8"}
+        Of the products inside layers, forward and backward. Weights in FP8 and transposed take
+        the bytes of those in BF16; sums of gradients and states of the optimizer stay as they are.
     """
 
     stack: str = "megatron-core"
@@ -99,6 +110,9 @@ class Implementation:
     norm_bytes: float = 0.0
     held: float = 1.1
     runtime_bytes: float = 3e9
+    precision: Arithmetic = "bf16"
+    forwarded_tokens: bool = False
+    fp8_dispatch: bool = False
 
     def __post_init__(self) -> None:
         def refuse(name: str, remedy: str) -> InputError:
@@ -124,8 +138,10 @@ class Implementation:
             raise refuse("logit_bytes", "at least 4")
         if self.gradient_bytes not in (2, 4):
             raise refuse("gradient_bytes", "2 or 4")
-        if self.selective not in ("core", "products"):
+        if self.selective not in get_args(Selective):
             raise refuse("selective", "core or products")
+        if self.precision not in get_args(Arithmetic):
+            raise refuse("precision", "bf16 or fp8")
 
 
 MEGATRON_CORE = Implementation()
@@ -166,17 +182,34 @@ FSDP1 = Implementation(
 """PyTorch's FullyShardedDataParallel as MosaicML's Composer sets it up: the backward pass
 gathers a layer's weights only after the one before it is done."""
 
+DEEPSEEK_V3 = Implementation(
+    "deepseek-v3", precision="fp8", optimizer_bytes=8, overlap_expert=1.0, forwarded_tokens=True,
+    fp8_dispatch=True, kernels=round(112 / 132, 3),
+)  # fmt: skip
+"""DeepSeek's own (DeepSeek-V3, 2024, sections 3.2 and 3.3): all-to-all of one half batch beside
+the computing of another (DualPipe), moments of Adam in BF16. Of a GPU's 132 multiprocessors 20 do
+nothing but exchange tokens (section 3.2.2)."""
+
+MEGATRON_MOE = replace(
+    MEGATRON_CORE, stack="megatron-moe", overlap_expert=0.9, forwarded_tokens=True,
+    kernels=round(112 / 132, 3),
+)  # fmt: skip
+"""Megatron-Core with DeepEP, which takes 20 multiprocessors, and overlap of all-to-all with the
+other half batch; set, not met with runs."""
+
 STACKS: dict[str, Implementation] = {
     one.stack: one
     for one in (
-        MEGATRON_CORE, FSDP2, FSDP1, LLAMA3, MEGATRON_2022, MEGATRON_2021, DEEPSPEED_2022,
-        ALEPH_ALPHA_2023,
+        MEGATRON_CORE, MEGATRON_MOE, DEEPSEEK_V3, FSDP2, FSDP1, LLAMA3, MEGATRON_2022,
+        MEGATRON_2021, DEEPSPEED_2022, ALEPH_ALPHA_2023,
     )
 }  # fmt: skip
 """Stacks by name, the default first; `docs/llm.md` says what of them is fitted on what."""
 
 
-def get_stack(name: str, *, load_imbalance: float = 1.0) -> Implementation:
+def get_stack(
+    name: str, *, load_imbalance: float = 1.0, precision: Arithmetic | None = None
+) -> Implementation:
     """Return a stack by its name.
 
     Parameters
@@ -185,11 +218,13 @@ def get_stack(name: str, *, load_imbalance: float = 1.0) -> Implementation:
         A key of `STACKS`.
     load_imbalance : float
         Tokens of the busiest expert rank over the mean, which is the job's, not the stack's.
+    precision : {"bf16", "fp8"}, optional
+        Of products; that of the stack by default.
 
     Raises
     ------
     InputError
-        If there is none of that name.
+        If there is none of that name, or a value is out of range.
 
     Examples
     --------
@@ -198,4 +233,8 @@ def get_stack(name: str, *, load_imbalance: float = 1.0) -> Implementation:
     """
     if name not in STACKS:
         raise InputError(f"unknown stack {name!r}; {suggestion(name, list(STACKS))}")
-    return replace(STACKS[name], load_imbalance=load_imbalance)
+    stack = STACKS[name]
+    return replace(
+        stack, load_imbalance=load_imbalance,
+        precision=stack.precision if precision is None else precision,
+    )  # fmt: skip

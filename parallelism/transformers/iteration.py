@@ -12,6 +12,7 @@ from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
     pipeline_send,
+    servers_reached,
     step_communications,
 )
 from parallelism.transformers.costs import (
@@ -98,17 +99,13 @@ class IterationTime:
     passes: tuple[PassSeconds, ...]
     model_flops: float
 
-    def achieved_flops(self, gpus: int) -> float:
-        """Return model FLOP/s of each GPU."""
-        return self.model_flops / (self.seconds * gpus)
-
 
 def group_span(communication: Communication, layout: Layout, links: Links) -> Span:
     """Return how a group lies on servers that are filled in rank order (tensor innermost).
 
     Ranks of a group are apart: tensor 1; context ``tensor``; data and context together
-    ``tensor``; expert ``tensor`` (neighbours among these); ranks with the same experts
-    ``tensor * expert``. Stages are inside a server only if all of them are.
+    ``tensor``; expert as many as split an expert (neighbours among these); ranks with the same
+    experts ``expert`` times that. Stages are inside a server only if all of them are.
     """
     stage = layout.tensor * layout.context * layout.data
     if communication.group in ("pipeline", "embedding"):
@@ -118,8 +115,8 @@ def group_span(communication: Communication, layout: Layout, links: Links) -> Sp
         "tensor": 1,
         "context": layout.tensor,
         "data": layout.tensor,
-        "expert": layout.tensor,
-        "expert-data": layout.tensor * layout.expert,
+        "expert": layout.expert_split,
+        "expert-data": layout.expert_split * layout.expert,
     }
     return span_of(communication.ranks, strides[communication.group], links.gpus)
 
@@ -127,7 +124,11 @@ def group_span(communication: Communication, layout: Layout, links: Links) -> Sp
 def communication_seconds(communication: Communication, layout: Layout, links: Links) -> float:
     """Return the seconds of one such message, alone on its links."""
     span = group_span(communication, layout, links)
-    return collective_seconds(communication.kind, communication.size, span, links)
+    crossing = None
+    if communication.forwarded is not None:
+        experts = communication.forwarded
+        crossing = servers_reached(experts, span.servers) / experts.per_token
+    return collective_seconds(communication.kind, communication.size, span, links, crossing)
 
 
 def part_seconds(
@@ -282,17 +283,20 @@ def optimizer_seconds(
     """Return the seconds of the optimizer's step on the GPU with most weights.
 
     State is read and written, the FP32 weight read and the weight written, and gradients are
-    unscaled, checked, clipped by their norm, used and cleared.
+    unscaled, checked, clipped by their norm, used and cleared. In FP8 training all weights are
+    then read and written in FP8 twice, as they lie and transposed.
     """
     ranks = layout.data * layout.context
-    worst = 0.0
+    worst = most = 0.0
     for count in stage_weights(model, layout):
+        most = max(most, count.dense + count.expert)
         dense = count.dense / (ranks if layout.zero else 1)
-        expert = count.expert / (ranks / layout.expert if layout.zero else 1)
+        expert = count.expert / (ranks / layout.expert_ranks if layout.zero else 1)
         worst = max(worst, dense + expert)
     each = 2.0 * implementation.optimizer_bytes + 4.0 + model.dense_bytes
     each += _GRADIENT_PASSES * implementation.gradient_bytes
-    return rates.traffic_seconds(worst * each)
+    cast = (model.dense_bytes + 2.0) * most if implementation.precision == "fp8" else 0.0
+    return rates.traffic_seconds(worst * each + cast)
 
 
 def pass_times(

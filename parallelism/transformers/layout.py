@@ -6,9 +6,12 @@ from typing import Literal, get_args
 from codesign_base import InputError
 
 Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal["none", "selective", "full", "modules"]
+Module = Literal["norms", "up-projections", "activations"]
 MOST_DEGREE = 2**20
 """Ranks, samples or stages of any one kind."""
+MOST_PARTS = 10_000
+"""Parts of a model in a map of stages, and layers of each."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,8 @@ class Layout:
     """Degrees of parallelism and everything that goes with them.
 
     GPUs are ``tensor * context * data * pipeline``. Experts are spread over ``expert`` of the
-    ``data * context`` ranks of a stage, and each is split over the tensor ranks.
+    ``data * context`` ranks of a stage, and each is split over the tensor ranks; or, with
+    ``expert_tensor``, over fewer of these, and expert groups extend over the rest of them.
 
     Parameters
     ----------
@@ -24,7 +28,8 @@ class Layout:
         Degrees tp, cp, dp, pp. Ranks are numbered with tensor innermost, then context, data,
         and pipeline outermost (Megatron's order).
     expert : int
-        Degree ep: ranks that share a layer's experts; divides ``data * context``.
+        Degree ep: ranks that share a layer's experts; divides ``data * context``, or, with
+        ``expert_tensor``, ``tensor / expert_tensor`` times that.
     sequence_parallel : bool
         Norms and dropouts split along the sequence within a tensor group: AllReduces become
         ReduceScatter and AllGather (Korthikanti et al., 2022).
@@ -33,11 +38,23 @@ class Layout:
     schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}
     virtual_stages : int
         Model chunks a GPU of an interleaved schedule; 1 otherwise.
-    recompute : {"none", "selective", "full"}
-        Activations computed again in the backward pass: none, attention cores, whole layers.
+    recompute : {"none", "selective", "full", "modules"}
+        Activations computed again in the backward pass: none, attention cores, whole layers, or
+        the outputs of ``modules``.
     zero : {0, 1, 2, 3}
         What is sharded over data-parallel ranks: nothing, optimizer states, also gradients,
         also weights (ZeRO stages).
+    expert_tensor : int, optional
+        Degree etp, below tp: tensor ranks that split each expert; all by default. Attention and
+        experts then divide the same GPUs of a stage in two ways, as Megatron-Core folds them:
+        ``tensor * context * data``, and ``expert_tensor * expert`` times the ranks that have the
+        same experts. Needs sequence parallelism, so that tensor ranks have tokens of their own.
+    stage_layers : tuple of int
+        Layers of each part along the model, the first of them with the embedding, the last with
+        the head. Empty: as even as they go (`stages.parts_of`).
+    modules : tuple of {"norms", "up-projections", "activations"}
+        What recomputation by modules does again in every layer: norms; projections from latent
+        vectors to queries, keys and values; the nonlinearity of feed-forward parts and experts.
     """
 
     tensor: int = 1
@@ -51,6 +68,9 @@ class Layout:
     virtual_stages: int = 1
     recompute: Recompute = "none"
     zero: int = 1
+    expert_tensor: int | None = None
+    stage_layers: tuple[int, ...] = ()
+    modules: tuple[Module, ...] = ()
 
     def __post_init__(self) -> None:
         for name in (
@@ -67,11 +87,16 @@ class Layout:
             value, choices = getattr(self, name), get_args(known)
             if value not in choices:
                 raise InputError(f"layout: {name} is {value!r}; choose {', '.join(choices)}")
-        if (self.data * self.context) % self.expert:
+        modules: tuple[str, ...] = get_args(Module)
+        listed = [name for name in modules if name in self.modules]
+        if list(self.modules) != listed or bool(listed) != (self.recompute == "modules"):
             raise InputError(
-                f"layout: expert is {self.expert}, which does not divide data * context = "
-                f"{self.data * self.context}; give a divisor"
+                f"layout: modules is {self.modules!r} with recompute {self.recompute!r}; give some "
+                f"of {', '.join(modules)}, in this order, with recompute 'modules', else none"
             )
+        self._check_experts()
+        if self.stage_layers:
+            self._check_parts()
         if self.virtual_stages > 1 and self.schedule != "interleaved":
             raise InputError(
                 f"layout: virtual_stages is {self.virtual_stages} with schedule "
@@ -81,6 +106,58 @@ class Layout:
             raise InputError(
                 "layout: schedule 'interleaved' needs pipeline and virtual_stages of at least 2"
             )
+
+    def _check_experts(self) -> None:
+        split, ranks = self.expert_tensor, self.data * self.context
+        if split is None:
+            if ranks % self.expert:
+                raise InputError(
+                    f"layout: expert is {self.expert}, which does not divide data * context = "
+                    f"{ranks}; give a divisor"
+                )
+            return
+        if isinstance(split, bool) or not isinstance(split, int) or not 1 <= split < self.tensor:
+            raise InputError(
+                f"layout: expert_tensor is {split!r} with tensor {self.tensor}; give a whole "
+                "number below it, or leave it out"
+            )
+        fold = self.tensor // split
+        if self.tensor % split or self.expert % fold or ranks % (self.expert // fold):
+            raise InputError(
+                f"layout: expert is {self.expert} and expert_tensor {split}; with tensor "
+                f"{self.tensor} and data * context = {ranks} give an expert_tensor that divides "
+                "tensor, and an expert of tensor / expert_tensor times a divisor of the rest"
+            )
+        if not self.sequence_parallel:
+            raise InputError(
+                f"layout: expert_tensor is {split} without sequence_parallel; give both, or leave "
+                "it out"
+            )
+
+    def _check_parts(self) -> None:
+        count = self.pipeline * self.virtual_stages
+        if len(self.stage_layers) != count:
+            raise InputError(
+                f"layout: stage_layers lists {len(self.stage_layers)} parts; give one number for "
+                f"each of pipeline * virtual_stages = {count}"
+            )
+        for layers in self.stage_layers:
+            whole = isinstance(layers, int) and not isinstance(layers, bool)
+            if not whole or not 0 <= layers <= MOST_PARTS:
+                raise InputError(
+                    f"layout: stage_layers holds {layers!r}; give whole numbers from 0 to "
+                    f"{MOST_PARTS}"
+                )
+
+    @property
+    def expert_split(self) -> int:
+        """Tensor ranks that split each expert."""
+        return self.tensor if self.expert_tensor is None else self.expert_tensor
+
+    @property
+    def expert_ranks(self) -> int:
+        """Tensor groups that an expert group touches, of ``data * context`` of a stage."""
+        return self.expert * self.expert_split // self.tensor
 
     @property
     def gpus(self) -> int:

@@ -5,7 +5,7 @@ from math import ceil, log2
 from typing import Literal
 
 from codesign_base import InputError
-from parallelism.accelerators import Accelerator, get_accelerator
+from parallelism.accelerators import Accelerator, scale_up_of
 from parallelism.device import Server
 
 CollectiveKind = Literal["allreduce", "reducescatter", "allgather", "alltoall", "ring", "send"]
@@ -88,35 +88,8 @@ def switched_links(gpus: int, intra_bandwidth: float, inter_bandwidth: float) ->
     return Links(gpus, intra_bandwidth, inter_bandwidth, 0.75, 0.8, 3e-6, 10e-6)
 
 
-# Bytes/s of a GPU each way, half of what data sheets print for both ways together.
-_NVLINK = {"a100": 300e9, "h100": 450e9, "h200": 450e9}
-
-
-def nvlink_bandwidth(accelerator: Accelerator | str) -> float:
-    """Return the bytes/s that one GPU sends to the others of its server, each way.
-
-    Parameters
-    ----------
-    accelerator : Accelerator or str
-        A record, or a name that `get_accelerator` knows.
-
-    Raises
-    ------
-    InputError
-        If the name is unknown, or the bandwidth of its NVLink.
-    """
-    found = get_accelerator(accelerator) if isinstance(accelerator, str) else accelerator
-    family = found.name.split("-")[0]
-    if family not in _NVLINK:
-        raise InputError(
-            f"accelerator {found.name!r}: the bandwidth of its NVLink is not known; known: "
-            f"{', '.join(_NVLINK)}; give Links of your own"
-        )
-    return _NVLINK[family]
-
-
 def links_of(accelerator: Accelerator | str, gpus: int, inter_bandwidth: float) -> Links:
-    """Return the links of servers with NVSwitch.
+    """Return the links of servers whose GPUs are joined by a switch; see `scale_up_of`.
 
     Parameters
     ----------
@@ -130,9 +103,9 @@ def links_of(accelerator: Accelerator | str, gpus: int, inter_bandwidth: float) 
     Raises
     ------
     InputError
-        If the name is unknown, or the bandwidth of its NVLink.
+        If the name is unknown, or its scale-up domain.
     """
-    return switched_links(gpus, nvlink_bandwidth(accelerator), inter_bandwidth)
+    return switched_links(gpus, scale_up_of(accelerator).bandwidth, inter_bandwidth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +158,9 @@ def sent_bytes(kind: CollectiveKind, size: float, ranks: int) -> float:
     return size * factors.get(kind, share)
 
 
-def collective_seconds(kind: CollectiveKind, size: float, span: Span, links: Links) -> float:
+def collective_seconds(
+    kind: CollectiveKind, size: float, span: Span, links: Links, crossing: float | None = None
+) -> float:
     """Return the seconds of one collective over a group, alone on its links.
 
     Parameters
@@ -195,6 +170,9 @@ def collective_seconds(kind: CollectiveKind, size: float, span: Span, links: Lin
         As in `sent_bytes`.
     span : Span
     links : Links
+    crossing : float, optional
+        Of an all-to-all whose messages cross to each server once and are forwarded inside: what
+        crosses, over the bytes that would.
 
     Returns
     -------
@@ -215,6 +193,9 @@ def collective_seconds(kind: CollectiveKind, size: float, span: Span, links: Lin
     if kind == "alltoall":
         near = size * (span.inside - 1) / span.size / intra
         far = size * (span.size - span.inside) / span.size / inter
+        if crossing is not None and across:
+            # All arrive inside by forwarding, from whatever server they are.
+            near, far = size * (span.inside - 1) / span.inside / intra, far * crossing
         return max(near, far) + (links.inter_latency if across else links.intra_latency)
     moving = sent / intra if span.inside > 1 else 0.0
     if across:

@@ -13,6 +13,7 @@ from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
     pipeline_send,
+    servers_reached,
 )
 from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs, layer_costs
 from parallelism.transformers.gpu import GpuRates
@@ -72,6 +73,9 @@ class Loads:
         Bytes/s at which a GPU exchanges data with the others of its server.
     exposed : float
         Share of summing gradients and gathering weights that no pass may run beside.
+    beside : float
+        Share of sending tokens to experts and back that runs beside the pass, as that of another
+        half batch.
 
     Notes
     -----
@@ -92,6 +96,7 @@ class Loads:
     update_s: float
     gather_rate: float
     exposed: float = 0.0
+    beside: float = 0.0
 
 
 def loads_of(
@@ -137,6 +142,7 @@ def loads_of(
     shape = (len(PassKind), len(parts))
     seconds = np.zeros(shape)
     volumes = {group: np.zeros(shape) for group in ("tensor", "inputs", "context", "expert")}
+    crossing = _crossing(model, placement) if implementation.forwarded_tokens else 1.0
     known: dict[bool, tuple[PassSeconds, tuple[Communication, ...]]] = {}
 
     def add(index: int, one: PassSeconds, messages: Iterable[Communication], count: float) -> None:
@@ -145,7 +151,8 @@ def loads_of(
             if message.group in far and message.when in _ROWS:
                 what = "inputs" if message.when == "weight" else message.group
                 row = _ROWS[message.when]
-                volumes[what][row, index] += count * _whole(message, layout.tensor)
+                times = count * crossing if message.group == "expert" else count
+                volumes[what][row, index] += times * _whole(message, layout.tensor)
 
     for index, part in enumerate(parts):
         for layer, count in part.kinds(model):
@@ -194,6 +201,7 @@ def loads_of(
         + implementation.iteration_s,
         gather_rate=near.rates()[0] / near.inter_efficiency,
         exposed=1.0 - implementation.overlap_data,
+        beside=implementation.overlap_expert,
     )
 
 
@@ -224,9 +232,17 @@ def _far_groups(placement: Placement) -> set[str]:
     if layout.context > 1 and (home != home[:1]).any():
         found.add("context")
     groups = placement.expert_groups() // placement.ranks_per_server
-    if layout.expert > 1 and (groups != groups[:, :1]).any():
+    if layout.expert_ranks > 1 and (groups != groups[:, :1]).any():
         found.add("expert")
     return found
+
+
+def _crossing(model: Transformer, placement: Placement) -> float:
+    """Return what crosses of tokens that go once to each server, over one copy an expert."""
+    if model.experts is None:
+        return 1.0
+    servers = np.unique(placement.expert_groups()[0, :, 0] // placement.ranks_per_server).size
+    return servers_reached(model.experts, servers) / model.experts.per_token
 
 
 def _whole(message: Communication, tensor: int) -> float:

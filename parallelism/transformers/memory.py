@@ -1,6 +1,6 @@
 """Memory of one GPU of each stage: weights, gradients, optimizer, activations, buffers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +8,7 @@ import numpy.typing as npt
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.costs import (
     DEFAULT,
+    arriving_tokens,
     kv_heads_of,
     sequence_of,
     split_tokens,
@@ -111,7 +112,9 @@ def layer_activations(
     well. Kept are: inputs of norms, of projections and of the nonlinearity; queries, keys,
     values; scores after softmax and after dropout; a byte an element of dropout masks. Gated
     layers keep both inputs of the product and the product. A layer with experts keeps its
-    router's scores, tokens as they arrive, and expert outputs before they are weighted.
+    router's scores, tokens as they arrive, and expert outputs before they are weighted (which
+    forwarding weighs and sums on the experts' server, so that none is kept). In FP8 training the
+    inputs of products are kept as they were cast, one byte an element.
     """
     length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
@@ -128,26 +131,40 @@ def layer_activations(
     masks = 2 * own * hidden if implementation.dropout else 0.0
     # Inputs of norms, and of attention and feed-forward part, which one norm serves alike.
     inputs = model.layer_norms + (1 if model.layer_norms == 1 else 2)
-    rest = inputs * element * own * hidden + masks
+    # An input of a product, which its weights' gradient needs again.
+    cast = 1.0 if implementation.precision == "fp8" else element
+    products = 0 if "norms" in layout.modules else inputs - model.layer_norms
+    rest = (model.layer_norms * element + products * cast) * own * hidden + masks
     if implementation.gathered_inputs:
-        rest += (inputs - model.layer_norms) * element * (tokens - own) * hidden
+        rest += products * cast * (tokens - own) * hidden
     rest += model.layer_norms * implementation.norm_bytes * own * hidden
     rest += element * tokens * attention.value_width / tensor
+    if cast != element:  # fused attention needs its output as it was
+        rest += cast * tokens * attention.value_width / tensor
     if attention.latent is not None:
         latent = attention.latent
-        narrow = 2 * (latent.kv_rank + latent.query_rank) + latent.rope_width
+        narrow = latent.kv_rank + latent.query_rank
         wide = 2 * attention.query_width + attention.heads * latent.value_width
-        rest += element * (own * narrow + tokens * wide / tensor)
+        if "norms" in layout.modules:
+            rest += own * element * (narrow + latent.rope_width)
+        else:
+            rest += own * ((element + cast) * narrow + element * latent.rope_width)
+        if "up-projections" not in layout.modules:
+            rest += element * tokens * wide / tensor
     else:
         key_value = 2 * kv_heads_of(attention, layout) * attention.head_width
         rest += element * tokens * (attention.query_width / tensor + key_value)
-    middle = (3 if model.gated else 2) * element / tensor
+    product = 0.0 if "activations" in layout.modules else cast
+    middle = ((2 if model.gated else 1) * element + product) / tensor
     if model.has_experts(layer):
         experts = model.experts
         assert experts is not None
-        arriving = tokens * experts.per_token * implementation.load_imbalance
-        rest += 4.0 * own * experts.count + element * own * experts.per_token * hidden
-        rest += arriving * (element * hidden + middle * experts.width)
+        arriving = arriving_tokens(model, layout, implementation, tokens)
+        rest += 4.0 * own * experts.count
+        if not implementation.forwarded_tokens:
+            rest += element * own * experts.per_token * hidden
+        split = tensor / layout.expert_split
+        rest += arriving * (cast * hidden + middle * split * experts.width)
         rest += tokens * middle * experts.shared * experts.shared_width
     else:
         rest += tokens * middle * model.feed_forward
@@ -234,7 +251,7 @@ def state_bytes(
     ):  # fmt: skip
         sharded = layout.zero >= stage
         dense = weights.dense / (ranks if sharded else 1)
-        expert = weights.expert / (ranks / layout.expert if sharded else 1)
+        expert = weights.expert / (ranks / layout.expert_ranks if sharded else 1)
         found.append(each * (dense + expert))
     return found[0], found[1], found[2]
 
@@ -315,6 +332,10 @@ def _buffers(
         one = layer_activations(model, layer, layout, implementation, sequence=sequence)
         if layout.recompute == "full":
             again = max(again, one.rest + one.core)
+        elif layout.recompute == "modules":
+            plain = replace(layout, recompute="none", modules=())
+            every = layer_activations(model, layer, plain, implementation, sequence=sequence)
+            again = max(again, every.rest - one.rest)
         else:
             again = max(again, _again(one, layout, implementation))
         if layout.zero >= 2:

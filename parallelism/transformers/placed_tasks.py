@@ -218,6 +218,7 @@ class _Builder:
         zero = self.layout.zero
         beside = self._exchange_context(kind, stage, waits, label)
         beside += self._gather_inputs(kind, stage, waits, label)
+        beside += self._exchange_experts(kind, stage, waits, label, self.loads.beside)
         pieces = self.buckets if last or uses or (zero == 3 and scatters) else 1
         seconds = float(self.loads.seconds[kind, part]) / pieces
         for _ in range(pieces):
@@ -228,7 +229,7 @@ class _Builder:
             if scatters:
                 waits = [ends, *self._reduce(stage, part, ends, pieces, microbatch)]
         gate = self._reduce_tensor(kind, stage, waits + beside, label)
-        gate = self._exchange_experts(kind, stage, gate, label)
+        gate = gate + self._exchange_experts(kind, stage, gate, label, 1.0 - self.loads.beside)
         if kind not in _SENDS or not 0 <= part + _SENDS[kind][0] < self.parts:
             return gate, None
         return gate, self._send(kind, stage, part, microbatch, gate)
@@ -311,13 +312,13 @@ class _Builder:
         return [self.tasks.add(TaskKind.ALLREDUCE, groups, None, size, gate, label)]
 
     def _exchange_experts(
-        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label
+        self, kind: PassKind, stage: int, gate: list[IntArray], label: Label, share: float
     ) -> list[IntArray]:
-        """Send tokens from every server of an expert group to every other."""
-        size = float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert
+        """Send a share of the tokens from every server of an expert group to every other."""
+        size = share * float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert_ranks
         over = self.shape.tokens[stage]
         if size == 0.0 or not over.source.size:
-            return gate
+            return []
         sent = np.zeros(over.source.size, dtype=np.int64)
         for weight in np.unique(over.weight).tolist():
             these = np.flatnonzero(over.weight == weight)
@@ -327,7 +328,7 @@ class _Builder:
                 label, element=None if over.element is None else over.element[these],
             )  # fmt: skip
         arrived = _pick(sent, over.into)
-        return [*gate, *arrived.T]
+        return list(arrived.T)
 
     def _synchronise(
         self,
@@ -344,7 +345,7 @@ class _Builder:
         ranks = layout.context * layout.data
         for size, over, count in (
             (dense, shape.dense[stage], ranks),
-            (expert, shape.expert[stage], ranks // layout.expert),
+            (expert, shape.expert[stage], ranks // layout.expert_ranks),
         ):  # fmt: skip
             if size == 0.0 or count == 1:
                 continue

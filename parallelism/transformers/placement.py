@@ -49,6 +49,11 @@ class Placement:
                 f"layout: tensor is {tensor} on servers of {self.gpus_per_server} GPUs; "
                 "one must divide the other"
             )
+        if self.layout.expert_tensor is not None and tensor > self.gpus_per_server:
+            raise InputError(
+                f"layout: expert_tensor is {self.layout.expert_tensor} with tensor groups over "
+                "several servers; leave it out, or give a tensor degree within a server"
+            )
         if self.layout.gpus % self.gpus_per_server:
             raise InputError(
                 f"layout: {self.layout.gpus} GPUs fill no whole servers of "
@@ -99,13 +104,13 @@ class Placement:
 
         Returns
         -------
-        int64 array, shape (groups, expert, pipeline)
-            Ranks of a stage in the order of data and, within, context; each next ``expert`` of
-            them are a group.
+        int64 array, shape (groups, ranks of a group, pipeline)
+            Ranks of a stage in the order of data and, within, context; each next
+            `Layout.expert_ranks` of them are a group.
         """
         layout = self.layout
         flat = self.rank.transpose(1, 0, 2).reshape(layout.data * layout.context, layout.pipeline)
-        return flat.reshape(-1, layout.expert, layout.pipeline)
+        return flat.reshape(-1, layout.expert_ranks, layout.pipeline)
 
 
 def axis_orders(layout: Layout, axes: Order = AXES) -> list[Order]:

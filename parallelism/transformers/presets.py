@@ -178,11 +178,14 @@ _ALL = (
     ),
     _deepseek(
         "deepseek-v2", 60, 5120, 128, 1536, 12288, 102400,
-        Experts(160, 6, 1536, shared=2, shared_width=1536, first_dense=1), _DEEPSEEK2,
+        Experts(160, 6, 1536, shared=2, shared_width=1536, first_dense=1,
+                groups=8, groups_per_token=3),
+        _DEEPSEEK2,
     ),
     _deepseek(
         "deepseek-v3", 61, 7168, 128, 1536, 18432, 129280,
-        Experts(256, 8, 2048, shared=1, shared_width=2048, first_dense=3, router_bias=True),
+        Experts(256, 8, 2048, shared=1, shared_width=2048, first_dense=3, router_bias=True,
+                groups=8, groups_per_token=4),
         _DEEPSEEK3,
     ),
     _qwen("qwen2-0.5b", 24, 896, (14, 2), 4864, _QWEN2, head_width=64, tied=True),

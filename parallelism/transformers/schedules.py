@@ -147,25 +147,6 @@ def schedule_of(layout: Layout, global_batch: int) -> PipelineSchedule:
     )
 
 
-def bubble_fraction(schedule: Schedule, stages: int, microbatches: int, chunks: int = 1) -> float:
-    """Return idle over busy time of a rank, for uniform stages and instant transfers.
-
-    Parameters
-    ----------
-    schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}
-    stages, microbatches, chunks : int
-
-    Returns
-    -------
-    float
-        ``(p - 1) / m``; over ``v`` for the interleaved schedule (Narayanan et al., 2021,
-        section 2.2). ZB-H1, where forward, backward and weight passes take equally long and
-        there are at least as many microbatches as stages: a third (Qi et al., 2023, table 1).
-    """
-    parts = {"interleaved": chunks, "zero-bubble": 3}.get(schedule, 1)
-    return (stages - 1) / (microbatches * parts)
-
-
 def _passes(kind: PassKind, chunk: npt.ArrayLike, microbatch: IntArray) -> IntArray:
     """Return passes of one kind, one a microbatch."""
     chunks = np.broadcast_to(np.asarray(chunk, dtype=np.int64), microbatch.shape)

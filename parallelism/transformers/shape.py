@@ -67,7 +67,7 @@ def whole_shape(placement: Placement) -> Shape:
     ranks = placement.rank.transpose(2, 1, 0).reshape(layout.pipeline, -1)
     places = np.arange(ranks.shape[1])
     context, dense = places.reshape(-1, layout.context), places[None, :]
-    expert = places.reshape(-1, layout.expert)
+    expert = places.reshape(-1, layout.expert_ranks)
     homes = np.arange(ranks.size) // placement.ranks_per_server * placement.servers_per_rank
     return Shape(
         ranks,
@@ -91,7 +91,7 @@ def _sent(placement: Placement, loads: Loads, stage: int) -> set[str]:
         "context": bool(np.any(loads.context_bytes[:, parts])),
         "tokens": bool(np.any(loads.expert_bytes[:, parts])),
         "dense": ranks > 1 and any(each.dense for each in shared),
-        "expert": ranks > layout.expert and any(each.expert for each in shared),
+        "expert": ranks > layout.expert_ranks and any(each.expert for each in shared),
     }
     return {name for name, used in known.items() if used}
 

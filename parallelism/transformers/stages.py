@@ -44,7 +44,8 @@ def parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     -------
     tuple of Part
         In the order of the model: part ``chunk * pipeline + stage``. Layers left over go to
-        parts in the middle, because the ends also have embedding and loss.
+        parts in the middle, because the ends also have embedding and loss: where two layers are
+        missing to even parts, this is Megatron-Core's accounting of both in the split.
 
     Raises
     ------
@@ -58,6 +59,8 @@ def parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     parts, first = [], 0
     for index in range(count):
         layers = least + (begin <= index < begin + left)
+        if layout.stage_layers:
+            layers = layout.stage_layers[index]
         chunk, stage = divmod(index, layout.pipeline)
         parts.append(Part(stage, chunk, first, layers, index == 0, index == count - 1))
         first += layers
@@ -73,7 +76,7 @@ class WeightCount:
     dense : float
         Elements that all data- and context-parallel ranks of a stage share.
     expert : float
-        Elements of routed experts, which ``expert`` times fewer ranks share.
+        Elements of routed experts, which `Layout.expert_ranks` times fewer ranks share.
     """
 
     dense: float = 0.0
@@ -117,7 +120,8 @@ def layer_weights(model: Transformer, layer: int, layout: Layout) -> WeightCount
     assert experts is not None
     dense += model.router_parameters()
     dense += experts.shared * _split(model, experts.shared_width, tensor)
-    return WeightCount(dense, experts.count / layout.expert * _split(model, experts.width, tensor))
+    own = experts.count / layout.expert * _split(model, experts.width, layout.expert_split)
+    return WeightCount(dense, own)
 
 
 def _split(model: Transformer, width: int, tensor: int) -> float:

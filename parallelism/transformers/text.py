@@ -1,5 +1,7 @@
 """A layout and its placement in words."""
 
+from itertools import groupby
+
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Order
 
@@ -14,14 +16,25 @@ def layout_text(layout: Layout) -> str:
         )
         if value > 1
     ]  # fmt: skip
+    if layout.expert_tensor is not None:
+        degrees.append(f"etp {layout.expert_tensor}")
     schedule: str = layout.schedule
     if layout.virtual_stages > 1:
         schedule += f" x {layout.virtual_stages}"
     rest = [f"microbatch {layout.microbatch}"]
     rest += [f"schedule {schedule}"] if layout.pipeline > 1 else []
-    rest += [f"recomputation {layout.recompute}", f"ZeRO {layout.zero}"]
+    if layout.stage_layers:
+        rest.append(f"layers of the parts {stage_map_text(layout.stage_layers)}")
+    again = " and ".join(layout.modules) or layout.recompute
+    rest += [f"recomputation {again}", f"ZeRO {layout.zero}"]
     rest += ["sequence parallel"] if layout.tensor > 1 and layout.sequence_parallel else []
     return ", ".join([*(degrees or ["one GPU"]), *rest])
+
+
+def stage_map_text(layers: tuple[int, ...]) -> str:
+    """Return the layers of parts as the command line takes them: 4x13 for thirteen fours."""
+    runs = [(value, len(list(same))) for value, same in groupby(layers)]
+    return ",".join(f"{value}x{times}" if times > 1 else str(value) for value, times in runs)
 
 
 def order_text(order: Order, layout: Layout) -> str:
@@ -32,4 +45,4 @@ def order_text(order: Order, layout: Layout) -> str:
     return "servers are filled along " + ", then ".join(moved)
 
 
-__all__ = ["layout_text", "order_text"]
+__all__ = ["layout_text", "order_text", "stage_map_text"]

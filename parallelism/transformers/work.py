@@ -18,6 +18,8 @@ class Gemm:
         sum, adds to it and writes it back.
     operand_bytes : float
         Bytes of an element of the operands.
+    fp8 : bool
+        Done at the FP8 peak, on operands of one byte.
     """
 
     m: float
@@ -26,6 +28,7 @@ class Gemm:
     count: float = 1.0
     output_bytes: float = 2.0
     operand_bytes: float = 2.0
+    fp8: bool = False
 
     @property
     def flops(self) -> float:
@@ -138,6 +141,7 @@ def product(
     element: float = 2.0,
     summed: float = 4.0,
     fused: bool = True,
+    fp8: bool = False,
 ) -> PassCosts:
     """Return the passes of a product of activations ``(m, k)`` and weights ``(k, n)``.
 
@@ -151,12 +155,22 @@ def product(
         Bytes of an element of the buffer that weight gradients are added to.
     fused : bool
         They are added inside the product; otherwise by a kernel of its own.
+    fp8 : bool
+        All three products take FP8 operands. Input and output gradient are cast by a kernel
+        each, which reads ``element`` bytes and writes one twice: as it lies, and transposed for
+        the product that sums over tokens. (Weights are cast once an iteration,
+        `iteration.optimizer_seconds`.)
 
     Returns
     -------
     PassCosts
         Without recomputation.
     """
+    if fp8:
+        made = _fp8_product(m, n, k, count, 2.0 * summed if fused else element)
+        made += elementwise((element + 2.0) * m * k * count, (element + 2.0) * m * n * count)
+        summing = Work(traffic=(element + 2.0 * summed) * k * n * count, kernels=1)
+        return made if fused else made + PassCosts(backward_weight=summing)
     if fused:
         weight = Work((Gemm(k, n, m, count, 2.0 * summed, element),))
     else:
@@ -166,6 +180,15 @@ def product(
         forward=Work((Gemm(m, n, k, count, element, element),)),
         backward_input=Work((Gemm(m, k, n, count, element, element),)),
         backward_weight=weight,
+    )
+
+
+def _fp8_product(m: float, n: float, k: float, count: float, summed: float) -> PassCosts:
+    """Return the three products on operands of one byte, with results of two."""
+    return PassCosts(
+        forward=Work((Gemm(m, n, k, count, 2.0, 1.0, True),)),
+        backward_input=Work((Gemm(m, k, n, count, 2.0, 1.0, True),)),
+        backward_weight=Work((Gemm(k, n, m, count, summed, 1.0, True),)),
     )
 
 

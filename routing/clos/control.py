@@ -15,7 +15,7 @@ from routing.clos.metric import evaluate
 from routing.clos.placing import place_new
 from routing.clos.rings import Rings, find_rings
 from routing.clos.route_changes import RouteChanges
-from routing.clos.routers import route
+from routing.clos.routers import OBLIVIOUS, route
 
 PATIENCE = 3.0
 """A job is given up when it is silent for so many times its longest silence so far."""
@@ -48,14 +48,17 @@ class Controller:
         The fabric as it is now.
     method : str
         A router of `routing.clos.routers.METHODS`.
-    predict : bool
-        False: only flows seen in flight count (what the paper's public simulator does).
+    predict : bool, optional
+        False: only flows seen in flight count (what the paper's public simulator does). By
+        default for ``"best"`` only: static routes that are chosen anew for what is in flight
+        hurt other rings each time, where those for all known flows hurt the same ones.
     seed : int
         Of routers that draw random numbers.
     move_cost : float
-        Seconds that moving one flow costs. A better assignment that moves flows for which there
-        is no need is taken only if, over `HORIZON` seconds, the mean slowdown of the jobs
-        falls by more than that.
+        Seconds that a flow cannot send while it is moved. A better assignment that moves flows
+        for which there is no need is taken only if, over `HORIZON` seconds, the mean slowdown
+        of the jobs falls by more than the moves take, one after the other; rings exchange
+        routes only where that ends the later of them sooner.
     by_ring : bool, optional
         Let the router treat every ring as a job of its own: the fewest rings then suffer where
         links must be shared, with the same rings at every ToR. By default for ``"best"``.
@@ -71,7 +74,7 @@ class Controller:
         clos: Clos,
         method: str = "best",
         *,
-        predict: bool = True,
+        predict: bool | None = None,
         seed: int = 0,
         move_cost: float = 0.0,
         by_ring: bool | None = None,
@@ -82,11 +85,11 @@ class Controller:
             raise InputError(f"move_cost is {move_cost}; give a number of at least 0")
         self.clos = clos
         self.method = method
-        self.predict = predict
+        self.predict = method == "best" if predict is None else predict
         self.seed = seed
         self.move_cost = move_cost
         self.by_ring = method == "best" if by_ring is None else by_ring
-        self.rotate = (method == "best" and predict) if rotate is None else rotate
+        self.rotate = (method == "best" and self.predict) if rotate is None else rotate
         self.time_limit = time_limit
         self.time = float("-inf")
         self._keys = np.zeros(0, dtype=np.int64)  # ascending, so that flows are found by search
@@ -205,7 +208,9 @@ class Controller:
             perf_counter() - began,
         )
 
-    def balance(self, left: FloatArray, least: float = 0.02) -> IntArray:
+    def balance(
+        self, left: FloatArray, floor: FloatArray | None = None, least: float = 0.02
+    ) -> IntArray:
         """Exchange routes among rings that are alike: those that lag get the fast ones.
 
         Call it when rings have ended a step. No link's load changes, so that no other job is
@@ -216,6 +221,9 @@ class Controller:
         left : float64 array, shape (flows,)
             For every flow of `flows`, how much of its AllReduce its ring has before it: 1 at
             the begin, 0 if it is over or the job computes.
+        floor : float64 array, shape (flows,), optional
+            Seconds of each flow's AllReduce in an empty network; needed if moves cost time:
+            rings then exchange only if the later of two ends sooner by more than that.
         least : float
             Rings that differ by less do not exchange.
 
@@ -223,7 +231,19 @@ class Controller:
         -------
         int64 array
             Positions in `flows` of those that exchanged their spines, ascending.
+
+        Raises
+        ------
+        InputError
+            If moves cost time and the floor is not given.
         """
+        if floor is None:
+            if self.move_cost > 0:
+                raise InputError(
+                    f"move_cost is {self.move_cost} s and no floor is given; say how long each "
+                    "flow's AllReduce takes in an empty network"
+                )
+            floor = np.ones(left.size)
         if not self.rotate or self._ring_speed.min(initial=1.0) >= 1.0:
             return np.zeros(0, dtype=np.int64)
         from routing.clos.rotation_kernels import rotate
@@ -234,8 +254,9 @@ class Controller:
         if self._movers.size < 2 * flows.size:
             self._movers = np.empty(2 * flows.size, dtype=np.int64)
         count = rotate(
-            classes, names, begin, flows, left, self._ring_speed, self._spine, least, self._movers
-        )
+            classes, names, begin, flows, left, self._ring_speed, self._spine, least, floor,
+            self.move_cost, self._movers,
+        )  # fmt: skip
         return np.unique(self._movers[:count]) if count else self._movers[:0]
 
     def places_of(self, flows: Flows) -> IntArray:
@@ -303,7 +324,10 @@ class Controller:
 
     def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
         """Return the new spines, or the old ones where moving costs more than it gains."""
-        least = place_new(self.clos, self._flows, old)
+        kept = old
+        if self.method in OBLIVIOUS:  # also where new flows go is not this controller's choice
+            kept = np.where(held, old, new)
+        least = place_new(self.clos, self._flows, kept)
         saved = HORIZON * (self._mean_slowdown(least) - self._mean_slowdown(new))
         extra = int((held & (new != old)).sum()) - int((held & (least != old)).sum())
         return new if saved > self.move_cost * extra else least

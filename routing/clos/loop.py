@@ -60,7 +60,8 @@ def run_loop(
     jobs : sequence of RingJob
         They arrive at their start times.
     controller : Controller
-        Fresh; it ends with the last job forgotten.
+        Fresh; it ends with the last job forgotten. A flow that it moves to another spine sends
+        nothing for the controller's ``move_cost`` seconds.
     epochs : int or sequence of int
         AllReduces of each job, after which it leaves.
     changes : sequence of (float, Clos)
@@ -77,19 +78,14 @@ def run_loop(
     InfeasibleError
         If a flow has no live path.
     """
-    for _, later in changes:
-        if (later.tors, later.spines) != (clos.tors, clos.spines):
-            raise InputError(
-                f"a change turns {clos.tors} ToRs x {clos.spines} spines into {later.tors} x "
-                f"{later.spines}; fail links instead of removing them"
-            )
+    pending = _in_order(clos, changes)
     simulation = Simulation(clos, jobs, epochs, nic_rate)
-    pending = sorted(changes, key=lambda change: change[0])
     flows = simulation.flows
     spine = np.full(flows.count, -1, dtype=np.int64)
     left = np.zeros(len(jobs), dtype=bool)
     order = np.zeros(0, dtype=np.int64)
     seconds: list[float] = []
+    floor = np.array([job.floor(nic_rate) for job in jobs])[flows.job]
     balancing = 0.0
     moved, exchanged = 0, 0
 
@@ -99,11 +95,12 @@ def run_loop(
             return
         work = simulation.work_left()[order]
         began = perf_counter()
-        found = controller.balance(work)
+        found = controller.balance(work, floor[order])
         balancing += perf_counter() - began
         if found.size:
             spine[order[found]] = controller.spine[found]
             simulation.exchange(order[found], spine)
+            simulation.hold(order[found], controller.move_cost)
             exchanged += int(found.size)
 
     while True:
@@ -129,12 +126,64 @@ def run_loop(
         if decided.decided:
             seconds.append(decided.seconds)
         if decided.any or renewed is not None:
-            held = controller.spines_of(flows)
-            spine[held >= 0] = held[held >= 0]
+            given = controller.spines_of(flows)
+            movers = np.flatnonzero((given >= 0) & (spine >= 0) & (given != spine))
+            spine[given >= 0] = given[given >= 0]
             simulation.set_routes(simulation.clos if renewed is None else renewed, spine, present)
+            simulation.hold(movers, controller.move_cost)
         order = _order(controller, flows)
         balance()
     return LoopResult(simulation.result(), tuple(seconds), balancing, moved + exchanged)
+
+
+def run_sprayed(
+    clos: Clos,
+    jobs: Sequence[RingJob],
+    epochs: int | Sequence[int] = 10,
+    *,
+    changes: Sequence[tuple[float, Clos]] = (),
+    nic_rate: float = NIC_RATE,
+) -> LoopResult:
+    """Simulate epochs of jobs whose packets are spread over all links, without any decision.
+
+    What packet spraying could reach at best: the links up of a ToR act as one, and so do those
+    down; reordered packets cost nothing. Where failures are not alike at all ToRs, more is sent
+    so than packets spread evenly could.
+
+    Parameters
+    ----------
+    clos, jobs, epochs, changes, nic_rate
+        As `run_loop`.
+
+    Returns
+    -------
+    LoopResult
+
+    Raises
+    ------
+    InfeasibleError
+        If a ToR that sends or receives has no live link.
+    """
+    pending = _in_order(clos, changes)
+    simulation = Simulation(clos, jobs, epochs, nic_rate)
+    simulation.spray(clos)
+    while True:
+        stop = simulation.run(pending[0][0] if pending else float("inf"))
+        if stop == Stop.FINISHED:
+            return LoopResult(simulation.result(), (), 0.0, 0)
+        if stop == Stop.TIME:
+            simulation.spray(pending.pop(0)[1])
+
+
+def _in_order(clos: Clos, changes: Sequence[tuple[float, Clos]]) -> list[tuple[float, Clos]]:
+    """Return changes of a fabric by time; raise InputError if one changes its size."""
+    for _, later in changes:
+        if (later.tors, later.spines) != (clos.tors, clos.spines):
+            raise InputError(
+                f"a change turns {clos.tors} ToRs x {clos.spines} spines into {later.tors} x "
+                f"{later.spines}; fail links instead of removing them"
+            )
+    return sorted(changes, key=lambda change: change[0])
 
 
 def _order(controller: Controller, flows: Flows) -> IntArray:

@@ -83,12 +83,15 @@ def rotate(
     speed: Floats,
     spine: Ints,
     least: float,
+    floor: Floats,
+    cost: float,
     movers: Ints,
 ) -> int:
     """Give the fastest routes of each class to its rings with the most work left.
 
     Pairs exchange: the ring that lags most (of equals the slower one), with the ring on the
-    fastest route (of equals the one most ahead) that has at least ``least`` less to do.
+    fastest route (of equals the one most ahead) that has at least ``least`` less to do, if the
+    later of the two then ends sooner by more than moving their flows takes.
 
     Parameters
     ----------
@@ -108,6 +111,10 @@ def rotate(
         Exchanged.
     least : float
         Positive.
+    floor : float64 array, shape (flows of all,)
+        Seconds that all the work of each flow's ring takes at speed 1.
+    cost : float
+        Seconds that a moved flow cannot send.
     movers : int64 array, shape (2 * size of ``flows``,)
         Written: flows that were exchanged, some more than once.
 
@@ -156,6 +163,11 @@ def rotate(
                 ):
                     ahead = r
             if ahead < 0:
+                continue
+            fast = speed[rings[ahead]]
+            now = max(left[behind] / slow, left[ahead] / fast)
+            then = max(left[behind] / fast, left[ahead] / slow)
+            if floor[flows[begin[behind]]] * (now - then) <= cost:
                 continue
             speed[rings[behind]], speed[rings[ahead]] = speed[rings[ahead]], slow
             for hop in range(begin[behind + 1] - begin[behind]):

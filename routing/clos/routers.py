@@ -14,6 +14,8 @@ from routing.clos.spreading import anneal_spines, draw_random, hash_ecmp
 METHODS = (
     "ecmp", "random", "greedy", "greedy-sorted", "edge-coloring", "annealing", "optimum", "best",
 )  # fmt: skip
+OBLIVIOUS = ("ecmp", "random")
+"""Methods that look at no load."""
 
 
 def route(

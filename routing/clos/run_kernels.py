@@ -14,7 +14,8 @@ Ints = npt.NDArray[np.int64]
 SmallInts = npt.NDArray[np.int32]
 
 # Rows of the tables of flows (real, whole) and of links.
-REST, SINCE, RATE, SIZE, CAP, BEGAN, DUE, LIMIT = 0, 1, 2, 3, 4, 5, 6, 7
+# CAP is what the NICs allow: NIC, or 0 until HELD, while a flow is being moved.
+REST, SINCE, RATE, SIZE, CAP, BEGAN, DUE, LIMIT, NIC, HELD = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 # Place in the heap or -1; ring; whether it is in the news. Lists: the heap of flows in flight by
 # completion time, flows whose rate is to be computed.
 PLACE, RING, TOUCHED, HEAP, NEWS = 0, 1, 2, 3, 4

@@ -37,6 +37,32 @@ def _settle(place: int, run: Run) -> None:
     mark[k.PLACE, name] = place
 
 
+@inner_kernel
+def _touch(f: int, rates: Rates) -> None:
+    """Have a flow's rate computed again."""
+    mark, counts = rates.mark, rates.counts
+    if mark[k.TOUCHED, f] == 0:
+        mark[k.TOUCHED, f] = 1
+        mark[k.NEWS, counts[k.FRESH]] = f
+        counts[k.FRESH] += 1
+
+
+@inner_kernel
+def _disturb(name: int, rates: Rates) -> None:
+    """Have a link's level computed again; -1 is none."""
+    if name >= 0 and not rates.queued[name]:
+        rates.queued[name] = True
+        rates.queue[rates.counts[k.QUEUED]] = name
+        rates.counts[k.QUEUED] += 1
+
+
+@inner_kernel
+def _disturb_links(f: int, rates: Rates) -> None:
+    """Have the levels of a flow's links computed again."""
+    for slot in range(k.SLOTS):
+        _disturb(rates.links[f, slot], rates)
+
+
 @kernel
 def relink(wanted: SmallInts, present: Flags, rates: Rates) -> None:
     """Put the present flows on their links; what was sent so far stays sent.
@@ -53,8 +79,7 @@ def relink(wanted: SmallInts, present: Flags, rates: Rates) -> None:
         Links, their members and levels are written, and what `advance` computes first.
     """
     flow, mark, links, link = rates.flow, rates.mark, rates.links, rates.link
-    begin, members, news = rates.begin, rates.members, mark[k.NEWS]
-    queue, queued, counts = rates.queue, rates.queued, rates.counts
+    begin, members, counts = rates.begin, rates.members, rates.counts
     flows = wanted.shape[0]
     names = link.shape[1]
     demand = np.zeros(names)
@@ -63,13 +88,11 @@ def relink(wanted: SmallInts, present: Flags, rates: Rates) -> None:
     for f in range(flows):
         mark[k.TOUCHED, f] = 0
         if mark[k.PLACE, f] >= 0:
-            mark[k.TOUCHED, f] = 1
-            news[counts[k.FRESH]] = f
-            counts[k.FRESH] += 1
+            _touch(f, rates)
         if present[f]:
             for slot in range(k.SLOTS):
                 if wanted[f, slot] >= 0:
-                    demand[wanted[f, slot]] += flow[k.CAP, f]
+                    demand[wanted[f, slot]] += flow[k.NIC, f]
     for name in range(names + 1):
         begin[name] = 0
     for f in range(flows):
@@ -80,10 +103,9 @@ def relink(wanted: SmallInts, present: Flags, rates: Rates) -> None:
                 links[f, slot] = name
                 begin[name + 1] += 1
     for name in range(names):
-        queued[name] = begin[name + 1] > 0
-        if queued[name]:
-            queue[counts[k.QUEUED]] = name
-            counts[k.QUEUED] += 1
+        rates.queued[name] = False
+        if begin[name + 1] > 0:
+            _disturb(name, rates)
         begin[name + 1] += begin[name]
         link[k.LEVEL, name] = np.inf
     place = begin.copy()
@@ -108,8 +130,7 @@ def exchange(movers: Ints, wanted: SmallInts, rates: Rates) -> None:
     rates : Rates
         As in `relink`.
     """
-    mark, links, begin, members = rates.mark, rates.links, rates.begin, rates.members
-    queue, queued, news, counts = rates.queue, rates.queued, mark[k.NEWS], rates.counts
+    links, begin, members = rates.links, rates.begin, rates.members
     for f in movers:
         for slot in range(k.SLOTS):
             name = links[f, slot]
@@ -120,10 +141,8 @@ def exchange(movers: Ints, wanted: SmallInts, rates: Rates) -> None:
                         break
     for i in range(movers.size):
         f = movers[i]
-        if mark[k.PLACE, f] >= 0 and mark[k.TOUCHED, f] == 0:
-            mark[k.TOUCHED, f] = 1
-            news[counts[k.FRESH]] = f
-            counts[k.FRESH] += 1
+        if rates.mark[k.PLACE, f] >= 0:
+            _touch(f, rates)
         for slot in range(k.SLOTS):
             old, name = links[f, slot], wanted[i, slot]
             links[f, slot] = name
@@ -132,11 +151,30 @@ def exchange(movers: Ints, wanted: SmallInts, rates: Rates) -> None:
                     if members[entry] < 0:
                         members[entry] = f
                         break
-            for dirty in (old, name):
-                if dirty >= 0 and not queued[dirty]:
-                    queued[dirty] = True
-                    queue[counts[k.QUEUED]] = dirty
-                    counts[k.QUEUED] += 1
+            _disturb(old, rates)
+            _disturb(name, rates)
+
+
+@kernel
+def hold(held: Ints, until: float, rates: Rates) -> None:
+    """Let flows send nothing before a time: those in flight stop, others begin later.
+
+    Parameters
+    ----------
+    held : int64 array
+        The flows.
+    until : float
+        When they may send.
+    rates : Rates
+        As in `relink`.
+    """
+    flow, mark = rates.flow, rates.mark
+    for f in held:
+        flow[k.CAP, f] = 0.0
+        flow[k.HELD, f] = until
+        if mark[k.PLACE, f] >= 0:
+            _touch(f, rates)
+            _disturb_links(f, rates)
 
 
 @kernel
@@ -154,20 +192,16 @@ def advance(until: float, pause: bool, steps: bool, run: Run) -> int:
         Moved on, beginning with the pending links and flows of its rates.
     """
     rates, job, times, ring = run.rates, run.job, run.times, run.ring
-    flow, mark, links, counts = rates.flow, rates.mark, rates.links, rates.counts
-    queue, queued, heap, news = rates.queue, rates.queued, mark[k.HEAP], mark[k.NEWS]
-    clock, fct = run.clock, run.fct
-    waiting = counts[k.QUEUED]
-    fresh = counts[k.FRESH]
-    counts[k.QUEUED] = 0
-    counts[k.FRESH] = 0
+    flow, mark, counts = rates.flow, rates.mark, rates.counts
+    heap, news, clock, fct = mark[k.HEAP], mark[k.NEWS], run.clock, run.fct
     begun = np.empty(ring.shape[1], dtype=np.int64)
     now = clock[0]
     reason = k.REACHED
     while True:
         # 1. Rates after what the last instant changed.
-        fresh = relax(waiting, fresh, rates)
-        waiting = 0
+        fresh = relax(counts[k.QUEUED], counts[k.FRESH], rates)
+        counts[k.QUEUED] = 0
+        counts[k.FRESH] = 0
         for i in range(fresh):
             f = news[i]
             mark[k.TOUCHED, f] = 0
@@ -181,9 +215,11 @@ def advance(until: float, pause: bool, steps: bool, run: Run) -> int:
                 flow[k.REST, f] -= old * (now - flow[k.SINCE, f])
             flow[k.SINCE, f] = now
             flow[k.RATE, f] = rate
-            flow[k.DUE, f] = now + max(flow[k.REST, f], 0.0) / rate if rate > 0.0 else np.inf
+            if rate > 0.0:
+                flow[k.DUE, f] = now + max(flow[k.REST, f], 0.0) / rate
+            else:
+                flow[k.DUE, f] = flow[k.HELD, f] if flow[k.CAP, f] == 0.0 else np.inf
             _settle(mark[k.PLACE, f], run)
-        fresh = 0
         if reason != k.REACHED:
             break
         # 2. The next instant.
@@ -208,18 +244,23 @@ def advance(until: float, pause: bool, steps: bool, run: Run) -> int:
         # 3. Flows that end; rings whose step is over go on, or are done.
         while counts[k.HEAPED] > 0 and flow[k.DUE, heap[0]] <= horizon:
             f = heap[0]
+            if flow[k.CAP, f] == 0.0:
+                # It was being moved, and may be so again.
+                flow[k.DUE, f] = flow[k.HELD, f]
+                if flow[k.HELD, f] <= horizon:
+                    flow[k.CAP, f] = flow[k.NIC, f]
+                    flow[k.DUE, f] = np.inf
+                    _touch(f, rates)
+                    _disturb_links(f, rates)
+                _settle(0, run)
+                continue
             counts[k.HEAPED] -= 1
             mark[k.PLACE, f] = -1
             if counts[k.HEAPED] > 0:
                 heap[0] = heap[counts[k.HEAPED]]
                 mark[k.PLACE, heap[0]] = 0
                 _settle(0, run)
-            for slot in range(k.SLOTS):
-                name = links[f, slot]
-                if name >= 0 and not queued[name]:
-                    queue[waiting] = name
-                    queued[name] = True
-                    waiting += 1
+            _disturb_links(f, rates)
             r = mark[k.RING, f]
             j = ring[k.OWNER, r]
             first = ring[k.FLOW_0, job[k.RING_0, j]]
@@ -272,16 +313,10 @@ def advance(until: float, pause: bool, steps: bool, run: Run) -> int:
                 heap[counts[k.HEAPED]] = f
                 mark[k.PLACE, f] = counts[k.HEAPED]
                 counts[k.HEAPED] += 1
-                if mark[k.TOUCHED, f] == 0:
-                    mark[k.TOUCHED, f] = 1
-                    news[fresh] = f
-                    fresh += 1
-                for slot in range(k.SLOTS):
-                    name = links[f, slot]
-                    if name >= 0 and not queued[name]:
-                        queue[waiting] = name
-                        queued[name] = True
-                        waiting += 1
+                if flow[k.CAP, f] == 0.0 and flow[k.HELD, f] <= horizon:
+                    flow[k.CAP, f] = flow[k.NIC, f]
+                _touch(f, rates)
+                _disturb_links(f, rates)
     clock[0] = now
     return reason
 

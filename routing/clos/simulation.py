@@ -109,9 +109,9 @@ class Simulation:
         ring[k.OWNER] = np.repeat(np.arange(len(jobs)), rings)
         ring[k.FLOW_1] = np.cumsum(size)
         ring[k.FLOW_0] = ring[k.FLOW_1] - size
-        flow = np.zeros((8, flows))
+        flow = np.zeros((10, flows))
         flow[k.SIZE] = self.flows.bytes_
-        flow[k.CAP] = nic_rate
+        flow[k.CAP] = flow[k.NIC] = nic_rate
         mark = np.zeros((5, flows), dtype=np.int64)
         mark[k.PLACE] = -1
         mark[k.RING] = np.repeat(np.arange(ring.shape[1]), size)
@@ -205,6 +205,19 @@ class Simulation:
         wanted[(self._rates.begin[wanted + 1] == self._rates.begin[wanted]) | (wanted < 0)] = -1
         self._kernels.exchange(movers, wanted, self._rates)
 
+    def hold(self, moved: IntArray, seconds: float) -> None:
+        """Let flows send nothing for some time from now on, because they are being moved.
+
+        Parameters
+        ----------
+        moved : int64 array
+            The flows; those that wait at a barrier may not begin their next step before.
+        seconds : float
+            At least 0.
+        """
+        if seconds > 0 and moved.size:
+            self._kernels.hold(moved, self.time + seconds, self._rates)
+
     def set_routes(self, clos: Clos, spine: npt.ArrayLike, present: npt.ArrayLike) -> None:
         """Send from now on over these spines; what was sent stays sent.
 
@@ -228,11 +241,43 @@ class Simulation:
         if missing.any():
             flow = int(np.flatnonzero(missing)[0])
             raise InputError(f"flow {flow} has no spine; give one of 0..{clos.spines - 1}")
-        wanted = self._wanted(chosen, np.arange(self.flows.count))
-        self._rates.link[k.ROOM] = np.inf
-        fabric = 2 * clos.tors * clos.spines
-        self._rates.link[k.ROOM, :fabric] = clos.capacity * self.nic_rate
-        self._rates.link[k.ROOM, fabric:] = self.nic_rate
+        self._relink(clos, chosen, here, clos.capacity)
+
+    def spray(self, clos: Clos) -> None:
+        """Send from now on over all links of each ToR at once, which share what it sends.
+
+        Parameters
+        ----------
+        clos : Clos
+            The fabric as it is now; of the same size.
+
+        Raises
+        ------
+        InfeasibleError
+            If a ToR that a flow leaves or enters has no live link that way.
+        """
+        flows = self.flows
+        room = (clos.up.sum(axis=1), clos.down.sum(axis=0))
+        for way, total, tor in (
+            ("up", room[0], flows.source_tor), ("down", room[1], flows.target_tor)
+        ):  # fmt: skip
+            dead = np.flatnonzero(flows.crosses & (total[tor] <= 0))
+            if dead.size:
+                raise InfeasibleError(
+                    f"ToR {tor[dead[0]]} has no live link {way} for flow {dead[0]}; "
+                    "fail fewer links"
+                )
+        # The links of a ToR are one: the first of them, with the capacity of all.
+        capacity = np.zeros((2, clos.tors, clos.spines))
+        capacity[:, :, 0] = room
+        everyone = np.ones(flows.count, dtype=bool)
+        self._relink(clos, np.where(flows.crosses, 0, -1), everyone, capacity.ravel())
+
+    def _relink(self, clos: Clos, spine: IntArray, here: BoolArray, capacity: FloatArray) -> None:
+        """Put the flows that are here on links of given capacities, in NIC rates."""
+        wanted = self._wanted(spine, np.arange(self.flows.count))
+        self._rates.link[k.ROOM] = self.nic_rate
+        self._rates.link[k.ROOM, : capacity.size] = capacity * self.nic_rate
         self.clos = clos
         self._kernels.relink(wanted, here, self._rates)
         binds = (self._rates.links >= 0).any(axis=1)

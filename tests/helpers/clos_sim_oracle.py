@@ -47,7 +47,8 @@ def capacities(clos, nic_rate):
 def play(clos, jobs, spine, epochs, nic_rate, reroute=None):
     """Return start and end times, one list a job, and every flow's times in order of ending.
 
-    ``reroute``: (time, clos, spine), or a list of such, from which on other routes hold.
+    ``reroute``: (time, clos, spine), or a list of such, from which on other routes hold; with a
+    fourth entry {flow: until}, those flows send nothing before ``until``.
     """
     rings = []
     flow = 0
@@ -64,6 +65,7 @@ def play(clos, jobs, spine, epochs, nic_rate, reroute=None):
     room = capacities(clos, nic_rate)
     pending = [] if reroute is None else reroute if isinstance(reroute, list) else [reroute]
     pending = sorted(pending, key=lambda change: change[0])
+    held = {}
 
     def begin(ring):
         size = jobs[ring["job"]].flow_bytes
@@ -75,19 +77,22 @@ def play(clos, jobs, spine, epochs, nic_rate, reroute=None):
         for ring in rings:
             count = len(ring["nics"])
             for i, name in enumerate(ring["flows"]):
-                if ring["step"] is not None and name in ring["rest"]:
+                free = held.get(name, 0.0) <= now
+                if ring["step"] is not None and name in ring["rest"] and free:
                     sending.append((ring, name))
                     nics = ring["nics"][i], ring["nics"][(i + 1) % count]
                     paths.append(path(clos, *nics, spine[name]))
         rates = fair_rates(paths, room, nic_rate)
         instants = [now + r["rest"][f] / x for (r, f), x in zip(sending, rates, strict=True)]
         instants += [t for t in due if t is not None] + [p[0] for p in pending]
+        instants += [until for until in held.values() if until > now]
         instant = min(instants)
         for (ring, name), rate in zip(sending, rates, strict=True):
             ring["rest"][name] -= rate * (instant - now)
         now = instant
         while pending and pending[0][0] <= now:
-            _, clos, spine = pending.pop(0)
+            _, clos, spine, *holds = pending.pop(0)
+            held.update(*holds)
             room = capacities(clos, nic_rate)
         for ring, name in sending:
             job = jobs[ring["job"]]

@@ -346,6 +346,7 @@ def fbuf(rng: random.Random, folder: Path) -> None:
 
 
 def _plan(rng: random.Random, document: dict) -> None:
+    from topoopt.plan.answer import short_summary
     from topoopt.plan.plan import parse_plan
     from topoopt.plan.summary import plan_summary
     from topoopt.plan.verify import verify_plan
@@ -359,6 +360,7 @@ def _plan(rng: random.Random, document: dict) -> None:
     assert all("\n" not in failure for failure in verdict.failures)
     if verdict.ok:
         plan_summary(plan)
+        short_summary(plan)
 
 
 @cache
@@ -382,6 +384,66 @@ def layout_plans(rng: random.Random, folder: Path) -> None:
     _plan(rng, rng.choice(_documents("layouts")))
 
 
+@cache
+def _deployment() -> tuple[object, dict[str, object], dict[str, str]]:
+    """Return a plan, the document of a site for it, and the files that it is deployed as."""
+    from sites import full_site
+    from small_plans import shared_plan
+
+    from topoopt.deploy.deployment import deployment
+    from topoopt.deploy.files import deploy_files
+
+    site = full_site(4, 2, panels=1)
+    made = deployment(shared_plan(), site)
+    return made, site.model_dump(mode="json", exclude_none=True), deploy_files(made)
+
+
+def sites(rng: random.Random, folder: Path) -> None:
+    """Site files, what they make of a plan, and a check of it."""
+    from topoopt.deploy.check import check_files
+    from topoopt.deploy.deployment import deployment
+    from topoopt.deploy.files import deploy_files
+    from topoopt.deploy.site import load_site
+
+    made, document, _ = _deployment()
+    made = deployment(made.plan, load_site(written(folder, "s.yaml", json_text(document, rng))))
+    assert check_files(made, deploy_files(made)).faults == ()
+
+
+def deployed_files(rng: random.Random, folder: Path) -> None:
+    """Damaged files of a deployment: faults are sentences."""
+    from topoopt.deploy.check import check_files
+
+    made, _, files = _deployment()
+    checked = [path for path in files if path.endswith((".csv", ".sh", ".yaml"))]
+    path = rng.choice([path for path in checked if not path.startswith(("job/", "labels", "net"))])
+    text = damaged(files[path].encode(), rng).decode(errors="replace")
+    if faults := check_files(made, {**files, path: text}).faults:
+        raise InputError(faults[0])
+
+
+def neighbours(rng: random.Random, folder: Path) -> None:
+    """Tables of who hears whom, and what of them is wrong."""
+    from topoopt.deploy.verify_cabling import COLUMNS, read_neighbours, verify_cabling
+
+    made, _, _ = _deployment()
+    rows = []
+    told: dict[str, object] = {}
+    for end, other in made.cabling.leads_to.items():
+        ends = [(made.name(e[0]), made.port(e).interface) for e in (other, end)]
+        rows.append(",".join((*ends[0], *ends[1])))
+        port = {"id": {"type": "ifname", "value": ends[1][1]}, "descr": ends[1][1]}
+        entry = {"chassis": {ends[1][0]: {}}, "port": port}
+        blocks = told.setdefault(ends[0][0], {"lldp": {"interface": []}})
+        blocks["lldp"]["interface"].append({ends[0][1]: entry})
+    if rng.random() < 0.5:
+        path = written(folder, "n.json", json_text(told, rng))
+    else:
+        text = "\n".join([",".join(COLUMNS), *rows]) + "\n"
+        path = written(folder, "n.csv", damaged(text.encode(), rng))
+    verify_cabling(made, read_neighbours(path, made))
+
+
 KINDS: dict[str, Callable[[random.Random, Path], None]] = {
     "model-files": model_files,
     "configs": configs,
@@ -394,6 +456,9 @@ KINDS: dict[str, Callable[[random.Random, Path], None]] = {
     "fbuf": fbuf,
     "operator-plans": operator_plans,
     "layout-plans": layout_plans,
+    "sites": sites,
+    "deployed-files": deployed_files,
+    "neighbours": neighbours,
 }
 
 

@@ -105,6 +105,15 @@ class Message:
     marked: int = 0
     due: float = 0.0
     rounds: int = 0
+    times: int = 0  # announced
+    stale: int = 0  # unheard of since it was announced before
+    again: int = 0  # packets that it goes back to, and sends a second time
+    heard: int = 0  # packets acknowledged since it was announced
+    limit: float = inf  # slow start goes up to this window
+    timer: float = inf  # when it loses patience
+    patience: float = 0.0
+    trip: float = 0.0
+    varies: float = 0.0
 
 
 @dataclass
@@ -115,6 +124,9 @@ class Train:
     hop: int = 0
     marked: bool = False
     last: int | None = None  # its last link, once it is there
+    copy: bool = False
+    sent: float = 0.0
+    times: int = 0
 
 
 @dataclass
@@ -161,6 +173,10 @@ class _Simulation:
         self.lag = [0.0] * tasks.tasks
         self.marks = 0
         self.now = 0.0
+        self.timeout = self.way.timeout
+        rings_on_switches = self.way.htsim and network.switches > 0
+        self.ring_timeout = self.timeout * (0.1 if rings_on_switches else 1.0)
+        self.next_look = min(self.timeout, self.ring_timeout) or inf
         self.prepare()
 
     def prepare(self) -> None:
@@ -226,6 +242,12 @@ class _Simulation:
             for link in m.path:
                 m.way_back += self.delay[link]
         m.end, m.left, m.is_set_up, m.set_up_hop = self.now, m.packets, False, 0
+        m.again, m.heard, m.stale = 0, 0, m.unheard
+        m.times += 1
+        if self.cold or m.times == 1:
+            m.window, m.limit, m.trip, m.varies = self.way.initial_window, inf, 0.0, 0.0
+            m.patience = self.timeout if m.ring < 0 else self.ring_timeout
+        m.timer = self.now + m.patience if m.patience else inf
         if self.way.handshake:
             self.announce(m)
         else:
@@ -244,7 +266,10 @@ class _Simulation:
         Only the order of packet trains that arrive at one instant depends on the slots.
         """
         window = max(self.way.initial_window, int(m.window)) + self.way.train_packets
-        most = min(m.left, window) // self.way.train_packets + 2
+        most = min(m.left, window) // self.way.train_packets + 3
+        self.have_slots(most)
+
+    def have_slots(self, most: int) -> None:
         while len(self.slots) < most:
             self.slots += reversed(range(self.room, 2 * self.room))
             self.room *= 2
@@ -260,13 +285,46 @@ class _Simulation:
             elif room < min(worth, m.left):
                 break  # too little to be worth a train
             length = min(room, m.left, self.way.train_packets)
-            m.left -= length
-            m.unheard += length
-            m.coming += 1
-            slot = self.slots.pop()
-            self.trains[slot] = Train(m, length, self.now)
-            over = self.forward(slot)
+            over |= self.send(m, min(length, m.again or length))
         return over
+
+    def send(self, m: Message, length: int) -> bool:
+        m.left -= length
+        m.unheard += length
+        copy = m.again > 0
+        if copy:
+            m.again -= length
+        else:
+            m.coming += 1
+        if m.timer == inf and m.patience:
+            m.timer = self.now + m.patience
+        slot = self.slots.pop()
+        sent = floor(self.now * 1e9) / 1e9
+        self.trains[slot] = Train(m, length, self.now, copy=copy, sent=sent, times=m.times)
+        return self.forward(slot)
+
+    def look_at_timers(self) -> None:
+        """Every millisecond senders without acknowledgement for long go back to what it lacks."""
+        self.now = self.next_look
+        late = [m for m in self.messages if m.timer < self.now]
+        self.have_slots(len(late))
+        for m in late:
+            if m.is_set_up and m.unheard <= m.stale:
+                m.timer = inf
+                continue
+            m.limit, m.due = max(m.window / 2, 2.0), m.window
+            m.window, m.seen, m.marked = 1.0, 0, 0
+            m.patience *= 2
+            m.timer = self.now + m.patience
+            if m.is_set_up:
+                m.left += m.unheard - m.stale
+                m.again += m.unheard - m.stale
+                m.unheard = m.stale
+                self.send(m, 1)
+        # Messages to come begin with the next event at the earliest.
+        soon = self.heap[0][0] + min(self.timeout, self.ring_timeout)
+        soon = min([soon, *(m.timer for m in self.messages)])
+        self.next_look = max(ceil(soon / 1e-3), round(self.now / 1e-3) + 1) * 1e-3
 
     def forward(self, slot: int) -> bool:
         """Queue a train at its next link; whether its message is then known to have arrived."""
@@ -285,16 +343,23 @@ class _Simulation:
             train.tail = tail
             self.post(head, TRAIN, slot)
             return False
+        if train.copy:
+            del self.trains[slot]
+            self.slots.append(slot)
+            return False
         train.last = link
         m.end = max(m.end, tail)
         m.coming -= 1
-        if m.left == 0:
+        all_sent = m.left == m.again
+        if m.left == 0 and tail + m.way_back <= m.timer:
             m.unheard -= train.packets
+            m.heard += train.packets
+            m.timer = inf if m.heard == m.packets else tail + m.way_back + m.patience
             del self.trains[slot]
             self.slots.append(slot)
-            return m.coming == 0
-        self.post(0.5 * (head + tail) + m.way_back, TRAIN, slot)
-        return False
+        else:
+            self.post(0.5 * (head + tail) + m.way_back, TRAIN, slot)
+        return all_sent and m.coming == 0
 
     def leave(self, train: Train, link: int) -> None:
         """Mark a train that has left a long queue behind."""
@@ -309,21 +374,47 @@ class _Simulation:
         m = train.message
         assert train.last is not None
         self.leave(train, train.last)
-        m.unheard -= train.packets
+        if train.times == m.times:
+            self.understand(m, train)
+        else:
+            m.unheard -= train.packets
+            m.stale -= train.packets
         m.seen += train.packets
         if train.marked:
             m.marked += train.packets
             m.alpha = m.alpha or 0.0
-        if m.alpha is None:
-            m.window += train.packets
-        else:
-            m.window += train.packets / m.window
+            m.limit = min(m.limit, m.window)
+        slow = max(min(train.packets, m.limit - m.window), 0.0)
+        m.window += slow
+        m.window += (train.packets - slow) / m.window
         if m.seen >= m.due:
             if m.alpha is not None:
                 m.alpha = m.alpha * (1 - 1 / 16) + m.marked / m.seen / 16
                 m.window = max(1.0, m.window * (1 - m.alpha / 2))
+                m.limit = m.window
             m.seen = m.marked = 0
             m.due = m.window
+
+    def understand(self, m: Message, train: Train) -> None:
+        """Cumulative acknowledgements: what was to be sent again may be among them."""
+        m.heard += train.packets
+        ahead = max(train.packets - (m.unheard - m.stale), 0)
+        m.unheard -= train.packets - ahead
+        m.left -= ahead
+        m.again = max(m.again - ahead, 0)
+        if m.heard >= m.packets:
+            m.left = m.again = 0
+        if not m.patience:
+            return
+        trip = self.now - train.sent
+        if max(trip, m.trip) > self.timeout / 5:
+            apart, n = trip - m.trip, train.packets
+            # The sums of n steps of each of the two averages.
+            steps = sum(0.75 ** (n - 1 - i) * 0.875**i for i in range(n)) / 4
+            m.varies = 0.75**n * m.varies + abs(apart) * steps
+            m.trip = trip - apart * 0.875**n
+        m.patience = max(m.trip + 4 * m.varies, self.timeout)
+        m.timer = self.now + m.patience if m.unheard > m.stale else inf
 
     def arrived(self, m: Message) -> None:
         if m.ring < 0:
@@ -353,10 +444,16 @@ class _Simulation:
                 self.announce(m)
                 return
             m.is_set_up = True
-            if self.cold or m.window == 0:
+            opening = self.cold or m.times == 1
+            if opening and m.limit < inf:
+                m.window, m.alpha = 2.0, None
+            elif opening:
                 m.window = self.way.initial_window
                 m.due = 2 if self.cold else m.window
                 m.alpha, m.seen, m.marked = None, 0, 0
+            if m.patience:
+                m.trip, m.varies, m.timer = self.now - m.end, (self.now - m.end) / 2, inf
+                m.patience = max(self.timeout, 3 * m.trip)
             if self.fill(m):
                 self.arrived(m)
         elif kind == TRAIN:
@@ -406,7 +503,8 @@ class _Simulation:
                 queue[int(tasks.first[t])].append((self.now, tie, t))
             else:
                 alone = len(tasks.groups[tasks.first[t]]) < 2 if tasks.second[t] < 0 else False
-                wait = 0.0 if alone and self.way.htsim else float(tasks.delay[t])
+                skipped = alone and self.way.htsim and tasks.size[t] > 0
+                wait = 0.0 if skipped else float(tasks.delay[t])
                 late = self.now + wait
                 self.post(late if t in self.of_task else late + self.lag[t], TASK, t)
 
@@ -428,6 +526,9 @@ class _Simulation:
                 get_ready(t)
         employ()
         while self.heap:
+            if self.heap[0][0] > self.next_look:
+                self.look_at_timers()
+                continue
             self.now, kind, number = heapq.heappop(self.heap)
             for t in self.happen(kind, number):
                 finish[t] = self.now

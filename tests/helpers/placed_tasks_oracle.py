@@ -133,7 +133,9 @@ class _Builder:
         # (first, members) of the groups that share gradients; experts by their place.
         places = np.arange(self.ranks.shape[1])
         self.dense_groups = [places]
-        self.expert_groups = [places[k :: layout.expert] for k in range(layout.expert)]
+        fold = layout.tensor // (layout.expert_tensor or layout.tensor)
+        self.apart = layout.expert // fold
+        self.expert_groups = [places[k :: self.apart] for k in range(self.apart)]
 
     def build(self) -> TaskGraph:
         """Add all passes, each after those that it waits for."""
@@ -200,6 +202,10 @@ class _Builder:
                     TaskKind.ALL_GATHER, servers, inputs, waits[rank], label
                 )
                 again[rank] = [gather]
+        other = {rank: list(waits[rank]) for rank in ranks}
+        self._exchange_experts(kind, stage, other, label, self.loads.beside)
+        for rank in ranks:
+            again[rank] = again.get(rank, []) + other[rank][len(waits[rank]) :]
         scatters = last or (zero >= 2 and kind == self.completes)
         gathers = (zero == 3 and kind != PassKind.WEIGHT) or (first and zero in (1, 2))
         whole = zero != 3 and not last and not (first and zero)
@@ -225,7 +231,7 @@ class _Builder:
             rank: [*waits[rank], *beside.get(rank, []), *again.get(rank, [])] for rank in ranks
         }
         self._reduce_tensor(kind, gates, label)
-        self._exchange_experts(kind, stage, gates, label)
+        self._exchange_experts(kind, stage, gates, label, 1.0 - self.loads.beside)
         for rank in ranks:
             self.gate[rank] = gates[rank]
         if kind in _SENDS:
@@ -290,13 +296,13 @@ class _Builder:
             gates[rank] = [task]
 
     def _exchange_experts(
-        self, kind: PassKind, stage: int, gates: dict[int, list[int]], label: Label
+        self, kind: PassKind, stage: int, gates: dict[int, list[int]], label: Label, share: float
     ) -> None:
-        """Send tokens from every server of an expert group to every other."""
-        size = float(self.loads.expert_bytes[kind, label[0]]) / self.layout.expert
+        """Send a share of the tokens from every server of an expert group to every other."""
+        size = share * float(self.loads.expert_bytes[kind, label[0]]) / self.apart
         if size == 0.0:
             return
-        for members in self.ranks[stage].reshape(-1, self.layout.expert).tolist():
+        for members in self.ranks[stage].reshape(-1, self.apart).tolist():
             at: dict[Group, list[int]] = {}
             for rank in members:
                 at.setdefault(self.placement.rank_servers(rank), []).append(rank)

@@ -1,6 +1,13 @@
-"""Every small change of a JSON document: each leaf altered, each entry dropped or exchanged."""
+"""Every small change of a JSON document, and whether one of a plan's is noticed."""
 
+import json
+from functools import cache
 from itertools import pairwise
+
+from codesign_base import InputError
+from topoopt.plan.plan import parse_plan
+from topoopt.plan.rebuild import rebuild
+from topoopt.plan.verify import _STAGES
 
 # Words of which any may stand for another of its row, besides words that mean nothing.
 VOCABULARIES = (
@@ -90,3 +97,52 @@ def replaced(document, path, new):
     if isinstance(document, list):
         return [*document[:key], replaced(document[key], rest, new), *document[key + 1 :]]
     return {**document, key: replaced(document[key], rest, new)}
+
+
+class Watched:
+    """A plan that notes which of its fields are read."""
+
+    def __init__(self, plan):
+        self._plan, self.read = plan, set()
+
+    def __getattr__(self, name):
+        self.read.add(name)
+        return getattr(self._plan, name)
+
+
+@cache
+def readers(plan):
+    """Return the fields that rebuilding reads, and those of each check, by name.
+
+    A check is a function of the plan and what is rebuilt: of a plan that differs in other fields
+    it finds what it found before.
+    """
+    watched = Watched(plan())
+    rebuilt = rebuild(watched)
+    found = {}
+    for stage in _STAGES:
+        for _, check in stage:
+            each = Watched(plan())
+            check(each, rebuilt)
+            found[check] = each.read
+    return watched.read, found
+
+
+def noticed(plan, document, path, after):
+    """Say whether the loader or a check refuses a change."""
+    try:
+        tampered = parse_plan(json.dumps(replaced(document, path, after)))
+    except InputError as error:
+        assert "\n" not in str(error)
+        return True
+    by_rebuilding, by_check = readers(plan)
+    # Of a change of the whole document any field.
+    anything = not path or path[0] in by_rebuilding
+    try:
+        rebuilt = rebuild(tampered)
+        for check, read in by_check.items():
+            if anything or path[0] in read:
+                check(tampered, rebuilt)
+    except Exception:
+        return True
+    return False

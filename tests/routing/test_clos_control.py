@@ -33,7 +33,7 @@ def two_jobs():
 
 def test_routes_are_told_once():
     flows = flows_of(CLOS, two_jobs())
-    controller = Controller(CLOS, "greedy")
+    controller = Controller(CLOS, "greedy", predict=True)
     first = controller.observe(flows, 0.0)
     assert first.decided and first.any
     assert (first.changed.size, first.moved, first.released) == (8, 0, 0)
@@ -48,7 +48,7 @@ def test_silent_flows_keep_their_place():
     a, b = two_jobs()
     flows = flows_of(CLOS, [a, b])
     mine, other = flows.subset(flows.job == 0), flows.subset(flows.job == 1)
-    remembering = Controller(CLOS, "greedy")
+    remembering = Controller(CLOS, "greedy", predict=True)
     remembering.observe(mine, 0.0)
     remembering.observe(other, 1.0)
     assert remembering.flows.count == 8
@@ -65,7 +65,7 @@ def test_what_stays_silent_too_long_is_released():
     a, b = two_jobs()
     flows = flows_of(CLOS, [a, b])
     mine, other = flows.subset(flows.job == 0), flows.subset(flows.job == 1)
-    controller = Controller(CLOS, "greedy")
+    controller = Controller(CLOS, "greedy", predict=True)
     controller.observe(flows, 0.0)
     controller.observe(flows.subset(flows.job > 1), 0.5)
     controller.observe(flows, 2.0)  # both come back after 2 s: 6 s are allowed
@@ -73,7 +73,7 @@ def test_what_stays_silent_too_long_is_released():
     gone = controller.observe(mine, 8.1)
     assert gone.released == 4 and gone.flows.jobs.tolist() == [0]
     assert controller.observe(other, 9.0).changed.size == 4
-    fresh = Controller(CLOS, "greedy")
+    fresh = Controller(CLOS, "greedy", predict=True)
     fresh.observe(other, 0.0)  # never seen again: held for the horizon
     assert fresh.observe(mine, HORIZON - 1.0).released == 0
     assert fresh.observe(mine, HORIZON + 0.5).released == 4
@@ -81,7 +81,7 @@ def test_what_stays_silent_too_long_is_released():
 
 def test_jobs_that_end_are_forgotten():
     flows = flows_of(CLOS, two_jobs())
-    controller = Controller(CLOS, "greedy")
+    controller = Controller(CLOS, "greedy", predict=True)
     controller.observe(flows, 0.0)
     controller.forget([0])
     assert controller.flows.jobs.tolist() == [1]
@@ -92,7 +92,7 @@ def test_jobs_that_end_are_forgotten():
 
 def test_a_failure_moves_the_flows_that_it_hits():
     flows = flows_of(CLOS, two_jobs()[:1])
-    controller = Controller(CLOS, "greedy", move_cost=1e9)
+    controller = Controller(CLOS, "greedy", predict=True, move_cost=1e9)
     before = controller.observe(flows, 0.0).spine.copy()
     dead = int(before[0])
     failed = CLOS.with_failed_spines([dead])
@@ -106,7 +106,7 @@ def test_a_failure_moves_the_flows_that_it_hits():
 
 def test_a_refused_observation_changes_nothing():
     flows = flows_of(CLOS, two_jobs())
-    controller = Controller(CLOS, "greedy")
+    controller = Controller(CLOS, "greedy", predict=True)
     spine = controller.observe(flows, 0.0).spine
     broken = CLOS.with_failed_spines([0])
     twice = flows.subset(np.array([0, 0]))
@@ -121,7 +121,7 @@ def test_a_refused_observation_changes_nothing():
 
 def test_what_had_no_route_is_decided_again():
     flows = flows_of(CLOS, two_jobs())
-    controller = Controller(CLOS, "greedy")
+    controller = Controller(CLOS, "greedy", predict=True)
     controller.observe(flows.subset(flows.job == 0), 0.0)
     dead = CLOS.with_failed_spines(range(4))
     with pytest.raises(InfeasibleError):
@@ -144,12 +144,23 @@ def test_moving_must_pay():
         assert (changes.moved > 0) == (cost == 0.0)
 
 
+def test_a_price_of_moves_does_not_make_ecmp_look_at_loads():
+    flows = flows_of(CLOS, two_jobs())
+    spines = []
+    for cost in (0.0, 1.0):
+        controller = Controller(CLOS, "ecmp", move_cost=cost)
+        controller.observe(flows.subset(flows.job == 0), 0.0)
+        controller.observe(flows, 1.0)
+        spines.append(controller.spines_of(flows).tolist())
+    assert spines[0] == spines[1]
+
+
 def test_the_loop_equals_the_plain_simulator():
     jobs = two_jobs()
     flows = flows_of(CLOS, jobs)
-    controller = Controller(CLOS, "ecmp")
+    controller = Controller(CLOS, "ecmp", predict=True)
     found = run_loop(CLOS, jobs, controller, 3)
-    again = Controller(CLOS, "ecmp")
+    again = Controller(CLOS, "ecmp", predict=True)
     again.observe(flows, 0.0)
     start, end, _ = play(CLOS, jobs, again.spines_of(flows), 3, 12.5e9)
     for j in range(2):
@@ -193,6 +204,35 @@ def test_rotation_spreads_what_a_failure_costs():
     assert np.all((slow > 4 / 3) & (slow <= 1.5)), slow
     static = run_loop(failed, jobs, Controller(failed, "best", rotate=False), 3)
     np.testing.assert_allclose(static.times.slowdown[0], 2.0)
+
+
+def test_moves_cost_the_time_that_they_are_said_to_take():
+    jobs = [RingJob("a", np.array([[0, 4], [1, 5], [2, 6], [3, 7]]), 12.5e9, 1.0)]
+    failed = CLOS.with_failed_spines([0])
+
+    def run(cost):
+        found = run_loop(failed, jobs, Controller(failed, "best", move_cost=cost), 3)
+        return found.times.slowdown[0], found.moved
+
+    free, moves = run(0.0)
+    slow, fewer = run(0.05)
+    assert 0 < fewer <= moves
+    assert np.all(slow > free) and np.all(slow < 2.0)
+    # Where a move costs as much as it gains, nothing moves.
+    static, none = run(1.0)
+    assert none == 0
+    np.testing.assert_allclose(static, 2.0)
+    # With a spine to spare, what a failure moves is late by just that time.
+    jobs, times = [RingJob("a", np.array([[0, 4], [1, 5], [2, 6]]), 12.5e9, 1.0)], []
+    for spine in range(4):
+        controller = Controller(CLOS, "best", move_cost=0.25)
+        change = [(0.5, CLOS.with_failed_spines([spine]))]
+        found = run_loop(CLOS, jobs, controller, 2, changes=change)
+        times.append(found.times.allreduce_time[0].tolist())
+        assert times[-1] == pytest.approx([2.25 if found.moved else 2.0, 2.0])
+    assert sum(first > 2.0 for first, _ in times) >= 3
+    with pytest.raises(InputError, match=r"move_cost is 0\.1 s and no floor"):
+        Controller(CLOS, "best", move_cost=0.1).balance(np.zeros(0))
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -254,7 +294,7 @@ def test_counting_only_what_is_in_flight_costs_time():
         RingJob("a", np.array([[0, 4], [1, 5]]), 12.5e9, 3.0, 0.0),
         RingJob("b", np.array([[2, 6], [3, 7]]), 12.5e9, 1.0, 3.0),
     ]
-    with_memory = run_loop(CLOS, jobs, Controller(CLOS, "greedy"), 5)
+    with_memory = run_loop(CLOS, jobs, Controller(CLOS, "greedy", predict=True), 5)
     assert with_memory.times.worst_slowdown == pytest.approx(1.0)
     without = run_loop(CLOS, jobs, Controller(CLOS, "greedy", predict=False), 5)
     assert without.times.worst_slowdown >= with_memory.times.worst_slowdown
@@ -275,7 +315,7 @@ def test_placing_new_flows_moves_no_other(seed):
     assert evaluate(clos, flows, Assignment(found)).speed.min() > 0
 
 
-def plain_rotate(classes, left, speed, spine, least):
+def plain_rotate(classes, left, speed, spine, least, floor, cost):
     """The rule of the kernel, in plain lists; returns new spines and speeds."""
     speed, spine = dict(speed), list(spine)
     for rows in classes:
@@ -295,6 +335,10 @@ def plain_rotate(classes, left, speed, spine, least):
                     and left[r] <= left[behind] - least]  # fmt: skip
             if fast:
                 ahead, others = rows[min(fast)[2]]
+                stay = max(left[behind] / speed[behind], left[ahead] / speed[ahead])
+                swap = max(left[behind] / speed[ahead], left[ahead] / speed[behind])
+                if (stay - swap) * floor[behind] <= cost:
+                    continue
                 speed[behind], speed[ahead] = speed[ahead], speed[behind]
                 for f, g in zip(flows, others, strict=True):
                     spine[f], spine[g] = spine[g], spine[f]
@@ -314,13 +358,15 @@ def test_the_rotation_kernel_equals_the_plain_rule(seed):
     speed = rng.choice([0.5, 0.75, 1.0], size=rings.count)
     spine = rng.integers(0, 8, flows.count)
     listed = [[(int(rings.ring[row[0]]), row.tolist()) for row in rows] for rows in rings.alike]
+    floor = rng.choice([0.5, 2.0], size=rings.count)
+    cost = float(rng.choice([0.0, 0.3, 1.0]))
     expected, speeds = plain_rotate(
-        listed, left, dict(enumerate(speed.tolist())), spine.tolist(), 0.1
+        listed, left, dict(enumerate(speed.tolist())), spine.tolist(), 0.1, floor, cost
     )
     table = rings.table
     movers = np.empty(2 * table[3].size, dtype=np.int64)
     found = spine.copy()
-    count = rotate(*table, left[rings.ring], speed, found, 0.1, movers)
+    count = rotate(*table, left[rings.ring], speed, found, 0.1, floor[rings.ring], cost, movers)
     assert found.tolist() == expected
     assert speed.tolist() == [speeds[r] for r in range(rings.count)]
     assert set(np.flatnonzero(found != spine)) <= set(movers[:count].tolist())
@@ -353,7 +399,7 @@ def test_rings_are_found_in_flows():
 
 def test_wrong_input_is_named():
     flows = flows_of(CLOS, two_jobs())
-    controller = Controller(CLOS, "greedy")
+    controller = Controller(CLOS, "greedy", predict=True)
     with pytest.raises(InputError, match="no NICs"):
         controller.observe(Flows.of([0], [1], [0]), 0.0)
     with pytest.raises(InputError, match="stands twice"):

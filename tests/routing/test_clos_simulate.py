@@ -42,19 +42,23 @@ def test_equals_the_plain_simulator(seed):
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_routes_may_change_on_the_way(seed):
+@pytest.mark.parametrize("hold", [0.0, 0.7])
+def test_routes_may_change_on_the_way(seed, hold):
     rng = np.random.default_rng(1000 + seed)
     clos, jobs, flows, spine = random_case(rng)
     later = clos.with_share(0, 0, 0.5, "up")
     other = random_spines(rng, later, flows)
     when = float(rng.uniform(0, 12))
-    start, end, _ = play(clos, jobs, spine, 2, 1.0, (when, later, other))
+    movers = np.flatnonzero(rng.random(flows.count) < 0.5)
+    held = dict.fromkeys(movers.tolist(), when + hold)
+    start, end, _ = play(clos, jobs, spine, 2, 1.0, (when, later, other, held))
     simulation = Simulation(clos, jobs, 2, 1.0)
     everyone = np.ones(len(jobs), dtype=bool)
     simulation.set_routes(clos, spine, everyone)
     while simulation.run(when) not in (Stop.TIME, Stop.FINISHED):
         pass
     simulation.set_routes(later, other, everyone)
+    simulation.hold(movers, hold)
     while simulation.run(pause=True) != Stop.FINISHED:
         simulation.set_routes(later, other, everyone)
     found = simulation.result()

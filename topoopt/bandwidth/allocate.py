@@ -1,7 +1,7 @@
 """From a network, workloads and a budget to the answer with everything a user asks of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from topoopt.bandwidth.model.communicator import (
     whole_network,
 )
 from topoopt.bandwidth.model.cost import GBYTE
+from topoopt.bandwidth.model.expressions import Expr
 from topoopt.bandwidth.model.loops import (
     LayerTimes,
     add_up,
@@ -23,13 +24,13 @@ from topoopt.bandwidth.model.loops import (
 )
 from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.plan_workload import PlanWorkload
-from topoopt.bandwidth.model.several import Together, combine
+from topoopt.bandwidth.model.several import RelativeTo, Together, combine
 from topoopt.bandwidth.model.time_model import Floats, compile_time
 from topoopt.bandwidth.model.workload import LayerWorkload
 from topoopt.bandwidth.model.workload_times import WorkloadTimes, workload_times
 from topoopt.bandwidth.solve.discrete import DiscreteSolution, solve_among
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
-from topoopt.bandwidth.solve.question import Question
+from topoopt.bandwidth.solve.question import Question, Terms
 from topoopt.bandwidth.solve.rates import parse_rates
 from topoopt.bandwidth.solve.solver import Solution
 
@@ -70,6 +71,10 @@ class Allocation:
     discrete : DiscreteSolution or None
         The search over rates, if there were some.
     workloads : tuple of WorkloadTimes
+    relative_to : RelativeTo
+        What `references` are.
+    references : tuple of float, or None
+        Seconds that the time of each workload counts relative to; None where one counts alone.
     equal : float64 array, shape (dimensions,)
         Equal bandwidths of the same sum, in bytes/s.
     shadow_prices : tuple of ShadowPrice
@@ -83,6 +88,8 @@ class Allocation:
     solution: Solution
     discrete: DiscreteSolution | None
     workloads: tuple[WorkloadTimes, ...]
+    relative_to: RelativeTo
+    references: tuple[float, ...] | None
     equal: Floats
     shadow_prices: tuple[ShadowPrice, ...]
     notes: tuple[str, ...]
@@ -125,6 +132,7 @@ def allocate_bandwidth(
     *,
     weights: Sequence[float] | None = None,
     together: Together = Together.SUM,
+    relative_to: RelativeTo = RelativeTo.OPTIMUM,
     rates: Sequence[str] = (),
 ) -> Allocation:
     """Divide bandwidth over the dimensions of a network.
@@ -140,7 +148,9 @@ def allocate_bandwidth(
         their own groups.
     weights : sequence of float, optional
     together : Together, optional
-        With several workloads: each counts relative to its time at equal bandwidths.
+        With several workloads: the sum of their relative times, or the largest of them.
+    relative_to : RelativeTo, optional
+        What these are relative to.
     rates : sequence of str, optional
         Rates that the dimensions may have, see `rates.parse_rates`; any by default.
 
@@ -163,11 +173,17 @@ def allocate_bandwidth(
     ]
     times = [add_up(each_layers, question.loop) for each_layers in layers]
     n = network.dimensions
-    combined = times[0]
-    if len(times) > 1 or weights is not None:
-        combined = combine(times, weights, together, np.full(n, 100 * GBYTE))
-    problem = question.problem(compile_time(combined, n), question.terms(network))
     listed = parse_rates(rates, n) if rates else None
+    terms = question.terms(network)
+    combined, references = times[0], None
+    if len(times) > 1 or weights is not None:
+        if relative_to == RelativeTo.EQUAL:
+            references = tuple(time.evaluate([100 * GBYTE] * n) for time in times)
+        else:
+            names = [job.name for job in jobs]
+            references = _least_times(names, times, replace(question, deadline=None), terms, listed)
+        combined = combine(times, weights, together, references)
+    problem = question.problem(compile_time(combined, n), terms)
     solution, discrete = solve_among(problem, listed)
     equal = np.full(n, solution.bandwidth.sum() / n)
     reports = tuple(
@@ -175,10 +191,32 @@ def allocate_bandwidth(
         for job, own, expression in zip(jobs, layers, times, strict=True)
     )
     return Allocation(
-        network, question, problem, listed, solution, discrete, reports, equal,
-        _shadow_prices(problem, solution, len(jobs) > 1),
+        network, question, problem, listed, solution, discrete, reports, relative_to, references,
+        equal, _shadow_prices(problem, solution, len(jobs) > 1),
         _notes(jobs, groups, solution, discrete),
     )  # fmt: skip
+
+
+def _least_times(
+    names: Sequence[str],
+    times: Sequence[Expr],
+    question: Question,
+    terms: Terms,
+    rates: tuple[Floats, ...] | None,
+) -> tuple[float, ...]:
+    """Return the seconds that each workload takes at the bandwidths that are best for it alone."""
+    fastest = replace(question, objective=AllocationObjective.TIME)
+    found = []
+    for name, time in zip(names, times, strict=True):
+        try:
+            alone, _ = solve_among(fastest.problem(compile_time(time, len(terms[0])), terms), rates)
+        except InputError as error:
+            raise InputError(
+                f"workload {name!r} has no least time alone that its time could be relative to "
+                f"({error}); give a --budget, or --relative-to {RelativeTo.EQUAL}"
+            ) from error
+        found.append(alone.time)
+    return tuple(found)
 
 
 def _notes(

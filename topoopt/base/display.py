@@ -8,11 +8,11 @@ from importlib import import_module
 from typing import Any, Literal, TypeVar
 
 _T = TypeVar("_T")
-Form = Literal["html", "text"]
-"""A fragment of HTML, for notebooks, or a page of plain text."""
+Form = Literal["html", "answer", "text", "details"]
+"""A fragment of HTML, for notebooks; or plain text: a few lines, at most 25, or all there is."""
 
 _SHOWN_BY: dict[tuple[Form, type], Callable[[Any], str]] = {}
-_PROVIDERS: dict[Form, list[str]] = {"html": [], "text": []}
+_PROVIDERS: dict[Form, list[str]] = {"html": [], "answer": [], "text": [], "details": []}
 
 
 def provide(form: Form, module: str) -> None:
@@ -20,7 +20,7 @@ def provide(form: Form, module: str) -> None:
 
     Parameters
     ----------
-    form : {"html", "text"}
+    form : {"html", "answer", "text", "details"}
     module : str
         Its full name.
     """
@@ -33,7 +33,7 @@ def register(form: Form, kind: type[_T], show: Callable[[_T], str]) -> None:
 
     Parameters
     ----------
-    form : {"html", "text"}
+    form : {"html", "answer", "text", "details"}
     kind : type
         The class itself; objects of its subclasses are shown alike.
     show : callable
@@ -47,7 +47,7 @@ def shown(form: Form, what: object) -> str:
 
     Parameters
     ----------
-    form : {"html", "text"}
+    form : {"html", "answer", "text", "details"}
     what : object
 
     Returns

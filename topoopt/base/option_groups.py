@@ -2,8 +2,9 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from copy import copy
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -14,6 +15,17 @@ Options = Mapping[str, tuple[Any, Any]]
 def option(kind: Any, default: Any, help_text: str, *names: str, **more: Any) -> tuple[Any, Any]:
     """Return an entry of a group: an annotated type, and its default (``...``: it is required)."""
     return Annotated[kind, typer.Option(*names, help=help_text, **more)], default
+
+
+def in_panel(name: str, group: Options) -> Options:
+    """Return a group whose options are shown under a title in the help, unless they have one."""
+    found = {}
+    for key, (annotation, default) in group.items():
+        kind, info = get_args(annotation)
+        titled = copy(info)
+        titled.rich_help_panel = info.rich_help_panel or name
+        found[key] = (Annotated[kind, titled], default)
+    return found
 
 
 def takes(*groups: Options) -> Callable[[Callable[..., None]], Callable[..., None]]:

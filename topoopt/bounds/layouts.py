@@ -169,7 +169,7 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
             gradient, weight = loads.gradients[part], loads.weights[part]
             for size, group in (
                 (reduces * gradient.dense + gathers * weight.dense, ranks),
-                (reduces * gradient.expert + gathers * weight.expert, ranks // layout.expert),
+                (reduces * gradient.expert + gathers * weight.expert, ranks // layout.expert_ranks),
             ):
                 servers = ceil(group / placement.ranks_per_server)
                 total += (servers - 1) / servers * size / placement.servers_per_rank

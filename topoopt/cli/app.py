@@ -10,8 +10,10 @@ from codesign_base import InputError
 from codesign_base.collisions import distribution_conflicts
 from topoopt.base.version import installed_version
 from topoopt.cli.bandwidth_command import bandwidth_command
+from topoopt.cli.brief_help import BriefCommand
 from topoopt.cli.clos_command import clos_app
 from topoopt.cli.compare_command import compare_command
+from topoopt.cli.deploy_command import deploy_command
 from topoopt.cli.experiment_command import experiment_app
 from topoopt.cli.export_command import export_command
 from topoopt.cli.models_command import models_command
@@ -30,7 +32,7 @@ from topoopt.cli.what_if_command import what_if_command
 app = typer.Typer(
     name="topoopt",
     help="Co-design parallelization strategy, topology and routing of AI training clusters.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -44,6 +46,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "models": models_command,
         "profile": profile_command,
     },
+    "Build": {"deploy": deploy_command},
     "Look closer": {
         "report": report_command,
         "verify": verify_command,
@@ -58,9 +61,12 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Experiments": {"validate": validate_command},
 }
+# Commands with more options than a screen holds.
+_BRIEF = ("plan", "pareto", "compare")
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
+        _class = BriefCommand if _name in _BRIEF else None
+        app.command(_name, cls=_class, rich_help_panel=_panel)(_command)
 app.add_typer(clos_app, name="clos", rich_help_panel="Networks")
 app.add_typer(experiment_app, name="experiment", rich_help_panel="Experiments")
 # Of typer, whatever it builds on: what is wrong about words of a command line.
@@ -73,13 +79,28 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
+_FIRST_STEPS = """\
+topoopt finds how to split a training job over servers, how to wire them and how to route. Try:
+
+  topoopt plan dlrm-16 --servers 16 --degree 4 --bandwidth 100Gbps -o plan.json
+  topoopt report plan.json -o plan.html
+  topoopt plan llama3-8b --servers 8 --gpus-per-server 8 --device h100 --degree 4 \\
+    --bandwidth 400Gbps --global-batch 128
+
+topoopt models lists the models that are known by name, topoopt --help all commands,
+topoopt plan --help what a plan can be asked."""
+
+
 @app.callback()
 def _options(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version."
     ),
 ) -> None:
-    """Answer --version before any command."""
+    """Answer --version before any command; without a command say what to try first."""
+    if context.invoked_subcommand is None:
+        print(_FIRST_STEPS)
 
 
 def _interrupted(error: BaseException) -> bool:

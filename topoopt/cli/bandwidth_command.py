@@ -96,6 +96,13 @@ def bandwidth_command(
     together: Annotated[
         str, typer.Option(help="Several workloads: sum of relative times, or max.")
     ] = "sum",
+    relative_to: Annotated[
+        str,
+        typer.Option(
+            help="Several workloads: each time over its optimum alone, or over that at equal "
+            "bandwidths of 100 GB/s (equal)."
+        ),
+    ] = "optimum",
     rates: Annotated[
         list[str] | None,
         typer.Option(
@@ -125,7 +132,7 @@ def bandwidth_command(
     from topoopt.bandwidth.model.collectives import PartialGroups
     from topoopt.bandwidth.model.cost import load_cost
     from topoopt.bandwidth.model.loops import Loop
-    from topoopt.bandwidth.model.several import Together
+    from topoopt.bandwidth.model.several import RelativeTo, Together
     from topoopt.bandwidth.solve.problem import AllocationObjective
     from topoopt.bandwidth.solve.question import Question
     from topoopt.cli.bandwidth_inputs import choice, read_workload
@@ -154,11 +161,13 @@ def bandwidth_command(
         parse_time(deadline, "deadline") if deadline is not None else None,
     )
     joined = choice("together", together, Together)
+    reference = choice("relative-to", relative_to, RelativeTo)
     if searching:
         unfit = {
             "--communicator": bool(communicator),
             "--rates": bool(rates),
             "--sensitivity": sensitivity,
+            "--relative-to": reference != RelativeTo.OPTIMUM,
             "a second --workload": len(workload) > 1,
             "--network": given["search_shapes"] is not None and network is not None,
         }
@@ -183,6 +192,7 @@ def bandwidth_command(
         question,
         [load_communicator(path, fabric) for path in communicator] if communicator else None,
         together=joined,
+        relative_to=reference,
         rates=rates or (),
     )
     _print_answer(answer, sensitivity, as_json)

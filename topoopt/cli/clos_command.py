@@ -105,8 +105,9 @@ def run_command(
     given: Mapping[str, Any],
     epochs: Annotated[int, typer.Option(help="AllReduces of each job.")] = 10,
     methods: Annotated[
-        str, typer.Option(help="Methods to compare, separated by commas.")
-    ] = "ecmp,greedy,edge-coloring,best",
+        str,
+        typer.Option(help="Methods to compare, separated by commas."),
+    ] = "ecmp,greedy,edge-coloring,best,spray",
     bandwidth: Annotated[
         str, typer.Option(help="Speed of a NIC and of a cable, with its unit.")
     ] = "100Gbps",
@@ -114,17 +115,23 @@ def run_command(
         list[str] | None,
         typer.Option(help="time:spine, a failure on the way; may be repeated.", show_default=False),
     ] = None,
-    no_prediction: Annotated[
-        bool,
-        typer.Option("--no-prediction", help="Count only flows in flight, as if none came back."),
-    ] = False,
+    prediction: Annotated[
+        bool | None,
+        typer.Option(
+            "--prediction/--no-prediction",
+            help="Count flows that wait or compute, too, or only those in flight.",
+            show_default="for best only",
+        ),
+    ] = None,
     no_rotation: Annotated[
         bool,
         typer.Option(
             "--no-rotation", help="Keep routes at barriers: best moves flows only after changes."
         ),
     ] = False,
-    move_cost: Annotated[str, typer.Option(help="Time that re-routing one flow costs.")] = "0s",
+    move_cost: Annotated[
+        str, typer.Option(help="Time for which a flow sends nothing when it is re-routed.")
+    ] = "0s",
     as_json: common.AsJson = False,
 ) -> None:
     """Simulate epochs of AllReduces under the control loop of each method.
@@ -149,15 +156,15 @@ def run_command(
             changes=failures_at(clos, fail_spine_at or []),
             seed=seed,
             nic_rate=nic_rate,
-            predict=not no_prediction,
+            predict=prediction,
             rotate=False if no_rotation else None,
             move_cost=cost,
             time_limit=time_limit,
         )
     if as_json:
-        common.print_json(run_document(clos, results, epochs=epochs, seed=seed))
+        common.print_json(run_document(clos, results, epochs=epochs, seed=seed, move_cost=cost))
     else:
-        print("\n".join(run_lines(clos, results, epochs=epochs)))
+        print("\n".join(run_lines(clos, results, epochs=epochs, move_cost=cost)))
 
 
 def _inputs(given: Mapping[str, Any]) -> "tuple[Clos, tuple[RingJob, ...]]":

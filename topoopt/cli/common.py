@@ -58,6 +58,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing el
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 
 
+def was_given(context: typer.Context, name: str) -> bool:
+    """Say whether a parameter is from the command line or a job file, rather than its default."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name in ("COMMANDLINE", "DEFAULT_MAP")
+
+
 def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> None:
     """Refuse options that would count for nothing.
 
@@ -73,19 +79,23 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
     Raises
     ------
     InputError
-        Naming the first that stands on the command line, in the order of the command's help.
+        Naming the first on the command line or in a job file, in the order of the command's help.
     """
     wanted = set(names)
     for parameter in context.command.params:
         name = parameter.name
         if name is None or name not in wanted:
             continue
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
+        if was_given(context, name):
             value = context.params[name]
             # Of --option and --no-option the one that was given.
             words = parameter.secondary_opts if value is False else parameter.opts
             raise InputError(f"{words[0]} is {value}, but {reason}")
+
+
+def is_model_file(model: str) -> bool:
+    """Say whether a model is meant as a file: by a suffix or a separator, which presets lack."""
+    return Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
 
 
 def read_model(model: str) -> "ModelGraph":
@@ -93,9 +103,7 @@ def read_model(model: str) -> "ModelGraph":
     from parallelism.model_file import load_model
     from parallelism.models import get_model
 
-    # A suffix or a separator makes it a file; presets have neither.
-    is_file = Path(model).suffix.lower() in (".yaml", ".yml", ".json") or "/" in model
-    return load_model(Path(model)) if is_file else get_model(model)
+    return load_model(Path(model)) if is_model_file(model) else get_model(model)
 
 
 def make_prices(path: Path | None) -> "PriceTable | None":

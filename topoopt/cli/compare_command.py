@@ -8,6 +8,7 @@ import typer
 
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
+from topoopt.cli.brief_help import HELP
 from topoopt.cli.shared import CLUSTER, JOB, SEARCH, make_cluster, make_job, make_options
 
 # What says something about fabrics that are rewired during the iteration only.
@@ -18,7 +19,7 @@ _REWIRED = {
 }
 
 
-@takes(CLUSTER, JOB, SEARCH)
+@takes(CLUSTER, JOB, SEARCH, HELP)
 def compare_command(
     context: typer.Context,
     model: common.Model,

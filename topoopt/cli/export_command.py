@@ -76,6 +76,8 @@ def export_command(
             text = text.replace(
                 "write collectives as rounds of messages", "give --allreduce rounds"
             )
+            text = text.replace("export AllReduces as rings", "give --allreduce rings")
+            text = text.replace("confirm='packet'", "--confirm packet")
             raise InputError(text) from None
         notes = _fbuf_notes(loaded, file)
         save_fbuf(file, output)

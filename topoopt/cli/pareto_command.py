@@ -10,6 +10,7 @@ from codesign_base import InputError
 from codesign_base.paths import is_directory
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
+from topoopt.cli.brief_help import HELP
 from topoopt.cli.shared import JOB, SEARCH, SPENDING, WIRING, make_job, make_options
 
 if TYPE_CHECKING:
@@ -17,14 +18,26 @@ if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
 
 
-@takes(WIRING, SPENDING, JOB, SEARCH)
+@takes(WIRING, SPENDING, JOB, SEARCH, HELP)
 def pareto_command(
     context: typer.Context,
     model: common.Model,
-    servers: Annotated[str, typer.Option(help="Numbers of servers: 16,24 or 16..256 (doubling).")],
-    degree: Annotated[str, typer.Option(help="Network ports of each server: 4,8 or 2..8.")],
+    servers: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel="Cluster", help="Numbers of servers: 16,24 or 16..256 (doubling)."
+        ),
+    ],
+    degree: Annotated[
+        str,
+        typer.Option(rich_help_panel="Cluster", help="Network ports of each server: 4,8 or 2..8."),
+    ],
     bandwidth: Annotated[
-        str, typer.Option(help="Speeds of a port, separated by commas: 100Gbps,400Gbps.")
+        str,
+        typer.Option(
+            rich_help_panel="Cluster",
+            help="Speeds of a port, separated by commas: 100Gbps,400Gbps.",
+        ),
     ],
     given: Mapping[str, Any],
     server_usd: Annotated[

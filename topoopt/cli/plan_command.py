@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from topoopt.base.atomic import write_text_atomically
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
+from topoopt.cli.brief_help import HELP
+from topoopt.cli.job_file import job_file_text, read_job_file
 from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING, make_cluster, make_job, make_options
 
 if TYPE_CHECKING:
@@ -17,10 +20,18 @@ if TYPE_CHECKING:
 _OUTPUT = "Files"
 
 
-@takes(CLUSTER, SPENDING, JOB, SEARCH)
+@takes(CLUSTER, SPENDING, JOB, SEARCH, HELP)
 def plan_command(
     context: typer.Context,
-    model: common.Model,
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A preset (`topoopt models` lists them), an operator-graph file, a config.json, "
+            "or a job file that holds options too.",
+            is_eager=True,
+            callback=read_job_file,
+        ),
+    ],
     given: Mapping[str, Any],
     checkpoint: Annotated[
         Path | None,
@@ -42,6 +53,13 @@ def plan_command(
     save_network: Annotated[
         Path | None, typer.Option(rich_help_panel=_OUTPUT, help="Write the network (JSON).")
     ] = None,
+    save_job: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=_OUTPUT, help="Write the question, to be asked again (YAML)."),
+    ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Print all bounds, the gap and every assumption.")
+    ] = False,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
@@ -55,8 +73,10 @@ def plan_command(
     from topoopt.codesign.pareto import choose_degree
     from topoopt.codesign.solve import co_optimize
 
+    if as_json:
+        common.refuse_given(context, ("details",), "--json prints the whole plan; give one of them")
     inputs = [model, given["profile"], given["prices"]]
-    common.check_outputs(output, save_traffic, save_network, checkpoint, inputs=inputs)
+    common.check_outputs(output, save_traffic, save_network, checkpoint, save_job, inputs=inputs)
     job = make_job(context, model, given)
     if given["restarts"] == 1:
         asked = ("engine",) if given["workers"] == 1 else ("workers", "engine")
@@ -66,6 +86,8 @@ def plan_command(
     options = make_options(given)
     cluster, seed = make_cluster(given), given["seed"]
     table = common.make_prices(given["prices"])
+    if save_job is not None:
+        write_text_atomically(save_job, job_file_text(context, model, save_job))
     weighed = ""
     if any(given[name] != default for name, (_, default) in SPENDING.items()):
         # Fewer ports than there are may be the better buy.
@@ -95,12 +117,12 @@ def plan_command(
         )
     if save_traffic is not None or save_network is not None:
         _save_parts(plan, save_traffic, save_network)
-    _show(plan, output, as_json)
+    _show(plan, output, as_json, details)
     if weighed and not as_json:
         print(f"\n{weighed}")
 
 
-def _show(plan: "Plan", output: Path | None, as_json: bool) -> None:
+def _show(plan: "Plan", output: Path | None, as_json: bool, details: bool) -> None:
     """Write the plan where it is wanted, and print it."""
     if output is not None:
         plan.save(output)
@@ -108,7 +130,7 @@ def _show(plan: "Plan", output: Path | None, as_json: bool) -> None:
         # On one line as in the file: a large plan has a million numbers in its routes.
         sys.stdout.write(plan.to_json() + "\n")
         return
-    print(plan.summary())
+    print(plan.summary(details=details))
     if output is not None:
         print(f"plan written to {output}")
 

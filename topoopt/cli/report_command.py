@@ -16,11 +16,18 @@ def report_command(
             "folder."
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write (HTML).")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", help="The page to write (HTML), or the wiring as a picture (SVG)."
+        ),
+    ],
 ) -> None:
     """Write a page with the answer, charts, topology, traffic, timeline and strategy.
 
     The page is one file and opens offline.
+
+    A name that ends in .svg gets the plan's wiring and nothing else.
 
     Example: topoopt report plan.json -o plan.html
     """

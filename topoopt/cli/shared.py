@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from codesign_base import InputError
-from topoopt.base.option_groups import Options, option
+from topoopt.base.option_groups import Options, in_panel, option
 from topoopt.cli import common
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _considered(help_text: str, shown: str, *names: str) -> tuple[Any, Any]:
 WIRING: Options = {
     "ports": (common.Ports, "directed"),
     "latency": (common.Latency, "1us"),
-    "seed": option(int, 0, "The same seed and steps give the same plan."),
+    "seed": option(int, 0, "The same seed and steps give the same plan.", rich_help_panel=_SEARCH),
     "prices": (common.Prices, None),
 }
 """What all clusters that a plan is sought for have in common, and what they cost."""
@@ -54,7 +54,11 @@ SPENDING: Options = {
 """What a cluster should be good at, and may take."""
 
 JOB: Options = {
-    "device": option(str, "a100", "Accelerator: a100, a100-40gb, h100 or h200."),
+    "device": option(
+        str, "a100",
+        "Accelerator: a100, a100-40gb, h100, h100-pcie, h200, h800, b200, b300, gb200, gb300, "
+        "mi300x, mi355x or tpu-v5p.",
+    ),
     "gpus": (common.Gpus, 4),
     "batch": (common.Batch, None),
     "profile": option(
@@ -62,7 +66,7 @@ JOB: Options = {
     ),
     "optimizer": option(str, "sgd", "sgd, momentum or adam; sets the state kept in memory."),
     "global_batch": option(
-        int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_LAYOUTS
+        int | None, None, "Samples of an iteration (transformers).", rich_help_panel=_JOB
     ),
     "sequence": option(
         int | None, None, "Tokens of a sample.", show_default="the model's own",
@@ -76,12 +80,28 @@ JOB: Options = {
         "Context-parallel degrees considered.", "powers of two that leave 1024 tokens", "--context"
     ),
     "expert": _considered("Expert-parallel degrees considered.", "all"),
+    "expert_tensor": _considered(
+        "Tensor ranks that split an expert considered; with fewer than the tensor degree, expert "
+        "groups extend over the others.",
+        "1 and the tensor degree",
+    ),
+    "virtual_stages": _considered(
+        "Parts a stage of interleaved schedules considered.", "2 to 8, or 12 of one layer"
+    ),
+    "stage_layers": _considered(
+        "Layers of each part along the model, such as 3,4x13,3,3.", "as even as they go"
+    ),
     "microbatch": _considered("Samples of a microbatch considered.", "1,2,4,8"),
     "pipeline_schedule": _considered(
         "gpipe, 1f1b, interleaved, zero-bubble: which are considered.", "all but gpipe"
     ),
     "zero": _considered("ZeRO stages considered; 3 only without pipelines.", "1,3"),
-    "recompute": _considered("none, selective, full: recomputation considered.", "none,full"),
+    "recompute": _considered(
+        "none, selective, full, modules: recomputation considered.", "none,full"
+    ),
+    "recompute_modules": _considered(
+        "norms, up-projections, activations: what recomputation by modules does again.", "all"
+    ),
     "tensor_across_servers": option(
         bool, False, "Tensor groups may span servers.", "--tensor-across-servers",
         rich_help_panel=_LAYOUTS,
@@ -91,8 +111,13 @@ JOB: Options = {
     ),
     "stack": option(
         str, "megatron-core",
-        "Training software, whose overlaps and memory count: megatron-core, fsdp2, fsdp1, llama3, "
-        "megatron-2022, megatron-2021, deepspeed-2022, aleph-alpha-2023.",
+        "Training software, whose overlaps and memory count: megatron-core, megatron-moe, "
+        "deepseek-v3, fsdp2, fsdp1, llama3, megatron-2022, megatron-2021, deepspeed-2022, "
+        "aleph-alpha-2023.",
+        rich_help_panel=_LAYOUTS,
+    ),
+    "precision": option(
+        str | None, None, "Of products inside layers: bf16 or fp8.", show_default="the stack's own",
         rich_help_panel=_LAYOUTS,
     ),
     "per_operator": option(
@@ -130,7 +155,7 @@ SEARCH: Options = {
     "confirm": option(
         str | None, None,
         "packet: choose among the best plans by simulating packet trains; none: by the fluid "
-        "model. By default packet for models by operators on up to 32 servers, but with other "
+        "model. By default packet for models by operators on up to 128 servers, but with other "
         "methods and schedules.",
         rich_help_panel=_SEARCH, show_default="see text",
     ),
@@ -156,15 +181,21 @@ SEARCH: Options = {
 }  # fmt: skip
 """How a plan is sought: the fields of `topoopt.problem.options.SearchOptions`."""
 
+# Titles in the help, of the options that name none of their own.
+WIRING, CLUSTER = in_panel("Cluster", WIRING), in_panel("Cluster", CLUSTER)
+SPENDING, JOB, SEARCH = in_panel("Cost", SPENDING), in_panel(_JOB, JOB), in_panel(_SEARCH, SEARCH)
+
 # Options that are called otherwise than the field that they set.
 _FIELDS = {
     "batch": "batch_per_gpu", "load_imbalance": "implementation",
-    "stack": "implementation",
+    "stack": "implementation", "precision": "implementation",
     "no_parameter_splits": "parameter_splits",
     **dict.fromkeys(
         (
-            "tensor", "pipeline", "context_degrees", "expert", "microbatch", "pipeline_schedule",
-            "zero", "recompute", "tensor_across_servers",
+            "tensor", "pipeline", "context_degrees", "expert", "expert_tensor", "virtual_stages",
+            "stage_layers", "microbatch", "pipeline_schedule", "zero", "recompute",
+            "recompute_modules",
+            "tensor_across_servers",
         ),
         "choices",
     ),
@@ -228,7 +259,9 @@ def make_job(
         server=nvlink_server(given["device"], given["gpus"]),
         global_batch=given["global_batch"],
         sequence=sequence,
-        implementation=get_stack(given["stack"], load_imbalance=given["load_imbalance"]),
+        implementation=get_stack(
+            given["stack"], load_imbalance=given["load_imbalance"], precision=given["precision"]
+        ),
         choices=choices_of(given),
     )
 
@@ -289,16 +322,37 @@ def choices_of(given: Mapping[str, Any]) -> "Choices":
     from parallelism.transformers.enumeration import Choices
 
     wanted: dict[str, Any] = {"across_servers": given["tensor_across_servers"]}
-    fields = {"context_degrees": "context", "pipeline_schedule": "schedules"}
+    fields = {
+        "context_degrees": "context", "pipeline_schedule": "schedules",
+        "recompute_modules": "modules",
+    }  # fmt: skip
     for name in _FIELDS:
         if _FIELDS[name] != "choices" or name == "tensor_across_servers" or given[name] is None:
             continue
         field = fields.get(name, name)
-        if field in ("recompute", "schedules"):
+        if field in ("recompute", "schedules", "modules"):
             wanted[field] = tuple(part.strip() for part in given[name].split(","))
+        elif field == "stage_layers":
+            wanted[field] = _stage_map(given[name])
         else:
             wanted[field] = _numbers(field, given[name])
     return Choices(**wanted)
+
+
+def _stage_map(text: str) -> tuple[int, ...]:
+    """Return the layers of each part, of a list in which 4x13 stands for thirteen fours."""
+    from parallelism.transformers.layout import MOST_PARTS
+
+    found: list[int] = []
+    for part in text.split(","):
+        layers, _, times = part.strip().partition("x")
+        each = (layers, times) if "x" in part else (layers, "1")
+        if not all(one.isascii() and one.isdecimal() and len(one) < 6 for one in each):
+            raise InputError(f"--stage-layers is {text!r}; give layers, such as 3,4x13,3,3")
+        found += [int(each[0])] * min(int(each[1]), MOST_PARTS + 1)
+        if len(found) > MOST_PARTS:
+            raise InputError(f"--stage-layers is {text!r}; give at most {MOST_PARTS} parts")
+    return tuple(found)
 
 
 def _numbers(option: str, text: str) -> tuple[int, ...]:

@@ -98,7 +98,7 @@ def simulate_command(
     from topoopt.fabric.warm import choose_rings, warm_up
     from topoopt.problem.schedule import Schedule
     from topoopt.studies.replay import replay_fabric
-    from topoopt.studies.workload import load_workload, scheduled_workload
+    from topoopt.studies.workload import load_workload, scheduled_workload, streams_of
 
     schedule = Schedule(
         compute=compute_order,
@@ -120,6 +120,8 @@ def simulate_command(
     kernels = "simulate_kernels" if model == "fluid" else "packet_kernels"
     with common.first_run_notice(f"fabric_*/{kernels}*"):
         workload = load_workload(file)
+        if model == "fluid" and compat is None:
+            workload = streams_of(workload)
         replay = replay_fabric(
             workload,
             fabric,

@@ -49,7 +49,8 @@ def topology_command(
     fibre_usd: Annotated[float, typer.Option(help="US dollars of a cable.")] = 0.0,
     prices: common.Prices = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the network (JSON or GraphML).")
+        Path | None,
+        typer.Option("--output", "-o", help="Write the network (JSON or GraphML; SVG: a drawing)."),
     ] = None,
     as_json: common.AsJson = False,
 ) -> None:
@@ -57,9 +58,11 @@ def topology_command(
 
     Example: topoopt topology totient --servers 128 --degree 4 --traffic traffic.npz
     """
+    from topoopt.base.atomic import write_text_atomically
     from topoopt.formats.traffic import load_traffic
     from topoopt.problem.prices import default_prices
     from topoopt.problem.units import parse_bandwidth, parse_time
+    from topoopt.report.picture import network_picture
     from topoopt.studies.topology_report import report_text, topology_report
     from topoopt.topology.network_file import save_network
     from topoopt.topology.zoo.registry import FABRICS, build_fabric
@@ -100,7 +103,10 @@ def topology_command(
     table = common.make_prices(prices) or default_prices()
     report = topology_report(built, rate, table, sent, layer=layer, fibre_usd=fibre_usd)
     if output is not None:
-        save_network(built.network, output)
+        if output.suffix.lower() == ".svg":
+            write_text_atomically(output, network_picture(built.network))
+        else:
+            save_network(built.network, output)
     if as_json:
         common.print_json(report.to_dict())
     else:

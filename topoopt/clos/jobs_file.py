@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.reading import parse_json, parse_yaml, read_text
+from parallelism.reading import parse_json, parse_yaml, read_text, wrong_value
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.jobs import RingJob, place_rings, ring_flow_bytes
 from topoopt.clos.presets import get_clos_model
@@ -92,10 +92,7 @@ def _checked(data: Any) -> "list[JobSpec]":
             raise InputError(
                 f'{at}placement is not packed, random, or one list of "tor:first-last" a replica'
             ) from None
-        given = repr(first["input"])
-        shown = given if len(given) <= 60 else given[:57] + "..."
-        message = first["msg"][0].lower() + first["msg"][1:]
-        raise InputError(f"{at}field {field!r} is {shown}: {message}") from None
+        raise InputError(f"{at}field {field!r} {wrong_value(first)}") from None
 
 
 def _jobs(specs: "Sequence[JobSpec]", clos: Clos, rng: np.random.Generator) -> tuple[RingJob, ...]:

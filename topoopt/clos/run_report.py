@@ -12,7 +12,7 @@ from topoopt.problem.units import format_time
 
 
 def run_document(
-    clos: Clos, results: Sequence[MethodTimes], *, epochs: int, seed: int
+    clos: Clos, results: Sequence[MethodTimes], *, epochs: int, seed: int, move_cost: float
 ) -> dict[str, Any]:
     """Return what `topoopt clos run --json` prints; see ``docs/clos.md``."""
     methods = {}
@@ -26,12 +26,28 @@ def run_document(
         "live_spines": int(clos.live_spines.size),
         "epochs": epochs,
         "seed": seed,
+        "move_cost_s": move_cost,
         "methods": methods,
     }
 
 
-def run_lines(clos: Clos, results: Sequence[MethodTimes], *, epochs: int) -> list[str]:
-    """Return the page that `topoopt clos run` prints, line by line."""
+def run_lines(
+    clos: Clos, results: Sequence[MethodTimes], *, epochs: int, move_cost: float
+) -> list[str]:
+    """Return the page that `topoopt clos run` prints, line by line.
+
+    Parameters
+    ----------
+    clos : Clos
+    results : sequence of MethodTimes
+    epochs : int
+    move_cost : float
+        Seconds that a flow could not send while it was moved.
+
+    Returns
+    -------
+    list of str
+    """
     jobs = results[0].jobs
     flows = sum(job.flows for job in jobs)
     lines = [
@@ -56,6 +72,7 @@ def run_lines(clos: Clos, results: Sequence[MethodTimes], *, epochs: int) -> lis
         for r in results
     ]
     lines += table_lines(rows)
+    lines += _move_lines(results, epochs, move_cost)
     for result in results:
         lines += ["", f"{result.method}: AllReduce of each epoch (s)"]
         rows = [("job", "floor", "mean", "p99", "worst", "flow mean", "flow p99", "epochs")]
@@ -74,6 +91,19 @@ def run_lines(clos: Clos, results: Sequence[MethodTimes], *, epochs: int) -> lis
         ]
         lines += table_lines(rows)
     return lines
+
+
+def _move_lines(results: Sequence[MethodTimes], epochs: int, move_cost: float) -> list[str]:
+    """Say what moving a flow took, and how many moves that makes where there were some."""
+    price = "is instant and free (see --move-cost)"
+    if move_cost > 0:
+        price = f"stops it for {format_time(move_cost)}"
+    moves = [
+        f"{r.method} moves {r.moved_flows / (epochs * len(r.jobs)):.0f} an AllReduce"
+        for r in results
+        if r.moved_flows
+    ]
+    return [f"moving a flow {price}" + (": " + ", ".join(moves) if moves else "")]
 
 
 def _seconds(time: float) -> str:

@@ -10,7 +10,7 @@ from codesign_base import InputError
 from routing.clos.control import Controller
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob
-from routing.clos.loop import run_loop
+from routing.clos.loop import run_loop, run_sprayed
 from routing.clos.routers import METHODS
 from routing.clos.simulation import NIC_RATE
 
@@ -79,16 +79,22 @@ class MethodTimes:
     moved_flows: int
 
 
+_COLOURING: dict[str, Any] = {"method": "edge-coloring", "predict": True}
+_GREEDY: dict[str, Any] = {"method": "greedy", "predict": True}
+SPRAY = "spray"
+"""Not a router: flows spread over all links of their ToRs, see `routing.clos.loop.run_sprayed`."""
+
 VARIANTS: dict[str, dict[str, Any]] = {
     "best": {"method": "best"},
     "best-by-job": {"method": "best", "by_ring": False},
     "best-static": {"method": "best", "rotate": False},
     "best-by-job-static": {"method": "best", "by_ring": False, "rotate": False},
     "best-no-prediction": {"method": "best", "predict": False},
-    "colouring-by-ring": {"method": "edge-coloring", "by_ring": True, "rotate": True},
-    "colouring-rotated": {"method": "edge-coloring", "rotate": True},
-    "greedy-rotated": {"method": "greedy", "rotate": True},
-    "greedy-no-prediction": {"method": "greedy", "predict": False},
+    "colouring-by-ring": {**_COLOURING, "by_ring": True, "rotate": True},
+    "colouring-rotated": {**_COLOURING, "rotate": True},
+    "colouring-predicted": _COLOURING,
+    "greedy-rotated": {**_GREEDY, "rotate": True},
+    "greedy-predicted": _GREEDY,
 }
 """Options of `routing.clos.control.Controller` for ablations: the metric that the router serves
 (jobs or rings), local search (best against colouring alone), rotation, prediction."""
@@ -103,7 +109,7 @@ def run_methods(
     changes: Sequence[tuple[float, Clos]] = (),
     seed: int = 0,
     nic_rate: float = NIC_RATE,
-    predict: bool = True,
+    predict: bool | None = None,
     rotate: bool | None = None,
     move_cost: float = 0.0,
     time_limit: float | None = None,
@@ -115,7 +121,7 @@ def run_methods(
     clos : Clos
     jobs : sequence of RingJob
     methods : sequence of str
-        Names of `routing.clos.routers.METHODS`.
+        Names of `routing.clos.routers.METHODS`, or `SPRAY`.
     epochs : int
         AllReduces of each job.
     changes : sequence of (float, Clos)
@@ -175,9 +181,10 @@ def run_variant(
 
 def check_methods(methods: Sequence[str]) -> None:
     """Raise InputError if a method is unknown or named twice."""
+    known = (*METHODS, SPRAY)
     for method in methods:
-        if method not in METHODS:
-            raise InputError(f"method {method!r} is unknown; choose among {', '.join(METHODS)}")
+        if method not in known:
+            raise InputError(f"method {method!r} is unknown; choose among {', '.join(known)}")
     if not methods or len(set(methods)) < len(methods):
         raise InputError(f"methods are {', '.join(methods)!r}; name one or more, each once")
 
@@ -203,9 +210,12 @@ def _simulated(
     changes: Sequence[tuple[float, Clos]],
     nic_rate: float,
 ) -> MethodTimes:
-    warm_up(options["method"])
-    controller = Controller(clos, **options)
-    found = run_loop(clos, jobs, controller, epochs, changes=changes, nic_rate=nic_rate)
+    if name == SPRAY:
+        found = run_sprayed(clos, jobs, epochs, changes=changes, nic_rate=nic_rate)
+    else:
+        warm_up(options["method"])
+        controller = Controller(clos, **options)
+        found = run_loop(clos, jobs, controller, epochs, changes=changes, nic_rate=nic_rate)
     times = found.times
     rows = []
     for job, floor, took, slow, flow in zip(

@@ -1,13 +1,14 @@
 """One job over all fabrics: the co-designed one and those that it is compared with."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from codesign_base import InputError
-from parallelism.reading import parse_json
+from parallelism.reading import parse_json, schema_fault
 from parallelism.record_fields import Amount, Count, Whole
 from topoopt.base.display import shown
+from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.codesign.solve import co_optimize
@@ -18,19 +19,23 @@ from topoopt.fabrics.baselines import (
     file_fabric,
     is_network_file,
 )
-from topoopt.plan.plan import schema_fault
+from topoopt.plan.plan import Timed
 from topoopt.plan.summary import parallelization_text
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.problem.units import format_bandwidth, format_time
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
 # How strictly `parse_comparison` reads the records.
 _STRICT = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
 
 
 @dataclass(frozen=True)
-class FabricResult:
+class FabricResult(Timed):
     """The best found for one fabric.
 
     Parameters
@@ -61,11 +66,6 @@ class FabricResult:
     bounded: bool = False
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
-
-    @property
-    def time_s(self) -> float:
-        """Seconds to go by: of packet trains where stated, else of the fluid model."""
-        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,43 @@ class Comparison:
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
+    def to_frame(self) -> "DataFrame":
+        """Return one row a fabric, the co-designed one first, as a pandas DataFrame.
+
+        Raises
+        ------
+        InputError
+            If pandas is not installed.
+        """
+        return frame({**asdict(result), "time_s": result.time_s} for result in self.fabrics)
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draw a bar a fabric, as long as its iteration, with the lower bound as a line.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InputError
+            If matplotlib is not installed.
+        """
+        axes = new_axes(axes, (6.0, 0.8 + 0.32 * len(self.fabrics)))
+        colours = ["#0072b2", *["#999999"] * (len(self.fabrics) - 1)]
+        axes.barh([r.fabric for r in self.fabrics], [1e3 * r.time_s for r in self.fabrics],
+                  color=colours)  # fmt: skip
+        axes.axvline(1e3 * self.lower_bound_s, color="#d55e00", linestyle="--", label="lower bound")
+        axes.invert_yaxis()
+        axes.set(xlabel="time an iteration [ms]", title=self.model)
+        axes.legend()
+        return axes
+
     def summary(self) -> str:
         """Return the comparison as a table of text."""
         packets = self.fabrics[0].packet_time_s is not None
@@ -132,7 +169,11 @@ class Comparison:
         refused = [f"not built: {name}: {why}" for name, why in self.refused.items()]
         stopped = ["search interrupted: the best so far"] if self.interrupted else []
         table = table_lines(rows, left=(0, 6 if packets else 5))
-        return "\n".join([title, "", *table, "", *refused, bound, *stopped])
+        fluid = [r.fabric for r in self.fabrics if r.packet_time_s is None] if packets else []
+        without = (
+            [f"without packets (not known there, or too many): {', '.join(fluid)}"] if fluid else []
+        )
+        return "\n".join([title, "", *table, "", *without, *refused, bound, *stopped])
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -205,6 +246,18 @@ def compare(
     ------
     InputError
         As `co_optimize`; also if a fabric that is named cannot be built.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> found = to.compare(
+    ...     to.Job(to.models.dlrm(tables=4, batch_per_gpu=32)),
+    ...     to.Cluster(servers=4, degree=2, bandwidth="100Gbps"),
+    ...     to.SearchOptions(steps=5, confirm="none"),
+    ...     fabrics=("fat-tree", "torus2d"),
+    ... )
+    >>> [result.fabric for result in found.fabrics]
+    ['topoopt', 'fat-tree', 'torus2d']
     """
     options = SearchOptions() if options is None else options
     # Files are read before the search, so that a wrong one does not cost its time.

@@ -34,6 +34,12 @@ class Limits:
     ------
     InputError
         If a limit is not positive.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> to.Limits(cost_usd=50_000, ports=64).ports
+    64
     """
 
     cost_usd: float | None = None

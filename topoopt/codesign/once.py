@@ -18,6 +18,7 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedule_pairs
 from topoopt.evaluate.scoring import plainest_routing
+from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.tasks import link_bytes, recorded_routes
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
@@ -44,6 +45,7 @@ from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.search.confirm import (
+    NO_PACKET_TIME,
     PACKET_MODEL,
     Confirmed,
     confirm_pairs,
@@ -90,7 +92,7 @@ def optimize_once(
     layouts = isinstance(family, LayoutFamily)
     with interrupts_between_steps(progress, everywhere=layouts) as report:
         result = search.run(report, keeper)
-        confirmed = _confirm(search, result, report) if options.one_path else None
+        confirmed = _confirm(search, result, report) if options.confirm == "packet" else None
         scheduled = _schedule(search, result, report)
         packets = _packets(search, result, confirmed, report)
         compared, interrupted = _baselines(search, result, chosen, report)
@@ -115,11 +117,12 @@ def _confirm(
         return None
     try:
         candidates: list[Pair[Any]] = search.candidates(result, progress)
-        confirmed: Confirmed[Any] = confirm_pairs(problem, candidates, progress)
+        confirmed: Confirmed[Any] | None = confirm_pairs(problem, candidates, progress)
     except KeyboardInterrupt:
         result.interrupted = True
         return None
-    result.best = confirmed.pair
+    if confirmed is not None:
+        result.best = confirmed.pair
     return confirmed
 
 
@@ -151,7 +154,7 @@ def _packets(
     """Return what packet trains say of the best pair, whether or not they chose it."""
     problem: Problem[Any] = search.problem
     stated = states_packets(problem.family, problem.options, problem.cluster.servers)
-    if confirmed is not None or not stated or result.interrupted:
+    if problem.options.confirm == "packet" or not stated or result.interrupted:
         return confirmed
     try:
         return confirm_pairs(problem, [result.best], progress)
@@ -176,10 +179,12 @@ def _baselines(
     for number, base in enumerate(chosen):
         try:
             best: Compared[Any] = search.best_on(base, result, number, progress)
-            packets = None
-            if stated:
+            # After an interruption only what is quick is still worked out.
+            asked, packets = stated and not result.interrupted, None
+            if asked:
                 tasks = family.build(best.parallelization)
                 packets = packet_times_on(base.fabric, tasks, base.real)
+            unstated = asked and packets is None and isinstance(base.fabric, Fabric)
         except KeyboardInterrupt:
             return found, True
         found[base.fabric.name] = Baseline(
@@ -190,7 +195,7 @@ def _baselines(
             bandwidth_bytes_per_s=base.bandwidth,
             origin=best.origin,
             parallelization=family.record(best.parallelization),
-            note=base.note,
+            note=f"{base.note}; {NO_PACKET_TIME}" if unstated else base.note,
             reconfiguration=reconfiguration_record(base.fabric),
         )
     return found, False
@@ -230,12 +235,12 @@ def _assemble(
     layouts = isinstance(family, LayoutFamily)
     routing = pair.routing
     if topology is not None:
-        known = problem.options.plan_routings
+        known = problem.options.plan_routings(cluster.servers)
         routing = plainest_routing(topology, pair.fabric, tasks, routing, known)
     rings = ring_records(topology.rings if topology else ())
     links = link_records(network, rings)
     split = degree_split(links, 0 if alone else cluster.degree)
-    chosen = packets is not None and problem.options.one_path
+    chosen = packets is not None and problem.options.confirm == "packet"
     counted = {"candidates": len(packets.candidates)} if packets and chosen else {}
     return Plan(
         iteration_time_s=simulated.time,
@@ -292,6 +297,7 @@ def _assemble(
             *price_notes(cluster, compared, prices),
             *bounded_notes(compared),
             *schedule_notes(scheduled),
+            *_packet_notes(problem, packets, result.interrupted),
         ],
         job=family.question(),
         global_batch=family.batch,
@@ -317,6 +323,14 @@ def _assemble(
         seed=problem.seed,
         version=installed_version(),
     )
+
+
+def _packet_notes(
+    problem: Problem[Any], packets: Confirmed[Any] | None, interrupted: bool
+) -> list[str]:
+    """Say it where packets were to choose, but an iteration takes them too long."""
+    asked = problem.options.confirm == "packet" and problem.cluster.servers > 1
+    return [NO_PACKET_TIME] if asked and packets is None and not interrupted else []
 
 
 def _recorded(options: SearchOptions, result: SearchResult[Any], layouts: bool) -> SearchOptions:

@@ -1,16 +1,17 @@
 """Which cluster to buy: plans for a grid of clusters, and those that are worth their money."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from codesign_base import InfeasibleError, InputError
 from codesign_base.paths import exists
 from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
+from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
 from topoopt.base.version import installed_version
@@ -24,6 +25,10 @@ from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.units import format_bandwidth, format_time, parse_bandwidth
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
 
 _STORE = "topoopt designs"
 
@@ -39,6 +44,13 @@ class Grid:
         Of a port, each way; a number is bytes/s.
     ports : {"directed", "bidirectional"}
     latency : str or float
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> grid = to.Grid(servers=(8, 16), degrees=(2, 4), bandwidths=("25Gbps", "100Gbps"))
+    >>> len(grid.servers) * len(grid.degrees) * len(grid.bandwidths)
+    8
     """
 
     servers: tuple[int, ...]
@@ -126,6 +138,62 @@ class Exploration:
             "seed": self.seed,
             "version": self.version,
         }
+
+    def to_frame(self) -> "DataFrame":
+        """Return one row a design, cheapest first, as a pandas DataFrame.
+
+        Beside the fields of a design, ``frontier`` says whether none beats it in cost and time.
+
+        Raises
+        ------
+        InputError
+            If pandas is not installed.
+        """
+        best = set(self.frontier)
+        return frame({**design.to_dict(), "frontier": design in best} for design in self.designs)
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draw cost against time, with a line through the designs that none beats.
+
+        Parameters
+        ----------
+        axes : matplotlib.axes.Axes, optional
+            By default those of a new figure.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+
+        Raises
+        ------
+        InputError
+            If matplotlib is not installed.
+        """
+        axes = new_axes(axes, (6.4, 4.0))
+        best = self.frontier
+        beaten = [design for design in self.designs if design.planned and design not in best]
+        axes.plot(*_costs_and_times(beaten), "o", color="#999999", label="beaten")
+        axes.plot(
+            *_costs_and_times(best), "o-", color="#0072b2", drawstyle="steps-post",
+            label="none is better",
+        )  # fmt: skip
+        costs, times = _costs_and_times(best)
+        for place, (design, cost, time) in enumerate(zip(best, costs, times, strict=True)):
+            point = design.point
+            rate = format_bandwidth(point.bandwidth_bytes_per_s)
+            # Words lean away from the line, and end where the last point is.
+            last = place == len(best) - 1 and place > 0
+            axes.annotate(
+                f"{point.servers} x {point.degree} x {rate}", (cost, time),
+                (-4, -6) if last else (2, -6), textcoords="offset points", fontsize=8,
+                rotation=0 if last else -35, rotation_mode="anchor",
+                horizontalalignment="right" if last else "left", verticalalignment="top",
+            )  # fmt: skip
+        axes.set(xlabel="cost [US dollars]", ylabel="time a sample [us]", title=self.model)
+        axes.set_xscale("log")
+        axes.set_ylim(bottom=0.0)
+        axes.legend()
+        return axes
 
     def summary(self) -> str:
         """Return the frontier, and what became of the rest, as text."""
@@ -226,6 +294,17 @@ def explore(
     ------
     InputError
         If an argument is out of range, or the store belongs to another question.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> found = to.explore(
+    ...     to.Job(to.models.dlrm(tables=4, batch_per_gpu=32)),
+    ...     to.Grid(servers=(4,), degrees=(1, 2), bandwidths=("100Gbps",)),
+    ...     to.SearchOptions(steps=5, confirm="none"),
+    ... )
+    >>> [design.point.degree for design in found.designs]
+    [1, 2]
     """
     if objective not in list(DesignObjective):
         raise InputError(f"objective is {objective!r}; choose {', '.join(DesignObjective)}")
@@ -275,6 +354,12 @@ def explore(
         job.model.name, DesignObjective(objective), tuple(designs), least_gain, interrupted, seed,
         installed_version(),
     )  # fmt: skip
+
+
+def _costs_and_times(designs: Sequence[Design]) -> tuple[list[float], list[float]]:
+    """Return dollars, and microseconds a sample, of designs that were planned."""
+    times = [1e6 * design.value(DesignObjective.TIME) for design in designs]
+    return [design.point.cost_usd for design in designs], times
 
 
 def _designs(designs: tuple[Design, ...]) -> str:

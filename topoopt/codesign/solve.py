@@ -67,6 +67,17 @@ def co_optimize(
         If an argument is out of range, or says nothing for such a job.
     InfeasibleError
         If the model does not fit in memory, or the degree cannot connect the servers.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> plan.lower_bound_s <= plan.iteration_time_s
+    True
+    >>> sorted(plan.baselines)
+    ['expander', 'fat-tree', 'ideal-switch']
     """
     options = SearchOptions() if options is None else options
     if isinstance(seed, bool) or not isinstance(seed, int):

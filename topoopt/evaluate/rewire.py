@@ -156,7 +156,7 @@ class Rewirer(Generic[P]):
             self._try(tasks, improved, seen, best)
         if best.found is None:
             return None
-        if weighted and Routing.MCF in self.options.routings:
+        if weighted and Routing.MCF in self.options.routings(self.cluster.servers):
             self._route_weighted(tasks, best)
         topology, routing, fabric = best.found
         pair = Pair(strategy, topology, routing, fabric, best.time, origin)
@@ -180,7 +180,7 @@ class Rewirer(Generic[P]):
             if key in seen:
                 continue
             seen.add(key)
-            for routing in self.options.routings:
+            for routing in self.options.routings(self.cluster.servers):
                 if routing is Routing.MCF:
                     continue  # costly, and worth it for the best topology only
                 fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)

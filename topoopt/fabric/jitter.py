@@ -24,9 +24,12 @@ class Jitter:
     ----------
     times : float64 array, shape (copies,)
         Seconds.
+    events : int
+        What they took, where that was counted.
     """
 
     times: FloatArray
+    events: int = 0
 
     @property
     def mean(self) -> float:

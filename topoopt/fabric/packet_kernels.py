@@ -29,12 +29,14 @@ from topoopt.fabric.packet_queue_kernels import (
     HOPS,
     IDLES,
     LEFT,
+    LIMIT,
     LOST,
     MARKED,
     MOMENTS,
     NEXT,
     OF,
     OWNER,
+    PATIENT,
     PLAYED,
     RING,
     ROOM,
@@ -44,6 +46,11 @@ from topoopt.fabric.packet_queue_kernels import (
     SIZE,
     STATE,
     TASK,
+    TIMER,
+    TIMES,
+    TRAIN,
+    TRIP,
+    VARIES,
     WAITING,
     WINDOW,
     Rows,
@@ -54,6 +61,7 @@ from topoopt.fabric.packet_queue_kernels import (
     fill_window,
     forward,
     longer,
+    lose_patience,
     more_trains,
     set_up,
     trains_needed,
@@ -61,6 +69,7 @@ from topoopt.fabric.packet_queue_kernels import (
 
 Flags = npt.NDArray[np.bool_]
 
+SCAN = 1e-3  # seconds from one look at the timers to the next
 DRAWS = 1048576  # hashes of one message and of the next do not overlap within so many rounds
 
 
@@ -131,7 +140,7 @@ class _Course(NamedTuple):
 @kernel
 def play_packets(
     todo: Tasks, table: Ints, rings: Ints, routes: Rows, link: Floats, longest: int, how: Sending,
-    seed: int, horizon: float,
+    seed: int, horizon: float, most: int,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:  # fmt: skip
     """Play all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
 
@@ -148,6 +157,8 @@ def play_packets(
     seed : int
     horizon : float
         Give up when it is known that the last task ends after this many seconds.
+    most : int
+        Give up after so many events.
 
     Returns
     -------
@@ -171,7 +182,7 @@ def play_packets(
         np.zeros(tasks, dtype=np.bool_),
         np.zeros(tasks, dtype=np.int64),
         np.zeros(rings.shape[0]),
-        np.zeros(1),
+        np.array([0.0, least_timeout(how)]),
         np.full(devices, -1, dtype=np.int64),
         np.full(devices, -1, dtype=np.int64),
         np.full(devices, -1, dtype=np.int64),
@@ -182,8 +193,9 @@ def play_packets(
         np.empty(rings.shape[0] + 1, dtype=np.int64),
     )
     moment = np.zeros((messages, MOMENTS))
+    moment[:, TIMER] = np.inf
     paths = np.empty((messages, longest), dtype=np.int32)
-    trains = np.empty((256, 5), dtype=np.int64)
+    trains = np.empty((256, TRAIN), dtype=np.int64)
     for train in range(256):
         trains[train, NEXT] = train + 1
     tails = np.empty(256)
@@ -199,9 +211,10 @@ def play_packets(
             state[FRESH] += 1
     while True:
         way = UnderWay(
-            table, moment, paths, link, trains, tails, times, names, state, first_train, how.packet
-        )
-        _play_on(todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon)
+            table, moment, paths, link, trains, tails, times, names, state, first_train,
+            how.packet, how.timeout,
+        )  # fmt: skip
+        _play_on(todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon, most)
         if state[SHORT] == 0:
             break
         while state[ROOM] < state[SHORT]:
@@ -214,9 +227,31 @@ def play_packets(
 
 
 @inner_kernel
+def least_timeout(how: Sending) -> float:
+    """Return the least seconds after which a new connection can lose patience."""
+    least = np.inf
+    if how.timeout > 0.0:
+        least = min(how.timeout, how.ring_timeout)
+    return least
+
+
+@inner_kernel
+def arrived(way: UnderWay, message: int, now: float) -> None:
+    """Take the round trip of a set-up packet for the first estimate."""
+    moment = way.moment
+    if moment[message, PATIENT] == 0.0:
+        return
+    trip = now - moment[message, END]
+    moment[message, TRIP] = trip
+    moment[message, VARIES] = 0.5 * trip
+    moment[message, PATIENT] = max(way.timeout, 3.0 * trip)
+    moment[message, TIMER] = np.inf
+
+
+@inner_kernel
 def _play_on(
     todo: Tasks, rings: Ints, routes: Rows, how: Sending, way: UnderWay, course: _Course,
-    origin: np.uint64, horizon: float,
+    origin: np.uint64, horizon: float, most: int,
 ) -> None:  # fmt: skip
     """Play until the end, or until there are fewer than ``state[SHORT]`` rows for packet trains.
 
@@ -231,7 +266,7 @@ def _play_on(
         waiting, ready, start, finish, binding, begun, open_rings, ring_end, clock, running, before,
         front, back, following, fresh, idle, turn,
     ) = course  # fmt: skip
-    table, moment, _, _, trains, _, times, names, state, first_train, _ = way
+    table, moment, _, _, trains, _, times, names, state, first_train, _, _ = way
     window, longest_train, arrival_order = how.window, how.longest_train, how.arrival_order
     tasks = compute.size
     base = table.shape[0]
@@ -284,7 +319,25 @@ def _play_on(
         turns = int(np.int64(0))
         if state[EVENTS] == 0 or state[LOST] >= 0:
             break
-        if times[0] > horizon:
+        if times[0] > clock[1]:
+            # Timers are looked at every millisecond, as by htsim, when one can have run out.
+            late = clock[1]
+            expired = int(np.int64(0))
+            for message in range(base):
+                expired += int(moment[message, TIMER] < late)
+            if state[ROOM] < expired:
+                state[SHORT] = expired
+                break
+            soon = np.inf
+            for message in range(base):
+                if moment[message, TIMER] < late:
+                    lose_patience(way, message, late)
+                soon = min(soon, moment[message, TIMER])
+            # Timers that begin with the next event, or later, cannot run out before this.
+            soon = min(soon, times[0] + least_timeout(how))
+            clock[1] = max(np.ceil(soon / SCAN), np.rint(late / SCAN) + 1.0) * SCAN
+            continue
+        if times[0] > horizon or state[PLAYED] >= most:
             state[GAVE_UP] = 1
             break
         code = names[0]
@@ -304,14 +357,20 @@ def _play_on(
             if table[message, HOP] < table[message, HOPS]:
                 set_up(way, message, now)
                 continue
-            if how.cold or moment[message, WINDOW] == 0.0:
+            opening = how.cold or table[message, TIMES] == 1
+            if opening and moment[message, LIMIT] < np.inf:
+                moment[message, WINDOW] = 2.0  # announced again
+                moment[message, ALPHA] = -1.0
+            elif opening:
                 moment[message, WINDOW] = window
+                moment[message, LIMIT] = np.inf
                 moment[message, ALPHA] = -1.0
                 moment[message, SEEN] = 0.0
                 moment[message, MARKED] = 0.0
                 # New connections of htsim look at their marks first after two packets.
                 moment[message, DUE] = 2.0 if how.cold else window
             table[message, HOP] += 1
+            arrived(way, message, now)
             over = False
             opens = True
         elif code >= first_train:

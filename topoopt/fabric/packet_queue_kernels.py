@@ -17,15 +17,22 @@ from topoopt.fabric.heap_kernels import push
 
 # Columns of the table of messages: task; row of routes; ring, -1 for transfers; packets in all,
 # not yet sent, and sent but not acknowledged; hops of the path, and those that the set-up packet
-# has behind it, one more once it has arrived; packet trains that have not entered their last link.
-TASK, PAIR, RING, PACKETS, LEFT, FLYING, HOPS, HOP, COMING, COLUMNS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+# has behind it, one more once it has arrived; packet trains that have not entered their last link;
+# packets not yet sent that go a second time, and acknowledged ones; how often it was announced, and
+# packets under way of what was announced before.
+TASK, PAIR, RING, PACKETS, LEFT, FLYING, HOPS, HOP, COMING = 0, 1, 2, 3, 4, 5, 6, 7, 8
+AGAIN, ACKED, TIMES, STALE, COLUMNS = 9, 10, 11, 12, 13
 # Columns of its moments: latest arrival (s); time of an acknowledgement (s); window (packets);
 # share of marks, DCTCP's alpha, negative in slow start; packets arrived and marked since the
-# window was last reduced, and how many make the next reduction due.
-END, ACK, WINDOW, ALPHA, SEEN, MARKED, DUE, MOMENTS = 0, 1, 2, 3, 4, 5, 6, 7
+# window was last reduced, and how many make the next reduction due; where slow start ends
+# (packets); when it takes what is under way for lost, after how long without an
+# acknowledgement, and the round trip and its variation that this follows (s).
+END, ACK, WINDOW, ALPHA, SEEN, MARKED, DUE = 0, 1, 2, 3, 4, 5, 6
+LIMIT, TIMER, PATIENT, TRIP, VARIES, MOMENTS = 7, 8, 9, 10, 11, 12
 # Columns of the table of packet trains: message; hops behind it, ARRIVED on its last link; packets;
-# whether marked; next free row, or on its last link that link.
-OF, AT, LENGTH, MARK, NEXT = 0, 1, 2, 3, 4
+# whether marked; next free row, or on its last link that link; whether all of it was sent before;
+# when it was sent (ns), and of which announcement of its message.
+OF, AT, LENGTH, MARK, NEXT, COPY, SENT, TIME, TRAIN = 0, 1, 2, 3, 4, 5, 6, 7, 8
 ARRIVED = -1
 # Columns of the table of rings: task, first message, messages, rounds left, messages under way.
 OWNER, BASE, SIZE, ROUNDS, WAITING = 0, 1, 2, 3, 4
@@ -37,6 +44,8 @@ RATE, DELAY, FREE, MARKS = 0, 1, 2, 3
 EVENTS, SPARE, ROOM, FRESH, IDLES, PLAYED, DONE, GAVE_UP, LOST, SHORT, STATE = range(11)
 GAIN = 1.0 / 16.0  # DCTCP's g
 PATIENCE = 8  # part of a window that is worth a train
+NANOSECONDS = 1e9
+CALM = 0.2  # part of the timeout; it stays the least one while round trips are shorter
 
 
 class Rows(NamedTuple):
@@ -66,6 +75,9 @@ class Sending(NamedTuple):
     acknowledged, handshake, cold : bool
         Acknowledgements take the way back; messages are announced; every round draws a new path
         and begins with the first window.
+    timeout, ring_timeout : float
+        Seconds without acknowledgement after which a new connection, and one of a ring, takes
+        what is under way for lost; 0: never.
     """
 
     packet: float
@@ -75,6 +87,8 @@ class Sending(NamedTuple):
     acknowledged: bool
     handshake: bool
     cold: bool
+    timeout: float
+    ring_timeout: float
 
 
 class UnderWay(NamedTuple):
@@ -95,6 +109,8 @@ class UnderWay(NamedTuple):
         Name of the first packet train's events.
     packet : float
         Bytes.
+    timeout : float
+        Least seconds without acknowledgement after which what is under way counts as lost.
     """
 
     table: Ints
@@ -108,6 +124,7 @@ class UnderWay(NamedTuple):
     state: Ints
     first_train: int
     packet: float
+    timeout: float
 
 
 @inner_kernel
@@ -119,8 +136,9 @@ def worth(window: float, longest: int) -> int:
 @inner_kernel
 def trains_needed(packets: int, longest: int) -> int:
     """Return in how many packet trains so many packets go at most, when a window opens."""
-    # All but the last are as long as may be, or take all the room that there is.
-    return packets // longest + 2
+    # All but the last, and the last of those sent again, are as long as may be, or take all the
+    # room that there is.
+    return packets // longest + 3
 
 
 @inner_kernel
@@ -130,7 +148,7 @@ def fill_window(way: UnderWay, message: int, now: float, longest: int) -> bool:
     Less than half of the longest train and an eighth of the window waits for more to go with it,
     unless it is all.
     """
-    table, moment, trains, state = way.table, way.moment, way.trains, way.state
+    table, moment = way.table, way.moment
     over = False
     least = worth(moment[message, WINDOW], longest)
     while table[message, LEFT] > 0:
@@ -142,19 +160,37 @@ def fill_window(way: UnderWay, message: int, now: float, longest: int) -> bool:
         length = min(room, table[message, LEFT])
         if length > longest:
             length = longest
-        table[message, LEFT] -= length
-        table[message, FLYING] += length
-        table[message, COMING] += 1
-        train = state[SPARE]
-        state[SPARE] = trains[train, NEXT]
-        state[ROOM] -= 1
-        trains[train, OF] = message
-        trains[train, AT] = 0
-        trains[train, LENGTH] = length
-        trains[train, MARK] = 0
-        way.tails[train] = now
-        over = forward(way, train, now)
+        if table[message, AGAIN] > 0 and length > table[message, AGAIN]:
+            length = table[message, AGAIN]
+        over = send(way, message, length, now) or over
     return over
+
+
+@inner_kernel
+def send(way: UnderWay, message: int, length: int, now: float) -> bool:
+    """Send so many packets of a message as a train; return whether all of it arrives at END."""
+    table, moment, trains, state = way.table, way.moment, way.trains, way.state
+    copy = table[message, AGAIN] > 0
+    table[message, LEFT] -= length
+    table[message, FLYING] += length
+    if copy:
+        table[message, AGAIN] -= length
+    else:
+        table[message, COMING] += 1
+    if moment[message, TIMER] == np.inf and moment[message, PATIENT] > 0.0:
+        moment[message, TIMER] = now + moment[message, PATIENT]
+    train = state[SPARE]
+    state[SPARE] = trains[train, NEXT]
+    state[ROOM] -= 1
+    trains[train, OF] = message
+    trains[train, AT] = 0
+    trains[train, LENGTH] = length
+    trains[train, MARK] = 0
+    trains[train, COPY] = int(copy)
+    trains[train, SENT] = np.int64(now * NANOSECONDS)
+    trains[train, TIME] = table[message, TIMES]
+    way.tails[train] = now
+    return forward(way, train, now)
 
 
 @inner_kernel
@@ -179,20 +215,34 @@ def forward(way: UnderWay, train: int, now: float) -> bool:
         tails[train] = tail
         push(way.times, way.names, way.state, head, way.first_train + train)
         return False
+    if trains[train, COPY] == 1:
+        release(way, train)  # the receiver has had it
+        return False
     # The message may have another path when this is acknowledged.
     trains[train, AT] = ARRIVED
     trains[train, NEXT] = name
     moment[message, END] = max(moment[message, END], tail)
     table[message, COMING] -= 1
-    if table[message, LEFT] == 0:
+    whole = table[message, LEFT] == table[message, AGAIN]
+    # Acknowledgements that are still on their way back do not hold the receiver up.
+    over = bool(whole and table[message, COMING] == 0)
+    if (
+        whole
+        and table[message, AGAIN] == 0
+        and tail + moment[message, ACK] <= moment[message, TIMER]
+    ):
+        # Nothing depends on its acknowledgement.
         table[message, FLYING] -= length
+        table[message, ACKED] += length
+        moment[message, TIMER] = tail + moment[message, ACK] + moment[message, PATIENT]
+        if table[message, ACKED] == table[message, PACKETS]:
+            moment[message, TIMER] = np.inf
         release(way, train)
-        # Acknowledgements that are still on their way back do not hold the receiver up.
-        return bool(table[message, COMING] == 0)
+        return over
     # Its acknowledgements come one by one; the middle one stands for all.
     middle = 0.5 * (head + tail) + moment[message, ACK]
     push(way.times, way.names, way.state, middle, way.first_train + train)
-    return False
+    return over
 
 
 @inner_kernel
@@ -221,15 +271,19 @@ def acknowledge(way: UnderWay, train: int, now: float) -> None:
     length = trains[train, LENGTH]
     mark(way, train, trains[train, NEXT], now)
     release(way, train)
-    way.table[message, FLYING] -= length
+    if trains[train, TIME] == way.table[message, TIMES]:
+        heard(way, message, train, now)
+    else:
+        way.table[message, FLYING] -= length
+        way.table[message, STALE] -= length
     moment[message, SEEN] += length
     if trains[train, MARK] == 1:
         moment[message, MARKED] += length
         moment[message, ALPHA] = max(moment[message, ALPHA], 0.0)
-    if moment[message, ALPHA] < 0.0:
-        moment[message, WINDOW] += length
-    else:
-        moment[message, WINDOW] += length / moment[message, WINDOW]
+        moment[message, LIMIT] = min(moment[message, LIMIT], moment[message, WINDOW])
+    slowly = max(min(float(length), moment[message, LIMIT] - moment[message, WINDOW]), 0.0)
+    moment[message, WINDOW] += slowly
+    moment[message, WINDOW] += (length - slowly) / moment[message, WINDOW]
     if moment[message, SEEN] < moment[message, DUE]:
         return
     if moment[message, ALPHA] >= 0.0:
@@ -237,9 +291,69 @@ def acknowledge(way: UnderWay, train: int, now: float) -> None:
         alpha = moment[message, ALPHA] * (1.0 - GAIN) + GAIN * share
         moment[message, ALPHA] = alpha
         moment[message, WINDOW] = max(1.0, moment[message, WINDOW] * (1.0 - 0.5 * alpha))
+        moment[message, LIMIT] = moment[message, WINDOW]
     moment[message, SEEN] = 0.0
     moment[message, MARKED] = 0.0
     moment[message, DUE] = moment[message, WINDOW]
+
+
+@inner_kernel
+def heard(way: UnderWay, message: int, train: int, now: float) -> None:
+    """Count what a train acknowledges, and wait anew for what is still under way.
+
+    Where the sender has gone back, packets that it has not sent again yet may be acknowledged.
+    """
+    table, moment = way.table, way.moment
+    length = way.trains[train, LENGTH]
+    table[message, ACKED] += length
+    skipped = max(length - (table[message, FLYING] - table[message, STALE]), 0)
+    table[message, FLYING] -= length - skipped
+    table[message, LEFT] -= skipped
+    table[message, AGAIN] = max(table[message, AGAIN] - skipped, 0)
+    if table[message, ACKED] >= table[message, PACKETS]:
+        table[message, LEFT] = 0
+        table[message, AGAIN] = 0
+    if moment[message, PATIENT] == 0.0:
+        return
+    trip = now - way.trains[train, SENT] / NANOSECONDS
+    if max(trip, moment[message, TRIP]) > CALM * way.timeout:
+        # One estimate a packet, all of the same round trip.
+        apart = trip - moment[message, TRIP]
+        slow, fast = (7.0 / 8.0) ** length, (3.0 / 4.0) ** length
+        moment[message, VARIES] = fast * moment[message, VARIES] + 2.0 * abs(apart) * (slow - fast)
+        moment[message, TRIP] = trip - apart * slow
+    patient = moment[message, TRIP] + 4.0 * moment[message, VARIES]
+    moment[message, PATIENT] = max(patient, way.timeout)
+    moment[message, TIMER] = (
+        now + moment[message, PATIENT] if table[message, FLYING] > table[message, STALE] else np.inf
+    )
+
+
+@inner_kernel
+def lose_patience(way: UnderWay, message: int, now: float) -> None:
+    """Take what a message has under way for lost: back to the first of it, with a window of one.
+
+    It is not lost but late, so that what follows goes twice. Set-up packets take no room.
+    """
+    table, moment = way.table, way.moment
+    announced = table[message, HOP] <= table[message, HOPS]
+    flying = table[message, FLYING] - table[message, STALE]
+    if not announced and flying <= 0:
+        moment[message, TIMER] = np.inf
+        return
+    moment[message, LIMIT] = max(0.5 * moment[message, WINDOW], 2.0)
+    moment[message, DUE] = moment[message, WINDOW]
+    moment[message, SEEN] = 0.0
+    moment[message, MARKED] = 0.0
+    moment[message, WINDOW] = 1.0
+    moment[message, PATIENT] *= 2.0
+    moment[message, TIMER] = now + moment[message, PATIENT]
+    if announced:
+        return
+    table[message, FLYING] = table[message, STALE]
+    table[message, LEFT] += flying
+    table[message, AGAIN] += flying
+    send(way, message, 1, now)
 
 
 @kernel
@@ -303,7 +417,18 @@ def begin_message(
                 moment[message, ACK] += way.link[DELAY, paths[message, hop]]
     moment[message, END] = now
     table[message, LEFT] = table[message, PACKETS]
+    table[message, AGAIN] = 0
+    table[message, ACKED] = 0
+    table[message, STALE] = table[message, FLYING]
+    table[message, TIMES] += 1
     table[message, HOP] = 0
+    if how.cold or moment[message, WINDOW] == 0.0:
+        moment[message, WINDOW] = how.window
+        moment[message, LIMIT] = np.inf
+        moment[message, TRIP] = 0.0
+        moment[message, VARIES] = 0.0
+        moment[message, PATIENT] = how.ring_timeout if table[message, RING] >= 0 else how.timeout
+    moment[message, TIMER] = now + moment[message, PATIENT] if moment[message, PATIENT] else np.inf
     if how.handshake:
         set_up(way, message, now)
     else:

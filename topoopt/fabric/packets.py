@@ -14,6 +14,7 @@ from topoopt.fabric.tasks import checked_tasks, listing, starting_order
 _SEED_LIMIT = 2**31
 MOST_TRAINS = 1e9
 """Packet trains of one iteration, rounds of rings counted: some minutes' work."""
+_ANY_EVENTS = 2**62
 
 
 class PacketRun(NamedTuple):
@@ -42,7 +43,12 @@ class _Messages(NamedTuple):
 
 
 def run_packets(
-    fabric: Fabric, tasks: TaskGraph, *, seed: int = 0, limit: float = float("inf")
+    fabric: Fabric,
+    tasks: TaskGraph,
+    *,
+    seed: int = 0,
+    limit: float = float("inf"),
+    most_events: int = _ANY_EVENTS,
 ) -> PacketRun:
     """Simulate one iteration packet train by packet train.
 
@@ -65,11 +71,13 @@ def run_packets(
         Of the draws of paths.
     limit : float
         Give up when the makespan is known to exceed this many seconds.
+    most_events : int
+        Give up after so many events, of which a million take about a tenth of a second.
 
     Returns
     -------
     PacketRun
-        Tasks that the limit cut off finish at infinity.
+        Tasks that a limit cut off finish at infinity.
 
     Raises
     ------
@@ -167,10 +175,15 @@ def run_packets(
         acknowledged=not transport.htsim,
         handshake=transport.handshake,
         cold=transport.htsim or transport.reconnect,
+        timeout=transport.timeout,
+        # Without ring sets htsim's rings begin with a shorter one.
+        ring_timeout=0.1 * transport.timeout
+        if transport.htsim and network.switches
+        else transport.timeout,
     )
     longest = _longest_path(fabric, routes)
     start, finish, binding, done, work = play_packets(
-        todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9)
+        todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9), most_events
     )
     events, gave_up, lost = work.tolist()
     if lost >= 0:
@@ -185,6 +198,29 @@ def run_packets(
             "wait for each other in a cycle; remove a dependency"
         )
     return PacketRun(start, finish, binding, events)
+
+
+def expected_events(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return about how many events an iteration has where nothing contends, without playing it.
+
+    One for each set-up packet and each packet train on each link, trains as long as may be.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+        Where flows contend, windows are small, and there are several times more.
+    """
+    messages, rings, _ = _messages(fabric, checked_tasks(fabric, tasks))
+    edges = messages.ring >= 0
+    hops = fabric.routes.hops[messages.pair]
+    hops[edges] = fabric.edge_routes.hops[messages.pair[edges]]
+    trains = np.ceil(messages.packets / fabric.transport.train_packets)
+    return float((_rounds(messages, rings) * hops * (1.0 + trains)).sum())
 
 
 def _least_after(

@@ -43,7 +43,8 @@ def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
 def _htsim_tasks(tasks: TaskGraph) -> TaskGraph:
     """Return the tasks with the artefacts of htsim (see `Transport.htsim`).
 
-    An AllReduce over one server takes no time, and sizes are held modulo 4 GiB.
+    An AllReduce over one server takes no time (a barrier, which has no bytes, does), and sizes are
+    held modulo 4 GiB.
     """
     reduces = tasks.collective
     alone = np.array([len(g) < 2 for g in tasks.groups] + [False])[
@@ -52,7 +53,7 @@ def _htsim_tasks(tasks: TaskGraph) -> TaskGraph:
     sends = reduces | (tasks.kind == TaskKind.TRANSFER)
     return replace(
         tasks,
-        delay=np.where(alone, 0.0, tasks.delay),
+        delay=np.where(alone & (tasks.size > 0.0), 0.0, tasks.delay),
         size=np.where(sends, np.mod(tasks.size, 2.0**32), tasks.size),
     )
 

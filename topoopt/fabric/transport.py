@@ -32,6 +32,9 @@ class Transport:
     reconnect : bool
         Whether every round of a ring begins with a new connection, as in TopoOpt's simulator: it
         draws its paths anew and sends the whole first window at once (packet trains only).
+    timeout : float
+        Seconds without acknowledgement after which a sender takes what is under way for lost and
+        sends it again, with a window of one packet (packet trains only). 0: never.
     htsim : bool
         Repeat the artefacts of that simulator, to compare with its numbers: in the
         methods below, in sizes, groups and single servers, and in rounds (``reconnect``).
@@ -48,11 +51,14 @@ class Transport:
     marking_backlog: int = 50
     train_packets: int = 32
     reconnect: bool = False
+    timeout: float = 0.010
     htsim: bool = False
 
     def __post_init__(self) -> None:
         if not (self.segment_bytes >= 0 and isfinite(self.segment_bytes)):
             raise InputError(f"segment_bytes is {self.segment_bytes}; give zero or more bytes")
+        if not (self.timeout >= 0 and isfinite(self.timeout)):
+            raise InputError(f"timeout is {self.timeout}; give zero or more seconds")
         for name in ("initial_window", "marking_backlog", "train_packets"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}; give at least 1 packet")

@@ -1,16 +1,30 @@
 """The task-graph file of a plan."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 
 from codesign_base import InputError
 from parallelism.operator_records import OperatorQuestion
+from parallelism.taskgraph import TaskGraph
 from parallelism.transformers.records import LayoutRecord
 from topoopt.evaluate.scheduling import chained_tasks
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.represented import whole_tasks
+from topoopt.fabric.rolled import rolled
+from topoopt.fabric.simulate import score
 from topoopt.formats.fbuf_export import Updates, fbuf_of
 from topoopt.formats.fbuf_file import FbufFile
+from topoopt.formats.fbuf_ring_routes import fabric_of
+from topoopt.formats.fbuf_rounds import message_routes
+from topoopt.formats.taskgraph_fbuf import task_graph_of
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.schedule import ORDERED
+from topoopt.problem.units import format_time
+
+# A file whose iteration takes another time than the plan's, by more than this, is refused.
+_ALIKE = 1e-3
 
 
 class AllReduces(StrEnum):
@@ -55,37 +69,109 @@ def plan_fbuf(
     Raises
     ------
     InputError
-        If the plan is not well formed, or `fbuf_of` cannot express it.
+        If the plan is not well formed, `fbuf_of` cannot express it, or the file would be of an
+        iteration that takes another time in the fluid model.
     """
     built = rebuild(plan)
-    tasks = built.tasks()
+    tasks = whole_tasks(built.tasks())
     if built.schedule == ORDERED:
         tasks = chained_tasks(built.fabric, tasks, built.schedule)
+    return iteration_fbuf(
+        tasks,
+        built.fabric,
+        net_bandwidth=plan.cluster.bandwidth_bytes_per_s,
+        latency=plan.cluster.latency_s,
+        gpus_per_node=plan.job.server.gpus,
+        intergpu_bandwidth=plan.job.server.intra_bandwidth,
+        operators=_operators(plan),
+        updates=updates,
+        allreduces=allreduces,
+    )
+
+
+def iteration_fbuf(
+    tasks: TaskGraph,
+    fabric: Fabric,
+    *,
+    net_bandwidth: float,
+    latency: float,
+    gpus_per_node: int,
+    intergpu_bandwidth: float,
+    operators: Sequence[str] = (),
+    updates: Updates = Updates.REFUSE,
+    allreduces: AllReduces = AllReduces.AUTO,
+) -> FbufFile:
+    """Return the task-graph file of one iteration on a direct-connect fabric.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    fabric : Fabric
+    net_bandwidth : float
+        Bytes/s of a port.
+    latency : float
+        Seconds of a hop, which the file does not hold.
+    gpus_per_node, intergpu_bandwidth, operators, updates
+        As in `fbuf_of`.
+    allreduces : AllReduces
+
+    Returns
+    -------
+    FbufFile
+
+    Raises
+    ------
+    InputError
+        If `fbuf_of` cannot express it, or the file would be of an iteration that takes another
+        time in the fluid model.
+    """
     used = {tasks.groups[g] for g in tasks.first[tasks.collective].tolist()}
     used = {group for group in used if len(group) > 1}
+    rings = {group: fabric.rings_of(group) for group in sorted(used)}
 
     def written(rounds: bool) -> FbufFile:
-        return fbuf_of(
+        file = fbuf_of(
             tasks,
-            built.fabric.network,
-            built.fabric.routes.complete(),
-            {group: built.fabric.rings_of(group) for group in sorted(used)},
-            gpus_per_node=plan.job.server.gpus,
-            intergpu_bandwidth=plan.job.server.intra_bandwidth,
-            net_bandwidth=plan.cluster.bandwidth_bytes_per_s,
-            operators=_operators(plan),
+            fabric.network,
+            (message_routes(fabric, tasks, rings) if rounds else fabric.routes).complete(),
+            rings,
+            gpus_per_node=gpus_per_node,
+            intergpu_bandwidth=intergpu_bandwidth,
+            net_bandwidth=net_bandwidth,
+            operators=operators,
             updates=updates,
             rounds=rounds,
         )
+        _check_time(file, fabric, tasks, latency, updates)
+        return file
 
     if allreduces is not AllReduces.AUTO:
         return written(allreduces is AllReduces.ROUNDS)
-    if any(len(group) < plan.cluster.servers for group in used):
+    if any(len(group) < fabric.network.hosts for group in used):
         return written(rounds=True)
     try:
         return written(rounds=False)
     except InputError:
         return written(rounds=True)
+
+
+def _check_time(
+    file: FbufFile, fabric: Fabric, tasks: TaskGraph, latency: float, updates: Updates
+) -> None:
+    """Refuse a file that is another iteration than the plan's."""
+    if not file.conn_source.size:
+        return  # a single server sends nothing
+    read = rolled(task_graph_of(file).graph)
+    own = fabric_of(file, latency)
+    there = score(replace(own, rings={**own.rings, **read.rings}), read.tasks)
+    # What the file leaves out is left out of the plan's, too.
+    here = score(fabric, tasks if updates is Updates.REFUSE else read.tasks)
+    if abs(there - here) > _ALIKE * here:
+        raise InputError(
+            f"the file's iteration would take {format_time(there)} in the fluid model and the "
+            f"plan's {format_time(here)}, because routes or rings of the plan do not fit the "
+            ".fbuf format; export it in the other form of AllReduces, or plan with confirm='packet'"
+        )
 
 
 def _operators(plan: Plan) -> list[str]:

@@ -1,6 +1,7 @@
 """Routes of ring edges in a task-graph file: along the jumps that it gives each ring."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,7 +11,41 @@ from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.formats.fbuf_file import FbufFile
+from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
 from topoopt.formats.fbuf_rings import Group, Rings
+
+
+def fabric_of(
+    file: FbufFile, latency: float = 1e-6, name: str = "task-graph file", rate: float | None = None
+) -> Fabric:
+    """Return the fabric that a file describes: network, routes and rings.
+
+    Parameters
+    ----------
+    file : FbufFile
+    latency : float
+        Seconds of each hop, which the file does not hold.
+    name : str
+        Of the network.
+    rate : float, optional
+        Bytes/s of a port, if not the file's.
+
+    Returns
+    -------
+    Fabric
+
+    Raises
+    ------
+    InputError
+        If the file has no network, or a part of it is not well formed.
+    """
+    network = network_of(file, latency, name)
+    if rate is not None and rate != file.net_bandwidth:
+        network = replace(network, capacity=network.multiplicity.astype(np.float64) * rate)
+    routes = routes_of(file, network)
+    rings = rings_of(file)
+    along = ring_routes_of(file, network, routes, rings) if file.ring_size.size else None
+    return Fabric("own network", network, routes, rings, along)
 
 
 def ring_routes_of(

@@ -28,6 +28,7 @@ from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.plan.arithmetic import SIMULATED, require_same
+from topoopt.plan.packet_checks import says_packets
 from topoopt.plan.plan import Parallelization, Plan, RingRecord
 from topoopt.plan.rebuild import Rebuilt
 from topoopt.plan.records import (
@@ -37,6 +38,7 @@ from topoopt.plan.records import (
     ring_key,
 )
 from topoopt.problem.prices import PriceTable, direct_connect_cost
+from topoopt.search.confirm import packet_times_on
 from topoopt.search.methods import SEARCHES
 from topoopt.search.starts import SLOW_START, USUAL, start_pair, starting_strategies
 from topoopt.topology.totient import ring_places
@@ -374,7 +376,7 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
         compared = SEARCHES[plan.search.options.searched].compared
         if (
             not compared
-            and not plan.search.options.one_path
+            and plan.search.options.confirm != "packet"
             and plan.iteration_time_s > pair.time * (1 + SIMULATED)
         ):
             raise InputError(f"the plan is slower than the starting strategy {name}")
@@ -406,9 +408,11 @@ def _check_left_out(
 def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
     """The fabrics compared with cost and take what is stated, with legal parallelizations."""
     prices = PriceTable.from_dict(plan.prices)
-    family, asked = rebuilt.family, plan.search.options.reconfiguration
+    family: Any = rebuilt.family
+    asked = plan.search.options.reconfiguration
     problem: Problem[Any] = Problem(family, rebuilt.cluster, plan.search.options, plan.seed)
     layouts = isinstance(family, LayoutFamily)
+    packet_stated = says_packets(plan, rebuilt)
     for name, record in plan.baselines.items():
         base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, asked)
         if record.reconfiguration != reconfiguration_record(base.fabric):
@@ -416,7 +420,7 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
         if record.parallelization.kind != family.kind:
             raise InputError(f"parallelization of {name} is of {record.parallelization.kind}")
         try:
-            strategy = family.read(record.parallelization)  # type: ignore[arg-type]  # its kind
+            strategy = family.read(record.parallelization)
         except InputError as error:
             raise InputError(f"the {family.noun} of {name}: {error}") from None
         _check_record(record.parallelization, strategy, family)
@@ -428,6 +432,14 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
         if scorer.bounded != record.bounded:
             raise InputError(f"bounded of {name} is {record.bounded}, expected {scorer.bounded}")
         require_same(f"iteration_time_s of {name}", record.iteration_time_s, time, SIMULATED)
+        packets = None
+        if packet_stated and (record.packet_time_s is not None or not plan.search.interrupted):
+            packets = packet_times_on(base.fabric, family.build(strategy), base.real)
+        if packets is not None and record.packet_time_s is not None:
+            stated = f"packet_time_s of {name}"
+            require_same(stated, record.packet_time_s, packets.mean, SIMULATED)
+        elif packets is not None or record.packet_time_s is not None:
+            raise InputError(f"packet_time_s of {name} is {record.packet_time_s!r}")
         if base.cost != record.cost_usd and (base.cost is None or record.cost_usd is None):
             raise InputError(f"cost_usd of {name} is {record.cost_usd!r}, expected {base.cost!r}")
         if base.cost is not None:

@@ -1,40 +1,36 @@
-"""The check of what a plan says of packet trains, on its network and on those compared with."""
+"""The check of what a plan says of packet trains on its network."""
 
 from typing import Any
 
 from codesign_base import InputError
 from topoopt.evaluate.scheduling import ordered_tasks
-from topoopt.fabrics.baselines import baseline_fabric
+from topoopt.fabric.jitter import Jitter
 from topoopt.plan.arithmetic import SIMULATED, require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
-from topoopt.problem.prices import PriceTable
-from topoopt.search.confirm import (
-    PACKET_MODEL,
-    confirmed_times,
-    packet_times_on,
-    states_packets,
-)
+from topoopt.search.confirm import NO_PACKET_TIME, PACKET_MODEL, confirmed_times, states_packets
 
 
 def check_packets(plan: Plan, rebuilt: Rebuilt) -> None:
     """Packet trains take the stated time, where they say one."""
-    _check_baselines(plan, rebuilt)
     stored = (plan.packet_time_s, plan.packet_spread_s, plan.packet_model)
     if plan.packet_time_s is None or plan.packet_spread_s is None:
         if stored != (None, None, None):
             raise InputError("packet_time_s, packet_spread_s and packet_model belong together")
-        if _states_packets(plan, rebuilt) and not plan.search.interrupted:
+        if not says_packets(plan, rebuilt) or plan.search.interrupted:
+            return
+        if _again(plan, rebuilt) is not None:
             raise InputError("packet_time_s is null, but such plans state it")
         return
-    if not _states_packets(plan, rebuilt):
+    if not says_packets(plan, rebuilt):
         raise InputError("packet_time_s is given, but such plans state none")
     if plan.packet_model != PACKET_MODEL:
         raise InputError(
             f"packet_model is {plan.packet_model!r}; this version has {PACKET_MODEL!r}"
         )
-    tasks, _ = ordered_tasks(rebuilt.fabric, rebuilt.tasks(), rebuilt.schedule)
-    again = confirmed_times(rebuilt.fabric, tasks, plan.seed)
+    again = _again(plan, rebuilt)
+    if again is None:
+        raise InputError(f"packet_time_s is {plan.packet_time_s!r}, but there is {NO_PACKET_TIME}")
     require_same("packet_time_s", plan.packet_time_s, again.mean, SIMULATED)
     # A difference of two times of which each may be rounded.
     if abs(plan.packet_spread_s - again.spread) > SIMULATED * again.mean:
@@ -43,26 +39,15 @@ def check_packets(plan: Plan, rebuilt: Rebuilt) -> None:
         )
 
 
-def _states_packets(plan: Plan, rebuilt: Rebuilt) -> bool:
+def _again(plan: Plan, rebuilt: Rebuilt) -> Jitter | None:
+    tasks, _ = ordered_tasks(rebuilt.fabric, rebuilt.tasks(), rebuilt.schedule)
+    return confirmed_times(rebuilt.fabric, tasks, plan.seed)
+
+
+def says_packets(plan: Plan, rebuilt: Rebuilt) -> bool:
+    """Say whether such a plan states what packet trains take, if it was not interrupted."""
     family: Any = rebuilt.family
     return states_packets(family, plan.search.options, plan.cluster.servers)
 
 
-def _check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
-    family: Any = rebuilt.family
-    prices = PriceTable.from_dict(plan.prices)
-    asked = plan.search.options.reconfiguration
-    for name, record in plan.baselines.items():
-        packets = None
-        if _states_packets(plan, rebuilt):
-            base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, asked)
-            tasks = family.build(family.read(record.parallelization))
-            packets = packet_times_on(base.fabric, tasks, base.real)
-        if packets is None or record.packet_time_s is None:
-            if packets is not None or record.packet_time_s is not None:
-                raise InputError(f"packet_time_s of {name} is {record.packet_time_s!r}")
-            continue
-        require_same(f"packet_time_s of {name}", record.packet_time_s, packets.mean, SIMULATED)
-
-
-__all__ = ["check_packets"]
+__all__ = ["check_packets", "says_packets"]

@@ -4,20 +4,24 @@ import json
 import math
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from codesign_base import InputError
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
-from parallelism.reading import parse_json, read_text
+from parallelism.reading import parse_json, read_text, schema_fault
 from parallelism.record_fields import STRICT, Amount, Count, Seconds, Whole
 from parallelism.transformers.records import LayoutQuestion, LayoutRecord
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.display import shown
+from topoopt.base.frames import frame
 from topoopt.problem.job import MAX_DEGREE
 from topoopt.problem.options import SearchOptions
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 SCHEMA_VERSION = 4
 
@@ -124,8 +128,20 @@ class ReconfigurationRecord:
     forwarding: bool
 
 
+class Timed:
+    """What has a time in the fluid model and, where stated, one of packet trains."""
+
+    iteration_time_s: float
+    packet_time_s: float | None
+
+    @property
+    def time_s(self) -> float:
+        """Seconds to go by: of packet trains where stated, else of the fluid model."""
+        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
+
+
 @checked(frozen=True, config=STRICT)
-class Baseline:
+class Baseline(Timed):
     """The same job on another fabric, with the best parallelization found for that fabric."""
 
     iteration_time_s: Seconds
@@ -138,11 +154,6 @@ class Baseline:
     reconfiguration: ReconfigurationRecord | None = None
     bounded: bool = False
     """Whether its simulation passed the budget of work: the time is one that it is not below."""
-
-    @property
-    def time_s(self) -> float:
-        """Seconds to go by: of packet trains where stated, else of the fluid model."""
-        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
 
 
 @checked(frozen=True, config=STRICT)
@@ -161,7 +172,7 @@ class ScheduleRecord:
 
 
 @checked(frozen=True, config=STRICT)
-class Plan:
+class Plan(Timed):
     """A co-designed plan: parallelization, topology, routes, how good it is, how it was found.
 
     Parameters
@@ -235,11 +246,6 @@ class Plan:
     version: str
     schema_version: int = SCHEMA_VERSION
 
-    @property
-    def time_s(self) -> float:
-        """Seconds to go by: of packet trains where stated, else of the fluid model."""
-        return self.iteration_time_s if self.packet_time_s is None else self.packet_time_s
-
     def relative_time(self, base: Baseline) -> float:
         """Return the time on another fabric over the plan's, both of packets or both fluid."""
         if self.packet_time_s is None or base.packet_time_s is None:
@@ -268,9 +274,42 @@ class Plan:
         """
         write_text_atomically(Path(path), self.to_json() + "\n")
 
-    def summary(self) -> str:
-        """Return the plan as a page of text."""
-        return shown("text", self)
+    def to_frame(self) -> "DataFrame":
+        """Return one row a fabric, the plan's own first, as a pandas DataFrame.
+
+        Raises
+        ------
+        InputError
+            If pandas is not installed.
+        """
+        own = {
+            "fabric": "topoopt", "time_s": self.time_s, "iteration_time_s": self.iteration_time_s,
+            "packet_time_s": self.packet_time_s, "relative_time": 1.0, "cost_usd": self.cost_usd,
+            "bandwidth_bytes_per_s": self.cluster.bandwidth_bytes_per_s,
+        }  # fmt: skip
+        rows = [own]
+        for name, base in self.baselines.items():
+            asked = {"fabric": name, "relative_time": self.relative_time(base)}
+            rows.append({key: asked.get(key, getattr(base, key, None)) for key in own})
+        return frame(rows)
+
+    def summary(self, details: bool = False) -> str:
+        """Return the plan as text.
+
+        Parameters
+        ----------
+        details : bool
+            All of it: bounds and gap step by step, every assumption; otherwise at most 25 lines.
+
+        Returns
+        -------
+        str
+        """
+        return shown("details" if details else "text", self)
+
+    def __str__(self) -> str:
+        """Return the answer in six lines."""
+        return shown("answer", self)
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -292,6 +331,18 @@ def load_plan(path: str | Path) -> Plan:
     ------
     InputError
         If the file cannot be read, is truncated or is not a plan of this schema version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> path = tempfile.mkdtemp() + "/plan.json"
+    >>> plan.save(path)
+    >>> to.load_plan(path) == plan
+    True
     """
     return parse_plan(read_text(path, "plan file"), f"plan file {str(path)!r}")
 
@@ -329,7 +380,7 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
         # From text, because strict checking turns JSON objects into records only there.
         plan = TypeAdapter(Plan).validate_json(text)
     except ValidationError as error:
-        raise InputError(f"{name}: {schema_fault(error)}") from None
+        raise InputError(f"{name}: {schema_fault(error, 'plan again')}") from None
     except InputError as error:
         raise type(error)(f"{name}: {error}") from None
     _check_complete(plan, document, name)
@@ -362,19 +413,3 @@ def _check_finite(value: Any, name: str) -> None:
             _check_finite(part, name)
     elif isinstance(value, float) and not math.isfinite(value):
         raise InputError(f"{name} is {value}; give a finite number or plan again")
-
-
-def schema_fault(error: ValidationError, remedy: str = "plan again") -> str:
-    """Return the first finding of pydantic as the end of a sentence."""
-    first = error.errors(include_url=False)[0]
-    where = ".".join(str(part) for part in first["loc"])
-    if first["type"] == "missing":
-        return f"field {where!r} is missing; {remedy}"
-    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-        return f"unknown field {where!r}; remove it or {remedy}"
-    if first["type"] == "value_error":  # of one of our own classes, whose sentence says all
-        return f"field {where!r}: {first['ctx']['error']}"
-    given = " ".join(repr(first["input"]).split())
-    shown = given if len(given) <= 60 else given[:57] + "..."
-    message = first["msg"][0].lower() + first["msg"][1:]
-    return f"field {where!r} is {shown}: {message}; correct it or {remedy}"

@@ -144,7 +144,7 @@ def _check_name(plan: Plan, rebuilt: Rebuilt) -> None:
     """Of the routings that give these routes, the first is named."""
     first = plainest_routing(
         _topology(plan, rebuilt), rebuilt.fabric, rebuilt.represented(), Routing(plan.routing),
-        plan.search.options.plan_routings,
+        plan.search.options.plan_routings(plan.cluster.servers),
     )  # fmt: skip
     if first != plan.routing:
         raise InputError(

@@ -41,7 +41,7 @@ def check_search(plan: Plan, rebuilt: Rebuilt) -> None:
     if search.restart == 0 and first not in (None, plan.seed):
         raise InputError(f"search.first_seed is {first}, but the first search has {plan.seed}")
     expected = LAYOUT_COUNTS if isinstance(rebuilt.family, LayoutFamily) else ()
-    if plan.packet_time_s is not None and options.one_path:
+    if plan.packet_time_s is not None and options.confirm == "packet":
         expected = (*expected, "candidates")
     if sorted(search.counts) != sorted(expected):
         raise InputError(f"search.counts counts {sorted(search.counts)}, not {sorted(expected)}")
@@ -63,10 +63,10 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
     alone = plan.cluster.servers == 1
     if options.confirm is None:
         raise InputError("search.options.confirm is null; plans record what was decided")
-    if not alone and plan.routing not in options.plan_routings:
+    known = options.plan_routings(plan.cluster.servers)
+    if not alone and plan.routing not in known:
         raise InputError(
-            f"routing is {plan.routing!r}; a search with such options routes by "
-            f"{', '.join(options.plan_routings)}"
+            f"routing is {plan.routing!r}; a search with such options routes by {', '.join(known)}"
         )
     asked, found = search.baselines, list(plan.baselines)
     if found != (asked[: len(found)] if search.interrupted else asked):

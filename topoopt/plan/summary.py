@@ -9,16 +9,17 @@ from topoopt.base.display import register
 from topoopt.base.text import dollars, table_lines
 from topoopt.plan.plan import Parallelization, Plan, RingRecord
 from topoopt.plan.rebuild import rebuild_schedule
+from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
-from topoopt.search.confirm import COPIES
+from topoopt.search.confirm import COPIES, NO_PACKET_TIME
 
 # Beyond this share the two models disagree on what the plan is worth.
-_APART = 0.05
+APART = 0.05
 
 
 def plan_summary(plan: Plan) -> str:
-    """Return the page that `topoopt plan` prints.
+    """Return the page that `topoopt plan --details` prints.
 
     Parameters
     ----------
@@ -29,23 +30,18 @@ def plan_summary(plan: Plan) -> str:
     str
         Several paragraphs of plain text, without a trailing newline.
     """
-    cluster, server = plan.cluster, plan.job.server
-    size = "1 server" if cluster.servers == 1 else f"{cluster.servers} servers"
     lines = [
-        f"{_model(plan)} on {size} x {server.gpus} {server.accelerator.name}"
-        f", {cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)} {cluster.ports} "
-        f"ports, global batch {plan.global_batch}{_tokens(plan)}",
+        headline(plan),
         "",
         *_times(plan),
         "",
         *_comparison(plan),
         "",
-        *parallelization_lines(plan.parallelization, cluster.servers),
+        *parallelization_lines(plan.parallelization, plan.cluster.servers),
         "",
         *_wiring(plan),
         "",
-        f"memory {format_bytes(plan.memory_per_gpu_bytes)} of "
-        f"{format_bytes(server.accelerator.memory_bytes)} a GPU{_fullest(plan)}; "
+        f"{memory_text(plan)}{_fullest(plan)}; "
         f"AllReduce {format_bytes(plan.allreduce_bytes)} and transfers "
         f"{format_bytes(plan.transfer_bytes)} an iteration; "
         f"bandwidth tax {plan.bandwidth_tax:.2f}",
@@ -53,6 +49,23 @@ def plan_summary(plan: Plan) -> str:
     ]
     lines += [f"note: {note}" for note in plan.notes]
     return "\n".join(lines)
+
+
+def headline(plan: Plan) -> str:
+    """Return the question in one line."""
+    cluster, server = plan.cluster, plan.job.server
+    size = "1 server" if cluster.servers == 1 else f"{cluster.servers} servers"
+    return (
+        f"{_model(plan)} on {size} x {server.gpus} {server.accelerator.name}"
+        f", {cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)} {cluster.ports} "
+        f"ports, global batch {plan.global_batch}{_tokens(plan)}"
+    )
+
+
+def memory_text(plan: Plan) -> str:
+    """Return how full the fullest GPU is."""
+    memory = plan.job.server.accelerator.memory_bytes
+    return f"memory {format_bytes(plan.memory_per_gpu_bytes)} of {format_bytes(memory)} a GPU"
 
 
 def parallelization_lines(record: Parallelization, servers: int) -> list[str]:
@@ -158,8 +171,8 @@ def _times(plan: Plan) -> list[str]:
     shown = {part.name: part.seconds * (part.seconds > 1e-8 * total) for part in plan.gap_parts}
     parts = [f"{name} {format_time(seconds)}" for name, seconds in shown.items()]
     rows.append(("gap", format_time(sum(shown.values())), " + ".join(parts)))
-    lines = table_lines(rows, left=(0, 2)) + _schedule(plan)
-    if packets is not None and abs(packets / total - 1.0) > _APART:
+    lines = table_lines(rows, left=(0, 2)) + schedule_lines(plan)
+    if packets is not None and abs(packets / total - 1.0) > APART:
         lines.insert(
             0,
             f"packet trains and the fluid model differ by {packets / total - 1.0:+.1%}: rely on "
@@ -182,9 +195,12 @@ def packet_text(plan: Plan) -> str:
     """
     assert plan.packet_time_s is not None and plan.packet_spread_s is not None
     apart = plan.packet_time_s / plan.iteration_time_s - 1.0
+    runs = f"mean of {COPIES} runs, spread {format_time(plan.packet_spread_s)}"
+    if plan.packet_spread_s == 0.0 and plan.cluster.servers > PACKET_SERVERS:
+        runs = "one run"
     words = [
         f"{abs(apart):.1%} {'below' if apart < 0 else 'above'} the fluid time",
-        f"mean of {COPIES} runs, spread {format_time(plan.packet_spread_s)}",
+        runs,
     ]
     candidates = plan.search.counts.get("candidates")
     if candidates:
@@ -192,7 +208,8 @@ def packet_text(plan: Plan) -> str:
     return "; ".join(words)
 
 
-def _schedule(plan: Plan) -> list[str]:
+def schedule_lines(plan: Plan) -> list[str]:
+    """Return what the schedule inside the iteration is, nothing for the plain one."""
     schedule = rebuild_schedule(plan.schedule)
     if schedule == Schedule.plain():
         return []
@@ -227,7 +244,8 @@ def _gap(gap: float, binding: str) -> str:
     return f"gap {gap:.1%}; binding: {binding}"
 
 
-def _comparison(plan: Plan) -> list[str]:
+def comparison_rows(plan: Plan) -> list[tuple[str, ...]]:
+    """Return the table of the fabrics that a plan is compared with, its head first."""
     layouts = isinstance(plan.parallelization, LayoutRecord)
     packets = plan.packet_time_s
     rows: list[tuple[str, ...]] = [
@@ -245,7 +263,8 @@ def _comparison(plan: Plan) -> list[str]:
         ratio = plan.relative_time(base)
         also: tuple[str, ...] = ()
         if packets is not None:
-            also = ("-" if base.packet_time_s is None else format_time(base.packet_time_s),)
+            none = "too long" if NO_PACKET_TIME in base.note else "-"
+            also = (none if base.packet_time_s is None else format_time(base.packet_time_s),)
         same = base.parallelization == plan.parallelization
         words = "the same" if same else parallelization_text(base.parallelization, base.origin)
         least = ">= " if base.bounded else ""
@@ -256,7 +275,23 @@ def _comparison(plan: Plan) -> list[str]:
                 *((words,) if layouts else ()),
             )
         )  # fmt: skip
-    lines = table_lines(rows, left=(0, 5 if packets else 4))
+    return rows
+
+
+def fabric_lines(rows: list[tuple[str, ...]]) -> list[str]:
+    """Align the table of fabrics: the first column and the layouts are words."""
+    return table_lines(rows, left=(0, *(c for c, name in enumerate(rows[0]) if name == "layout")))
+
+
+def too_long_lines(plan: Plan) -> list[str]:
+    """Say what "too long" means in the table of fabrics, if it is there."""
+    if any(NO_PACKET_TIME in base.note for base in plan.baselines.values()):
+        return [f"too long: {NO_PACKET_TIME}; compared by fluid times"]
+    return []
+
+
+def _comparison(plan: Plan) -> list[str]:
+    lines = [*fabric_lines(comparison_rows(plan)), *too_long_lines(plan)]
     named = [
         f"{name} {format_time(time) if time is not None else 'does not fit'}"
         for name, time in plan.named_strategies_s.items()
@@ -287,15 +322,22 @@ def _wiring(plan: Plan) -> list[str]:
         f"{cables // 2 if both else cables} {'two-way' if both else 'one-way'} cables; "
         f"routing {plan.routing}"
     ]
-    groups: dict[tuple[int, ...], list[RingRecord]] = {}
-    for ring in plan.rings:
-        groups.setdefault(tuple(sorted(ring.order)), []).append(ring)
-    shown = list(groups.items())
-    for members, rings in shown[:6]:
-        lines.append(f"  rings over {len(members)} ({server_names(members)}): {_rings(rings)}")
-    if len(shown) > 6:
-        lines.append(f"  ... and rings over {len(shown) - 6} more groups")
+    rings = ring_lines(plan)
+    lines += rings[:6]
+    if len(rings) > 6:
+        lines.append(f"  ... and rings over {len(rings) - 6} more groups")
     return lines
 
 
-register("text", Plan, plan_summary)
+def ring_lines(plan: Plan) -> list[str]:
+    """Return the AllReduce rings, a line for each group of servers."""
+    groups: dict[tuple[int, ...], list[RingRecord]] = {}
+    for ring in plan.rings:
+        groups.setdefault(tuple(sorted(ring.order)), []).append(ring)
+    return [
+        f"  rings over {len(members)} ({server_names(members)}): {_rings(rings)}"
+        for members, rings in groups.items()
+    ]
+
+
+register("details", Plan, plan_summary)

@@ -89,6 +89,18 @@ def verify_plan(plan: Plan | str | Path) -> Verification:
     InputError
         If the file cannot be read or does not follow the schema. A plan that follows the
         schema but is wrong is reported, not raised.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> to.verify_plan(plan).ok
+    True
+    >>> to.verify_plan(replace(plan, bandwidth_tax=0.5)).ok
+    False
     """
     if not isinstance(plan, Plan):
         plan = load_plan(plan)

@@ -6,7 +6,7 @@ from numbers import Integral
 from pathlib import Path
 
 from codesign_base import InfeasibleError, InputError
-from parallelism.accelerators import get_accelerator
+from parallelism.accelerators import get_accelerator, scale_up_of
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, RooflineModel, Server
 from parallelism.graph import MOST_BATCH, ModelGraph
@@ -19,7 +19,6 @@ from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.links import nvlink_bandwidth
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.problem.units import parse_bandwidth, parse_time
 
@@ -42,7 +41,7 @@ MEMORY_RESERVE = 0.0
 
 
 def nvlink_server(accelerator: str, gpus: int) -> Server:
-    """Return a server whose GPUs are joined by their NVLink switch.
+    """Return a server whose GPUs are joined by their NVLink switch (or their own scale-up network).
 
     Parameters
     ----------
@@ -52,15 +51,15 @@ def nvlink_server(accelerator: str, gpus: int) -> Server:
     Returns
     -------
     Server
-        Its full mesh of links adds up to the GPU's NVLink bandwidth.
+        Its full mesh of links adds up to the bandwidth of `scale_up_of`.
 
     Raises
     ------
     InputError
-        If the accelerator, or its NVLink bandwidth, is not known.
+        If the accelerator, or its scale-up domain, is not known.
     """
     return Server(
-        get_accelerator(accelerator), gpus, nvlink_bandwidth(accelerator) / max(1, gpus - 1)
+        get_accelerator(accelerator), gpus, scale_up_of(accelerator).bandwidth / max(1, gpus - 1)
     )
 
 
@@ -105,6 +104,14 @@ class Job:
     ------
     InputError
         If a value is out of range, or says nothing for such a model.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> to.Job(to.models.get_model("dlrm-16")).kind
+    'operators'
+    >>> to.Job(to.load_transformer("llama3-8b"), global_batch=128).kind
+    'layouts'
     """
 
     model: ModelGraph | Transformer
@@ -295,6 +302,12 @@ class Cluster:
     InputError
         If a value is out of range; beyond 4096 servers or 256 ports a server routes and
         candidate wirings would not fit in memory or time.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> to.Cluster(servers=16, degree=4, bandwidth="100Gbps").port_rate
+    12500000000.0
     """
 
     servers: int

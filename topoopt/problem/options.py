@@ -12,7 +12,9 @@ METHODS = ("joint", "alternating", "sequential", "strategy-only", "topology-only
 SCHEDULING = ("plain", "compute", "barrier", "auto")
 CONFIRMING = ("packet", "none")
 PACKET_SERVERS = 32
-"""On more servers packet trains take longer than the search, and are simulated where asked."""
+"""Up to here searches go by packet trains: routes have one path a pair, and moves are scored."""
+CONFIRMED_SERVERS = 128
+"""Up to here packet trains choose among the best few that a search by fluid times has found."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,13 @@ class SearchOptions:
         Of the topology finder; none where ``faithful`` is given.
     confirm : {None, "packet", "none"}
         packet: simulate the best few pairs found with packet trains as well, and plan the one
-        with the lowest mean there. Routes then take one path a pair, as messages do there. On up
-        to 32 servers strategies are sought by the mean of the times with max-min fair shares and
-        with transfers that yield to AllReduces, and the plan may be slower in the fluid model
-        than one without confirmation. Bounds stay those of the fluid model. none: the fluid model
-        chooses. By default `topoopt.co_optimize` takes packet for models by operators on up
-        to 32 servers where the method is joint and the schedule plain or compute, and none
-        elsewhere.
+        with the lowest mean there. On up to 32 servers routes then take one path a pair, as
+        messages do there, and strategies are sought by the mean of the times with max-min fair
+        shares and with transfers that yield to AllReduces; on more, they are sought as without.
+        The plan may be slower in the fluid model than one without confirmation. Bounds stay
+        those of the fluid model. none: the fluid model chooses. By default `topoopt.co_optimize`
+        takes packet for models by operators on up to 128 servers where the method is joint and
+        the schedule plain or compute, and none elsewhere.
     schedule : {"plain", "compute", "barrier", "auto"}
         plain: as published. compute: devices work on what has the longest remaining path first,
         while strategies are sought, too. Otherwise choose a schedule inside the iteration for the
@@ -99,6 +101,12 @@ class SearchOptions:
     ------
     InputError
         If a value is out of range, or two contradict each other.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> to.SearchOptions(steps=500, confirm="none").chains
+    3
     """
 
     steps: int | None = None
@@ -175,7 +183,7 @@ class SearchOptions:
     def settled(self, kind: str, servers: int) -> "SearchOptions":
         """Return the options with the choice made whether packet trains have the last word.
 
-        They cost next to nothing for operators on few servers. Layouts send many times more
+        They cost little for operators on up to so many servers. Layouts send many times more
         messages, the faithful searches repeat what was published, and the other methods are
         there to be compared with.
 
@@ -191,7 +199,7 @@ class SearchOptions:
         """
         if self.confirm is not None:
             return self
-        small = kind == "operators" and servers <= PACKET_SERVERS
+        small = kind == "operators" and servers <= CONFIRMED_SERVERS
         usual = small and (self.method, self.faithful) == ("joint", None)
         orders = self.schedule in ("plain", "compute")
         return replace(self, confirm="packet" if usual and orders else "none")
@@ -201,33 +209,33 @@ class SearchOptions:
         """How strategies are sought: as published where that is asked, else by the method."""
         return self.method if self.faithful is None else self.faithful
 
-    @property
-    def one_path(self) -> bool:
-        """Whether routes have one path a pair: packet trains have the last word."""
-        return self.confirm == "packet"
+    def one_path(self, servers: int) -> bool:
+        """Whether routes have one path a pair: the search goes by packet trains."""
+        return self.confirm == "packet" and servers <= PACKET_SERVERS
 
     @property
     def compute_order(self) -> str:
         """Order of tasks that wait for a device, see `topoopt.problem.schedule.Schedule`."""
         return "critical-path" if self.schedule == "compute" else "ready"
 
-    @property
-    def routings(self) -> tuple[Routing, ...]:
+    def routings(self, servers: int) -> tuple[Routing, ...]:
         """Routings tried for each topology."""
         if self.faithful == "artifact":
             return (Routing.SINGLE,)
         if self.faithful == "paper":
             return (Routing.K_SHORTEST,)
-        if self.one_path:
+        if self.one_path(servers):
             return (Routing.BALANCED,)
         return (Routing.ECMP, Routing.K_SHORTEST, Routing.MCF)
 
-    @property
-    def plan_routings(self) -> tuple[Routing, ...]:
+    def plan_routings(self, servers: int) -> tuple[Routing, ...]:
         """Routings that a plan may have; of those that give its routes it names the first."""
-        if self.routings == (Routing.BALANCED,):
+        tried = self.routings(servers)
+        if tried == (Routing.BALANCED,):
             return (Routing.ECMP, Routing.BALANCED)  # equal splits are tried beside one path
-        return self.routings
+        if self.confirm == "packet" and Routing.BALANCED not in tried and self.faithful is None:
+            return (*tried, Routing.BALANCED)  # one path is tried beside the splits
+        return tried
 
 
 # What is more than these is a slip of the hand: no machine would end it.

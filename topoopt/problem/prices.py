@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
-from parallelism.reading import parse_json, read_text
+from parallelism.reading import parse_json, read_text, schema_fault
 from topoopt.problem.fat_tree_sizes import fat_tree_size
 
 COMPONENTS = ("transceiver", "nic", "switch-port", "ocs-port", "patch-panel-port")
@@ -78,9 +78,7 @@ class PriceTable:
         try:
             read = PriceFile.model_validate(dict(data))
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise InputError(f"price table: {where}: {first['msg']}") from None
+            raise InputError(f"price table: {schema_fault(error)}") from None
         usd = {}
         for component, points in read.usd_per_port_by_gbps.items():
             try:

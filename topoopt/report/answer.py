@@ -3,6 +3,7 @@
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.records import LayoutQuestion
+from topoopt.plan.answer import same_cost
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import search_text
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
@@ -18,9 +19,7 @@ def plan_answer(plan: Plan) -> str:
     rival = plan.baselines.get("fat-tree")
     if rival is not None:
         ratio = plan.relative_time(rival)
-        same = plan.cost_usd is not None and rival.cost_usd is not None
-        if same and plan.cost_usd and rival.cost_usd:
-            same = abs(rival.cost_usd / plan.cost_usd - 1.0) < 0.01
+        same = same_cost(plan, "fat-tree")
         what = "a Fat-tree of the same cost" if same else "the Fat-tree"
         times = "" if f"{ratio:.2f}" == "1.00" else f"{ratio:.2f} times "
         clauses.append(f"{times}as fast as {what}")

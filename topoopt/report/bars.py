@@ -1,9 +1,10 @@
 """Bars in tables: lengths for the eye, numbers beside them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from topoopt.base.text import dollars
+from topoopt.plan.plan import Timed
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.markup import Html, element, joined, number, table
 
@@ -134,3 +135,10 @@ def stacked_bar(parts: Sequence[BarPart], *, label: str) -> Html:
 
 def _width(share: float) -> str:
     return f"width:{share:.3%}"
+
+
+def times_text(fabrics: Mapping[str, Timed]) -> str:
+    """Say that times are of packet trains, and which are not."""
+    fluid = [name for name, each in fabrics.items() if each.packet_time_s is None]
+    but = f"; but {', '.join(fluid)}: of the fluid model" if fluid else ""
+    return f"Times are of packet trains{but}."

@@ -5,7 +5,7 @@ import shlex
 from topoopt.codesign.comparison import Comparison
 from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.answer import family_noun, servers_text
-from topoopt.report.bars import Bar, bar_table, fabric_cells
+from topoopt.report.bars import Bar, bar_table, fabric_cells, times_text
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
 from topoopt.report.reproduce import bandwidth_text
@@ -93,9 +93,7 @@ def _models(comparison: Comparison) -> str:
     """Say which model the times are of."""
     if comparison.fabrics[0].packet_time_s is None:
         return ", and times are of the fluid model."
-    fluid = [r.fabric for r in comparison.fabrics if r.packet_time_s is None]
-    but = f"; but {', '.join(fluid)}: of the fluid model" if fluid else ""
-    return f", of the fluid model. Times are of packet trains{but}."
+    return f", of the fluid model. {times_text({r.fabric: r for r in comparison.fabrics})}"
 
 
 def _reproduce(comparison: Comparison) -> Html:

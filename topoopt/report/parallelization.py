@@ -5,7 +5,7 @@ from parallelism.operator_records import OperatorPlan, OperatorQuestion, Strateg
 from parallelism.operator_text import server_names
 from parallelism.strategy import Strategy
 from parallelism.transformers.records import LayoutRecord
-from parallelism.transformers.text import order_text
+from parallelism.transformers.text import order_text, stage_map_text
 from topoopt.problem.units import format_bytes, format_count, format_time
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.layers import layer_names
@@ -116,12 +116,19 @@ def _placements(names: str, operators: list[OperatorPlan]) -> Html:
 def _layout(found: Evaluation, record: LayoutRecord) -> Html:
     """Return degrees and schedule, which ranks are neighbours, speed, and memory by stage."""
     plan, layout = found.plan, record.layout
+    split = layout.expert_tensor
     counts = {name.replace("_", " "): getattr(layout, name) for name in _DEGREES}
     counts |= {"microbatches": layout.microbatches(plan.global_batch), "ZeRO": layout.zero}
     rows: list[tuple[str, str]] = [(name, number(n, str(n))) for name, n in counts.items()]
     rows += [
+        *([("expert tensor", number(split, str(split)))] if split is not None else []),
+        *(
+            [("layers of parts", stage_map_text(layout.stage_layers))]
+            if layout.stage_layers
+            else []
+        ),
         ("schedule", layout.schedule if layout.pipeline > 1 else "no pipeline"),
-        ("recomputation", layout.recompute),
+        ("recomputation", ", ".join(layout.modules) or layout.recompute),
         ("sequence parallel", "yes" if layout.tensor > 1 and layout.sequence_parallel else "no"),
     ]
     speed: Html | str = ""

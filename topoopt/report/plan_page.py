@@ -4,7 +4,14 @@ from topoopt.plan.plan import Plan
 from topoopt.plan.summary import packet_text, parallelization_text
 from topoopt.problem.units import format_bytes, format_time
 from topoopt.report.answer import family_noun, plan_answer, plan_facts
-from topoopt.report.bars import Bar, BarPart, bar_table, fabric_cells, stacked_bar
+from topoopt.report.bars import (
+    Bar,
+    BarPart,
+    bar_table,
+    fabric_cells,
+    stacked_bar,
+    times_text,
+)  # fmt: skip
 from topoopt.report.evaluate import evaluate
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
@@ -85,9 +92,7 @@ def _models(plan: Plan) -> str:
     """Say which model the times are of."""
     if plan.packet_time_s is None:
         return "Times are of the fluid model, too."
-    fluid = [name for name, base in plan.baselines.items() if base.packet_time_s is None]
-    but = f"; but {', '.join(fluid)}: of the fluid model" if fluid else ""
-    return f"Times are of packet trains{but}."
+    return times_text(plan.baselines)
 
 
 def halves(plan: Plan) -> Html:

@@ -130,17 +130,18 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
          ",".join(map(str, getattr(usual, field))))
         for option, field in (
             ("tensor", "tensor"), ("pipeline", "pipeline"), ("context", "context"),
-            ("expert", "expert"), ("microbatch", "microbatch"), ("pipeline-schedule", "schedules"),
-            ("zero", "zero"), ("recompute", "recompute"),
+            ("expert", "expert"), ("expert-tensor", "expert_tensor"),
+            ("virtual-stages", "virtual_stages"), ("stage-layers", "stage_layers"),
+            ("microbatch", "microbatch"), ("pipeline-schedule", "schedules"),
+            ("zero", "zero"), ("recompute", "recompute"), ("recompute-modules", "modules"),
         )
     ]  # fmt: skip
     software = job.implementation
     imbalance, stack = software.load_imbalance, software.stack
     usual_software = STACKS.get(stack, Implementation())
     for name_, given, default in (
-        ("virtual stages considered", choices.virtual_stages, usual.virtual_stages),
         ("settings of the training software", software,
-         replace(usual_software, load_imbalance=imbalance)),
+         replace(usual_software, load_imbalance=imbalance, precision=software.precision)),
         ("rates of the GPU", job.rates, _usual_rates(job)),
         ("share of memory that is left free", job.memory_reserve, MEMORY_RESERVE),
     ):  # fmt: skip
@@ -153,6 +154,7 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
         ("tensor-across-servers", choices.across_servers, False),
         ("load-imbalance", imbalance, 1.0),
         ("stack", usual_software.stack, Implementation().stack),
+        ("precision", software.precision, usual_software.precision),
     ]
     return model, options, remarks
 

@@ -10,16 +10,17 @@ from topoopt.base.atomic import write_text_atomically
 from topoopt.codesign.comparison import Comparison, parse_comparison
 from topoopt.experiment.run import ExperimentRun
 from topoopt.plan.document import Document, kind_of
-from topoopt.plan.plan import Plan, parse_plan
+from topoopt.plan.plan import Plan, load_plan, parse_plan
 from topoopt.report.comparison_page import render_comparison
 from topoopt.report.experiment_page import load_results, render_results
+from topoopt.report.picture import plan_picture
 from topoopt.report.plan_page import render_plan
 
 Subject: TypeAlias = Plan | Comparison | ExperimentRun | str | Path
 
 
 def write_report(subject: Subject, path: str | Path) -> None:
-    """Write a report as one HTML page that opens offline.
+    """Write a report as one HTML page that opens offline, or a plan's wiring as a picture.
 
     Parameters
     ----------
@@ -27,14 +28,57 @@ def write_report(subject: Subject, path: str | Path) -> None:
         What it is about, or the name of a plan file, of the JSON that ``topoopt compare --json``
         prints, or of an experiment's results folder.
     path : str or Path
-        The page, written whole or not at all.
+        The page, written whole or not at all. If its name ends in ``.svg``, a drawing of the plan's
+        wiring and nothing else.
 
     Raises
     ------
     InputError
         If the subject cannot be read or its numbers do not hold, or the page cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> picture = Path(tempfile.mkdtemp()) / "wiring.svg"
+    >>> to.write_report(plan, picture)
+    >>> picture.read_text()[:4]
+    '<svg'
     """
-    write_text_atomically(path, render_report(subject))
+    drawn = Path(path).suffix.lower() == ".svg"
+    write_text_atomically(path, render_picture(subject) if drawn else render_report(subject))
+
+
+def render_picture(subject: Subject) -> str:
+    """Return the drawing that `write_report` writes.
+
+    Parameters
+    ----------
+    subject : Plan, str or Path
+        A plan, or the name of its file.
+
+    Returns
+    -------
+    str
+        An SVG document.
+
+    Raises
+    ------
+    InputError
+        If the subject is no plan, or one without a network.
+    """
+    if isinstance(subject, str | Path):
+        subject = load_plan(subject)
+    if not isinstance(subject, Plan):
+        raise InputError(
+            f"a picture of a {type(subject).__name__} is not known; give a plan, or a name that "
+            "ends in .html for a page"
+        )
+    return plan_picture(subject)
 
 
 def render_report(subject: Subject) -> str:

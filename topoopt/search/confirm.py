@@ -20,19 +20,33 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
+from topoopt.fabric.packets import expected_events, run_packets
 from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.transport import Transport
 from topoopt.problem.options import PACKET_SERVERS, SearchOptions
 
-PACKET_MODEL = "packet-2"
+PACKET_MODEL = "packet-3"
 PACKET_FINALISTS = 120
 """The same where simulations with packet trains go on from them."""
 SCREENED = 5
 """Of variants that one copy each has ranked so many have all copies."""
 _RANKED = Transport(reconnect=True)
 # What long trains rank first is theirs by luck as well: some plans take one of two courses, which
-# packet trains of several lengths show. Beyond this many servers short ones take minutes.
+# packet trains of several lengths show. On more servers than this short ones take minutes.
 _SHORT_TRAINS, _LONG_TRAINS = (16, 8, 4), (32, 24, 16)
+# There an iteration is first simulated in trains of this length; of what takes few events like
+# that, the copies in shorter trains count.
+_LONGEST_TRAIN, _FEW_EVENTS = 128, 4_000_000
+MOST_EVENTS = 60_000_000
+"""Events beyond which an iteration on many servers has no packet time: some seven seconds."""
+NO_PACKET_TIME = (
+    f"no packet time: packet trains have more than {MOST_EVENTS / 1e6:.0f} million events"
+)
+# What contends has about this many times the events of what does not.
+_CONTENDED = 2.0
+# On many servers simulations begin that long, counted in events, and the best so far is taken.
+_CHOOSING_EVENTS = 60_000_000
 COPIES = len(_SHORT_TRAINS)
 """Simulations of each finalist, with perturbed delays; their mean counts."""
 
@@ -77,7 +91,7 @@ def packet_time(problem: Problem[Family[P]], pair: Pair[P], limit: float = float
     return jittered(fabric, tasks, 1, model="packet", seed=problem.seed, limit=limit).mean
 
 
-def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
+def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter | None:
     """Return the times that confirm a pair, in shorter trains of several lengths.
 
     Parameters
@@ -88,15 +102,27 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter:
 
     Returns
     -------
-    Jitter
-        Of `COPIES` copies.
+    Jitter or None
+        Of `COPIES` copies; on many servers of a single one where that takes long, and None where
+        it would take more than `MOST_EVENTS`.
     """
-    lengths = _SHORT_TRAINS if fabric.network.hosts <= PACKET_SERVERS else _LONG_TRAINS
+    lengths, events = _SHORT_TRAINS, 0
+    if fabric.network.hosts > PACKET_SERVERS:
+        tasks = whole_tasks(tasks)
+        long = replace(fabric, transport=Transport(reconnect=True, train_packets=_LONGEST_TRAIN))
+        if _CONTENDED * expected_events(long, tasks) > MOST_EVENTS:
+            return None
+        run = run_packets(long, tasks, seed=seed, most_events=MOST_EVENTS)
+        if run.makespan == np.inf:
+            return None
+        if run.events > _FEW_EVENTS:
+            return Jitter(np.array([run.makespan]), run.events)
+        lengths, events = _LONG_TRAINS, (1 + 2 * COPIES) * run.events
     times = []
     for copy, length in enumerate(lengths):
         truer = replace(fabric, transport=Transport(reconnect=True, train_packets=length))
         times.append(jittered(truer, tasks, 1, model="packet", seed=seed + copy).mean)
-    return Jitter(np.array(times))
+    return Jitter(np.array(times), events)
 
 
 def states_packets(family: Family[P], options: SearchOptions, servers: int) -> bool:
@@ -105,7 +131,8 @@ def states_packets(family: Family[P], options: SearchOptions, servers: int) -> b
     Parameters
     ----------
     family : Family
-        Layouts send many times more messages, so theirs are asked for.
+        Layouts send many times more messages, so theirs are asked for; and so is everything
+        on many servers, where the search says by default what is.
     options : SearchOptions
         Only the plain schedule and the order of devices are known to packet trains.
     servers : int
@@ -186,8 +213,10 @@ def confirm_pairs(
     problem: Problem[Family[P]],
     pairs: list[Pair[P]],
     progress: ProgressCallback | None = None,
-) -> Confirmed[P]:
+) -> Confirmed[P] | None:
     """Simulate each pair with packet trains and return the one with the lowest mean.
+
+    On many servers only so many, in the given order, as can be simulated soon.
 
     Parameters
     ----------
@@ -198,17 +227,22 @@ def confirm_pairs(
 
     Returns
     -------
-    Confirmed
+    Confirmed or None
+        None if none of them can be simulated in `MOST_EVENTS`.
     """
-    results: list[Jitter] = []
-    for pair in pairs:
-        results.append(confirmed_times(pair.fabric, _ordered(problem, pair), problem.seed))
-        if progress:
-            best = min(result.mean for result in results)
-            progress(Progress("packet trains", len(results), len(pairs), best))
-    winner = min(range(len(pairs)), key=lambda i: results[i].mean)
-    return Confirmed(
-        pairs[winner],
-        results[winner],
-        tuple((p.origin, p.time, r.mean) for p, r in zip(pairs, results, strict=True)),
-    )
+    found: list[tuple[Pair[P], Jitter]] = []
+    spent = 0
+    for place, pair in enumerate(pairs):
+        times = confirmed_times(pair.fabric, _ordered(problem, pair), problem.seed)
+        if times is not None:
+            found.append((pair, times))
+            spent += times.events
+        if progress and found:
+            best = min(times.mean for _, times in found)
+            progress(Progress("packet trains", place + 1, len(pairs), best))
+        if spent > _CHOOSING_EVENTS:
+            break
+    if not found:
+        return None
+    winner, jitter = min(found, key=lambda each: each[1].mean)
+    return Confirmed(winner, jitter, tuple((p.origin, p.time, t.mean) for p, t in found))

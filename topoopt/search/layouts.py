@@ -191,7 +191,7 @@ def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:
     """Say whether a kind of layout is not in a set yet, and add it."""
     kind = (
         layout.tensor, layout.pipeline, layout.expert, layout.schedule, layout.virtual_stages,
-        layout.recompute, layout.zero, layout.microbatch / layout.context,
+        layout.recompute, layout.zero, layout.microbatch / layout.context, layout.expert_tensor,
     )  # fmt: skip
     known = kind in kinds
     kinds.add(kind)

@@ -1,5 +1,7 @@
 """The search over operator strategies, as the whole answer calls it."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from parallelism.search.named import named_strategies
@@ -7,6 +9,7 @@ from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabrics.baselines import BaselineFabric, best_on
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
@@ -71,8 +74,9 @@ class OperatorSearch:
             From the keyboard.
         """
         found = result.others
-        if self.problem.options.routings != (Routing.BALANCED,):
-            return found
+        servers = self.problem.cluster.servers
+        if self.problem.options.routings(servers) != (Routing.BALANCED,):
+            return [*found[:1], *self._one_path(found[:1]), *found[1:]]
         search = self.search
         if search.moves_by_packets and not result.interrupted:
             moves = PacketMoves(self.problem, search.space, search.regions)
@@ -83,6 +87,18 @@ class OperatorSearch:
         found = other_routes(self.problem, found)
         found = screened(self.problem, found, SCREENED, progress)
         return sorted(found, key=lambda pair: pair.time)
+
+    def _one_path(self, pairs: list[Pair]) -> list[Pair]:
+        """Return pairs of many servers with one path a pair, as messages take."""
+        rerouted = []
+        for pair in pairs:
+            if pair.topology is None or self.problem.options.faithful is not None:
+                continue
+            tasks = self.problem.family.build(pair.strategy)
+            fabric = direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
+            time = Scorer(self.problem.scored("fluid"), fabric)(pair.strategy)
+            rerouted.append(replace(pair, fabric=fabric, routing=Routing.BALANCED, time=time))
+        return rerouted
 
     def best_on(
         self,

@@ -27,7 +27,6 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
-from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import PACKET_FINALISTS
 from topoopt.search.finalists import FINALISTS, finalists
@@ -215,8 +214,8 @@ class Search:
     @property
     def moves_by_packets(self) -> bool:
         """Whether the search goes on by simulations with packet trains."""
-        balanced = self.options.routings == (Routing.BALANCED,)
-        return balanced and not self.method.compared and self.cluster.servers <= PACKET_SERVERS
+        balanced = self.options.routings(self.cluster.servers) == (Routing.BALANCED,)
+        return balanced and not self.method.compared
 
     @property
     def kept(self) -> int:

@@ -12,10 +12,10 @@ from parallelism.reading import parse_json, read_text
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric, Group
 from topoopt.fabric.rings import Rings
+from topoopt.fabric.rolled import rolled
 from topoopt.formats.fbuf_file import FbufFile
-from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
 from topoopt.formats.fbuf_read import read_fbuf
-from topoopt.formats.fbuf_ring_routes import ring_routes_of
+from topoopt.formats.fbuf_ring_routes import fabric_of
 from topoopt.formats.taskgraph_fbuf import task_graph_of
 from topoopt.plan.document import Document, kind_of
 from topoopt.problem.schedule import Schedule
@@ -143,7 +143,7 @@ def fbuf_workload(file: FbufFile, name: str) -> Workload:
         ports=max(1, int(degree.max(initial=0.0))),
         latency=None,
         direct=file.switches == 0 and bool(file.conn_source.size),
-        own_fabric=lambda rate, latency: _fbuf_fabric(file, name, rate, latency),
+        own_fabric=lambda rate, latency: fabric_of(file, latency, name, rate),
         # Reversed, so that of two orders of one group the first counts.
         orders={
             tuple(sorted(group)): (group,)
@@ -153,14 +153,42 @@ def fbuf_workload(file: FbufFile, name: str) -> Workload:
     )
 
 
-def _fbuf_fabric(file: FbufFile, name: str, rate: float, latency: float) -> Fabric:
-    network = network_of(file, latency, name)
-    if rate != file.net_bandwidth:
-        network = replace(network, capacity=network.multiplicity.astype(np.float64) * rate)
-    routes = routes_of(file, network)
-    rings = rings_of(file)
-    along = ring_routes_of(file, network, routes, rings) if file.ring_size.size else None
-    return Fabric("own network", network, routes, rings, along)
+def streams_of(workload: Workload) -> Workload:
+    """Return a workload as the fluid model plays it: collectives written out are streams again.
+
+    Parameters
+    ----------
+    workload : Workload
+
+    Returns
+    -------
+    Workload
+        With the rings of these collectives; the given one if it has none written out.
+    """
+    found = rolled(workload.tasks)
+    if not found.rings:
+        return workload
+    tasks = found.tasks
+
+    def label(task: int) -> str:
+        group = tasks.groups[tasks.first[task]] if tasks.collective[task] else ()
+        if len(group) > 1 and tasks.kind[task] == TaskKind.ALLREDUCE:
+            return f"AllReduce of {len(group)} servers"
+        if len(group) > 1:
+            return f"ReduceScatter or AllGather of {len(group)} servers"
+        return workload.label(int(found.place[task]))
+
+    def own_fabric(rate: float, latency: float) -> Fabric:
+        fabric = workload.own_fabric(rate, latency)
+        return replace(fabric, rings={**fabric.rings, **found.rings})
+
+    return replace(
+        workload,
+        tasks=tasks,
+        label=label,
+        own_fabric=own_fabric,
+        orders={**found.rings, **workload.orders},
+    )
 
 
 def scheduled_workload(workload: Workload, fabric: Fabric, schedule: Schedule) -> Workload:

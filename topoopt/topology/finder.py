@@ -259,8 +259,12 @@ def _wire(
             if wiring.free(everyone) >= wiring.ring_ports(everyone):
                 wiring.add_ring(everyone, p)
     else:
-        shares = ports_by_total if mode is Faithful.PAPER else ports_by_server
-        wire_rings(wiring, traffic, for_rings, shares(traffic, for_rings), chooser)
+        if mode is Faithful.PAPER:
+            shares = ports_by_total(traffic, for_rings)
+        else:
+            each = [wiring.ring_ports(group) for group in traffic.groups]
+            shares = ports_by_server(traffic, for_rings, each)
+        wire_rings(wiring, traffic, for_rings, shares, chooser)
     if mode is None:
         demand /= 2.0 ** np.minimum(wiring.cables, 64)
     for _ in range(wiring.degree - share):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.reading import parse_json, read_text
+from parallelism.reading import parse_json, read_text, schema_fault
 from routing.network import Network
 from topoopt.base.atomic import write_text_atomically
 
@@ -120,16 +120,7 @@ def _checked(document: dict[str, Any]) -> "NetworkFile":
     try:
         return NetworkFile.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "missing":
-            raise InputError(f"field {field!r} is missing; add it") from None
-        if first["type"] == "extra_forbidden":
-            raise InputError(f"unknown field {field!r}; remove it") from None
-        given = repr(first["input"])
-        shown = given if len(given) <= 60 else given[:57] + "..."
-        message = first["msg"][0].lower() + first["msg"][1:]
-        raise InputError(f"field {field!r} is {shown}: {message}") from None
+        raise InputError(schema_fault(error)) from None
 
 
 def _network(file: "NetworkFile", name: str) -> Network:

@@ -3,8 +3,11 @@
 Source: TopoOpt (NSDI 2023, arXiv 2202.00433), section 4, TopologyFinder steps 1 and 2.
 """
 
+import heapq
 import math
+from collections.abc import Sequence
 from enum import StrEnum
+from math import inf
 
 import numpy as np
 
@@ -43,11 +46,21 @@ def groups_by_load(traffic: Traffic) -> list[int]:
     return sorted(range(len(traffic.groups)), key=lambda g: (-load[g], traffic.groups[g]))
 
 
-def ports_by_server(traffic: Traffic, ports: int) -> list[int]:
-    """Share ports among groups where they meet: ceil(ports T_k / busiest member's sum of T).
+def ports_by_server(traffic: Traffic, ports: int, ring_ports: Sequence[int]) -> list[int]:
+    """Share ports among groups where they meet, so that the most loaded ring carries least.
 
-    Groups without a common server do not compete. Shares may add up to more than ``ports``;
-    the caller serves groups by decreasing bytes while ports last.
+    Ring after ring goes to the group with most bytes a ring that has the ports at all of its
+    members; every group gets one before another gets two. Groups without a common server do
+    not compete. Where all groups meet at one server, and their rings take as many ports, no
+    other shares have a lower largest load of a ring.
+
+    Parameters
+    ----------
+    traffic : Traffic
+    ports : int
+        AllReduce ports of each server.
+    ring_ports : sequence of int
+        Ports that a ring of each group takes at its members.
 
     Returns
     -------
@@ -55,13 +68,19 @@ def ports_by_server(traffic: Traffic, ports: int) -> list[int]:
         Ports of each group, in the order of ``traffic.groups``.
     """
     load = group_load(traffic)
-    busy = np.zeros(traffic.servers)
-    for group, bytes_sent in zip(traffic.groups, load, strict=True):
-        busy[list(group)] += bytes_sent
-    return [
-        _ceil(ports * float(sent) / float(busy[list(group)].max())) if sent > 0 else 0
-        for group, sent in zip(traffic.groups, load, strict=True)
-    ]
+    left = np.full(traffic.servers, ports, dtype=np.int64)
+    shares = [0] * len(traffic.groups)
+    waiting = [(-inf, rank, g) for rank, g in enumerate(groups_by_load(traffic)) if load[g] > 0]
+    heapq.heapify(waiting)
+    while waiting:
+        _, rank, g = heapq.heappop(waiting)
+        members = list(traffic.groups[g])
+        if left[members].min() < ring_ports[g]:
+            continue
+        left[members] -= ring_ports[g]
+        shares[g] += ring_ports[g]
+        heapq.heappush(waiting, (-float(load[g]) * ring_ports[g] / shares[g], rank, g))
+    return shares
 
 
 def ports_by_total(traffic: Traffic, ports: int) -> list[int]:

@@ -39,7 +39,7 @@ def test_experts_sit_in_every_nth_layer_after_the_dense_ones() -> None:
         "m", 7, 8, Attention(2, 1, 4), 16, 10, 4, experts=Experts(4, 2, 8, first_dense=1, every=2)
     )
     assert [layer for layer in range(7) if model.has_experts(layer)] == [2, 4, 6]
-    assert model.expert_layers == 3
+    assert sum(model.has_experts(layer) for layer in range(model.layers)) == 3
 
 
 @pytest.mark.parametrize(

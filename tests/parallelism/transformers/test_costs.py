@@ -143,3 +143,21 @@ def test_ends_of_the_model() -> None:
 def test_nonsense_is_refused(make) -> None:
     with pytest.raises(InputError):
         make()
+
+
+def test_modules_are_computed_again_as_in_the_forward_pass() -> None:
+    latent = LATENT.attention.latent
+    assert latent is not None
+    layout = Layout(tensor=2, recompute="modules", modules=("up-projections",))
+    again = layer_costs(LATENT, 1, layout).recompute
+    widths = LATENT.attention.heads * (LATENT.attention.head_width + latent.value_width)
+    flops = 2 * LATENT.sequence / 2 * latent.kv_rank * widths
+    if latent.query_rank:
+        flops += 2 * LATENT.sequence / 2 * latent.query_rank * LATENT.attention.query_width
+    assert again.flops == flops
+    assert again.traffic == 0
+    moved = layer_costs(LLAMA3_8B, 0, replace(layout, modules=("norms", "activations"))).recompute
+    assert moved.flops == 0
+    # Two norms read and write; gate and input are read, their product written.
+    tokens = LLAMA3_8B.sequence / 2
+    assert moved.traffic == 2 * tokens * (4 * LLAMA3_8B.hidden + 3 * LLAMA3_8B.feed_forward)

@@ -128,6 +128,7 @@ RELEASED = {
                     "moe_intermediate_size": 2048, "n_routed_experts": 256, "n_shared_experts": 1,
                     "num_experts_per_tok": 8, "q_lora_rank": 1536,
                     "architectures": ["DeepseekV3ForCausalLM"], "num_nextn_predict_layers": 1,
+                    "n_group": 8, "topk_group": 4,
                     "quantization_config": {"quant_method": "fp8"}},
         671_026_419_200,
     ),

@@ -209,3 +209,31 @@ def test_sharded_gradients_pass_through_whole_ones_of_a_layer() -> None:
     assert uses[0].buffers == uses[1].buffers
     assert uses[2].buffers - uses[1].buffers == pytest.approx(4 * layer)
     assert uses[3].buffers - uses[1].buffers == pytest.approx((4 + 2 * 2) * layer)
+
+
+def test_modules_that_are_computed_again_are_not_kept() -> None:
+    """Outputs of two norms, queries, keys and values of 24 heads, products of gate and input."""
+    plain = Layout(tensor=2)
+    tokens, heads = float(LATENT.sequence), LATENT.attention.heads
+    latent, experts = LATENT.attention.latent, LATENT.experts
+    assert latent is not None
+    assert experts is not None
+    kept = layer_activations(LATENT, 1, plain).rest
+    less = {
+        "norms": 2 * tokens / 2 * (2 * LATENT.hidden + latent.kv_rank + latent.query_rank),
+        "up-projections": 2 * tokens / 2
+        * (2 * LATENT.attention.query_width + heads * latent.value_width),
+        "activations": 2 * tokens / 2
+        * (experts.per_token * experts.width + experts.shared * experts.shared_width),
+    }  # fmt: skip
+    for name, size in less.items():
+        one = replace(plain, recompute="modules", modules=(name,))
+        assert kept - layer_activations(LATENT, 1, one).rest == pytest.approx(size)
+    every = replace(plain, recompute="modules", modules=tuple(less))
+    assert kept - layer_activations(LATENT, 1, every).rest == pytest.approx(sum(less.values()))
+    with pytest.raises(InputError, match="in this order"):
+        Layout(recompute="modules", modules=("activations", "norms"))
+    with pytest.raises(InputError, match="modules is"):
+        Layout(recompute="modules")
+    with pytest.raises(InputError, match="modules is"):
+        Layout(modules=("norms",))

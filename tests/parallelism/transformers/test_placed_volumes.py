@@ -80,11 +80,13 @@ def expected_bytes(
     def servers(stage: int, ranks: list[tuple[int, int]], shard: int) -> list[int]:
         return [server_of(layout, order, (shard, x, y, stage)) for y, x in ranks]
 
+    split = layout.expert_tensor or t
+
+    def stage_gpus(stage: int) -> list[int]:
+        return [server_of(layout, order, (k, x, y, stage)) for y, x in stage_ranks
+                for k in range(t)]  # fmt: skip
+
     for stage in range(p):
-        groups = {
-            "data": [stage_ranks],
-            "expert-data": [stage_ranks[k :: layout.expert] for k in range(layout.expert)],
-        }
         for message in step[stage]:
             if message.group == "embedding":
                 if stage == 0:
@@ -92,8 +94,13 @@ def expected_bytes(
                         ends = [server_of(layout, order, (shard, x, y, s)) for s in (0, p - 1)]
                         collective += 2 * message.size * ring_bytes(ends)
                 continue
-            for ranks, shard in product(groups[message.group], range(t)):
-                moved = ring_bytes(servers(stage, ranks, shard)) * ROUNDS[message.kind]
+            if message.group == "data":
+                groups = [servers(stage, stage_ranks, shard) for shard in range(t)]
+            else:
+                on = stage_gpus(stage)
+                groups = [on[k :: split * layout.expert] for k in range(split * layout.expert)]
+            for group in groups:
+                moved = ring_bytes(group) * ROUNDS[message.kind]
                 collective += message.count * message.size * moved
     for part in parts_of(model, layout):
         messages = [
@@ -115,9 +122,10 @@ def expected_bytes(
                     collective += times * c * ring_bytes(group)
             else:
                 assert message.group == "expert"
-                for first, shard in product(range(0, len(stage_ranks), layout.expert), range(t)):
-                    members = stage_ranks[first : first + layout.expert]
-                    on = servers(part.stage, members, shard)
+                # As Megatron-Core has them: an expert's tensor ranks innermost, then its group.
+                size = split * layout.expert
+                for first, shard in product(range(0, t * c * d, size), range(split)):
+                    on = stage_gpus(part.stage)[first : first + size][shard::split]
                     away = sum(a != b for a, b in product(on, on))
                     transfers += times / layout.expert * away
     links = p * layout.virtual_stages - 1
@@ -152,3 +160,5 @@ def test_every_group_is_met() -> None:
         for kind in kinds.split():
             assert any(getattr(layout, kind) > 1 for layout in LAYOUTS[name])
     assert any(layout.tensor > GPUS for layout in LAYOUTS["tied"])
+    folded = [layout for layout in LAYOUTS["latent experts"] if layout.expert_tensor]
+    assert any(layout.expert > layout.data * layout.context for layout in folded)

@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from bubbles import bubble_fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,6 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.schedules import (
     PassKind,
     PipelineSchedule,
-    bubble_fraction,
     build_schedule,
     schedule_of,
 )

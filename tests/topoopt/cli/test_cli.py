@@ -89,11 +89,11 @@ def refused(*arguments, directory="."):
 def test_plan_prints_a_page_and_writes_the_plan(workplace):
     directory, done = workplace
     page = done.stdout
-    for part in ("small on 4 servers", "packet time", "fluid time", "exposed communication",
-                 "lower bound", "ideal-switch", "fat-tree", "expander", "strategy:",
-                 "wiring: 2 ports",
-                 "seed 0, 12 steps", "plan written to plan.json"):  # fmt: skip
+    for part in ("small on 4 servers", "by packet trains", "no plan takes less than",
+                 "ideal-switch", "fat-tree", "expander", "strategy:", "one-way cables",
+                 "plan written to plan.json"):  # fmt: skip
         assert part in page
+    assert len(page.splitlines()) <= 26
     assert all(len(line) < 200 for line in page.splitlines())
     assert "search: step 12 of at most 12" in done.stderr
     assert "Traceback" not in done.stderr
@@ -112,6 +112,16 @@ def test_plan_as_json_is_the_plan_file(workplace):
     document = json.loads(done.stdout)
     assert document == json.loads((directory / "plan.json").read_text())
     assert "search: step" in done.stderr
+
+
+def test_details_are_printed_where_asked(workplace):
+    directory, _ = workplace
+    result = inside("plan", "small.yaml", *FAST, "--details", directory=directory)
+    for part in ("packet time", "fluid time", "exposed communication", "lower bound",
+                 "wiring: 2 ports", "seed 0, 12 steps", "note: "):  # fmt: skip
+        assert part in result.stdout
+    sentence = refused("plan", "small.yaml", *FAST, "--details", "--json", directory=directory)
+    assert sentence.startswith("--details is True, but")
 
 
 def test_quiet_is_quiet(workplace):
@@ -194,7 +204,7 @@ def test_version_and_help():
     for command in ((), ("plan",), ("compare",), ("verify",), ("models",)):
         page = inside(*command, "--help")
         assert page.exit_code == 0 and "Usage: topoopt" in page.stdout
-    page = inside().output
+    page = inside("--help").output
     panels = [page.index(f" {panel} ─") for panel in PANELS]
     assert panels == sorted(panels) and " Commands ─" not in page
 
@@ -219,6 +229,12 @@ def test_help_starts_without_the_heavy_libraries(arguments):
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "topoopt", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{to.__version__}\n"), done.stderr
 
 
 # -- wrong input --------------------------------------------------------------------------

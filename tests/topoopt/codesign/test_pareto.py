@@ -7,6 +7,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from small_plans import small_dlrm
 
 import topoopt as to
 from codesign_base import InfeasibleError, InputError
@@ -22,8 +23,14 @@ from topoopt.codesign.pareto import Exploration, Grid, choose_degree, explore
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import default_prices, direct_connect_cost
 
-JOB = to.Job(to.models.dlrm(tables=4, rows=1000, batch_per_gpu=32, bottom_width=64, top_width=128))
+JOB = to.Job(small_dlrm(rows=1000, batch_per_gpu=32, bottom_width=64, top_width=128))
 GRID = Grid((2, 4), (1, 2), ("40Gbps", "100Gbps"))
+FEW = SearchOptions(steps=5, confirm="none")
+
+
+@pytest.fixture(scope="module")
+def pruned():
+    return explore(JOB, GRID, FEW)
 
 
 def _design(cost: float, time: float) -> Design:
@@ -58,9 +65,8 @@ def test_a_least_gain_drops_small_steps():
     assert [d.point.cost_usd for d in frontier(designs, 0.01)] == [1, 3]
 
 
-def test_pruning_changes_no_frontier_and_every_point_is_told():
-    whole = explore(JOB, GRID, SearchOptions(steps=5), prune=False)
-    pruned = explore(JOB, GRID, SearchOptions(steps=5))
+def test_pruning_changes_no_frontier_and_every_point_is_told(pruned):
+    whole = explore(JOB, GRID, FEW, prune=False)
     assert {d.state for d in whole.designs} == {"planned"}
     assert pruned.frontier == whole.frontier
     assert [d.point for d in pruned.designs] == [d.point for d in whole.designs]
@@ -107,9 +113,8 @@ def test_limits_and_batches_that_do_not_divide_are_told_not_hidden():
     assert "global batch 64 does not divide over 12 GPUs" in found.summary()
 
 
-def test_the_store_goes_on_where_it_was_stopped(tmp_path):
+def test_the_store_goes_on_where_it_was_stopped(pruned, tmp_path):
     store = tmp_path / "designs.json"
-    whole = explore(JOB, GRID, SearchOptions(steps=5))
     planned = []
 
     def stop_at_third(point, plan):
@@ -117,32 +122,32 @@ def test_the_store_goes_on_where_it_was_stopped(tmp_path):
             raise KeyboardInterrupt
         planned.append(point)
 
-    part = explore(JOB, GRID, SearchOptions(steps=5), store=store, save_plan=stop_at_third)
+    part = explore(JOB, GRID, FEW, store=store, save_plan=stop_at_third)
     assert part.interrupted
-    assert len(part.designs) < len(whole.designs)
+    assert len(part.designs) < len(pruned.designs)
     again = []
     rest = explore(
         JOB,
         GRID,
-        SearchOptions(steps=5),
+        FEW,
         store=store,
         save_plan=lambda point, plan: again.append(point),
     )
-    assert rest == whole
+    assert rest == pruned
     assert not set(again) & set(planned)
-    dearer = explore(JOB, GRID, SearchOptions(steps=5), store=store, server_usd=1000.0)
+    dearer = explore(JOB, GRID, FEW, store=store, server_usd=1000.0)
     assert all(
         d.point.cost_usd == w.point.cost_usd + 1000.0 * d.point.servers
-        for w in whole.designs
+        for w in pruned.designs
         for d in dearer.designs
         if (d.point.servers, d.point.degree, d.point.bandwidth_bytes_per_s)
         == (w.point.servers, w.point.degree, w.point.bandwidth_bytes_per_s)
     )
     with pytest.raises(InputError, match="another question"):
-        explore(JOB, GRID, SearchOptions(steps=6), store=store)
+        explore(JOB, GRID, replace(FEW, steps=6), store=store)
     store.write_text("{}")
     with pytest.raises(InputError, match="holds no designs"):
-        explore(JOB, GRID, SearchOptions(steps=5), store=store)
+        explore(JOB, GRID, FEW, store=store)
 
 
 def test_ports_are_left_unused_where_they_do_not_pay():

@@ -3,16 +3,16 @@
 import json
 
 import pytest
-from small_plans import planned
+from small_plans import planned, small_dlrm
 
 import topoopt.codesign.once
 import topoopt.codesign.restarts
 from codesign_base import InputError
-from topoopt import Cluster, Job, co_optimize, models, verify_plan
+from topoopt import Cluster, Job, co_optimize, verify_plan
 from topoopt.codesign.restarts import restart_seed
 from topoopt.problem.options import SearchOptions
 
-JOB = Job(models.dlrm(tables=4, top_layers=2, bottom_layers=2, batch_per_gpu=64))
+JOB = Job(small_dlrm())
 CLUSTER = Cluster(servers=4, degree=2, bandwidth="10Gbps")
 ASKED = {"seed": 3, "steps": 12, "restarts": 3}
 
@@ -49,7 +49,7 @@ def test_the_best_of_the_searches_is_kept(plan):
         expected = found[best] if name == "expander" else min(found)
         assert baseline.iteration_time_s == expected
     assert verify_plan(plan).ok
-    assert "best of 3 searches from seed 3" in plan.summary()
+    assert "best of 3 searches from seed 3" in plan.summary(details=True)
 
 
 def test_workers_do_not_change_the_plan(plan):

@@ -276,7 +276,7 @@ def test_a_plan_with_a_schedule_is_verified(scheduling):
     assert rebuild(plain).schedule == Schedule.plain()
     if rebuild(plan).schedule != Schedule.plain():
         assert any("published results do not use" in note for note in plan.notes)
-        assert f"schedule: {rebuild(plan).schedule.describe()}" in plan.summary()
+        assert f"schedule: {rebuild(plan).schedule.describe()}" in plan.summary(details=True)
 
 
 def test_the_order_of_compute_is_searched_confirmed_and_exported(tmp_path):

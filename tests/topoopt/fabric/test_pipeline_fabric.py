@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from bubbles import bubble_fraction
 
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement
-from parallelism.transformers.schedules import bubble_fraction, schedule_of
+from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.stages import WeightCount
 from parallelism.transformers.timeline import PassTimes, timeline
 from topoopt.fabric.fabric import Fabric

@@ -30,6 +30,7 @@ JOBS = [
     ("llama3-8b", 4, 48, 8, "fsdp1"),
     ("mixtral-8x7b", 6, 96, 4, "megatron-2022"),
     ("mixtral-8x7b", 8, 64, 8, "megatron-core"),
+    ("mixtral-8x7b", 8, 64, 8, "megatron-moe"),
 ]
 MOST = 4000
 

@@ -251,3 +251,11 @@ def test_bad_packets(segment: float) -> None:
 def test_bad_windows(name: str) -> None:
     with pytest.raises(InputError, match=f"{name} is 0; give at least 1 packet"):
         Transport(**{name: 0})
+
+
+def test_htsim_waits_at_barriers_but_not_for_allreduces_of_one_server():
+    """Exported rounds begin with barriers, for the reduction inside each server."""
+    fabric = circulant(2, (1,), RATE, LATENCY, transport=Transport(htsim=True))
+    for size, seconds in ((0.0, 1e-3), (1e6, 0.0)):
+        tasks = TaskGraph.from_lists(2, [(TaskKind.ALLREDUCE, 0, -1, size, 1e-3)], [], ((0,),))
+        assert score(fabric, tasks, model="packet") == pytest.approx(seconds)

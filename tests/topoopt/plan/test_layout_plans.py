@@ -228,6 +228,21 @@ def test_the_command_plans_and_verifies(monkeypatch, capsys, tmp_path) -> None:
     assert "ok (structure, parallelization" in capsys.readouterr().out
 
 
+def test_parts_of_stages_can_be_given(monkeypatch, capsys) -> None:
+    options = [
+        "gpt2", "--servers", "2", "--gpus-per-server", "4", "--device", "h100", "--degree", "2",
+        "--bandwidth", "100Gbps", "--global-batch", "16", "-q", "--json", "--precision", "fp8",
+        "--tensor", "2", "--pipeline", "2", "--virtual-stages", "5", "--zero", "1",
+        "--pipeline-schedule", "interleaved", "--stage-layers", "0,1x8,4", "--microbatch", "1",
+    ]  # fmt: skip
+    assert _run(monkeypatch, "plan", *options) == 0
+    found = json.loads(capsys.readouterr().out)
+    layout = found["parallelization"]["layout"]
+    assert (layout["virtual_stages"], layout["stage_layers"]) == (5, [0, *[1] * 8, 4])
+    assert found["job"]["implementation"]["precision"] == "fp8"
+    assert any("FP8" in note for note in found["notes"])
+
+
 def test_degrees_can_be_fixed(monkeypatch, capsys) -> None:
     options = [
         "gpt2", "--servers", "2", "--gpus-per-server", "4", "--device", "h100", "--degree", "2",
@@ -263,6 +278,12 @@ def test_degrees_can_be_fixed(monkeypatch, capsys) -> None:
             "--zero is 1, but the model is planned operator",
         ),
         (["gpt2", "--global-batch", "8", "--recompute", "some"], "layouts: recompute"),
+        (["gpt2", "--global-batch", "8", "--recompute-modules", "some"], "layouts: modules"),
+        (["gpt2", "--global-batch", "8", "--stage-layers", "3,4xa"], "--stage-layers is '3,4xa'"),
+        (["gpt2", "--global-batch", "8", "--stage-layers", "1x99999"], "give at most 10000 parts"),
+        (["gpt2", "--global-batch", "8", "--stage-layers", "6,7"], "no layout fills 8 GPUs"),
+        (["gpt2", "--global-batch", "8", "--precision", "fp8"], "has no fp8 peak"),
+        (["gpt2", "--global-batch", "8", "--precision", "fp4"], "precision is 'fp4'"),
     ],
 )
 def test_options_that_do_not_go_together(monkeypatch, capsys, options, said) -> None:

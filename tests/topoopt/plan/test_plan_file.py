@@ -35,6 +35,7 @@ def test_a_plan_survives_the_round_trip(plan, tmp_path):
     again.save(tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == path.read_bytes()
     assert again.summary() == plan().summary()
+    assert again.summary(details=True) == plan().summary(details=True)
 
 
 def test_a_plan_of_one_server_survives_the_round_trip(tmp_path):

@@ -14,14 +14,12 @@ from small_plans import (
     small_dlrm,
     solve,
 )
-from tampering import changes, nodes, replaced
+from tampering import changes, nodes, noticed, replaced
 
 from codesign_base import InputError
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
 from topoopt.plan.plan import parse_plan
-from topoopt.plan.rebuild import rebuild
-from topoopt.plan.verify import _STAGES
 
 
 @lru_cache(maxsize=1)
@@ -124,9 +122,13 @@ FREE = (
         "is worked out again from the changed question, and is the stated one",
     ),
     Free(
-        r"job\.server\.accelerator(\.(fp32|tf32|bf16|fp16)_flops)?",
+        r"job\.server\.accelerator(\.(fp32|tf32|bf16|fp16|fp8)_flops)?",
         "peaks of precisions that the job does not compute in",
         lambda change: change.kind != "drop" and "memory" not in str(different(change)),
+    ),
+    Free(
+        r"job\.rates\.(fp8_efficiency|accelerator\.fp8_flops)",
+        "of FP8 products, of which the job has none",
     ),
     Free(
         r"job\.server\.accelerator(\.memory_bytes)?|job\.memory_reserve",
@@ -143,8 +145,8 @@ FREE = (
         "of sharded weights, tensor groups and recomputation that the layouts do not have",
     ),
     Free(
-        r"job\.implementation\.(load_imbalance|scatter_gather|gathered_(inputs|logits)"
-        r"|collective_s)",
+        r"job\.implementation\.(load_imbalance|forwarded_tokens|fp8_dispatch|scatter_gather"
+        r"|gathered_(inputs|logits)|collective_s)",
         "of experts, and of messages of and between several tensor ranks: the model has none "
         "of the former, the layouts none of the latter",
     ),
@@ -213,55 +215,6 @@ def is_symmetry(change):
     return all(cables.get((name[a], name[b])) == count for (a, b), count in cables.items())
 
 
-class Watched:
-    """A plan that notes which of its fields are read."""
-
-    def __init__(self, plan):
-        self._plan, self.read = plan, set()
-
-    def __getattr__(self, name):
-        self.read.add(name)
-        return getattr(self._plan, name)
-
-
-@cache
-def readers(plan):
-    """Return the fields that rebuilding reads, and those of each check, by name.
-
-    A check is a function of the plan and what is rebuilt: of a plan that differs in other fields
-    it finds what it found before.
-    """
-    watched = Watched(plan())
-    rebuilt = rebuild(watched)
-    found = {}
-    for stage in _STAGES:
-        for _, check in stage:
-            each = Watched(plan())
-            check(each, rebuilt)
-            found[check] = each.read
-    return watched.read, found
-
-
-def noticed(plan, change):
-    """Say whether the loader or a check refuses a change."""
-    try:
-        tampered = parse_plan(json.dumps(replaced(change.document, change.path, change.after)))
-    except InputError as error:
-        assert "\n" not in str(error)
-        return True
-    by_rebuilding, by_check = readers(plan)
-    # Of a change of the whole document any field.
-    anything = not change.path or change.path[0] in by_rebuilding
-    try:
-        rebuilt = rebuild(tampered)
-        for check, read in by_check.items():
-            if anything or change.path[0] in read:
-                check(tampered, rebuilt)
-    except Exception:
-        return True
-    return False
-
-
 @cache
 def document_of(plan):
     return json.loads(plan().to_json())
@@ -311,7 +264,8 @@ def unargued(plan, found):
     return [
         f"{change.field}: {change.kind} {change.before!r} -> {change.after!r}"[:200]
         for change in found
-        if not noticed(plan, change) and not any(allows(free, change) for free in FREE)
+        if not noticed(plan, change.document, change.path, change.after)
+        and not any(allows(free, change) for free in FREE)
     ]
 
 

@@ -2,11 +2,13 @@
 
 import json
 import re
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_plans import shared_bidirectional_plan, shared_document, shared_plan, small_mlp, solve
+from tampering import noticed
 
 import topoopt as to
 from topoopt.plan.plan import parse_plan
@@ -24,7 +26,7 @@ DESCRIPTIVE = (
 QUESTION = (
     r"job\.model\.operators\.\d+\.(forward_flops|backward_flops|forward_bytes|backward_bytes)",
     r"job\.model\.operators\.\d+\.(parameters|profile_key|splits\.\w+)",
-    r"job\.server\.accelerator\.(tf32|bf16|fp16|fp32)_flops",
+    r"job\.server\.accelerator\.(tf32|bf16|fp16|fp32|fp8)_flops",
     r"job\.server\.accelerator\.memory_(bytes|bandwidth)", r"job\.server\.intra_bandwidth",
     r"prices\.usd_per_port_by_gbps\.[a-z-]+\.\d+",
     r"baselines\.[^.]+\.reconfiguration\.(delay|window)_s",
@@ -550,33 +552,28 @@ def by_field(document):
     return [groups[key] for key in sorted(groups)]
 
 
-FIELDS = {
-    plan: by_field(shared_document(plan)) for plan in (shared_plan, shared_bidirectional_plan)
-}
+# Neither at import, which would plan in every worker.
+document_of = cache(shared_document)
+
+
+@cache
+def fields_of(plan):
+    return by_field(document_of(plan))
 
 
 @given(st.data())
 @settings(max_examples=400, deadline=None)
 def test_a_changed_number_is_refused_or_does_not_matter(data):
-    plan = data.draw(st.sampled_from(list(FIELDS)))
-    path, value = data.draw(st.sampled_from(data.draw(st.sampled_from(FIELDS[plan]))))
+    plan = data.draw(st.sampled_from((shared_plan, shared_bidirectional_plan)))
+    path, value = data.draw(st.sampled_from(data.draw(st.sampled_from(fields_of(plan)))))
     if isinstance(value, int):
         choices = [value + 1, value - 1, 2 * value + 3, -value - 1, 0, 10**9, 10**30]
     else:
         choices = [value * 1.001, value * 2, value / 2, 0.0, -value - 1.0, value + 1.0, 1e300]
     changed = data.draw(st.sampled_from([c for c in choices if c != value]))
-    document = shared_document(plan)
-    record = document
-    for step in path[:-1]:
-        record = record[step]
-    record[path[-1]] = changed
-    try:
-        verdict = verify_plan(parse_plan(json.dumps(document)))
-    except to.InputError as error:
-        assert "\n" not in str(error)
-        return
     name = ".".join(str(step) for step in path)
-    assert not verdict.ok or FREE.fullmatch(name), (name, value, changed)
+    seen = noticed(plan, document_of(plan), path, changed)
+    assert seen or FREE.fullmatch(name), (name, value, changed)
 
 
 def test_a_plan_file_is_verified_by_name(tmp_path):

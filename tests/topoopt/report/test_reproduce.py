@@ -108,10 +108,11 @@ def test_what_the_command_line_cannot_say_of_layouts_is_said():
     command, remarks = plan_command_line(dataclasses.replace(plan, job=job))
     assert "--load-imbalance 2.0" in command
     assert "--device" not in command
-    for word in ("config.json", "virtual stages", "training software", "rates", "left free",
+    assert "--virtual-stages 2" in command
+    for word in ("config.json", "training software", "rates", "left free",
                  "accelerator"):  # fmt: skip
         assert any(word in remark for remark in remarks), word
-    assert len(remarks) == 6
+    assert len(remarks) == 5
 
 
 @given(st.floats(1.0, 1e13))

@@ -1,18 +1,25 @@
 """Packet trains choose among the best pairs of a search."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from small_plans import small_mlp
 
 import topoopt as to
 from codesign_base import InputError
+from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric import score
+from topoopt.fabric.packets import expected_events, run_packets
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.rebuild import rebuild
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.budget import Budget
-from topoopt.problem.options import SearchOptions
+from topoopt.problem.options import PACKET_SERVERS, SearchOptions
+from topoopt.problem.routing import Routing
+from topoopt.search import confirm
 from topoopt.search.confirm import confirm_pairs, confirmed_times
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
@@ -65,14 +72,14 @@ def test_the_plan_is_the_candidate_with_the_lowest_mean(found):
 
 
 def test_a_plan_records_what_the_trains_say(plan, question):
-    assert plan.packet_model == "packet-2"
+    assert plan.packet_model == "packet-3"
     assert plan.search.counts["candidates"] > 1
     rebuilt = rebuild(plan)
     tasks = rebuilt.tasks()
     once = score(rebuilt.fabric, tasks, model="packet", seed=1)
     assert plan.packet_time_s == pytest.approx(once, rel=0.02)
     assert plan.iteration_time_s == score(rebuilt.fabric, tasks)
-    assert "\npacket time " in plan.summary()
+    assert "\npacket time " in plan.summary(details=True)
     assert verify_plan(plan).ok
     again = to.co_optimize(
         *question, seed=1, baselines=(), options=SearchOptions(steps=60, confirm="packet")
@@ -83,7 +90,7 @@ def test_a_plan_records_what_the_trains_say(plan, question):
 def test_schedules_that_packets_do_not_know_have_no_packet_time(question):
     options = SearchOptions(steps=0, schedule="barrier")
     plan = to.co_optimize(*question, seed=1, baselines=(), options=options)
-    assert plan.packet_time_s is None and "packet time" not in plan.summary()
+    assert plan.packet_time_s is None and "packet time" not in plan.summary(details=True)
     assert verify_plan(plan).ok
 
 
@@ -129,3 +136,69 @@ def test_one_server_needs_no_confirmation():
     cluster = to.Cluster(servers=1, degree=1, bandwidth="100Gbps")
     plan = to.co_optimize(job, cluster, SearchOptions(steps=0, confirm="packet"))
     assert plan.packet_time_s is None and verify_plan(plan).ok
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Return a job on more servers than searches go by packets on."""
+    return to.Job(small_mlp()), to.Cluster(PACKET_SERVERS + 1, 2, "100Gbps")
+
+
+@pytest.fixture(scope="module")
+def chosen(many):
+    return to.co_optimize(*many, SearchOptions(steps=0), baselines=("ideal-switch",))
+
+
+def test_on_many_servers_packets_choose_among_what_fluid_times_found(many, chosen):
+    assert chosen.search.options.confirm == "packet" and chosen.search.counts["candidates"] > 1
+    assert chosen.baselines["ideal-switch"].packet_time_s > 0
+    assert verify_plan(chosen).ok
+    found = search_for(problem_of(many)).options.routings(PACKET_SERVERS + 1)
+    assert len(found) > 1
+    # Three copies in long trains: none takes as long as it would alone in trains of one packet.
+    built = rebuild(chosen)
+    again = score(built.fabric, built.tasks(), model="packet")
+    assert chosen.packet_time_s == pytest.approx(again, rel=0.02)
+
+
+def problem_of(many):
+    job, cluster = many
+    return Problem(job.family(cluster.servers), cluster, SearchOptions(confirm="packet"))
+
+
+def test_a_single_run_counts_where_copies_take_long(many, chosen, monkeypatch):
+    built = rebuild(chosen)
+    monkeypatch.setattr(confirm, "_FEW_EVENTS", 1)
+    once = confirmed_times(built.fabric, built.tasks(), 0)
+    assert once.times.size == 1 and once.mean == pytest.approx(chosen.packet_time_s, rel=0.02)
+    monkeypatch.setattr(confirm, "_CHOOSING_EVENTS", 1)
+    pair = Pair(built.strategy, None, Routing(chosen.routing), built.fabric, 1.0, "search")
+    assert len(confirm_pairs(problem_of(many), [pair, pair]).candidates) == 1
+
+
+def test_what_takes_too_many_events_has_no_packet_time_and_says_so(many, monkeypatch):
+    """Nothing is left out in silence: neither in the file nor in the table."""
+    monkeypatch.setattr(confirm, "MOST_EVENTS", 30_000)
+    plan = to.co_optimize(*many, SearchOptions(steps=0), baselines=("ideal-switch", "expander"))
+    assert plan.packet_time_s is None and confirm.NO_PACKET_TIME in plan.notes
+    assert confirm.NO_PACKET_TIME in plan.baselines["expander"].note
+    assert verify_plan(plan).ok
+    monkeypatch.undo()
+    assert verify_plan(plan).failures[0].startswith("packets: ")
+
+
+def test_a_fabric_without_packet_time_is_named_in_the_table(chosen):
+    base = chosen.baselines["ideal-switch"]
+    long = replace(base, packet_time_s=None, note=f"{base.note}; {confirm.NO_PACKET_TIME}")
+    text = replace(chosen, baselines={"ideal-switch": long}).summary()
+    assert "ideal-switch  too long" in text and "\ntoo long: no packet time" in text
+
+
+def test_simulations_end_after_so_many_events(chosen):
+    built = rebuild(chosen)
+    whole = run_packets(built.fabric, built.tasks())
+    assert run_packets(built.fabric, built.tasks(), most_events=whole.events).makespan < np.inf
+    cut = run_packets(built.fabric, built.tasks(), most_events=whole.events - 1)
+    assert cut.makespan == np.inf and cut.events == whole.events - 1
+    expected = expected_events(built.fabric, built.tasks())
+    assert whole.events / 3 < expected < 3 * whole.events

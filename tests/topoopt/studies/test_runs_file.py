@@ -47,6 +47,31 @@ def test_a_run_is_compared_as_the_model_times_it(tmp_path) -> None:
     }  # fmt: skip
 
 
+def test_a_run_may_be_in_fp8_and_fold_its_experts(tmp_path) -> None:
+    low, high = (
+        validate_runs(written(tmp_path, precision=precision)).runs[0].model_s
+        for precision in ("fp8", "bf16")
+    )
+    assert low < 0.8 * high
+    assert validate_runs(written(tmp_path)).runs[0].model_s == high
+    moe = {
+        "moe": True, "hidden": 7168, "layers": 61, "heads": 128, "qw": 16384, "kvw": 16384,
+        "gpus": 1024, "batch": 8192, "seq": 4096, "vocab": 129280, "seconds": 25.0,
+        "layouts": [{**RUN["layouts"][0], "tensor": 2, "pipeline": 8, "data": 64, "context": 1,
+                     "expert": 99, "virtual": 4, "recompute": "modules", "expert_tensor": 1}],
+    }  # fmt: skip
+    (run,) = validate_runs(written(tmp_path, **moe, software="megatron-moe")).runs
+    layout = Layout(
+        2, 1, 64, 8, expert=128, expert_tensor=1, schedule="interleaved", virtual_stages=4,
+        recompute="modules", modules=("norms", "up-projections", "activations"),
+    )  # fmt: skip
+    seconds = iteration_time(
+        get_transformer("deepseek-v3"), layout, 8192, rates_of("h100"), links_of("h100", 8, 50e9),
+        get_stack("megatron-moe"), sequence=4096,
+    ).seconds  # fmt: skip
+    assert run.model_s == pytest.approx(seconds)
+
+
 @pytest.mark.parametrize(
     ("changes", "word"),
     [

@@ -1,14 +1,20 @@
 """Validation: what is compared, how errors are counted, and the accuracy that is promised."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from fbuf_oracle import data_directory
 
 from codesign_base import InputError
+from topoopt.fabric import Transport, score
+from topoopt.studies.replay import replay_fabric
 from topoopt.studies.validation import validate
 from topoopt.studies.validation.closed_forms import closed_forms
 from topoopt.studies.validation.reference import packet_level
 from topoopt.studies.validation.results import Case, ModelResult, summaries
 from topoopt.studies.validation.validate import data_directory as chosen_directory
+from topoopt.studies.workload import load_workload
 
 DATA = data_directory()
 published = pytest.mark.skipif(DATA is None, reason="the published task graphs are not here")
@@ -157,3 +163,25 @@ def test_a_noisy_case_is_a_mean_of_copies():
     assert result.copies == 5 and result.spread_s > 0.0
     assert abs(result.error) <= 0.04
     assert result.default_time_s != result.time_s
+
+
+@published
+@pytest.mark.parametrize(
+    ("graph", "gbps", "seconds", "without_timers"),
+    [
+        ("100dlrm_16", 10, 0.579826, 0.559508),
+        ("100dlrm_16", 25, 0.229521, 0.225594),
+        ("100dlrm_32", 25, 0.322625, 0.306003),
+    ],
+)
+def test_first_windows_that_wait_longer_than_timers_go_twice(graph, gbps, seconds, without_timers):
+    """Replays by the packet simulator on a Fat-tree, as published and with endless timers."""
+    workload = load_workload(Path(DATA) / f"{graph}.fbuf")
+    replay = replay_fabric(
+        workload, "fat-tree", bandwidth=f"{gbps}Gbps", latency="1us", compat="htsim"
+    )
+    for timeout, expected in ((0.010, seconds), (0.0, without_timers)):
+        transport = Transport(htsim=True, timeout=timeout)
+        fabric = replace(replay.fabric, transport=transport)
+        found = score(fabric, workload.tasks, model="packet")
+        assert found == pytest.approx(expected, rel=0.02)

@@ -8,14 +8,16 @@ import pytest
 from typer.testing import CliRunner
 
 from codesign_base import InputError
+from parallelism.accelerators import get_accelerator
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs, model_flops
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import MEGATRON_2022
 from parallelism.transformers.iteration import iteration_time, part_seconds
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.memory import memory_use
 from topoopt.cli.app import app
-from topoopt.studies.validation.llm import LlmValidation, validate_llm
+from topoopt.studies.validation.llm import LlmValidation, run_case, validate_llm
 from topoopt.studies.validation.llm_runs import A100_LINKS, published_runs
 
 
@@ -29,6 +31,37 @@ def test_iteration_times_are_within_five_per_cent_and_no_run_is_off_by_twelve(fo
     assert summary.cases == 24
     assert summary.mean <= 0.05
     assert summary.max <= 0.12
+
+
+def test_runs_in_fp8_are_met_as_the_docs_say(found) -> None:
+    errors = {
+        (c.role, c.name): abs(c.error) for c in found.cases if c.quantity == "iteration time, FP8"
+    }
+    for role, count, mean, most in (("fitted", 5, 0.05, 0.07), ("held-out", 7, 0.08, 0.13)):
+        some = [error for (of, _), error in errors.items() if of == role]
+        assert len(some) == count
+        assert float(np.mean(some)) <= mean
+        assert max(some) <= most
+
+
+def test_deepseek_v3_takes_its_published_hours_and_fits(found) -> None:
+    """2.664 million hours of H800 for 14.8 T tokens, within 10 %."""
+    (case,) = (c for c in found.cases if c.name.startswith("DeepSeek-V3"))
+    hours = case.model / (15360 * 4096) * 14.8e12 * 2048 / 3600
+    assert hours == pytest.approx(2.664e6, rel=0.1)
+    (run,) = (run for run in published_runs() if run.name == case.name)
+    use = memory_use(run.model, run.layouts[0], run.batch, run.implementation)
+    assert max(one.total for one in use) <= get_accelerator("h800").usable_bytes
+
+
+def test_the_share_of_the_fp8_peak_is_a_least_squares_fit(found) -> None:
+    def squares(step: float) -> float:
+        rates = rates_of("h100")
+        rates = replace(rates, fp8_efficiency=rates.fp8_efficiency * step)
+        runs = [run for run in published_runs() if run.name.startswith("FP8")]
+        return sum(run_case(run, rates).error ** 2 for run in runs if run.role == "fitted")
+
+    assert squares(1.0) < min(squares(0.97), squares(1.03))
 
 
 def test_held_out_runs_are_no_worse_than_asked(found) -> None:

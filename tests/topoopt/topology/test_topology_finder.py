@@ -1,5 +1,7 @@
 """The topology finder: port budgets, rings and connectivity on any traffic."""
 
+import itertools
+import math
 from collections import Counter
 from itertools import pairwise
 
@@ -14,7 +16,12 @@ from parallelism.taskgraph import Traffic
 from topoopt.problem.ports import PortModel
 from topoopt.topology.finder import DegreeTooSmallError, Topology, find_topology
 from topoopt.topology.network_json import network_graph
-from topoopt.topology.split import degree_for_allreduce, ports_by_server, ports_by_total
+from topoopt.topology.split import (
+    degree_for_allreduce,
+    group_load,
+    ports_by_server,
+    ports_by_total,
+)
 
 
 def traffic_from(
@@ -162,10 +169,47 @@ def test_the_papers_degree_split() -> None:
 def test_disjoint_groups_do_not_compete_except_in_the_paper() -> None:
     left, right = (0, 1, 2, 3, 4), (5, 6, 7, 8, 9)
     traffic = traffic_from(10, {left: 3.0, right: 1.0})
-    assert ports_by_server(traffic, 4) == [4, 4]
+    assert ports_by_server(traffic, 4, [1, 1]) == [4, 4]
     assert ports_by_total(traffic, 4) == [3, 1]
     overlapping = traffic_from(10, {left: 3.0, (4, 5, 6, 7, 8): 1.0})
-    assert ports_by_server(overlapping, 4) == [3, 1]
+    assert ports_by_server(overlapping, 4, [1, 1]) == [3, 1]
+
+
+def test_a_grid_of_groups_gets_even_shares() -> None:
+    """Rows of 8 and columns of 16 send 1.75 and 1.875 bytes a server: two ports each, not 3 + 1."""
+    rows = {tuple(range(8 * r, 8 * r + 8)): 1.0 for r in range(16)}
+    columns = {tuple(range(c, 128, 8)): 1.0 for c in range(8)}
+    traffic = traffic_from(128, rows | columns)
+    assert set(ports_by_server(traffic, 4, [1] * 24)) == {2}
+    topology = find_topology(traffic, 4, 1.0)
+    assert {len(steps) for steps in topology.generators.values()} == {2}
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_no_other_shares_load_a_ring_less(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count, ports = int(rng.integers(1, 5)), int(rng.integers(1, 9))
+    groups = {}
+    for g in range(count):  # all meet at server 0, and nowhere else
+        size = int(rng.integers(1, 4))
+        groups[(0, *range(1 + 4 * g, 1 + 4 * g + size))] = float(rng.integers(1, 9))
+    traffic = traffic_from(1 + 4 * count, groups)
+    each = [int(rng.integers(1, 3))] * count
+    shares = ports_by_server(traffic, ports, each)
+    rings = [share // ring for share, ring in zip(shares, each, strict=True)]
+    assert sum(shares) <= ports and [r * n for r, n in zip(rings, each, strict=True)] == shares
+    load = group_load(traffic)
+
+    def worst(counts: tuple[int, ...]) -> float:
+        return max(one / n if n else math.inf for one, n in zip(load, counts, strict=True))
+
+    ways = itertools.product(*(range(ports // ring + 1) for ring in each))
+    least = min(
+        worst(counts)
+        for counts in ways
+        if sum(n * ring for n, ring in zip(counts, each, strict=True)) <= ports
+    )
+    assert worst(tuple(rings)) == pytest.approx(least)
 
 
 def test_parallel_rings_when_generators_run_out() -> None:

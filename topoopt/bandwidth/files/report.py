@@ -6,11 +6,16 @@ from typing import Any
 from topoopt.bandwidth.allocate import Allocation
 from topoopt.bandwidth.explore.sensitivity import Sensitivity, relative_change
 from topoopt.bandwidth.model.cost import GBYTE
+from topoopt.bandwidth.model.several import RelativeTo
 from topoopt.bandwidth.model.workload_times import WorkloadTimes
 from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.base.text import dollars, table_lines
 from topoopt.problem.units import format_time
 
+REFERENCES = {
+    RelativeTo.OPTIMUM: "the least that it could take alone",
+    RelativeTo.EQUAL: "what it takes at 100 GB/s on every dimension",
+}
 GOALS = {
     AllocationObjective.TIME: "least iteration time",
     AllocationObjective.TIME_COST: "least time x cost",
@@ -55,12 +60,18 @@ def allocation_document(answer: Allocation) -> dict[str, Any]:
                 "name": times.name,
                 **_times(times),
                 "equal_bandwidth_time_s": times.equal_iteration,
+                "reference_time_s": reference,
             }
-            for times in answer.workloads
+            for times, reference in _with_references(answer)
         ],
         **_rates(answer),
         "notes": list(answer.notes),
     }
+
+
+def _with_references(answer: Allocation) -> list[tuple[WorkloadTimes, float | None]]:
+    references = answer.references or (None,) * len(answer.workloads)
+    return list(zip(answer.workloads, references, strict=True))
 
 
 def _rates(answer: Allocation) -> dict[str, Any]:
@@ -171,8 +182,13 @@ def allocation_summary(answer: Allocation) -> str:
         f"{answer.network.notation}, {answer.network.npus:,} NPUs: {goal} for "
         + ", ".join(times.name for times in answer.workloads)
     ]
-    for times in answer.workloads:
+    for times, reference in _with_references(answer):
         lines += ["", *_workload_lines(answer, times)]
+        if reference is not None:
+            lines.append(
+                f"counts as {times.iteration / reference:.4g}: its time over "
+                f"{format_time(reference)}, {REFERENCES[answer.relative_to]}"
+            )
     ratio = _per_cost(answer, answer.workloads[0])
     lines += [
         "",

@@ -3,9 +3,6 @@
 from collections.abc import Sequence
 from enum import StrEnum
 
-import numpy as np
-import numpy.typing as npt
-
 from codesign_base import InputError
 from topoopt.bandwidth.model.expressions import Expr, maximum, total
 
@@ -17,11 +14,20 @@ class Together(StrEnum):
     MAXIMUM = "max"
 
 
+class RelativeTo(StrEnum):
+    """What the time of each of several workloads is divided by."""
+
+    OPTIMUM = "optimum"
+    """Its least time on this network alone, under the same budget and constraints."""
+    EQUAL = "equal"
+    """Its time at 100 GB/s on every dimension, whatever the budget."""
+
+
 def combine(
     expressions: Sequence[Expr],
     weights: Sequence[float] | None = None,
     together: Together = Together.SUM,
-    reference: npt.ArrayLike | None = None,
+    references: Sequence[float] | None = None,
 ) -> Expr:
     """Return one expression of several workloads' iteration times.
 
@@ -32,9 +38,9 @@ def combine(
         Positive; 1 each by default.
     together : Together, optional
         The weighted sum of the times, or the largest weighted time (minimax).
-    reference : array_like of float, shape (dimensions,), optional
-        Bandwidths in bytes/s (equal ones, say). Each time then counts relative to its time
-        there, so that long workloads do not outvote short ones; the result has no unit.
+    references : sequence of float, optional
+        Seconds, one a workload. Each time then counts relative to its reference, so that long
+        workloads do not outvote short ones; the result has no unit.
 
     Returns
     -------
@@ -53,11 +59,9 @@ def combine(
     for factor in factors:
         if not 0 < factor < float("inf"):
             raise InputError(f"workload weight {factor}; give a positive number")
-    if reference is not None:
-        at = np.asarray(reference, dtype=np.float64).tolist()
-        times = [expression.evaluate(at) for expression in expressions]
-        if min(times) == 0.0:
+    if references is not None:
+        if min(references) == 0.0:
             raise InputError("a workload takes no time at all, so that none is relative to it")
-        factors = [factor / time for factor, time in zip(factors, times, strict=True)]
+        factors = [factor / time for factor, time in zip(factors, references, strict=True)]
     scaled = [factor * e for factor, e in zip(factors, expressions, strict=True)]
     return total(scaled) if together == Together.SUM else maximum(*scaled)

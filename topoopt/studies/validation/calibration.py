@@ -14,7 +14,7 @@ from parallelism.taskgraph import FloatArray
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE
 from topoopt.studies.validation.llm import run_case
-from topoopt.studies.validation.llm_runs import PublishedRun
+from topoopt.studies.validation.published_run import PublishedRun
 from topoopt.studies.validation.runs_file import published_run, read_runs
 
 

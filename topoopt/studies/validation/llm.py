@@ -24,10 +24,10 @@ from topoopt.studies.validation.llm_runs import (
     GPT_22B,
     GPT_530B,
     KORTHIKANTI,
-    PublishedRun,
     published_runs,
     selective_layouts,
 )
+from topoopt.studies.validation.published_run import PublishedRun
 
 _FIGURE = f"{KORTHIKANTI}, figure 1, by its equations 1 to 5"
 _RAJBHANDARI = "Rajbhandari et al., ZeRO, SC 2020, table 1 (64 data-parallel ranks)"
@@ -40,7 +40,7 @@ class LlmCase:
     Parameters
     ----------
     name, source : str
-    quantity : {"iteration time", "layer time", "activations", "states"}
+    quantity : {"iteration time", "iteration time, FP8", "layer time", "activations", "states"}
     role : {"fitted", "held-out", "other-software"}
         Memory has no fitted parameter: ``held-out``.
     unit : str
@@ -174,9 +174,9 @@ def run_case(run: PublishedRun, rates: GpuRates | None = None) -> LlmCase:
     if len(run.layouts) > 1:
         taken = f"taken: microbatch {layout.microbatch}, {layout.virtual_stages} parts a stage"
         setting = f"{setting}; {taken}"
-    return _case(
-        run.name, run.source, "iteration time", run.role, "s", run.seconds, seconds, setting
-    )
+    low = run.implementation.precision == "fp8"
+    quantity = "iteration time, FP8" if low else "iteration time"
+    return _case(run.name, run.source, quantity, run.role, "s", run.seconds, seconds, setting)
 
 
 # Sequence parallelism, recomputation, milliseconds of forward and backward pass.

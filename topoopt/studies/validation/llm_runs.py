@@ -1,8 +1,7 @@
 """Published measurements of training large language models on real clusters, as data."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import replace
 
 from parallelism.transformers.architecture import Attention, Experts, Transformer
 from parallelism.transformers.costs import model_flops
@@ -12,12 +11,11 @@ from parallelism.transformers.implementation import (
     MEGATRON_2021,
     MEGATRON_2022,
     MEGATRON_CORE,
-    Implementation,
 )
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links, links_of
-
-Role = Literal["fitted", "held-out", "other-software"]
+from parallelism.transformers.links import links_of
+from topoopt.studies.validation.fp8_runs import fp8_runs
+from topoopt.studies.validation.published_run import PublishedRun, Role
 
 NARAYANAN = (
     "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters Using "
@@ -63,47 +61,11 @@ MIXTRAL_8X7B = Transformer(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class PublishedRun:
-    """One measured iteration time.
-
-    Parameters
-    ----------
-    name, source : str
-    role : {"fitted", "held-out", "other-software"}
-        Whether a parameter was fitted on it; runs of other software are told apart, because
-        the rates were fitted on Megatron-LM's.
-    model : Transformer
-    layouts : tuple of Layout
-        More than one where the source leaves microbatch or interleaving open: the fastest that
-        fits (by the model) counts.
-    batch, sequence : int
-    seconds : float
-        Published, or from the published FLOP/s by the source's own count of operations.
-    accelerator : str
-    links : Links
-    implementation : Implementation
-    derived : str
-        How ``seconds`` follows from what is published; empty if it is itself.
-    """
-
-    name: str
-    source: str
-    role: Role
-    model: Transformer
-    layouts: tuple[Layout, ...]
-    batch: int
-    sequence: int
-    seconds: float
-    accelerator: str
-    links: Links
-    implementation: Implementation
-    derived: str = ""
-
-
 def published_runs() -> tuple[PublishedRun, ...]:
     """Return every run of the table."""
-    return (*_narayanan(), *_korthikanti(), *_large(), *_llama(), *_mixtral(), *_smith())
+    return (
+        *_narayanan(), *_korthikanti(), *_large(), *_llama(), *_mixtral(), *_smith(), *fp8_runs()
+    )  # fmt: skip
 
 
 # Parameters, layers, hidden, heads, tensor, pipeline, GPUs, batch, achieved TFLOP/s a GPU.

@@ -3,26 +3,23 @@
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as checked
 
 from codesign_base import InputError
-from parallelism.reading import parse_json, read_text
+from parallelism.accelerators import scale_up_of
+from parallelism.reading import parse_json, read_text, schema_fault
 from parallelism.record_fields import STRICT
 from parallelism.transformers.architecture import Attention, Experts, Transformer
-from parallelism.transformers.gpu import rates_of
-from parallelism.transformers.implementation import get_stack
-from parallelism.transformers.layout import Layout, Recompute
+from parallelism.transformers.implementation import Arithmetic, get_stack
+from parallelism.transformers.layout import Layout, Module, Recompute
 from parallelism.transformers.links import links_of
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 from topoopt.studies.validation.llm import run_case
-from topoopt.studies.validation.llm_runs import PublishedRun
+from topoopt.studies.validation.published_run import PublishedRun
 
-# Bytes/s of a GPU's own NIC: 200 Gbit/s beside A100, 400 Gbit/s beside later ones.
-_NIC = {"a100": 25e9}
-_OTHER_NIC = 50e9
 _ALL_EXPERTS = 99
 # Runs on which numbers of rates or stacks were fitted, by name.
 _FITTED = frozenset(
@@ -50,6 +47,7 @@ class LayoutEntry:
     virtual: int
     recompute: Recompute
     zero: Literal[0, 1, 2, 3]
+    expert_tensor: int | None = None
 
 
 @checked(frozen=True, config=STRICT)
@@ -88,6 +86,7 @@ class RunEntry:
     gpus: int
     experts: ExpertsEntry | None = None
     fitted: bool | None = None
+    precision: Arithmetic | None = None
 
 
 @checked(frozen=True, config=STRICT)
@@ -145,9 +144,7 @@ def read_runs(path: str | Path) -> tuple[RunEntry, ...]:
     try:
         found = TypeAdapter(RunsFile).validate_json(text)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(step) for step in first["loc"]) or "the document"
-        raise InputError(f"runs file {path}: {where}: {first['msg']}; correct it") from None
+        raise InputError(f"runs file {path}: {schema_fault(error)}") from None
     if not found.runs:
         raise InputError(f"runs file {path}: runs is empty; give at least one")
     return tuple(found.runs)
@@ -180,13 +177,12 @@ def published_run(entry: RunEntry) -> PublishedRun:
     layouts = tuple(_layout(entry, one, model) for one in entry.layouts)
     if not layouts:
         raise InputError(f"run {entry.name!r}: layouts is empty; give those that the source allows")
-    rates = rates_of(entry.accel)
-    nic = _NIC.get(rates.accelerator.name.split("-")[0], _OTHER_NIC)
+    domain = scale_up_of(entry.accel)
     fitted = entry.name in _FITTED if entry.fitted is None else entry.fitted
     return PublishedRun(
         entry.name, entry.source, "fitted" if fitted else "held-out", model, layouts, entry.batch,
-        entry.seq, entry.seconds, entry.accel, links_of(entry.accel, 8, nic),
-        get_stack(entry.software),
+        entry.seq, entry.seconds, entry.accel, links_of(entry.accel, domain.gpus, domain.nic),
+        get_stack(entry.software, precision=entry.precision),
     )  # fmt: skip
 
 
@@ -207,13 +203,15 @@ def _layout(entry: RunEntry, one: LayoutEntry, model: Transformer) -> Layout:
     expert = one.expert
     if expert == _ALL_EXPERTS and model.experts is not None:
         # The largest degree that there is.
-        expert = max(e for e in range(1, ranks + 1)
-                     if ranks % e == 0 and model.experts.count % e == 0)  # fmt: skip
+        fold, count = one.tensor // (one.expert_tensor or one.tensor), model.experts.count
+        expert = fold * max(e for e in range(1, ranks + 1)
+                            if ranks % e == 0 and count % (fold * e) == 0)  # fmt: skip
     layout = Layout(
         tensor=one.tensor, context=one.context, data=one.data, pipeline=one.pipeline,
         expert=expert, sequence_parallel=one.tensor > 1, microbatch=one.microbatch,
         schedule="interleaved" if one.virtual > 1 else "1f1b", virtual_stages=one.virtual,
-        recompute=one.recompute, zero=one.zero,
+        recompute=one.recompute, zero=one.zero, expert_tensor=one.expert_tensor,
+        modules=get_args(Module) if one.recompute == "modules" else (),
     )  # fmt: skip
     if layout.gpus != entry.gpus:
         raise InputError(

@@ -259,8 +259,10 @@ def test_several_workloads():
     at = [1.0, 1.0]
     assert combine([first, second], [2.0, 1.0]).evaluate(at) == pytest.approx(2 * 5 + 10)
     assert combine([first, second], None, Together.MAXIMUM).evaluate(at) == 10.0
-    relative = combine([first, second], None, Together.SUM, [1.0, 1.0])
+    relative = combine([first, second], None, Together.SUM, [5.0, 10.0])
     assert relative.evaluate(at) == pytest.approx(2.0)
+    with pytest.raises(InputError, match="takes no time at all"):
+        combine([first, second], None, Together.SUM, [5.0, 0.0])
     for weights, message in (([1.0], "1 weights"), ([1.0, 0.0], "weight 0.0")):
         with pytest.raises(InputError, match=message):
             combine([first, second], weights)

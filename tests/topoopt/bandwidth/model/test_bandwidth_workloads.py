@@ -16,8 +16,9 @@ from topoopt.bandwidth.model.builtin import NAMES, PUBLISHED, builtin_workload
 from topoopt.bandwidth.model.collectives import Collective
 from topoopt.bandwidth.model.from_model import model_workload
 from topoopt.bandwidth.model.network import parse_network
-from topoopt.bandwidth.model.several import Together
+from topoopt.bandwidth.model.several import RelativeTo, Together
 from topoopt.bandwidth.model.workload import Layer, LayerPhase, LayerWorkload
+from topoopt.bandwidth.solve.problem import AllocationObjective
 from topoopt.bandwidth.solve.question import Question
 
 NETWORK = parse_network("RI(4)_FC(8)_RI(4)_SW(32)")
@@ -167,26 +168,66 @@ def test_unknown_workloads():
         )
 
 
-def test_several_workloads_share_a_network():
+@pytest.mark.parametrize("relative_to", list(RelativeTo))
+def test_several_workloads_share_a_network(relative_to):
     jobs = [builtin_workload(name) for name in ("gpt-3", "dlrm", "resnet-50")]
-    alone = [allocate_bandwidth(NETWORK, job, Question(budget="500GB/s")) for job in jobs]
-    joint = allocate_bandwidth(NETWORK, jobs, Question(budget="500GB/s"))
-    worst = allocate_bandwidth(NETWORK, jobs, Question(budget="500GB/s"), together=Together.MAXIMUM)
-    at = [100e9] * 4
+    question = Question(budget="500GB/s")
+    alone = [allocate_bandwidth(NETWORK, job, question) for job in jobs]
+    joint = allocate_bandwidth(NETWORK, jobs, question, relative_to=relative_to)
+    worst = allocate_bandwidth(
+        NETWORK, jobs, question, together=Together.MAXIMUM, relative_to=relative_to
+    )
+    at = np.full(4, 100e9)
     for answer in (joint, worst):
         assert answer.solution.gap <= 1e-7
         for times, best in zip(answer.workloads, alone, strict=True):
             assert times.iteration >= best.solution.time * (1 - 1e-7)
 
-    def relative(answer, bandwidth):
+    def relative(answer):
+        least = [
+            one.solution.time if relative_to == RelativeTo.OPTIMUM else one.problem.time.time(at)
+            for one in alone
+        ]
+        assert answer.references == pytest.approx(least)
         return [
-            one.problem.time.time(bandwidth) / one.problem.time.time(np.array(at)) for one in alone
+            one.problem.time.time(answer.bandwidth) / time
+            for one, time in zip(alone, least, strict=True)
         ]
 
-    assert sum(relative(joint, joint.bandwidth)) == pytest.approx(joint.solution.primal)
-    assert max(relative(worst, worst.bandwidth)) == pytest.approx(worst.solution.primal)
-    assert sum(relative(joint, joint.bandwidth)) <= sum(relative(worst, worst.bandwidth)) + 1e-7
-    assert max(relative(worst, worst.bandwidth)) <= max(relative(joint, joint.bandwidth)) + 1e-7
+    assert sum(relative(joint)) == pytest.approx(joint.solution.primal)
+    assert max(relative(worst)) == pytest.approx(worst.solution.primal)
+    assert sum(relative(joint)) <= sum(relative(worst)) + 1e-7
+    assert max(relative(worst)) <= max(relative(joint)) + 1e-7
+    document = allocation_document(worst)
+    assert [one["reference_time_s"] for one in document["workloads"]] == list(worst.references)
+    assert "counts as" in allocation_summary(worst)
+    assert allocation_document(alone[0])["workloads"][0]["reference_time_s"] is None
+
+
+def test_the_worst_loss_to_a_network_of_its_own_does_not_depend_on_the_budget():
+    """Without compute all times scale with the budget, and so must what is traded."""
+    jobs = [
+        LayerWorkload(name, (Layer("a", LayerPhase(0.0), LayerPhase(0.0),
+                                   LayerPhase(0.0, REDUCE, size)),), (), tensor)
+        for name, size, tensor in (("a", 1e9, 1), ("b", 3e9, 4))
+    ]  # fmt: skip
+    shares = []
+    for budget in ("100GB/s", "5000GB/s"):
+        worst = allocate_bandwidth(
+            NETWORK, jobs, Question(budget=budget), together=Together.MAXIMUM
+        )
+        assert worst.solution.primal >= 1.0 - 1e-9
+        shares.append(worst.bandwidth / worst.bandwidth.sum())
+    assert shares[0] == pytest.approx(shares[1], rel=1e-5)
+
+
+def test_without_a_budget_nothing_is_relative_to_the_optimum():
+    jobs = [builtin_workload(name) for name in ("gpt-3", "dlrm")]
+    question = Question(objective=AllocationObjective.COST, deadline=3.0)
+    with pytest.raises(InputError, match=r"'gpt-3' has no least time alone.*--relative-to equal"):
+        allocate_bandwidth(NETWORK, jobs, question)
+    found = allocate_bandwidth(NETWORK, jobs, question, relative_to=RelativeTo.EQUAL)
+    assert found.solution.time == pytest.approx(3.0)
 
 
 def test_a_workload_of_nothing():

@@ -1,0 +1,104 @@
+"""FP8 training in closed forms: which products, what casts move, what is kept."""
+
+from dataclasses import replace
+
+import pytest
+
+from codesign_base import InputError
+from parallelism.accelerators import get_accelerator
+from parallelism.transformers.costs import head_costs, layer_costs
+from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.implementation import Implementation, get_stack
+from parallelism.transformers.iteration import optimizer_seconds
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.memory import layer_activations
+from parallelism.transformers.stages import stage_weights
+from parallelism.transformers.work import Gemm, product
+from tests.helpers.small_transformers import LATENT, LLAMA3_8B, MIXTRAL
+from topoopt.problem.job import nvlink_server
+
+BF16, FP8 = Implementation(), Implementation(precision="fp8")
+
+
+def test_an_fp8_product_reads_bytes_and_casts_input_and_output_gradient() -> None:
+    m, n, k, count = 3.0, 5.0, 7.0, 2.0
+    low, high = product(m, n, k, count, fp8=True), product(m, n, k, count)
+    assert low.flops == high.flops
+    (forward,), (back,), (weight,) = (
+        low.forward.gemms, low.backward_input.gemms, low.backward_weight.gemms
+    )  # fmt: skip
+    assert forward.traffic == count * (m * k + k * n + 2 * m * n)
+    assert back.traffic == count * (m * n + n * k + 2 * m * k)
+    assert weight.traffic == count * (k * m + m * n + 8 * k * n)
+    # Read in two bytes, written in one, twice.
+    assert low.forward.traffic == 4 * count * m * k
+    assert low.backward_input.traffic == 4 * count * m * n
+    apart = product(m, n, k, count, 2.0, 4.0, False, True)
+    assert apart.backward_weight.traffic == 10 * count * k * n
+
+
+@pytest.mark.parametrize("model", [LLAMA3_8B, MIXTRAL, LATENT], ids=lambda m: m.name)
+def test_all_products_of_a_layer_but_the_router_are_in_fp8(model) -> None:
+    layout = Layout(tensor=2)
+    layer = model.layers - 1
+    gemms = layer_costs(model, layer, layout, FP8).forward.gemms
+    high = [gemm for gemm in gemms if not gemm.fp8]
+    routers = [model.experts.count] if model.has_experts(layer) else []
+    assert [gemm.n for gemm in high] == routers
+    assert all(gemm.operand_bytes == 1.0 for gemm in gemms if gemm.fp8)
+    assert not any(gemm.fp8 for gemm in head_costs(model, layout, FP8).forward.gemms)
+    plain = layer_costs(model, layer, layout, BF16)
+    assert layer_costs(model, layer, layout, FP8).flops == pytest.approx(plain.flops)
+    assert not any(gemm.fp8 for work in plain.passes for gemm in work.gemms)
+
+
+def test_large_products_take_their_share_of_the_fp8_peak() -> None:
+    rates = rates_of("h100")
+    size = 2.0**17
+    gemm = Gemm(size, size, size, 1.0, 2.0, 1.0, True)
+    endless = 2 * size**3 / (1979e12 * rates.fp8_efficiency)
+    assert rates.gemm_seconds(gemm) == pytest.approx(endless * (1 + 300 / size), rel=1e-3)
+    with pytest.raises(InputError, match="no fp8 peak"):
+        rates_of("a100").gemm_seconds(gemm)
+    with pytest.raises(InputError, match="fp8_efficiency"):
+        replace(rates, fp8_efficiency=0.0)
+
+
+def test_kept_inputs_of_products_take_one_byte() -> None:
+    """A gated layer keeps inputs of two norms, queries, keys, values, gate, up in two bytes."""
+    model, layout = LLAMA3_8B, Layout(tensor=2)
+    tokens = float(model.sequence)
+    h, f = model.hidden, model.feed_forward
+    wide = model.attention.query_width + 2 * model.attention.kv_heads * model.attention.head_width
+    high = 2 * (2 * h + wide + model.attention.value_width + 2 * f) * tokens / 2
+    low = (2 * h + model.attention.value_width + f) * tokens / 2
+    assert layer_activations(model, 0, layout, FP8).rest == pytest.approx(high + low)
+    same = 2 * (4 * h + wide + model.attention.value_width + 3 * f) * tokens / 2
+    assert layer_activations(model, 0, layout, BF16).rest == pytest.approx(same)
+
+
+def test_weights_are_cast_once_an_iteration() -> None:
+    rates, layout = rates_of("h100"), Layout(tensor=2, pipeline=2, data=4)
+    args = LLAMA3_8B, layout, rates
+    most = max(count.dense + count.expert for count in stage_weights(LLAMA3_8B, layout))
+    more = optimizer_seconds(*args, FP8) - optimizer_seconds(*args, BF16)
+    assert more == pytest.approx(rates.traffic_seconds(4 * most))
+
+
+def test_fp8_needs_units_for_it() -> None:
+    def family(name: str) -> LayoutFamily:
+        server = nvlink_server(name, 8)
+        return LayoutFamily(
+            LLAMA3_8B, 64, 2, server, 8192, FP8, Choices(), rates_of(server.accelerator), 0.0
+        )
+
+    with pytest.raises(InputError, match="accelerator 'a100-80gb' has no fp8 peak"):
+        family("a100")
+    assert any("FP8" in line for line in family("h100").assumptions(None))  # type: ignore[arg-type]
+    assert get_accelerator("h100").fp8_flops == 1979e12
+    with pytest.raises(InputError, match="precision is 'fp4'; give bf16 or fp8"):
+        get_stack("megatron-core", precision="fp4")  # type: ignore[arg-type]
+    assert get_stack("fsdp2", precision="fp8").precision == "fp8"
+    assert get_stack("fsdp2").precision == "bf16"

@@ -1,0 +1,161 @@
+"""The documentation site: made from the code, complete, and its examples run."""
+
+import ast
+import doctest
+import importlib
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import typer
+from doc_pages import cells
+
+import topoopt
+from topoopt.cli.app import app
+from topoopt.topology.zoo.registry import FABRICS
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+TUTORIALS = sorted((DOCS / "tutorials").glob("*.md"))
+# What has no example: errors, a namespace, and what needs PyTorch or a file of measurements.
+WITHOUT = {"InputError", "InfeasibleError", "Plan", "ProfileModel", "RooflineModel", "capture"}
+
+
+def of_docs(name):
+    specification = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def generate():
+    return of_docs("generate")
+
+
+PUBLIC = sorted(set(topoopt.__all__) - {"__version__", "models"})
+
+
+@pytest.mark.parametrize("name", [*(n for n in PUBLIC if n not in WITHOUT), "models.get_model"])
+def test_public_names_have_examples_that_run(name):
+    what = topoopt
+    for word in name.split("."):
+        what = getattr(what, word)
+    module = importlib.import_module(what.__module__)
+    (tests,) = (
+        t for t in doctest.DocTestFinder(recurse=False).find(what, module=module) if t.examples
+    )
+    result = doctest.DocTestRunner().run(tests)
+    assert result.attempted > 0 and result.failed == 0
+
+
+def test_the_page_of_python_lists_every_public_name_once(generate):
+    listed = [name for names in generate.GROUPS.values() for name in names]
+    assert sorted(listed) == PUBLIC
+    page = generate.api_page()
+    assert all(f"topoopt.{name}\n" in page for name in listed)
+    for module in generate.MODULES:
+        assert importlib.import_module(module).__doc__
+
+
+def test_the_page_of_commands_has_every_option_with_its_default(generate):
+    page = generate.command_page()
+    sections = re.split(r"^## `topoopt (.*?)`$", page, flags=re.M)
+    found = dict(zip(sections[1::2], sections[2::2], strict=True))
+    seen = 0
+    for name, command in typer.main.get_command(app).commands.items():
+        if hasattr(command, "commands"):
+            assert {f"{name} {below}" for below in command.commands} <= set(found)
+            continue
+        for parameter in command.params:
+            seen += 1
+            if parameter.opts[0].startswith("-"):
+                assert f"`{parameter.opts[0]}`" in found[name]
+    assert seen > 150
+    assert "| `--chains` | 3 | Search chains" in found["plan"]
+    assert "| `--servers` | required | Number of servers. |" in found["plan"]
+
+
+def test_the_gallery_shows_every_fabric_and_its_commands_draw_them(generate, tmp_path):
+    assert set(generate.EXAMPLES) == set(FABRICS)
+    generate.write_pages(tmp_path)
+    gallery = (tmp_path / "gallery.md").read_text()
+    for name in FABRICS:
+        assert gallery.count(f"_generated/topologies/{name}.svg") == 1
+        network = generate.example(name).network
+        picture = ElementTree.parse(tmp_path / "topologies" / f"{name}.svg")
+        circles = picture.findall(".//{http://www.w3.org/2000/svg}circle")
+        assert len(circles) == network.hosts
+    from typer.testing import CliRunner
+
+    words = generate.example_command("leaf-spine").split()[1:-1]
+    drawn = tmp_path / "drawn.svg"
+    assert CliRunner().invoke(app, [*words, str(drawn)]).exit_code == 0
+    assert drawn.read_text() == (tmp_path / "topologies" / "leaf-spine.svg").read_text()
+
+
+def test_every_page_is_in_a_table_of_contents():
+    named = set()
+    for path in DOCS.rglob("*.md"):
+        if "_build" in path.parts or "_generated" in path.parts:
+            continue
+        for block in re.findall(r"^```\{toctree\}\n(.*?)^```$", path.read_text(), re.M | re.S):
+            named |= {line for line in block.splitlines() if line and not line.startswith(":")}
+    pages = {
+        str(path.relative_to(DOCS).with_suffix("")) for path in (*DOCS.glob("*.md"), *TUTORIALS)
+    }
+    assert pages - named == {"index"}
+    assert {name for name in named - pages if not name.startswith("_generated/")} == set()
+
+
+def test_what_a_page_loads_from_elsewhere_is_found():
+    loads = of_docs("offline").loaded_from_elsewhere
+    assert loads('<script src="https://x/y.js"></script><img src="//z/a.png">') == [
+        "https://x/y.js", "//z/a.png",
+    ]  # fmt: skip
+    assert (
+        loads('<a href="https://x">x</a><img src="a.png"><link rel="canonical" href="https://x">')
+        == []
+    )
+
+
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_tutorials_use_public_names_that_exist(path):
+    program = "\n".join(cells(path.read_text()))
+    used = {
+        node.attr for node in ast.walk(ast.parse(program))
+        if isinstance(node, ast.Attribute) and getattr(node.value, "id", None) == "to"
+    }  # fmt: skip
+    assert used and used <= set(topoopt.__all__)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
+def test_tutorials_run_from_top_to_bottom(path, tmp_path):
+    if path.stem == "pytorch":
+        pytest.importorskip("torch")
+    program = "import matplotlib\nmatplotlib.use('Agg')\n" + "\n".join(cells(path.read_text()))
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_pipelines_call_the_scripts():
+    for name in (".github/workflows/ci.yml", ".gitlab-ci.yml"):
+        text = (ROOT / name).read_text()
+        assert "bash .ci/run" in text and "bash .ci/docs" in text
+    for name in ("run", "docs"):
+        assert (ROOT / ".ci" / name).stat().st_mode & 0o100
+
+
+def test_the_citation_is_of_this_version():
+    import yaml
+
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == topoopt.__version__
+    assert cited["preferred-citation"]["year"] == 2023

@@ -1,0 +1,86 @@
+"""`topoopt deploy`."""
+
+import json
+
+import pytest
+import yaml
+from sites import full_site
+from small_plans import shared_plan
+from typer.testing import CliRunner
+
+from codesign_base import InputError
+from topoopt.cli.app import app
+from topoopt.deploy import namespaces
+
+
+@pytest.fixture(autouse=True)
+def without_root(monkeypatch):
+    """Namespaces are tested where they are made."""
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("deploy")
+    shared_plan().save(folder / "plan.json")
+    site = full_site(4, 2).model_dump(mode="json", exclude_none=True)
+    (folder / "hosts.yaml").write_text(yaml.safe_dump(site))
+    return folder
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["deploy", *map(str, words)])
+
+
+def test_a_plan_is_deployed_and_checked(place):
+    done = run(place / "plan.json", "--hosts", place / "hosts.yaml", "-o", place / "out", "--check")
+    assert done.exit_code == 0, done.output
+    assert "files: ok (12 pairs of servers" in done.output
+    assert "namespaces: not tried, since namespaces need root and ip" in done.output
+    assert (place / "out/hosts/node-3.lab/routes.sh").is_file()
+    # The site is in the deployment, too.
+    again = run(place / "plan.json", "--check", "--files", place / "out", "--json")
+    report = json.loads(again.stdout)
+    assert report["files"]["faults"] == []
+    assert "root" in report["namespaces"]["skipped"]
+
+
+def test_files_that_were_changed_are_refused(place):
+    run(place / "plan.json", "-o", place / "changed")
+    script = place / "changed/hosts/server-2/routes.sh"
+    script.write_text(script.read_text().replace("forwarding 1", "forwarding 0"))
+    done = run(place / "plan.json", "--check", "--files", place / "changed")
+    assert isinstance(done.exception, InputError)
+    assert "server-2 does not forward" in str(done.exception)
+
+
+def test_cables_are_verified(place):
+    run(place / "plan.json", "-o", place / "cabled")
+    rows = (place / "cabled/cables.csv").read_text().splitlines()[1:]
+    lines = ["host,interface,neighbour,neighbour_interface"]
+    for row in rows:
+        _, a, p, _, _, b, q, *_ = row.split(",")
+        lines += [f"{a},{p},{b},{q}", f"{b},{q},{a},{p}"]
+    good, bad = place / "good.csv", place / "bad.csv"
+    good.write_text("\n".join(lines) + "\n")
+    bad.write_text("\n".join(lines[:-2]) + "\n")
+    done = run(place / "plan.json", "--verify-cabling", good)
+    assert done.output == "cabling: ok (8 ports hear whom they should)\n"
+    done = run(place / "plan.json", "--verify-cabling", bad)
+    assert isinstance(done.exception, InputError)
+    assert "repair 1: put a cable between server-0 fab1 and server-3 fab0" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "nothing to do"),
+        (["-o", "x", "--files", "y"], "--files goes with --check"),
+        (["--check", "--files", "/nowhere"], "not a deploy directory"),
+        (["--hosts", "/nowhere.yaml", "--check"], "does not exist"),
+    ],
+)
+def test_wrong_options_are_one_sentence(place, words, message):
+    done = run(place / "plan.json", *words)
+    assert isinstance(done.exception, InputError)
+    assert message in str(done.exception)

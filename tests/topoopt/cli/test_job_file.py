@@ -1,0 +1,128 @@
+"""Job files, brief help, and what the command line says first."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from codesign_base import InputError
+from topoopt.cli.app import app
+from topoopt.cli.brief_help import FIRST
+from topoopt.cli.job_file import QUESTION
+
+FAST = ("--servers", "4", "--degree", "2", "--bandwidth", "100Gbps", "--steps", "3")
+COMMON = ("--confirm", "none", "--json", "--quiet")
+MODEL = """
+name: small
+batch_per_gpu: 8
+inputs:
+  features: [64]
+operators:
+  - {name: table, kind: embedding, rows: 100_000, dim: 32, bag: 4}
+  - {name: bottom, kind: dense, inputs: [features], out_features: 64}
+  - {name: concat, kind: concat, inputs: [bottom, table]}
+  - {name: top, kind: dense, inputs: [concat], out_features: 1}
+"""
+JOB = "model: small.yaml\nservers: 4\ndegree: 2\nbandwidth: 100Gbps\nsteps: 3\nconfirm: none\n"
+GROUP = typer.main.get_command(app)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "small.yaml").write_text(MODEL)
+    (tmp_path / "job.yaml").write_text(JOB)
+    return tmp_path
+
+
+def inside(*arguments, directory="."):
+    before = Path.cwd()
+    os.chdir(directory)
+    try:
+        return CliRunner().invoke(app, list(arguments), prog_name="topoopt")
+    finally:
+        os.chdir(before)
+
+
+def plan_of(*arguments, directory):
+    result = inside("plan", *arguments, "--json", "--quiet", directory=directory)
+    assert result.exit_code == 0, result.exception
+    return json.loads(result.stdout)
+
+
+def test_a_job_file_asks_what_the_options_ask_and_the_command_line_wins(folder):
+    from_file = plan_of("job.yaml", directory=folder)
+    assert from_file == plan_of("small.yaml", *FAST, "--confirm", "none", directory=folder)
+    assert plan_of("job.yaml", "--degree", "1", directory=folder)["cluster"]["degree"] == 1
+    # From elsewhere the model is still looked for beside the job file.
+    (folder / "below").mkdir()
+    assert plan_of("../job.yaml", directory=folder / "below") == from_file
+
+
+def test_a_saved_job_is_the_question_that_was_asked(folder):
+    (folder / "jobs").mkdir()
+    given = ("small.yaml", *FAST, "--confirm", "none", "--no-parameter-splits")
+    asked = plan_of(*given, "--save-job", "jobs/again.yaml", directory=folder)
+    text = (folder / "jobs" / "again.yaml").read_text()
+    assert text.splitlines() == [
+        "model: ../small.yaml", "servers: 4", "degree: 2", "bandwidth: 100Gbps", "steps: 3",
+        "no-parameter-splits: true", "confirm: none",
+    ]  # fmt: skip
+    assert plan_of("jobs/again.yaml", directory=folder) == asked
+    more = plan_of("jobs/again.yaml", "--chains", "1", "--save-job", "more.yaml", directory=folder)
+    assert more["search"]["options"]["chains"] == 1
+    assert plan_of("more.yaml", directory=folder) == more
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (("degree: 2", "degre: 2"), "unknown field 'degre'; did you mean 'degree'"),
+        (("steps: 3", "output: x.json"), "unknown field 'output'; leave it out"),
+        (("steps: 3", "steps: many"), "steps is 'many'; input should be a valid integer"),
+        (("model: small.yaml", "model: 3"), "model is 3; input should be a valid string"),
+        (("model: small.yaml", "model: dlrm-61"), "unknown model 'dlrm-61'; did you mean"),
+        (("steps: 3", "tensor: 1,2"), "--tensor is 1,2, but"),
+    ],
+)
+def test_what_a_job_file_may_not_say(folder, change, sentence):
+    (folder / "job.yaml").write_text(JOB.replace(*change))
+    result = inside("plan", "job.yaml", directory=folder)
+    assert isinstance(result.exception, InputError) and sentence in str(result.exception)
+
+
+def test_every_field_of_a_job_file_is_an_option_of_plan():
+    names = {parameter.name for parameter in GROUP.commands["plan"].params}
+    assert set(QUESTION) <= names
+    assert not {"output", "details", "as_json", "model"} & set(QUESTION)
+
+
+def options_in(page):
+    return set(re.findall(r"^│[* ]+(--[a-z-]+)", page, re.M))
+
+
+@pytest.mark.parametrize("command", ["plan", "pareto", "compare"])
+def test_help_shows_at_most_fifteen_options_and_help_all_every_one(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    brief = inside(command, "--help").stdout
+    parameters = GROUP.commands[command].params
+    shown = options_in(brief)
+    assert len(shown) <= 15 and {"--servers", "--degree", "--bandwidth", "--help-all"} <= shown
+    assert f"More options: topoopt {command} --help-all" in brief
+    whole = options_in(inside(command, "--help-all").stdout)
+    named = {max(p.opts, key=len) for p in parameters if p.opts[0].startswith("-")}
+    assert whole == named | {"--help"} and len(whole) > 30
+    required = {p.name for p in parameters if p.required}
+    assert required <= FIRST
+
+
+def test_alone_it_says_what_to_try_first():
+    result = inside()
+    assert result.exit_code == 0
+    tried = re.findall(r"^  topoopt (\w+)", result.stdout, re.M)
+    assert tried == ["plan", "report", "plan"] and len(result.stdout.splitlines()) <= 12
+    for name in re.findall(r"topoopt (\w+)", result.stdout):
+        assert name in GROUP.commands or name == "finds"

@@ -1,0 +1,239 @@
+"""Ranks, launch settings, NCCL's settings, and AllReduces over the plan's cables."""
+
+import csv
+import functools
+import io
+import itertools
+import json
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msccl_oracle import assert_right
+from sites import full_site
+from small_layouts import layout_job
+from small_plans import planned, shared_layout_plan, shared_plan
+
+import topoopt as to
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import AXES, Placement
+from parallelism.transformers.presets import TRANSFORMERS, get_transformer
+from topoopt.deploy.deployment import deployment
+from topoopt.deploy.job_files import job_files
+from topoopt.deploy.launch import megatron, question_of, torchtitan
+from topoopt.deploy.ranks import in_order, ranks_of, ring_ranks
+
+
+@functools.cache
+def pipelined_plan():
+    """A plan by layouts with a pipeline of two stages on servers of four GPUs."""
+    job = layout_job(tensor=(2,), pipeline=(2,), context=(1,), microbatch=(1,))
+    cluster = to.Cluster(4, 3, "100Gbps")
+    return planned(job, cluster, simulated=2, baselines=())
+
+
+def with_layout(plan, **fields):
+    """The same plan with another layout, for what does not look at the rest of it."""
+    record = plan.parallelization
+    return replace(plan, parallelization=replace(record, layout=replace(record.layout, **fields)))
+
+
+def megatron_groups(tensor, context, data, pipeline):
+    """Groups of ranks along each axis: of an array in the order tp, cp, dp, pp.
+
+    An implementation apart of what Megatron-LM's RankGenerator("tp-cp-ep-dp-pp") returns.
+    """
+    grid = np.arange(tensor * context * data * pipeline).reshape(pipeline, data, context, tensor)
+    axes = {"pipeline": 0, "data": 1, "context": 2, "tensor": 3}
+    return {
+        name: {tuple(row) for row in np.moveaxis(grid, axis, -1).reshape(-1, grid.shape[axis])}
+        for name, axis in axes.items()
+    }
+
+
+@given(
+    st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]), st.sampled_from([1, 2, 3]),
+    st.sampled_from([1, 2]), st.sampled_from(list(itertools.permutations(AXES))),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_ranks_are_numbered_as_megatron_does(tensor, context, data, pipeline, order):
+    plan = pipelined_plan()
+    gpus = plan.job.server.gpus
+    layout = Layout(tensor=tensor, context=context, data=data * gpus, pipeline=pipeline)
+    record = replace(plan.parallelization, layout=layout, order=order)
+    ranks = ranks_of(replace(plan, parallelization=record))
+    groups = megatron_groups(tensor, context, data * gpus, pipeline)
+    for axis, expected in groups.items():
+        found = {}
+        for rank in ranks:
+            key = tuple(at for name, at in rank.place.items() if name != axis)
+            found.setdefault(key, []).append(rank.number)
+        assert {tuple(group) for group in found.values()} == expected
+    # Every GPU has one rank, on the server that the placement says.
+    assert len({(rank.server, rank.gpu) for rank in ranks}) == layout.gpus
+    placement = Placement(layout, gpus, order)
+    for rank in ranks:
+        at = rank.place
+        assert rank.server == placement.home[at["context"], at["data"], at["pipeline"]]
+    if order == AXES:
+        assert in_order(plan, ranks)
+
+
+def test_rings_of_servers_go_through_all_ranks_of_each():
+    ranks = ranks_of(pipelined_plan())
+    rings = ring_ranks([(0, 1, 2, 3), (0, 3, 2, 1)], ranks)
+    for ring, order in zip(rings, [(0, 1, 2, 3), (0, 3, 2, 1)], strict=True):
+        assert sorted(ring) == [rank.number for rank in ranks]
+        servers = [ranks[number].server for number in ring]
+        assert [server for server, _ in itertools.groupby(servers)] == list(order)
+    assert rings[0][0] != rings[1][0]
+
+
+@pytest.mark.parametrize("plan", [shared_plan, shared_layout_plan, pipelined_plan])
+def test_collectives_are_right_over_planned_cables_alone(plan):
+    made = deployment(plan())
+    files, notes = job_files(made)
+    ranks = {row["rank"]: row for row in csv.DictReader(io.StringIO(files["ranks.csv"]))}
+    server = {host.name: number for number, host in enumerate(made.site.hosts)}
+    found = [name for name in files if name.startswith("msccl/")]
+    assert found or any("MSCCL" in note for note in notes)
+    for name in found:
+        group = [int(rank) for rank in ranks]
+        if "stage" in name:
+            stage, tensor = name.removesuffix(".xml").split("stage")[1].split("-tensor")
+            group = [
+                int(number)
+                for number, row in ranks.items()
+                if (row["pipeline"], row["tensor"]) == (stage, tensor)
+            ]
+        sent = assert_right(files[name])
+        for a, b in sent:
+            pair = tuple(server[ranks[str(group[at])]["host"]] for at in (a, b))
+            assert pair[0] == pair[1] or pair in made.cabling.ports_to
+
+
+def test_settings_of_nccl_name_devices_and_the_range_of_cables():
+    made = deployment(shared_plan(), full_site(4, 2))
+    files, notes = job_files(made)
+    lines = files["nccl/node-0.lab.conf"].splitlines()
+    assert "NCCL_IB_HCA==mlx5_0,mlx5_1" in lines
+    assert "NCCL_SOCKET_IFNAME==eno1" in lines
+    assert "NCCL_IB_ADDR_RANGE=10.101.0.0/16" in lines
+    assert not any(note.startswith("NCCL") for note in notes)
+    assert files["hostfile"].splitlines()[0] == "192.0.2.1 slots=4"
+
+
+def options(lines):
+    """Return options and values of a file of arguments."""
+    found = {}
+    for word in " ".join(lines).split():
+        if word.startswith("--"):
+            name = word
+            found[name] = True
+        else:
+            assert found[name] is True
+            found[name] = word
+    return found
+
+
+def test_megatron_gets_the_layout():
+    plan = with_layout(
+        pipelined_plan(), tensor=4, data=2, schedule="interleaved", virtual_stages=4,
+        recompute="full", zero=1,
+    )  # fmt: skip
+    lines, notes = megatron(plan, *question_of(plan))
+    found = options(lines)
+    assert found["--tensor-model-parallel-size"] == "4"
+    assert found["--pipeline-model-parallel-size"] == "2"
+    assert found["--num-virtual-stages-per-pipeline-rank"] == "4"
+    assert found["--recompute-granularity"] == "full"
+    assert found["--use-distributed-optimizer"] is True
+    assert found["--sequence-parallel"] is True
+    assert found["--global-batch-size"] == str(plan.global_batch)
+    assert notes == []
+
+
+def test_uneven_stages_are_written_layer_by_layer():
+    plan = pipelined_plan()
+    model = replace(plan.job.model, layers=9)
+    layout = replace(plan.parallelization.layout, pipeline=2, schedule="1f1b", virtual_stages=1)
+    lines, _ = megatron(plan, replace(plan.job, model=model), layout)
+    stages = options(lines)["--pipeline-model-parallel-layout"].split("|")
+    assert [stage.count("t") for stage in stages] == [5, 4]
+    assert stages[0].startswith("E")
+    assert stages[-1].endswith("L")
+    text = "\n".join(torchtitan(plan, replace(plan.job, model=model), layout)[0])
+    parts = tomllib.loads(text)["parallelism"]["module_fqns_per_model_part"]
+    assert [len([m for m in part if m.startswith("layers.")]) for part in parts] == [5, 4]
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "zero-bubble"])
+def test_schedules_that_megatron_lacks_are_said(schedule):
+    plan = with_layout(pipelined_plan(), schedule=schedule, virtual_stages=1)
+    assert any(schedule in note for note in megatron(plan, *question_of(plan))[1])
+
+
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_torchtitan_gets_the_layout(zero):
+    plan = with_layout(pipelined_plan(), zero=zero)
+    layout = plan.parallelization.layout
+    lines, notes = torchtitan(plan, *question_of(plan))
+    found = tomllib.loads("\n".join(lines))
+    split = found["parallelism"]
+    degrees = [split[f"data_parallel_{kind}_degree"] for kind in ("replicate", "shard")]
+    assert degrees == ([layout.data, 1] if zero == 0 else [1, layout.data])
+    assert any("ZeRO" in note for note in notes) == (zero == 1)
+    batch = found["training"]
+    assert batch["global_batch_size"] == plan.global_batch
+    # With a pipeline all microbatches of a rank are one local batch.
+    assert batch["local_batch_size"] * layout.data == plan.global_batch
+    assert split["pipeline_parallel_microbatch_size"] == layout.microbatch
+
+
+@pytest.mark.parametrize("name", sorted(TRANSFORMERS))
+def test_every_transformer_has_settings_or_notes(name):
+    plan = pipelined_plan()
+    job = replace(plan.job, model=get_transformer(name))
+    layout = replace(plan.parallelization.layout, pipeline=1, schedule="1f1b", virtual_stages=1)
+    lines, notes = megatron(plan, job, layout)
+    found = options(lines)
+    model = job.model
+    assert found["--num-layers"] == str(model.layers)
+    assert ("--vocab-size" in found) == bool(model.vocabulary)
+    assert model.vocabulary or any("vocabulary" in note for note in notes)
+    if model.experts is not None:
+        pattern = json.loads(found["--moe-layer-freq"])
+        first, every = model.experts.first_dense, model.experts.every
+        assert sum(pattern) == len(range(first + every - 1, model.layers, every))
+    tomllib.loads("\n".join(torchtitan(plan, job, layout)[0]))
+
+
+def test_folded_experts_modules_and_fp8_are_said():
+    plan = pipelined_plan()
+    model = get_transformer("deepseek-v3")
+    fp8 = replace(plan.job.implementation, precision="fp8")
+    job = replace(plan.job, model=model, implementation=fp8)
+    layout = replace(
+        plan.parallelization.layout, pipeline=1, schedule="1f1b", virtual_stages=1, expert=2,
+        expert_tensor=1, recompute="modules", modules=("norms", "up-projections", "activations"),
+    )  # fmt: skip
+    lines, notes = megatron(plan, job, layout)
+    (modules,) = (line for line in lines if "--recompute-modules" in line)
+    assert modules == (
+        "--recompute-granularity selective --recompute-modules layernorm mla_up_proj moe_act"
+    )
+    found = options(line for line in lines if line != modules)
+    assert (found["--expert-model-parallel-size"], found["--expert-tensor-parallel-size"]) == (
+        "2", "1",
+    )  # fmt: skip
+    assert (found["--fp8-format"], found["--fp8-recipe"]) == ("hybrid", "tensorwise")
+    assert (found["--moe-router-num-groups"], found["--moe-router-group-topk"]) == ("8", "4")
+    assert any("of experts only" in note for note in notes)
+    text, said = torchtitan(plan, job, layout)
+    file = tomllib.loads("\n".join(text))
+    assert file["parallelism"]["expert_tensor_parallel_degree"] == 1
+    assert file["activation_checkpoint"]["mode"] == "full"
+    assert any("FP8" in note for note in said) and any("single modules" in note for note in said)

@@ -1,0 +1,103 @@
+"""A task-graph file of a plan, simulated, takes what the plan takes, or it is refused."""
+
+import itertools
+
+import pytest
+from small_plans import small_dlrm, small_mlp
+
+from codesign_base import InputError
+from parallelism.search.named import named_strategies
+from parallelism.search.space import StrategySpace
+from parallelism.taskgraph import traffic_of
+from topoopt.evaluate.scoring import direct_fabric
+from topoopt.fabric.simulate import score
+from topoopt.formats.fbuf_export import Updates
+from topoopt.formats.fbuf_plan import AllReduces, iteration_fbuf
+from topoopt.formats.fbuf_read import parse_fbuf
+from topoopt.formats.fbuf_write import write_fbuf
+from topoopt.problem.job import Job
+from topoopt.problem.ports import PortModel
+from topoopt.problem.routing import Routing
+from topoopt.studies.workload import fbuf_workload, streams_of
+from topoopt.topology.finder import find_topology
+
+RATE, HOP = 1.25e9, 1e-6
+ONE_TABLE = (Routing.ECMP, Routing.BALANCED)  # rings take the routes of their pairs
+
+
+def cases(models, servers, degrees):
+    """Yield iterations of starting strategies on every port split, under every routing."""
+    for model, count, degree, ports in itertools.product(models, servers, degrees, PortModel):
+        family = Job(model).family(count)
+        space = StrategySpace(family.builder.graph, count, family.batch)
+        for name, strategy in named_strategies(space).items():
+            if name not in ("data-parallel", "hybrid"):
+                continue
+            tasks = family.build(strategy)
+            unit = 1 if ports is PortModel.DIRECTED else 2
+            for share in range(unit, degree + 1, unit):
+                topology = find_topology(
+                    traffic_of(tasks), degree, RATE, latency=HOP, ports=ports,
+                    degree_allreduce=share,
+                )  # fmt: skip
+                for routing in Routing:
+                    yield routing, tasks, direct_fabric(topology, routing, tasks=tasks)
+
+
+def read(file):
+    """Return tasks and fabric that `topoopt simulate` plays of a file in the fluid model."""
+    workload = streams_of(fbuf_workload(parse_fbuf(write_fbuf(file)), "file"))
+    return workload.tasks, workload.own_fabric(RATE, HOP)
+
+
+def holds_for(given):
+    """Check all cases in both forms; return how many of each form and routing were written."""
+    written = {}
+    for routing, tasks, fabric in given:
+        for form in (AllReduces.RINGS, AllReduces.ROUNDS):
+            try:
+                file = iteration_fbuf(
+                    tasks, fabric, net_bandwidth=RATE, latency=HOP, gpus_per_node=4,
+                    intergpu_bandwidth=25e9, allreduces=form,
+                    updates=Updates.OMIT if form is AllReduces.RINGS else Updates.REFUSE,
+                )  # fmt: skip
+            except InputError as error:
+                assert form is AllReduces.RINGS or (
+                    "cables" in str(error) or routing not in ONE_TABLE
+                ), error
+                continue
+            found, own = read(file)
+            # Of rings the format cannot say what follows them.
+            whole = found if form is AllReduces.RINGS else tasks
+            assert score(own, found) == pytest.approx(score(fabric, whole), rel=1e-3)
+            written[form, routing] = written.get((form, routing), 0) + 1
+    return written
+
+
+def test_an_export_takes_what_the_plan_takes_or_is_refused():
+    written = holds_for(cases([small_dlrm(2)], [4], [4]))
+    assert all(written[AllReduces.ROUNDS, routing] > 1 for routing in ONE_TABLE)
+    assert sum(count for (form, _), count in written.items() if form is AllReduces.RINGS) > 10
+
+
+@pytest.mark.slow
+def test_more_exports_take_what_their_plans_take_or_are_refused():
+    models = [small_dlrm(3), small_mlp()]
+    written = holds_for(cases(models, [4, 5, 6], [2, 3, 4]))
+    assert all(written[AllReduces.ROUNDS, routing] > 1 for routing in Routing)
+
+
+def test_rings_whose_messages_would_leave_them_are_not_written_in_rounds():
+    """Routes that split a pair's transfers, and rings that keep to their links."""
+    refused = set()
+    for routing, tasks, fabric in cases([small_dlrm(4)], [6], [4]):
+        if routing is not Routing.K_SHORTEST:
+            continue
+        try:
+            iteration_fbuf(
+                tasks, fabric, net_bandwidth=RATE, latency=HOP, gpus_per_node=4,
+                intergpu_bandwidth=25e9, allreduces=AllReduces.ROUNDS, updates=Updates.OMIT,
+            )  # fmt: skip
+        except InputError as error:
+            refused.add(str(error))
+    assert any("over other links along a ring" in text for text in refused)

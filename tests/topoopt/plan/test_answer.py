@@ -1,0 +1,80 @@
+"""A plan in a few lines: what they say, and that they stay few."""
+
+from dataclasses import replace
+
+import pytest
+from small_layouts import shared_layout_plan
+from small_plans import shared_plan
+
+from topoopt.plan.answer import same_cost
+from topoopt.problem.units import format_time
+
+
+@pytest.mark.parametrize("made", [shared_plan, shared_layout_plan])
+def test_the_answer_is_six_lines_with_the_numbers_of_the_plan(made):
+    plan = made()
+    lines = str(plan).splitlines()
+    assert [line.split()[0] for line in lines[1:]] == [
+        "time",
+        "against",
+        "bound",
+        "split",
+        "wiring",
+    ]
+    assert lines[0] == plan.summary(details=True).splitlines()[0]
+    assert f" {format_time(plan.time_s)} an iteration" in lines[1]
+    assert ("packet trains" in lines[1]) == (plan.packet_time_s is not None)
+    for name, base in list(plan.baselines.items())[:3]:
+        assert f"{plan.relative_time(base):.2f}x as fast as {name}" in lines[2]
+    assert f"{format_time(plan.lower_bound_s)}" in lines[3] and f"{plan.gap:.1%}" in lines[3]
+    assert f"{sum(link.cables for link in plan.links)} one-way cables" in lines[5]
+    assert plan.summary().startswith(str(plan))
+
+
+def test_the_split_counts_every_operator_once():
+    plan = shared_plan()
+    line = str(plan).splitlines()[4]
+    counts = [int(word.split()[0]) for word in line.removeprefix("split").split(";")]
+    assert sum(counts) == len(plan.parallelization.operators)
+
+
+@pytest.mark.parametrize("made", [shared_plan, shared_layout_plan])
+def test_the_summary_stays_within_25_lines_whatever_the_plan_holds(made):
+    plan = made()
+    (first, *_) = plan.baselines.values()
+    crowded = replace(
+        plan,
+        baselines={f"fabric-{i}": first for i in range(20)},
+        rings=[
+            replace(ring, order=ring.order[:size]) for ring in plan.rings for size in (1, 2, 3, 4)
+        ],
+        schedule=replace(plan.schedule, compute="critical-path"),
+        notes=[f"note {i}" for i in range(9)],
+    )
+    lines = crowded.summary().splitlines()
+    assert len(lines) <= 25
+    assert any("more fabrics" in line for line in lines)
+    assert "9 assumptions" in lines[-1]
+    assert "and 17 more" in lines[2]
+
+
+def test_what_must_not_be_missed_is_said():
+    plan = shared_plan()
+    cut = replace(plan, search=replace(plan.search, interrupted=True))
+    assert "interrupted" in str(cut).splitlines()[1]
+    apart = replace(plan, packet_time_s=1.06 * plan.iteration_time_s)
+    assert ", +6.0%: rely on packets" in str(apart).splitlines()[1]
+    near = replace(plan, packet_time_s=0.96 * plan.iteration_time_s)
+    assert "rely" not in str(near)
+    assert "nothing" in str(replace(plan, baselines={})).splitlines()[2]
+    one = replace(plan, links=[], rings=[])
+    assert str(one).splitlines()[5].endswith("one server: no network")
+
+
+def test_the_same_cost_is_within_a_percent():
+    plan = shared_plan()
+    (name, base), *_ = plan.baselines.items()
+    for factor, same in ((1.0, True), (1.009, True), (1.011, False), (0.5, False)):
+        priced = {name: replace(base, cost_usd=factor * plan.cost_usd)}
+        assert same_cost(replace(plan, baselines=priced), name) is same
+    assert not same_cost(replace(plan, baselines={name: replace(base, cost_usd=None)}), name)

@@ -1,0 +1,145 @@
+"""`topoopt deploy`: everything that builds and runs a plan, and checks of it."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from codesign_base import InputError
+from topoopt.cli import common
+
+if TYPE_CHECKING:
+    from topoopt.deploy.deployment import Deployment
+
+
+def deploy_command(
+    plan: Annotated[Path, typer.Argument(help="A plan file, of operators or layouts.")],
+    hosts: Annotated[
+        Path | None,
+        typer.Option(
+            help="Site file: hosts, ports, panels and address ranges (docs/deploy.md).",
+            show_default="that of --files, or made-up names",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Directory to write; an older deployment is replaced."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Follow every pair's packets through the files, and try them in network "
+            "namespaces of this machine (needs root and ip).",
+        ),
+    ] = False,
+    files: Annotated[
+        Path | None,
+        typer.Option(help="Check the files in this directory rather than new ones."),
+    ] = None,
+    verify_cabling: Annotated[
+        Path | None,
+        typer.Option(
+            help="Compare what is cabled with the plan: neighbours as CSV, or JSON of lldpcli."
+        ),
+    ] = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Write cables, addresses, routes and launch files of a plan, or check them.
+
+    Example: topoopt deploy plan.json --hosts hosts.yaml -o deploy --check
+    """
+    if output is None and not check and verify_cabling is None:
+        raise InputError("nothing to do; give -o, --check or --verify-cabling")
+    if files is not None and (not check or output is not None):
+        raise InputError("--files goes with --check, and without -o; leave it out")
+    from topoopt.deploy.deployment import deployment
+    from topoopt.deploy.files import check_target, deploy_files, read_files, site_of, write_files
+    from topoopt.deploy.site import load_site
+    from topoopt.plan.plan import load_plan
+
+    if output is not None:
+        check_target(output)
+    written = None if files is None else read_files(files)
+    recorded = None if written is None else site_of(written)
+    site = recorded if hosts is None else load_site(hosts)
+    with common.first_run_notice() as started:
+        made = deployment(load_plan(plan), site)
+        started()
+    report: dict[str, object] = {}
+    faults: list[str] = []
+    lines: list[str] = []
+    if verify_cabling is not None:
+        faults += _verify(made, verify_cabling, report, lines)
+    if written is None and (check or output is not None):
+        written = deploy_files(made)
+    if written is not None and output is not None:
+        write_files(written, output)
+        notes = written["NOTES.txt"].splitlines()
+        report |= {"output": str(output), "notes": notes}
+        lines.append(f"deployment of {len(made.servers)} hosts written to {output}")
+        lines += [f"note: {note}" for note in notes]
+    if written is not None and check:
+        faults += _check(made, written, report, lines)
+    if as_json:
+        common.print_json(report)
+    else:
+        for line in lines:
+            print(line)
+    if faults:
+        raise InputError("; ".join(faults))
+
+
+def _verify(
+    made: "Deployment", path: Path, report: dict[str, object], lines: list[str]
+) -> list[str]:
+    from topoopt.deploy.verify_cabling import read_neighbours, verify_cabling
+
+    verdict = verify_cabling(made, read_neighbours(path, made))
+    report["cabling"] = asdict(verdict)
+    if not verdict.wrong:
+        lines.append(f"cabling: ok ({verdict.checked} ports hear whom they should)")
+        return []
+    lines += [f"wrong: {each}" for each in verdict.wrong]
+    lines += [f"repair {number}: {each}" for number, each in enumerate(verdict.repairs, start=1)]
+    return [
+        f"ports that hear another than planned: {len(verdict.wrong)}; see the "
+        f"{len(verdict.repairs)} repairs"
+    ]
+
+
+def _check(
+    made: "Deployment", files: dict[str, str], report: dict[str, object], lines: list[str]
+) -> list[str]:
+    from topoopt.deploy.check import check_files
+    from topoopt.deploy.namespaces import why_not
+    from topoopt.deploy.trial import try_files
+
+    checked = check_files(made, files)
+    report["files"] = asdict(checked)
+    if checked.faults:
+        return list(checked.faults)
+    lines.append(
+        f"files: ok ({checked.pairs} pairs of servers and {checked.channels} RDMA channels go "
+        "over the plan's cables)"
+    )
+    reason = why_not()
+    if reason is not None:
+        report["namespaces"] = {"skipped": reason}
+        lines.append(f"namespaces: not tried, since {reason}")
+        return []
+    tried = try_files(made, files)
+    report["namespaces"] = asdict(tried)
+    if tried.faults:
+        return list(tried.faults)
+    lines.append(
+        f"namespaces: ok ({tried.pairs} pairs reached with {tried.probes} packets, "
+        f"{tried.cables} ways from port to port)"
+    )
+    if not tried.rdma:
+        lines.append(
+            "note: this kernel lacks tc flower or pedit: RDMA forwarding was followed in the "
+            "files only"
+        )
+    return []

@@ -1,0 +1,132 @@
+"""Job files: a question of `topoopt plan` as a small YAML file, with the options' own names.
+
+The fields are made of the options themselves, so that neither can drift from the other.
+"""
+
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import typer
+
+from codesign_base import InputError
+from codesign_base.paths import is_file
+from topoopt.cli import common
+from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+QUESTION = {**CLUSTER, **SPENDING, **JOB, **SEARCH}
+"""The options that a job file may hold: all that a plan depends on."""
+
+
+def read_job_file(context: typer.Context, model: str) -> str:
+    """Take a job file in place of a model: its values become the options' defaults.
+
+    Parameters
+    ----------
+    context : typer.Context
+        Of a command that takes the groups of `QUESTION`.
+    model : str
+        A model, or the name of a job file.
+
+    Returns
+    -------
+    str
+        The model.
+
+    Raises
+    ------
+    InputError
+        If the file is a job file with fields that are unknown or have another type.
+    """
+    path = Path(model)
+    if path.suffix.lower() not in (".yaml", ".yml") or not is_file(path):
+        return model
+    from parallelism.reading import parse_yaml, read_text
+
+    where = f"job file {model!r}"
+    data = parse_yaml(read_text(path, "job file"), where)
+    if not isinstance(data, dict) or "model" not in data:
+        return model  # a model file
+    names = _names(context)
+    values = _checked(data, names, where)
+    for name in ("profile", "prices"):
+        if values.get(name) is not None:
+            values[name] = str(path.parent / values[name])
+    context.default_map = {names[key]: value for key, value in values.items() if key != "model"}
+    inside = path.parent / values["model"]
+    return (
+        str(inside) if common.is_model_file(values["model"]) or is_file(inside) else values["model"]
+    )
+
+
+def job_file_text(context: typer.Context, model: str, path: Path) -> str:
+    """Return the job file of what was given on the command line, or in another job file.
+
+    Parameters
+    ----------
+    context : typer.Context
+    model : str
+    path : Path
+        Where it is to be written: names of files in it are relative to its folder.
+
+    Returns
+    -------
+    str
+        YAML.
+    """
+    import yaml
+
+    def beside(name: str | Path) -> str:
+        return os.path.relpath(name, path.parent)
+
+    values: dict[str, Any] = {"model": beside(model) if common.is_model_file(model) else model}
+    for key, name in _names(context).items():
+        if common.was_given(context, name):
+            value = context.params[name]
+            values[key] = beside(value) if isinstance(value, Path) else value
+    return yaml.safe_dump(values, sort_keys=False)
+
+
+def _names(context: typer.Context) -> dict[str, str]:
+    """Return the parameters of the question by the options' names, without dashes in front."""
+    return {
+        max(parameter.opts, key=len).removeprefix("--"): parameter.name
+        for parameter in context.command.params
+        if parameter.name in QUESTION
+    }
+
+
+def _checked(data: Mapping[str, Any], names: Mapping[str, str], where: str) -> dict[str, Any]:
+    from pydantic import ValidationError
+
+    for key in data:
+        if key not in names and key != "model":
+            near = get_close_matches(str(key), names, n=1)
+            meant = f"did you mean {near[0]!r}, or" if near else "leave it out;"
+            raise InputError(
+                f"{where} has an unknown field {key!r}; {meant} see topoopt plan --help-all"
+            )
+    try:
+        job = _schema(names)(**{str(key): value for key, value in data.items()})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InputError(
+            f"{where}: {first['loc'][0]} is {first['input']!r}; {first['msg'].lower()}"
+        ) from None
+    return job.model_dump(exclude_unset=True)
+
+
+def _schema(names: Mapping[str, str]) -> "type[BaseModel]":
+    from pydantic import ConfigDict, create_model
+
+    fields: dict[str, Any] = {"model": (str, ...)}
+    for key, name in names.items():
+        kind = get_args(QUESTION[name][0])[0]
+        text = {Path: str, Path | None: str | None}
+        fields[key] = (text.get(kind, kind), None)
+    return create_model("JobFile", __config__=ConfigDict(extra="forbid", strict=True), **fields)

@@ -1,0 +1,185 @@
+"""Studies: one plan for every combination of jobs, clusters and seeds, as a table."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from codesign_base import InfeasibleError, InputError
+from codesign_base.paths import exists, is_directory
+from topoopt.base.calls import Call
+from topoopt.base.engine import run_jobs
+from topoopt.base.frames import frame
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.base.version import installed_version
+from topoopt.codesign.solve import co_optimize
+from topoopt.fabric.fluid import FABRIC_MODEL
+from topoopt.fabrics.baselines import PLAN_BASELINES
+from topoopt.plan.plan import Plan, load_plan
+from topoopt.problem.job import Cluster, Job
+from topoopt.problem.options import SearchOptions
+from topoopt.problem.prices import PriceTable, default_prices
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+@dataclass(frozen=True)
+class _Case:
+    name: str
+    job: Job
+    cluster: Cluster
+    seed: int
+    options: SearchOptions
+    baselines: tuple[str, ...]
+    prices: PriceTable
+
+    def file_name(self) -> str:
+        """Return the name of the plan's file, which is that of no other question."""
+        from pydantic import TypeAdapter
+
+        question = self.job.family(1).question()
+        asked = {
+            "job": TypeAdapter(type(question)).dump_python(question, mode="json"),
+            "cluster": [str(value) for value in asdict(self.cluster).values()],
+            "seed": self.seed,
+            "options": asdict(self.options),
+            "baselines": self.baselines,
+            "prices": self.prices.to_dict(),
+            "version": [installed_version(), FABRIC_MODEL],
+        }
+        digest = sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+        words = "".join(c if c.isalnum() or c in "-_." else "-" for c in self.name)
+        return f"{words}-{self.cluster.servers}x{self.cluster.degree}-{digest}.json"
+
+
+def sweep(
+    jobs: Job | Mapping[str, Job] | Iterable[Job],
+    clusters: Cluster | Iterable[Cluster],
+    options: SearchOptions | None = None,
+    *,
+    seeds: Sequence[int] = (0,),
+    folder: str | Path | None = None,
+    workers: int = 1,
+    baselines: Iterable[str] = PLAN_BASELINES,
+    prices: PriceTable | None = None,
+    progress: ProgressCallback | None = None,
+) -> "DataFrame":
+    """Plan every job on every cluster with every seed; one row a plan.
+
+    Parameters
+    ----------
+    jobs : Job, or iterable or mapping of Job
+        The keys of a mapping are names for the rows; otherwise a job has the name of its model.
+    clusters : Cluster or iterable of Cluster
+    options : SearchOptions, optional
+        How each plan is sought.
+    seeds : sequence of int
+    folder : path, optional
+        An existing directory. Every plan is written there when it is finished, and a plan that is
+        there already is read instead of being made again: an interrupted sweep goes on.
+    workers : int
+        Plans at a time, each in a process; it changes no result.
+    baselines : iterable of str
+        Fabrics to compare with, as in `co_optimize`.
+    prices : PriceTable, optional
+    progress : callable, optional
+        Called with a `Progress` after every plan.
+
+    Returns
+    -------
+    pandas.DataFrame
+        In the order of jobs, clusters and seeds. A question without answer is a row that says why
+        in ``infeasible``, with missing times.
+
+    Raises
+    ------
+    InputError
+        If an argument is out of range, the folder does not exist, or pandas is not installed.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> clusters = [to.Cluster(servers=4, degree=d, bandwidth="100Gbps") for d in (1, 2)]
+    >>> table = to.sweep(job, clusters, to.SearchOptions(steps=5, confirm="none"))
+    >>> table.degree.tolist(), bool((table.gap >= 0.0).all())
+    ([1, 2], True)
+    """
+    if folder is not None and not is_directory(Path(folder)):
+        raise InputError(f"folder {str(folder)!r} does not exist; create it first")
+    frame(())  # refuses before any work is done
+    asked = SearchOptions() if options is None else options
+    table, fabrics = prices or default_prices(), tuple(baselines)
+    wired = (clusters,) if isinstance(clusters, Cluster) else tuple(clusters)
+    cases = [
+        _Case(name, job, cluster, seed, asked, fabrics, table)
+        for name, job in _named(jobs)
+        for cluster in wired
+        for seed in seeds
+    ]
+    calls = [Call(_row, {"case": case, "folder": folder}) for case in cases]
+    rows: dict[int, dict[str, Any]] = {}
+
+    def finished(place: int, row: dict[str, Any]) -> None:
+        rows[place] = row
+        if progress is not None:
+            best = min((r["time_s"] for r in rows.values() if r["time_s"] is not None),
+                       default=float("inf"))  # fmt: skip
+            progress(Progress("sweep", len(rows), len(cases), best))
+
+    ended = run_jobs(calls, workers=workers, finished=finished)
+    if ended.interrupted:
+        raise KeyboardInterrupt
+    return frame(ended.results[place] for place in range(len(cases)))
+
+
+def _named(jobs: Job | Mapping[str, Job] | Iterable[Job]) -> Iterator[tuple[str, Job]]:
+    if isinstance(jobs, Job):
+        jobs = (jobs,)
+    if isinstance(jobs, Mapping):
+        yield from jobs.items()
+    else:
+        yield from ((job.model.name, job) for job in jobs)
+
+
+def _row(case: _Case, folder: str | Path | None) -> dict[str, Any]:
+    """Make or read one plan, and say in one row what it is worth."""
+    path = None if folder is None else Path(folder) / case.file_name()
+    row: dict[str, Any] = {
+        "job": case.name,
+        "servers": case.cluster.servers,
+        "degree": case.cluster.degree,
+        "bandwidth_bytes_per_s": case.cluster.port_rate,
+        "seed": case.seed,
+    }
+    try:
+        plan = _plan(case, path)
+    except InfeasibleError as error:
+        return row | dict.fromkeys((*_values(None), "plan")) | {"infeasible": str(error)}
+    return row | _values(plan) | {"plan": None if path is None else str(path), "infeasible": ""}
+
+
+def _plan(case: _Case, path: Path | None) -> Plan:
+    if path is not None and exists(path):
+        return load_plan(path)
+    plan = co_optimize(
+        case.job, case.cluster, case.options, seed=case.seed, baselines=case.baselines,
+        prices=case.prices,
+    )  # fmt: skip
+    if plan.search.interrupted:
+        raise KeyboardInterrupt  # less than the search that was asked for
+    if path is not None:
+        plan.save(path)
+    return plan
+
+
+def _values(plan: Plan | None) -> dict[str, Any]:
+    """Return the columns of a plan; their names alone without one."""
+    names = (
+        "time_s", "iteration_time_s", "packet_time_s", "compute_time_s", "lower_bound_s", "gap",
+        "cost_usd", "memory_per_gpu_bytes", "bandwidth_tax", "tokens_per_s", "global_batch",
+    )  # fmt: skip
+    return {name: None if plan is None else getattr(plan, name) for name in names}

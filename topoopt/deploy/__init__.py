@@ -1,0 +1,1 @@
+"""Everything that builds and runs a plan: cables, addresses, routes, launch files, and a check."""

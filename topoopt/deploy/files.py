@@ -1,0 +1,180 @@
+"""All files of a deployment, in memory and in a directory that appears whole or not at all."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from codesign_base import InputError
+from parallelism.reading import parse_json
+from topoopt.base.version import installed_version
+from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.host_files import netplan, rdma_script, routes_script
+from topoopt.deploy.job_files import job_files
+from topoopt.deploy.notes import deploy_notes
+from topoopt.deploy.picture import wiring_svg
+from topoopt.deploy.site import Site
+from topoopt.deploy.technician import cables_csv, cross_connects_csv, labels_csv, netbox_csv
+
+MARK = "deployment.json"
+"""By this file a directory is known for one that may be replaced."""
+
+
+def deploy_files(made: Deployment) -> dict[str, str]:
+    """Return all files.
+
+    Parameters
+    ----------
+    made : Deployment
+
+    Returns
+    -------
+    dict of str to str
+        Path within the directory, with forward slashes, to text.
+    """
+    files = {
+        "cables.csv": cables_csv(made),
+        "labels.csv": labels_csv(made),
+        "netbox-cables.csv": netbox_csv(made),
+        "wiring.svg": wiring_svg(made),
+    }
+    if (crossed := cross_connects_csv(made)) is not None:
+        files["cross-connects.csv"] = crossed
+    for server in made.servers:
+        folder = f"hosts/{made.name(server)}"
+        files[f"{folder}/netplan.yaml"] = netplan(made, server)
+        files[f"{folder}/routes.sh"] = routes_script(made, server)
+        files[f"{folder}/rdma.sh"] = rdma_script(made, server)
+    job, notes = job_files(made)
+    files |= {f"job/{name}": text for name, text in job.items()}
+    said = [*deploy_notes(made), *notes]
+    files["NOTES.txt"] = "".join(f"{note}\n" for note in said)
+    files[MARK] = json.dumps({
+        "version": installed_version(),
+        "hosts": [made.name(server) for server in made.servers],
+        "site": made.site.model_dump(mode="json"),
+        "notes": said,
+    }, indent=2) + "\n"  # fmt: skip
+    return files
+
+
+def site_of(files: Mapping[str, str]) -> Site:
+    """Return the site that a deployment was made for.
+
+    Parameters
+    ----------
+    files : mapping of str to str
+
+    Raises
+    ------
+    InputError
+        If its record was changed.
+    """
+    document = parse_json(files[MARK], MARK)
+    try:
+        return Site.model_validate(document["site"], strict=False)
+    except (ValidationError, KeyError, TypeError):
+        raise InputError(f"{MARK} holds no site; deploy again, or give --hosts") from None
+
+
+def read_files(directory: str | Path) -> dict[str, str]:
+    """Read a deploy directory.
+
+    Parameters
+    ----------
+    directory : str or Path
+
+    Raises
+    ------
+    InputError
+        If it is not one, or a file cannot be read.
+    """
+    top = Path(directory)
+    if not (top / MARK).is_file():
+        raise InputError(f"{directory} is not a deploy directory; give one that topoopt wrote")
+    try:
+        return {
+            path.relative_to(top).as_posix(): path.read_text(encoding="utf-8")
+            for path in sorted(top.rglob("*"))
+            if path.is_file()
+        }
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{directory} cannot be read ({error}); deploy again") from None
+
+
+def write_files(files: dict[str, str], directory: str | Path) -> None:
+    """Write all files under a temporary name, and put them in place at once.
+
+    Parameters
+    ----------
+    files : dict of str to str
+        As in `deploy_files`.
+    directory : str or Path
+        Created, or replaced if a deployment is in it.
+
+    Raises
+    ------
+    InputError
+        If something else is there, or it cannot be written.
+    """
+    target = Path(directory)
+    check_target(target)
+    try:
+        with _beside(target) as new:
+            for name, text in files.items():
+                path = new / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+                if path.suffix == ".sh":
+                    path.chmod(0o755)
+            _put(new, target)
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise InputError(f"cannot write {directory}: {reason}; choose another path") from None
+
+
+def check_target(target: Path) -> None:
+    """Refuse a directory that must not be replaced.
+
+    Raises
+    ------
+    InputError
+        If it is a file, or holds anything else than a deployment.
+    """
+    if target.is_symlink() or (target.exists() and not target.is_dir()):
+        raise InputError(f"output {target} is not a directory; give another name")
+    if target.is_dir() and any(target.iterdir()) and not (target / MARK).is_file():
+        raise InputError(
+            f"output {target} holds files that are no deployment; give a new or empty directory"
+        )
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """Yield a new directory beside the target; nothing of it remains if the block fails."""
+    parent = target.resolve().parent
+    new = parent / f".topoopt-{os.urandom(8).hex()}.tmp"
+    new.mkdir()
+    try:
+        yield new
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def _put(new: Path, target: Path) -> None:
+    """Rename a directory into place; the old one is only removed once the new one is there."""
+    if not target.exists():
+        new.rename(target)
+        return
+    old = new.with_suffix(".old")
+    target.rename(old)
+    try:
+        new.rename(target)
+    except BaseException:
+        old.rename(target)
+        raise
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,197 @@
+"""What the job needs: ranks on hosts, NCCL's and launch settings, collectives as MSCCL files."""
+
+from collections import defaultdict
+
+from parallelism.operator_records import OperatorQuestion, StrategyRecord
+from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.host_files import ports_of
+from topoopt.deploy.launch import megatron, question_of, torchtitan
+from topoopt.deploy.ranks import Rank, in_order, ranks_of, ring_ranks
+from topoopt.deploy.tables import write_table
+from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
+from topoopt.plan.plan import Plan
+
+MASTER_PORT = 29500
+
+
+def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
+    """Return the files of the job, and what they leave out.
+
+    Parameters
+    ----------
+    made : Deployment
+
+    Returns
+    -------
+    files : dict of str to str
+        Name to text.
+    notes : list of str
+    """
+    plan = made.plan
+    ranks = ranks_of(plan)
+    files = {
+        "ranks.csv": _ranks_csv(made, ranks),
+        "hostfile": _hostfile(made),
+        "rankfile": _rankfile(made, ranks),
+    }
+    notes: list[str] = []
+    for server in made.servers:
+        files[f"nccl/{made.name(server)}.conf"] = _nccl(made, server)
+    notes += _nccl_notes(made)
+    files |= _msccl(made, ranks, notes)
+    if (asked := question_of(plan)) is not None:
+        lines, left_out = megatron(plan, *asked)
+        files["megatron.args"] = "".join(f"{line}\n" for line in lines)
+        notes += left_out
+        lines, left_out = torchtitan(plan, *asked)
+        files["torchtitan.toml"] = "".join(f"{line}\n" for line in lines)
+        notes += left_out
+        files["torchrun.sh"] = _torchrun(made)
+        if not in_order(plan, ranks):
+            notes.append(
+                "ranks do not fill hosts one by one in the plan's placement: torchrun.sh does not "
+                "give it; start the job with a launcher that reads job/rankfile"
+            )
+    else:
+        notes.append(
+            "launch settings are made for plans by layouts; operators and their shards are in "
+            "the plan file"
+        )
+    return files, notes
+
+
+def _ranks_csv(made: Deployment, ranks: list[Rank]) -> str:
+    axes = list(ranks[0].place)
+    rows = (
+        (rank.number, made.name(rank.server), rank.gpu, *(rank.place[axis] for axis in axes))
+        for rank in ranks
+    )
+    return write_table(("rank", "host", "gpu", *axes), rows)
+
+
+def _hostfile(made: Deployment) -> str:
+    gpus = made.plan.job.server.gpus
+    return "".join(f"{made.reached_at(server)} slots={gpus}\n" for server in made.servers)
+
+
+def _rankfile(made: Deployment, ranks: list[Rank]) -> str:
+    """Return an Open MPI rank file."""
+    return "".join(
+        f"rank {rank.number}={made.reached_at(rank.server)} slot={rank.gpu}\n" for rank in ranks
+    )
+
+
+def _torchrun(made: Deployment) -> str:
+    gpus = made.plan.job.server.gpus
+    return (
+        "#!/bin/sh\n"
+        "# On host number N (the order of job/hostfile): sh torchrun.sh N SCRIPT ARGUMENTS...\n"
+        "set -eu\n"
+        "node=$1\n"
+        "shift\n"
+        f"exec torchrun --nnodes {made.plan.cluster.servers} --nproc-per-node {gpus} "
+        f'--node-rank "$node" --master-addr {made.reached_at(0)} --master-port {MASTER_PORT} "$@"\n'
+    )
+
+
+def _nccl(made: Deployment, server: int) -> str:
+    """Return NCCL's settings of a host, as /etc/nccl.conf or the file of NCCL_CONF_FILE."""
+    lines = [
+        f"# {made.name(server)}: copy to /etc/nccl.conf",
+        "NCCL_IB_SUBNET_AWARE_ROUTING=1",
+        f"NCCL_IB_SUBNET_PREFIX_LEN={made.site.addresses.cable_prefix}",
+        "NCCL_IB_ADDR_FAMILY=AF_INET",
+        f"NCCL_IB_ADDR_RANGE={made.site.addresses.cables}",
+        "NCCL_IB_ROCE_VERSION_NUM=2",
+        "NCCL_IB_MERGE_NICS=0",
+        "NCCL_CROSS_NIC=1",
+    ]
+    devices = [made.port(end).rdma for end in ports_of(made, server)]
+    if all(devices):
+        lines.append(f"NCCL_IB_HCA=={','.join(str(device) for device in devices)}")
+    if (interface := made.site.hosts[server].management_interface) is not None:
+        lines.append(f"NCCL_SOCKET_IFNAME=={interface}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _nccl_notes(made: Deployment) -> list[str]:
+    notes = []
+    ends = list(made.port_addresses)
+    if not all(made.port(end).rdma for end in ends):
+        notes.append("NCCL: ports without an RDMA device in the site file are not in NCCL_IB_HCA")
+    if not all(host.management_interface for host in made.site.hosts):
+        notes.append(
+            "NCCL: hosts without a management interface in the site file choose one for "
+            "NCCL_SOCKET_IFNAME themselves"
+        )
+    servers = made.plan.cluster.servers
+    chain = all((v, (v + 1) % servers) in made.cabling.ports_to for v in made.servers)
+    if servers > 2 and not chain:
+        notes.append(
+            "NCCL: its own rings go from host to next host in the order of ranks, and not every "
+            "two next hosts share a cable; use the MSCCL files"
+        )
+    return notes
+
+
+def _msccl(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[str, str]:
+    """Return files of each group that reduces together, over the rings wired for its servers.
+
+    Sharded optimizer states and weights are reduced and gathered in two collectives, all else in
+    one.
+    """
+    asked = question_of(made.plan)
+    collectives = {"allreduce": ring_allreduce}
+    if asked is not None and asked[1].zero > 0:
+        collectives = {"reduce-scatter": ring_reduce_scatter, "allgather": ring_allgather}
+    orders: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
+    for ring in made.plan.rings:
+        orders[tuple(sorted(ring.order))].append(tuple(ring.order))
+    files: dict[str, str] = {}
+    without = 0
+    for name, group in _groups(made, ranks).items():
+        servers = tuple(sorted({rank.server for rank in group}))
+        if len(servers) == 1:
+            continue  # inside a server, where NCCL needs no plan
+        if servers not in orders:
+            without += 1
+            continue
+        rings = ring_ranks(orders[servers], group)
+        for kind, write in collectives.items():
+            files[f"msccl/{kind}-{name}.xml"] = write(f"{kind}-{name}", rings)
+    if asked is not None and asked[1].expert > 1:
+        notes.append(
+            "MSCCL: all-to-alls of experts, and reductions of their gradients, have no file"
+        )
+    if without:
+        notes.append(
+            f"MSCCL: {without} groups that reduce together have no rings of their own in the "
+            "plan, and no file; they reduce over the routes"
+        )
+    return files
+
+
+def _groups(made: Deployment, ranks: list[Rank]) -> dict[str, list[Rank]]:
+    """Return the groups whose gradients are summed: data and context ranks, or replicas."""
+    if ranks[0].place:
+        found: dict[tuple[int, int], list[Rank]] = defaultdict(list)
+        for rank in ranks:
+            found[rank.place["pipeline"], rank.place["tensor"]].append(rank)
+        return {f"stage{p}-tensor{t}": group for (p, t), group in sorted(found.items())}
+    return {
+        f"group{number}": [rank for rank in ranks if rank.server in servers]
+        for number, servers in enumerate(sorted(_replica_servers(made.plan)))
+    }
+
+
+def _replica_servers(plan: Plan) -> set[tuple[int, ...]]:
+    """Return the servers of each group of replicas of an operator's dense weights."""
+    found: set[tuple[int, ...]] = set()
+    if isinstance(plan.parallelization, StrategyRecord) and isinstance(plan.job, OperatorQuestion):
+        for record, operator in zip(
+            plan.parallelization.operators, plan.job.model.operators, strict=True
+        ):
+            if operator.parameters and not operator.sparse:
+                for shard in range(record.parameter):
+                    found.add(tuple(sorted(record.servers[shard :: record.parameter])))
+    return {servers for servers in found if len(servers) > 1}

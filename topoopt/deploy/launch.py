@@ -1,0 +1,239 @@
+"""Settings of Megatron-LM (core_r0.14) and torchtitan (v0.2) for the layout of a plan.
+
+Names of options are those of megatron/training/arguments.py and torchtitan/config/job_config.py.
+What a program cannot express is returned as notes, never left out in silence.
+"""
+
+import json
+
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.records import LayoutQuestion, LayoutRecord
+from parallelism.transformers.stages import parts_of
+from topoopt.plan.plan import Plan
+
+MODULES = {"norms": "layernorm", "up-projections": "mla_up_proj", "activations": "moe_act"}
+"""Megatron-LM's names of modules that are computed again."""
+
+Said = tuple[list[str], list[str]]
+"""Lines of a file, and notes."""
+
+
+def question_of(plan: Plan) -> tuple[LayoutQuestion, Layout] | None:
+    """Return the job and the layout of a plan by layouts, None of one by operators."""
+    record = plan.parallelization
+    if isinstance(record, LayoutRecord) and isinstance(plan.job, LayoutQuestion):
+        return plan.job, record.layout
+    return None
+
+
+def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
+    """Return Megatron-LM's arguments, one option with its value a line.
+
+    Parameters
+    ----------
+    plan : Plan
+    job : LayoutQuestion
+    layout : Layout
+    """
+    model = job.model
+    lines = [
+        f"--tensor-model-parallel-size {layout.tensor}",
+        f"--context-parallel-size {layout.context}",
+        f"--pipeline-model-parallel-size {layout.pipeline}",
+        f"--micro-batch-size {layout.microbatch}",
+        f"--global-batch-size {plan.global_batch}",
+        f"--seq-length {job.sequence}",
+    ]
+    notes = []
+    if layout.sequence_parallel and layout.tensor > 1:
+        lines.append("--sequence-parallel")
+    if model.experts is not None:
+        lines.append(f"--expert-model-parallel-size {layout.expert}")
+        lines.append(f"--expert-tensor-parallel-size {_expert_tensor(layout)}")
+    if layout.pipeline > 1 or layout.virtual_stages > 1:
+        parts = parts_of(model, layout)
+        cut = [
+            ("E" if part.embedding else "") + "t" * part.layers + ("L" if part.head else "")
+            for part in parts
+        ]
+        if len({part.layers for part in parts}) > 1:
+            lines.append(f"--pipeline-model-parallel-layout {'|'.join(cut)}")
+        elif layout.virtual_stages > 1:
+            lines.append(f"--num-virtual-stages-per-pipeline-rank {layout.virtual_stages}")
+    if layout.schedule in ("gpipe", "zero-bubble") and layout.pipeline > 1:
+        notes.append(f"Megatron-LM has no schedule {layout.schedule!r} and runs 1F1B instead")
+    match layout.recompute:
+        case "full":
+            lines.append("--recompute-granularity full --recompute-method uniform")
+            lines.append("--recompute-num-layers 1")
+        case "selective":
+            lines.append("--recompute-granularity selective")
+            if job.implementation.selective != "core":
+                notes.append(
+                    "Megatron-LM's selective recomputation does attention cores again; the plan "
+                    f"counts {job.implementation.selective!r}"
+                )
+        case "modules":
+            names = " ".join(MODULES[module] for module in layout.modules)
+            lines.append(f"--recompute-granularity selective --recompute-modules {names}")
+            if "activations" in layout.modules:
+                notes.append("Megatron-LM computes nonlinearities of experts only again")
+    if job.implementation.precision == "fp8":
+        lines.append("--fp8-format hybrid --fp8-recipe tensorwise")
+    if layout.zero == 1:
+        lines.append("--use-distributed-optimizer")
+    elif layout.zero > 1:
+        shards = "optim_grads" if layout.zero == 2 else "optim_grads_params"
+        lines.append("--use-distributed-optimizer --use-megatron-fsdp")
+        lines.append(f"--data-parallel-sharding-strategy {shards}")
+    lines += _megatron_model(model, job.sequence, notes)
+    return lines, notes
+
+
+def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list[str]:
+    attention = model.attention
+    lines = [
+        f"--num-layers {model.layers} --hidden-size {model.hidden}",
+        f"--num-attention-heads {attention.heads}",
+        f"--ffn-hidden-size {model.feed_forward}",
+        f"--max-position-embeddings {max(model.positions, model.sequence, sequence)}",
+        f"--normalization {'RMSNorm' if model.norm == 'rmsnorm' else 'LayerNorm'}",
+        f"--position-embedding-type {'learned_absolute' if model.positions else 'rope'}",
+    ]
+    if attention.latent is not None:
+        latent = attention.latent
+        lines.append(f"--multi-latent-attention --kv-lora-rank {latent.kv_rank}")
+        if latent.query_rank:
+            lines.append(f"--q-lora-rank {latent.query_rank}")
+        lines.append(f"--qk-head-dim {attention.head_width} --v-head-dim {latent.value_width}")
+        lines.append(f"--qk-pos-emb-head-dim {latent.rope_width}")
+    else:
+        lines.append(f"--kv-channels {attention.head_width}")
+        if attention.kv_heads < attention.heads:
+            lines.append(f"--group-query-attention --num-query-groups {attention.kv_heads}")
+    if attention.head_norm:
+        lines.append("--qk-layernorm")
+    if model.gated:
+        lines.append("--swiglu")
+    if not model.bias:
+        lines.append("--disable-bias-linear")
+        if attention.query_bias:
+            lines.append("--add-qkv-bias")
+    if not model.tied:
+        lines.append("--untie-embeddings-and-output-weights")
+    if model.dense_bytes == 2:
+        lines.append("--bf16")
+    if model.vocabulary:
+        # Trains on numbers in place of text; a real run names its tokenizer instead.
+        lines.append(f"--tokenizer-type NullTokenizer --vocab-size {model.vocabulary - 1}")
+    else:
+        notes.append("Megatron-LM's pretrain_gpt.py trains no models without a vocabulary")
+    if model.parallel:
+        notes.append("Megatron-LM has no layers whose attention and feed-forward part are parallel")
+    if model.layer_norms == 4:
+        notes.append("Megatron-LM has no layers with norms before and after each part")
+    if model.experts is not None:
+        experts = model.experts
+        pattern = [int(model.has_experts(layer)) for layer in range(model.layers)]
+        lines.append(f"--num-experts {experts.count} --moe-router-topk {experts.per_token}")
+        lines.append(f"--moe-ffn-hidden-size {experts.width}")
+        lines.append(f"--moe-layer-freq {json.dumps(pattern, separators=(',', ':'))}")
+        if experts.groups > 1:
+            lines.append(f"--moe-router-num-groups {experts.groups}")
+            lines.append(f"--moe-router-group-topk {experts.groups_per_token}")
+        if experts.shared:
+            width = experts.shared * experts.shared_width
+            lines.append(f"--moe-shared-expert-intermediate-size {width}")
+        if experts.shared_gate:
+            notes.append("Megatron-LM core_r0.14 has no gate of shared experts")
+    return lines
+
+
+def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
+    """Return a torchtitan job file (TOML); the model's name and data are the user's.
+
+    Parameters
+    ----------
+    plan : Plan
+    job : LayoutQuestion
+    layout : Layout
+    """
+    notes = []
+    replicate, shard = 1, layout.data
+    match layout.zero:
+        case 0:
+            replicate, shard = layout.data, 1
+        case 1:
+            notes.append(
+                "torchtitan shards gradients with optimizer states: ZeRO stage 1 of the plan runs "
+                "as stage 2"
+            )
+    microbatches = layout.microbatches(plan.global_batch)
+    pipelined = layout.pipeline > 1
+    local = layout.microbatch * (microbatches if pipelined else 1)
+    lines = [
+        "[training]",
+        f"local_batch_size = {local}",
+        f"global_batch_size = {plan.global_batch}",
+        f"seq_len = {job.sequence}",
+        "",
+        "[parallelism]",
+        f"data_parallel_replicate_degree = {replicate}",
+        f"data_parallel_shard_degree = {shard}",
+        f'fsdp_reshard_after_forward = "{"always" if layout.zero == 3 else "never"}"',
+        f"tensor_parallel_degree = {layout.tensor}",
+        f"context_parallel_degree = {layout.context}",
+        f"pipeline_parallel_degree = {layout.pipeline}",
+    ]
+    if job.model.experts is not None:
+        lines.append(f"expert_parallel_degree = {layout.expert}")
+        lines.append(f"expert_tensor_parallel_degree = {_expert_tensor(layout)}")
+    if pipelined:
+        name = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}.get(
+            layout.schedule
+        )
+        if name is None:
+            name = "1F1B"
+            notes.append(
+                "torchtitan's zero-bubble schedules need two stages a rank, the plan's has one: "
+                "1F1B runs instead"
+            )
+        lines.append(f'pipeline_parallel_schedule = "{name}"')
+        lines.append(f"pipeline_parallel_microbatch_size = {layout.microbatch}")
+        lines.append(f"module_fqns_per_model_part = {json.dumps(_modules(job.model, layout))}")
+    if layout.tensor > 1 and not layout.sequence_parallel:
+        notes.append("torchtitan always splits norms along the sequence; the plan does not")
+    if job.implementation.precision == "fp8":
+        notes.append("torchtitan trains in FP8 by its converters of modules, which the user names")
+    recompute = layout.recompute
+    if recompute == "modules":
+        recompute = "full"
+        notes.append(
+            "torchtitan does not recompute single modules: it does all again, in more time"
+        )
+    lines += ["", "[activation_checkpoint]", f'mode = "{recompute}"']
+    if recompute == "selective":
+        lines.append('selective_ac_option = "op"')
+        notes.append(
+            "torchtitan's selective recomputation of operators is not the plan's "
+            f"({job.implementation.selective!r}): memory and time differ"
+        )
+    return lines, notes
+
+
+def _expert_tensor(layout: Layout) -> int:
+    """Return the tensor ranks that split each expert."""
+    return layout.tensor if layout.expert_tensor is None else layout.expert_tensor
+
+
+def _modules(model: Transformer, layout: Layout) -> list[list[str]]:
+    """Return the modules of each part of a pipeline, by torchtitan's names."""
+    return [
+        [
+            *(["tok_embeddings"] if part.embedding else []),
+            *(f"layers.{i}" for i in range(part.first, part.first + part.layers)),
+            *(["norm", "output"] if part.head else []),
+        ]
+        for part in parts_of(model, layout)
+    ]

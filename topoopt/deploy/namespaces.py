@@ -1,0 +1,298 @@
+"""Network namespaces of this machine, one a host, with a virtual cable for each of the plan's.
+
+Nothing outside of the namespaces is changed. They are removed at the end, also after Ctrl-C; what
+a killed process left is removed by the next run.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from codesign_base import InputError
+from topoopt.deploy.cabling import End
+from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.read_back import Files, read_cables, read_host
+
+_NAME = re.compile(r"topoopt-(\d+)-(\d+)-\w+")
+_SCRIPT_SECONDS = 60.0
+
+
+def why_not() -> str | None:
+    """Return a sentence why there can be no namespaces here, or None."""
+    if os.name != "posix" or os.geteuid() != 0 or shutil.which("ip") is None:
+        return "namespaces need root and ip (of iproute2) on Linux"
+    name = _names(["probe"])["probe"]
+    done = _try(["ip", "netns", "add", name])
+    if done.returncode:
+        return f"this system makes no network namespaces ({_reason(done)})"
+    _try(["ip", "netns", "del", name])
+    return None
+
+
+def has_flower() -> bool:
+    """Whether this kernel has the filters and actions of RDMA forwarding."""
+    name = _names(["flower"])["flower"]
+    inside = ["ip", "netns", "exec", name]
+    try:
+        _run(["ip", "netns", "add", name])
+        _run([*inside, "tc", "qdisc", "add", "dev", "lo", "clsact"])
+        rule = (
+            "filter add dev lo ingress protocol ip pref 84 flower dst_ip 10.0.0.1 action pedit ex "
+            "munge eth dst set 02:00:00:00:00:01 pipe action mirred egress redirect dev lo"
+        )
+        return _try([*inside, "tc", *rule.split()]).returncode == 0
+    except InputError:
+        return False
+    finally:
+        _try(["ip", "netns", "del", name])
+
+
+@contextmanager
+def namespaces(made: Deployment, files: Files) -> Iterator[dict[int, str]]:
+    """Make hosts and cables as the files say, with addresses and MTU of the netplan files.
+
+    Parameters
+    ----------
+    made : Deployment
+    files : mapping of str to str
+
+    Yields
+    ------
+    dict of int to str
+        Namespace of each server; the routes are not applied yet.
+
+    Raises
+    ------
+    InputError
+        If ip or tc refuse a command.
+    """
+    remove_stale()
+    named = _names([*map(str, made.servers), "fibres"])
+    spaces = {server: named[str(server)] for server in made.servers}
+    try:
+        _batch("ip", [f"netns add {name}" for name in named.values()])
+        _batch("ip", _links(made, files, spaces, named["fibres"]))
+        _fibres(made, files, named["fibres"])
+        for server, space in spaces.items():
+            _batch("ip", _netplan(made, files, server), space)
+        yield spaces
+    finally:
+        with _undisturbed():
+            for name in named.values():
+                _try(["ip", "netns", "del", name])
+
+
+@contextmanager
+def state_folder() -> Iterator[Path]:
+    """Yield a new directory for what scripts keep until undo; it is removed at the end.
+
+    Its name says which process made it, as those of namespaces do.
+    """
+    folder = Path(tempfile.gettempdir()) / _names(["state"])["state"]
+    folder.mkdir(mode=0o700)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_stale() -> list[str]:
+    """Remove namespaces and state of runs that were killed; those that live are left alone.
+
+    Returns
+    -------
+    list of str
+        Namespaces that were removed.
+    """
+    for folder in Path(tempfile.gettempdir()).glob("topoopt-*-state"):
+        match = _NAME.fullmatch(folder.name)
+        if match and _began(int(match[1])) != match[2] and folder.stat().st_uid == os.geteuid():
+            shutil.rmtree(folder, ignore_errors=True)
+    removed = []
+    for line in _try(["ip", "netns", "list"]).stdout.splitlines():
+        name = line.split()[0] if line.split() else ""
+        match = _NAME.fullmatch(name)
+        if match and _began(int(match[1])) != match[2]:
+            _try(["ip", "netns", "del", name])
+            removed.append(name)
+    return removed
+
+
+def run_script(space: str, script: str, verb: str, folder: Path) -> None:
+    """Run a generated script in a namespace.
+
+    Parameters
+    ----------
+    space : str
+    script : str
+        Its text.
+    verb : str
+        ``apply`` or ``undo``.
+    folder : Path
+        Where it may keep what undo puts back.
+
+    Raises
+    ------
+    InputError
+        If it fails.
+    """
+    _run(
+        ["ip", "netns", "exec", space, "sh", "-s", verb],
+        script,
+        {**os.environ, "TOPOOPT_STATE": str(folder)},
+    )
+
+
+def state_of(space: str) -> str:
+    """Return rules, routes, fixed neighbours and settings of a namespace, to compare."""
+    parts = [
+        _run(["ip", "-n", space, "-4", *words.split()])
+        for words in ("rule show", "route show table all", "neigh show nud permanent")
+    ]
+    settings = _run(
+        ["ip", "netns", "exec", space, "sh", "-c",
+         "grep -s . /proc/sys/net/ipv4/conf/*/forwarding /proc/sys/net/ipv4/conf/*/rp_filter "
+         "/proc/sys/net/ipv4/conf/*/*_redirects /proc/sys/net/ipv4/fib_multipath_hash_*"],
+    )  # fmt: skip
+    return "\n".join([*parts, settings])
+
+
+def _links(made: Deployment, files: Files, spaces: dict[int, str], fibres: str) -> list[str]:
+    """Return commands for a pair of interfaces a cable; one-way fibres meet in a namespace."""
+    where = {(made.name(end[0]), made.port(end).interface): end for end in made.port_addresses}
+    commands = []
+    joined = set()
+    for cable in read_cables(files):
+        for end in cable.ends:
+            if end not in where:
+                raise InputError(f"cables.csv: the plan uses no port {end[1]} of host {end[0]}")
+        if cable.both_ways:
+            one, other = (where[end] for end in cable.ends)
+            joined |= {one, other}
+            commands.append(
+                f"link add {_interface(made, one, spaces)} type veth peer name "
+                f"{_interface(made, other, spaces)}"
+            )
+    for split in sorted(set(where.values()) - joined):
+        commands.append(
+            f"link add {_interface(made, split, spaces)} type veth peer name "
+            f"{_fibre(split)} netns {fibres}"
+        )
+    return commands
+
+
+def _interface(made: Deployment, end: End, spaces: dict[int, str]) -> str:
+    port = made.port(end)
+    mac = f" address {port.mac}" if port.mac else ""
+    return f"{port.interface} netns {spaces[end[0]]}{mac}"
+
+
+def _fibre(end: End) -> str:
+    return f"f{end[0]}p{end[1]}"
+
+
+def _fibres(made: Deployment, files: Files, space: str) -> None:
+    """Redirect what comes from each split port to the port at the end of its fibre."""
+    where = {(made.name(end[0]), made.port(end).interface): end for end in made.port_addresses}
+    ways = [
+        (where[cable.ends[0]], where[cable.ends[1]])
+        for cable in read_cables(files)
+        if not cable.both_ways
+    ]
+    if not ways:
+        return
+    ends = sorted({end for way in ways for end in way})
+    _batch("ip", [f"link set {_fibre(end)} mtu 65535 up" for end in ends], space)
+    _batch("tc", [f"qdisc add dev {_fibre(end)} clsact" for end in ends], space)
+    _batch(
+        "tc",
+        [
+            f"filter add dev {_fibre(one)} ingress protocol all pref 1 u32 match u32 0 0 "
+            f"action mirred egress redirect dev {_fibre(other)}"
+            for one, other in ways
+        ],
+        space,
+    )
+
+
+def _netplan(made: Deployment, files: Files, server: int) -> list[str]:
+    """Return what netplan would do, as commands."""
+    host = read_host(files, made.name(server))
+    commands = ["link set lo up", *(f"address add {own}/32 dev lo" for own in host.loopback)]
+    for end in sorted(end for end in made.port_addresses if end[0] == server):
+        port = made.port(end)
+        if port.forward:
+            commands.append(
+                f"link add link {port.interface} name {port.forward.interface}"
+                f"{f' address {port.forward.mac}' if port.forward.mac else ''} "
+                "type macvlan mode private"
+            )
+    for name, addresses in host.interfaces.items():
+        if name in host.macs:
+            commands.append(f"link set {name} address {host.macs[name]}")
+        commands.append(f"link set {name} mtu {host.mtu[name]} up")
+        commands += [f"address add {address} dev {name}" for address in addresses]
+    return commands
+
+
+def _names(parts: Sequence[str]) -> dict[str, str]:
+    own = f"topoopt-{os.getpid()}-{_began(os.getpid())}"
+    return {part: f"{own}-{part}" for part in parts}
+
+
+def _began(process: int) -> str | None:
+    """Return when a process began, which tells it from a later one of the same number."""
+    try:
+        # Its name, which may hold anything, is in brackets before the fields.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return None
+
+
+def _batch(program: str, commands: Sequence[str], space: str | None = None) -> None:
+    inside = [] if space is None else ["ip", "netns", "exec", space]
+    _run([*inside, program, "-batch", "-"], "\n".join(commands) + "\n")
+
+
+def _run(words: Sequence[str], text: str | None = None, env: dict[str, str] | None = None) -> str:
+    done = _try(words, text, env)
+    if done.returncode:
+        raise InputError(f"{' '.join(words[:6])} fails: {_reason(done)}")
+    return done.stdout
+
+
+def _try(
+    words: Sequence[str], text: str | None = None, env: dict[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    # In a session of its own, so that Ctrl-C does not stop what cleans up.
+    try:
+        return subprocess.run(
+            words, input=text, env=env, capture_output=True, text=True, check=False,
+            timeout=_SCRIPT_SECONDS, start_new_session=True,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return subprocess.CompletedProcess(words, 127, "", str(error))
+
+
+def _reason(done: "subprocess.CompletedProcess[str]") -> str:
+    return " ".join((done.stderr or done.stdout).split())[:200] or f"status {done.returncode}"
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Hold Ctrl-C off while the block runs."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,60 @@
+"""What a deployment leaves out or assumes, said in sentences."""
+
+from topoopt.deploy.deployment import Deployment
+
+
+def deploy_notes(made: Deployment) -> list[str]:
+    """Return what about cables, addresses and routes must be known.
+
+    Parameters
+    ----------
+    made : Deployment
+    """
+    notes = []
+    ports = [made.port(end) for end in made.port_addresses]
+    fibres = sum(not cable.both_ways for cable in made.cabling.cables)
+    if fibres:
+        notes.append(
+            f"{fibres} of {len(made.cabling.cables)} cables are single fibres that carry one "
+            "direction: they need ports whose transmit and receive fibres are split, and hosts "
+            "that bring a port up without hearing its peer; plan with --ports bidirectional for "
+            "ordinary cables"
+        )
+        notes.append(
+            "NetBox: ports with two fibres to different hosts are two interfaces there, named "
+            "with -tx and -rx"
+        )
+    found = made.channels
+    if found.one_way:
+        notes.append(
+            f"RDMA: {found.one_way} of {len(found.channels)} ways between ports go over fibres "
+            "of one direction, so that acknowledgements cannot return to the sending port: "
+            "reliable connections fail there, TCP over the hosts' own addresses works"
+        )
+    if found.merged:
+        notes.append(
+            f"RDMA: {found.merged} planned paths are left out, because another with the same "
+            "ports at its ends carries more; filters by address cannot split what goes between "
+            "two ports"
+        )
+    through = any(len(channel.hops) > 1 for channel in found.channels)
+    bare = sum(port.rdma is not None and port.forward is None for port in ports)
+    if through and bare:
+        notes.append(
+            f"RDMA: {bare} ports with an RDMA device name no function for forwarding; adapters "
+            "take RoCE packets for other hosts for their own there, so that hops through hosts "
+            "fail unless the adapter forwards them itself"
+        )
+    if any(len(hops) > 1 for hops in (*made.forwarding.local.values(),
+                                      *made.forwarding.transit.values())):  # fmt: skip
+        notes.append(
+            "routes with several next hops divide connections, not packets: shares hold over "
+            "many connections, and in whole-number weights of up to 256"
+        )
+    made_up = sum(port.mac is None for port in ports)
+    if made_up:
+        notes.append(
+            f"{made_up} ports have no MAC address in the site file and are given locally "
+            "administered ones by netplan"
+        )
+    return notes

@@ -1,0 +1,79 @@
+"""The cables as a picture that stands alone: hosts on a circle, a line a cable, colours by port."""
+
+import math
+
+from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.technician import label
+from topoopt.report.markup import element
+from topoopt.report.wiring import seats_of
+
+# Distinct for readers of all kinds of colour vision (Okabe and Ito, 2008).
+_COLOURS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#B8A800",
+)  # fmt: skip
+_SIZE, _RADIUS = 1000.0, 380.0
+
+
+def wiring_svg(made: Deployment) -> str:
+    """Return the drawing; each line's title names its cable and ends.
+
+    Parameters
+    ----------
+    made : Deployment
+    """
+    seats = seats_of(made.plan)
+    angle = {server: 2 * math.pi * i / len(seats) - math.pi / 2 for i, server in enumerate(seats)}
+    lines, dots = [], []
+    for number, cable in enumerate(made.cabling.cables):
+        (u, p), (v, q) = cable.source, cable.target
+        # Parallel cables, and the two directions of a pair, are bent apart.
+        twins = sorted(
+            c.source for c in made.cabling.cables if {c.source[0], c.target[0]} == {u, v}
+        )
+        bend = 0.06 * (twins.index(cable.source) + 1)
+        (x, y), (s, t) = _spot(angle[u]), _spot(angle[v])
+        mid = ((x + s) / 2 - bend * (t - y), (y + t) / 2 + bend * (s - x))
+        title = (
+            f"{label(made, cable)}: {made.name(u)} {made.port((u, p)).interface} "
+            f"{'to and from' if cable.both_ways else 'to'} "
+            f"{made.name(v)} {made.port((v, q)).interface}"
+        )
+        shape = f"M{x:.1f} {y:.1f}Q{mid[0]:.1f} {mid[1]:.1f} {s:.1f} {t:.1f}"
+        lines.append(
+            element(
+                "g", element("title", title),
+                element("g", element("path", d=shape), fill="none", stroke_width="2.5",
+                        stroke=_COLOURS[p % len(_COLOURS)],
+                        marker_end=None if cable.both_ways else "url(#tip)"),
+                id=f"cable-{number + 1}",
+            )
+        )  # fmt: skip
+    for server in seats:
+        x, y = _spot(angle[server])
+        far = (_RADIUS + 24) / _RADIUS
+        cos = math.cos(angle[server])
+        anchor = "middle" if abs(cos) < 0.2 else ("start" if cos > 0 else "end")
+        dots += [
+            element("circle", cx=f"{x:.1f}", cy=f"{y:.1f}", r="7", fill="#444"),
+            element("text", made.name(server), x=f"{_SIZE / 2 + far * (x - _SIZE / 2):.1f}",
+                    y=f"{_SIZE / 2 + far * (y - _SIZE / 2) + 5:.1f}", text_anchor=anchor),
+        ]  # fmt: skip
+    tip = element(
+        "defs",
+        element("marker", element("path", d="M0 0L8 4L0 8z", fill="#444"), id="tip",
+                viewBox="0 0 8 8", refX="14", refY="4", markerWidth="5", markerHeight="5",
+                orient="auto"),
+    )  # fmt: skip
+    ports = [
+        element("text", f"port {p}", x="10", y=str(24 + 20 * p), fill=_COLOURS[p % len(_COLOURS)])
+        for p in range(made.degree)
+    ]
+    return element(
+        "svg", element("title", f"{len(lines)} cables of {len(seats)} servers"), tip, lines, dots,
+        ports, xmlns="http://www.w3.org/2000/svg", viewBox=f"0 0 {_SIZE:.0f} {_SIZE:.0f}",
+        font_family="sans-serif", font_size="16",
+    ) + "\n"  # fmt: skip
+
+
+def _spot(angle: float) -> tuple[float, float]:
+    return _SIZE / 2 + _RADIUS * math.cos(angle), _SIZE / 2 + _RADIUS * math.sin(angle)

@@ -1,0 +1,183 @@
+"""Packets sent in namespaces, and heard on every interface that they arrive at."""
+
+import ctypes
+import os
+import select
+import socket
+import struct
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codesign_base import InputError
+from topoopt.deploy.host_files import ROCE_PORT
+
+FIRST_TTL = 64
+"""Hops that a probe may make; each host that forwards it takes one off."""
+
+_MAGIC = b"topoopt probe "
+_NUMBER = struct.Struct("!Q")
+_PORT = 40_000
+_IPV4 = 0x0800
+_NETWORK_NAMESPACE = 0x4000_0000
+_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Where a probe was heard.
+
+    Parameters
+    ----------
+    stops : tuple of (int, str, int)
+        Server, interface and time to live of each arrival, in order of travel.
+    taken : int or None
+        The server whose program got it.
+    """
+
+    stops: tuple[tuple[int, str, int], ...]
+    taken: int | None
+
+
+class Prober:
+    """Sends probes and hears them.
+
+    Parameters
+    ----------
+    spaces : dict of int to str
+        Namespace of each server.
+    addresses : dict of int to str
+        Each server's own address.
+    """
+
+    def __init__(self, spaces: Mapping[int, str], addresses: Mapping[int, str]) -> None:
+        self._addresses = dict(addresses)
+        self._spaces = dict(spaces)
+        self._open = ExitStack()
+        self._ears: dict[socket.socket, int] = {}
+        self._sinks: dict[socket.socket, int] = {}
+        self._next = 0
+        try:
+            for server, space in spaces.items():
+                with entered(space):
+                    ear = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_IPV4))
+                    self._open.enter_context(ear)
+                    self._ears[ear] = server
+                    for port in (_PORT, ROCE_PORT):
+                        sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                        self._open.enter_context(sink)
+                        sink.bind(("0.0.0.0", port))
+                        self._sinks[sink] = server
+            for each in (*self._ears, *self._sinks):
+                each.setblocking(False)
+        except OSError as error:
+            self.close()
+            raise InputError(f"namespaces cannot be listened in ({error})") from None
+
+    def close(self) -> None:
+        """Close all sockets."""
+        self._open.close()
+
+    def pair(self, source: int, target: int, count: int) -> list[Trace]:
+        """Send probes between two servers' own addresses, each from another UDP port.
+
+        Parameters
+        ----------
+        source, target : int
+        count : int
+        """
+        own, other = self._addresses[source], self._addresses[target]
+        return self._send(source, own, other, _PORT, count, None)
+
+    def port(self, server: int, device: str, source: str, target: str) -> list[Trace]:
+        """Send an RDMA probe out of one interface.
+
+        Parameters
+        ----------
+        server : int
+        device : str
+        source, target : str
+            Addresses of ports.
+        """
+        return self._send(server, source, target, ROCE_PORT, 1, device)
+
+    def _send(
+        self, server: int, source: str, target: str, port: int, count: int, device: str | None
+    ) -> list[Trace]:
+        numbers = range(self._next, self._next + count)
+        self._next += count
+        with entered(self._spaces[server]), ExitStack() as stack:
+            for number in numbers:
+                mouth = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                mouth.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, FIRST_TTL)
+                if device is not None:
+                    mouth.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+                try:
+                    mouth.bind((source, 0))
+                    mouth.sendto(_MAGIC + _NUMBER.pack(number), (target, port))
+                except OSError:
+                    continue  # no route: never heard, which is said of the probe
+        return self._listen(numbers)
+
+    def _listen(self, numbers: range) -> list[Trace]:
+        """Wait until all probes are taken, or time is over, then collect where they were heard."""
+        taken: dict[int, int] = {}
+        until = time.monotonic() + _SECONDS
+        while len(taken) < len(numbers) and (left := until - time.monotonic()) > 0:
+            for sink in select.select(list(self._sinks), [], [], left)[0]:
+                for data, _ in _waiting(sink):
+                    if (number := _number(data)) in numbers:
+                        taken[number] = self._sinks[sink]
+        stops: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
+        for ear, server in self._ears.items():
+            for data, (device, _, kind, *_) in _waiting(ear):
+                number = _number(data[4 * (data[0] & 15) + 8 :])
+                if kind == socket.PACKET_HOST and number in numbers:
+                    stops[number].append((server, device, data[8]))
+        return [
+            Trace(tuple(sorted(stops[number], key=lambda stop: -stop[2])), taken.get(number))
+            for number in numbers
+        ]
+
+
+def _waiting(source: socket.socket) -> Iterator[tuple[bytes, Any]]:
+    while True:
+        try:
+            yield source.recvfrom(2048)
+        except BlockingIOError:
+            return
+
+
+def _number(data: bytes) -> int:
+    """Return the number of a probe, -1 for other packets."""
+    if not data.startswith(_MAGIC) or len(data) != len(_MAGIC) + _NUMBER.size:
+        return -1
+    return int(_NUMBER.unpack(data[len(_MAGIC) :])[0])
+
+
+@contextmanager
+def entered(space: str) -> Iterator[None]:
+    """Open sockets of the block in a namespace; those that are open stay where they are."""
+    library = ctypes.CDLL(None, use_errno=True)
+
+    def enter(descriptor: int) -> None:
+        if library.setns(descriptor, _NETWORK_NAMESPACE):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    home = os.open("/proc/self/ns/net", os.O_RDONLY)
+    try:
+        there = os.open(Path("/run/netns") / space, os.O_RDONLY)
+        try:
+            enter(there)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            enter(home)
+    finally:
+        os.close(home)

@@ -1,0 +1,191 @@
+"""The generated files in network namespaces: every pair reached, over the cables of the plan."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+
+from topoopt.deploy.check import planned_shares
+from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.forwarding import Channel
+from topoopt.deploy.namespaces import has_flower, namespaces, run_script, state_folder, state_of
+from topoopt.deploy.probes import FIRST_TTL, Prober, Trace
+from topoopt.deploy.read_back import Files
+
+# Probes of a pair whose packets are divided; which way one takes is up to a hash of its ports.
+_MANY = 64
+_DEVIATIONS = 5.0
+_NEVER = 1e-6
+_MOST_FAULTS = 20
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What a trial in namespaces found.
+
+    Parameters
+    ----------
+    faults : tuple of str
+    pairs, probes : int
+        Ordered pairs of servers, and probes sent between them.
+    cables : int
+        Cables, or RDMA channels, that a probe was sent over from port to port.
+    rdma : bool
+        Whether the RDMA rules were applied; if not this kernel lacks their filters.
+    """
+
+    faults: tuple[str, ...]
+    pairs: int
+    probes: int
+    cables: int
+    rdma: bool
+
+
+def try_files(made: Deployment, files: Files) -> Tried:
+    """Apply the files in namespaces, send probes between all pairs, and take them back.
+
+    Scripts are applied twice, which must change nothing, and undone, after which rules, routes,
+    neighbours and settings must be as before.
+
+    Parameters
+    ----------
+    made : Deployment
+    files : mapping of str to str
+
+    Returns
+    -------
+    Tried
+
+    Raises
+    ------
+    InputError
+        If a file is not understood, or a script fails.
+    """
+    rdma = has_flower()
+    scripts = ("routes.sh", "rdma.sh") if rdma else ("routes.sh",)
+    with (
+        state_folder() as folder,
+        namespaces(made, files) as spaces,
+    ):
+        before = {server: state_of(space) for server, space in spaces.items()}
+
+        def run(verb: str) -> dict[int, str]:
+            for server, space in spaces.items():
+                for script in scripts if verb == "apply" else scripts[::-1]:
+                    text = files[f"hosts/{made.name(server)}/{script}"]
+                    run_script(space, text, verb, folder)
+            return {server: state_of(space) for server, space in spaces.items()}
+
+        applied = run("apply")
+        addresses = {server: made.host_address(server) for server in made.servers}
+        faults: list[str] = []
+        with closing(Prober(spaces, addresses)) as prober:
+            pairs, probes = _pairs(made, prober, faults)
+            chosen = [
+                channel for channel in made.channels.channels if rdma or _joined(made, channel)
+            ]
+            for channel in chosen:
+                faults += _channel(made, prober, channel)
+                if len(faults) >= _MOST_FAULTS:
+                    break
+        faults += _differing(made, applied, run("apply"), "applied a second time")
+        faults += _differing(made, before, run("undo"), "undone")
+    return Tried(tuple(faults), pairs, probes, len(chosen), rdma)
+
+
+def _differing(
+    made: Deployment, one: dict[int, str], other: dict[int, str], what: str
+) -> Iterator[str]:
+    for server in made.servers:
+        if one[server] != other[server]:
+            line = sorted(set(one[server].splitlines()) ^ set(other[server].splitlines()))
+            yield f"{made.name(server)}: scripts {what} leave a difference: {' '.join(line[:1])}"
+
+
+def _joined(made: Deployment, channel: Channel) -> bool:
+    """Whether a channel is one ordinary cable, whose two ends share a subnet."""
+    return made.cabling.leads_to.get(channel.target) == channel.source and len(channel.hops) == 1
+
+
+def _pairs(made: Deployment, prober: Prober, faults: list[str]) -> tuple[int, int]:
+    pairs = probes = 0
+    for source in made.servers:
+        for target in made.servers:
+            if source == target or len(faults) >= _MOST_FAULTS:
+                continue
+            planned = planned_shares(made, source, target)
+            # Packets are divided, too, where two cables join the same servers.
+            whole = all(
+                share > 1 - _NEVER and len(made.cabling.ports_to[link]) == 1
+                for link, share in planned.items()
+            )
+            traces = prober.pair(source, target, 1 if whole else _MANY)
+            pairs += 1
+            probes += len(traces)
+            fault = _compare(made, source, target, traces, planned)
+            if fault:
+                faults.append(f"{made.name(source)} to {made.name(target)}: {fault}")
+    return pairs, probes
+
+
+def _compare(
+    made: Deployment,
+    source: int,
+    target: int,
+    traces: list[Trace],
+    planned: dict[tuple[int, int], float],
+) -> str | None:
+    """Return how probes of a pair went otherwise than planned."""
+    lost = sum(trace.taken != target for trace in traces)
+    if lost:
+        return f"{lost} of {len(traces)} packets do not arrive"
+    counts: Counter[tuple[int, int]] = Counter()
+    for trace in traces:
+        at = source
+        for number, (server, device, ttl) in enumerate(trace.stops):
+            if ttl != FIRST_TTL - number:
+                return f"a packet has a time to live of {ttl} at {made.name(server)}"
+            cable = {
+                made.port(other).interface
+                for end, other in made.cabling.leads_to.items()
+                if end[0] == at and other[0] == server
+            }
+            if device not in cable:
+                return (
+                    f"a packet comes to {made.name(server)} over {device}, where no cable from "
+                    f"{made.name(at)} is planned"
+                )
+            counts[at, server] += 1
+            at = server
+        if at != target:
+            return f"a packet was last heard at {made.name(at)}"
+    many = len(traces)
+    for link in sorted({*counts, *planned}):
+        share, found = planned.get(link, 0.0), counts[link] / many
+        spread = _DEVIATIONS * math.sqrt(max(share * (1 - share), 0.0) / many) + 2 / many
+        missing = not counts[link] and share > 0 and (1 - min(share, 1)) ** many < _NEVER
+        if not share or missing or (many > 1 and abs(found - share) > spread):
+            return (
+                f"{counts[link]} of {many} packets go from {made.name(link[0])} to "
+                f"{made.name(link[1])}, the plan has {share:.1%}"
+            )
+    return None
+
+
+def _channel(made: Deployment, prober: Prober, channel: Channel) -> Iterator[str]:
+    first, last = made.port(channel.source).interface, made.port(channel.target).interface
+    server, target = channel.source[0], channel.target[0]
+    (trace,) = prober.port(
+        server, first, made.port_address(channel.source), made.port_address(channel.target)
+    )
+    # Filters redirect without taking one off the time to live: arrivals have no order.
+    heard = sorted((at, device) for at, device, _ in trace.stops)
+    # On the way it is taken by the function for forwarding, if the port has one.
+    on_way = [(port[0], made.port(port)) for _, port in channel.hops[:-1]]
+    planned = [(at, (port.forward or port).interface) for at, port in on_way]
+    if trace.taken != target or heard != sorted([*planned, (target, last)]):
+        yield (
+            f"RDMA from {made.name(server)} {first} to {made.name(target)} {last}: heard at "
+            f"{', '.join(f'{made.name(at)} {device}' for at, device in heard) or 'no port'}"
+        )

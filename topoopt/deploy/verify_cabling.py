@@ -1,0 +1,250 @@
+"""What is cabled against the plan: each wrong cable, and the exchange of plugs that repairs it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codesign_base import InputError
+from parallelism.reading import parse_json, read_text
+from topoopt.deploy.cabling import End
+from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.tables import read_table
+
+COLUMNS = ("host", "interface", "neighbour", "neighbour_interface")
+
+Heard = Mapping[End, End]
+"""By port, the port that it hears; ports that hear nobody are left out."""
+
+
+@dataclass(frozen=True)
+class CablingVerdict:
+    """What is cabled wrongly.
+
+    Parameters
+    ----------
+    wrong : tuple of str
+        One sentence a port that hears another port than planned, or none.
+    repairs : tuple of str
+        What to do, in this order; after it all is as planned.
+    checked : int
+        Ports that should hear somebody.
+    """
+
+    wrong: tuple[str, ...]
+    repairs: tuple[str, ...]
+    checked: int
+
+
+def read_neighbours(path: str | Path, made: Deployment) -> dict[End, End]:
+    """Read who hears whom.
+
+    Parameters
+    ----------
+    path : str or Path
+        CSV with the columns of `COLUMNS`, or JSON: an object of host name to what
+        ``lldpcli show neighbors -f json`` (or ``json0``) prints there.
+    made : Deployment
+
+    Returns
+    -------
+    dict of (server, port) to (server, port)
+        Interfaces of hosts that are no ports of the plan are left out.
+
+    Raises
+    ------
+    InputError
+        If the file is not understood, names a host that the site lacks, a port twice, or a
+        neighbour that is no port of the site.
+    """
+    where = f"neighbours file {str(path)!r}"
+    text = read_text(path, "neighbours file")
+    rows = _json_rows(text, where) if Path(path).suffix == ".json" else _csv_rows(text, where)
+    servers = _by_name(made)
+    ports = {
+        (server, port.interface): (server, index)
+        for server, host in enumerate(made.site.hosts)
+        for index, port in enumerate(host.ports)
+    }
+    macs = {made.mac(end): end for end in ports.values()}
+    found: dict[End, End] = {}
+    for host, interface, neighbour, other in rows:
+        server = _server(host, servers)
+        if server is None:
+            raise InputError(f"{where}: host {host!r} is not in the site; correct its name")
+        end = ports.get((server, interface))
+        if end is None or end[1] >= made.degree:
+            continue  # the management interface, or a port that the plan leaves alone
+        heard = macs.get(other.lower())
+        at = _server(neighbour, servers)
+        if heard is None and at is not None:
+            heard = ports.get((at, other))
+        if heard is None:
+            raise InputError(
+                f"{where}: {host} {interface} hears {neighbour!r} {other!r}, which is no port of "
+                "the site; unplug it, or add it to the site"
+            )
+        if found.setdefault(end, heard) != heard:
+            raise InputError(f"{where}: {host} {interface} hears two ports; keep one")
+    return found
+
+
+def _by_name(made: Deployment) -> dict[str, int]:
+    """Return servers by their names, and by the first part of it where only one has it."""
+    names = [host.name.lower() for host in made.site.hosts]
+    short = [name.partition(".")[0] for name in names]
+    found = {name: server for server, name in enumerate(short) if short.count(name) == 1}
+    return found | {name: server for server, name in enumerate(names)}
+
+
+def _server(name: str, servers: Mapping[str, int]) -> int | None:
+    low = name.lower()
+    return servers.get(low, servers.get(low.partition(".")[0]))
+
+
+def _csv_rows(text: str, where: str) -> list[tuple[str, str, str, str]]:
+    found = []
+    for number, row in enumerate(read_table(text, where, COLUMNS), start=2):
+        values = [row[column].strip() for column in COLUMNS]
+        if not all(values):
+            raise InputError(f"{where}: line {number} leaves a column empty; fill it or delete it")
+        found.append((values[0], values[1], values[2], values[3]))
+    return found
+
+
+def _json_rows(text: str, where: str) -> list[tuple[str, str, str, str]]:
+    document = parse_json(text, where)
+    try:
+        return [(host, *neighbour) for host, told in document.items() for neighbour in _lldp(told)]
+    except (AttributeError, KeyError, TypeError, IndexError, StopIteration):
+        raise InputError(
+            f"{where} is not an object of host names to what lldpcli show neighbors -f json "
+            "prints; see docs/deploy.md"
+        ) from None
+
+
+def _lldp(told: Any) -> list[tuple[str, str, str]]:
+    """Return (interface, neighbour, its interface) of what lldpcli prints of one host."""
+    found = []
+    for block in _listed(told["lldp"]):
+        for item in _listed(block.get("interface", [])):
+            # "json": {"fab0": {...}}; "json0": {"name": "fab0", ...}.
+            name, entry = (item["name"], item) if "name" in item else next(iter(item.items()))
+            chassis = _listed(entry["chassis"])[0]
+            if "name" in chassis:
+                neighbour = _value(chassis["name"])
+            elif "id" in chassis:
+                neighbour = _value(chassis["id"])
+            else:
+                neighbour = next(iter(chassis))
+            port = _listed(entry["port"])[0]
+            kind = _listed(port["id"])[0]
+            by_name = kind.get("type") in ("ifname", "local", "mac")
+            other = _value(port["id"]) if by_name else _value(port["descr"])
+            found.append((str(name), neighbour, other))
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _value(value: Any) -> str:
+    first = _listed(value)[0]
+    return str(first["value"] if isinstance(first, dict) else first)
+
+
+def verify_cabling(made: Deployment, heard: Heard) -> CablingVerdict:
+    """Compare what is cabled with the plan.
+
+    A cable that carries both ways is repaired by exchanging two plugs, which joins the right
+    ports of at least one cable; of fibres of one direction the receiving ends are exchanged.
+
+    Parameters
+    ----------
+    made : Deployment
+    heard : mapping of (server, port) to (server, port)
+
+    Returns
+    -------
+    CablingVerdict
+    """
+    planned = {other: end for end, other in made.cabling.leads_to.items()}
+    wrong = []
+    for end in sorted(planned):
+        if heard.get(end) != planned[end]:
+            hears = f"hears {_named(made, heard[end])}" if end in heard else "hears nobody"
+            wrong.append(f"{_named(made, end)} {hears}, planned is {_named(made, planned[end])}")
+    for end in sorted(heard.keys() - planned.keys()):
+        wrong.append(f"{_named(made, end)} hears {_named(made, heard[end])}, planned is nobody")
+    if not wrong:
+        return CablingVerdict((), (), len(planned))
+    if all(cable.both_ways for cable in made.cabling.cables):
+        repairs = _exchange_plugs(made, planned, dict(heard))
+    else:
+        repairs = _exchange_fibres(made, planned, dict(heard))
+    return CablingVerdict(tuple(wrong), tuple(repairs), len(planned))
+
+
+def _named(made: Deployment, end: End) -> str:
+    return f"{made.name(end[0])} {made.port(end).interface}"
+
+
+def _exchange_plugs(made: Deployment, planned: Heard, heard: dict[End, End]) -> list[str]:
+    """Repair cables: one after the other comes right."""
+    at: dict[End, End] = {}
+    for end, other in sorted(heard.items()):
+        # Of neighbours that contradict each other, as two ports that hear one, the first counts.
+        if end != other and end not in at and other not in at:
+            at[end], at[other] = other, end
+    steps = []
+    for end in sorted(planned):
+        wanted = planned[end]
+        if at.get(end) == wanted or end > wanted:
+            continue
+        mine, its = at.pop(end, None), at.pop(wanted, None)
+        if mine is not None:
+            del at[mine]
+        if its is not None:
+            del at[its]
+        names = [None if e is None else _named(made, e) for e in (end, wanted, mine, its)]
+        at[end], at[wanted] = wanted, end
+        if mine is None and its is None:
+            steps.append(f"put a cable between {names[0]} and {names[1]}")
+        elif its is None:
+            steps.append(f"move the plug in {names[2]} to {names[1]}")
+        elif mine is None:
+            steps.append(f"move the plug in {names[3]} to {names[0]}")
+        else:
+            steps.append(f"exchange the plugs in {names[0]} and {names[3]}")
+            at[mine], at[its] = its, mine
+    for end in sorted(at):
+        if end not in planned and at[end] > end:
+            steps.append(
+                f"remove the cable between {_named(made, end)} and {_named(made, at[end])}"
+            )
+    return steps
+
+
+def _exchange_fibres(made: Deployment, planned: Heard, heard: dict[End, End]) -> list[str]:
+    steps = []
+    for end in sorted(planned):
+        wanted = planned[end]
+        if heard.get(end) == wanted:
+            continue
+        holder = next((e for e, hears in sorted(heard.items()) if hears == wanted), None)
+        name, source = _named(made, end), _named(made, wanted)
+        if holder is None:
+            steps.append(
+                f"lead the fibre from the transmitter of {source} to the receiver of {name}"
+            )
+        elif end in heard:
+            steps.append(f"exchange the receiving fibres of {name} and {_named(made, holder)}")
+            heard[holder] = heard[end]
+        else:
+            steps.append(f"move the receiving fibre of {_named(made, holder)} to {name}")
+            del heard[holder]
+        heard[end] = wanted
+    for end in sorted(heard.keys() - planned.keys()):
+        steps.append(f"remove the receiving fibre of {_named(made, end)}")
+    return steps

@@ -1,0 +1,164 @@
+"""A plan in a few lines: the answer, and what of it a reader without the paper needs."""
+
+from parallelism.operator_records import StrategyRecord
+from parallelism.operator_text import server_names
+from parallelism.transformers.text import layout_text
+from topoopt.base.display import register
+from topoopt.base.text import dollars
+from topoopt.plan.plan import Plan, RingRecord
+from topoopt.plan.summary import (
+    APART,
+    comparison_rows,
+    fabric_lines,
+    headline,
+    memory_text,
+    parallelization_lines,
+    ring_lines,
+    schedule_lines,
+    too_long_lines,
+)
+from topoopt.problem.units import format_time
+
+_SAME_COST = 0.01
+# Most lines of the parts of the short summary, so that all together are at most 25.
+_FABRICS, _SPLITS, _RINGS = 6, 5, 3
+
+
+def same_cost(plan: Plan, fabric: str) -> bool:
+    """Say whether the network of another fabric costs what the plan's does, within a percent."""
+    other = plan.baselines[fabric].cost_usd
+    return bool(plan.cost_usd and other and abs(other / plan.cost_usd - 1.0) < _SAME_COST)
+
+
+def answer_lines(plan: Plan) -> list[str]:
+    """Return six lines: the question, how fast, against what, how far from the best, and how.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Returns
+    -------
+    list of str
+    """
+    rows = [
+        ("time", _time(plan)),
+        ("against", _against(plan)),
+        (
+            "bound",
+            f"no plan takes less than {format_time(plan.lower_bound_s)}{_of_flows(plan)}; this one "
+            f"takes {plan.gap:.1%} more",
+        ),
+        ("split", _split(plan)),
+        ("wiring", _wiring(plan)),
+    ]
+    return [headline(plan), *(f"{name:<8} {words}" for name, words in rows)]
+
+
+def short_summary(plan: Plan) -> str:
+    """Return at most 25 lines: the answer, the fabrics compared with, the split and the rings.
+
+    Parameters
+    ----------
+    plan : Plan
+
+    Returns
+    -------
+    str
+    """
+    lines = [*answer_lines(plan), *schedule_lines(plan), ""]
+    lines += _at_most(_FABRICS, fabric_lines(comparison_rows(plan)), "fabrics")
+    lines += too_long_lines(plan)
+    split = parallelization_lines(plan.parallelization, plan.cluster.servers)
+    lines += ["", *_at_most(_SPLITS, split, "lines")]
+    lines += _at_most(_RINGS, [line.strip() for line in ring_lines(plan)], "groups")
+    lines.append(memory_text(plan))
+    count = len(plan.notes)
+    assumed = f"{count} assumption{'' if count == 1 else 's'} behind the times, " * bool(count)
+    return "\n".join(
+        [*lines, f"{assumed}bounds and gap step by step: --details, plan.summary(details=True)"]
+    )
+
+
+def _at_most(count: int, lines: list[str], what: str) -> list[str]:
+    if len(lines) <= count:
+        return lines
+    return [*lines[: count - 1], f"... and {len(lines) - count + 1} more {what}"]
+
+
+def _of_flows(plan: Plan) -> str:
+    return "" if plan.packet_time_s is None else " by flows"
+
+
+def _time(plan: Plan) -> str:
+    share = plan.compute_time_s / plan.iteration_time_s
+    words = f"{format_time(plan.time_s)} an iteration"
+    flows = f"{share:.1%} compute"
+    if plan.packet_time_s is not None:
+        words += " by packet trains"
+        apart = plan.packet_time_s / plan.iteration_time_s - 1.0
+        warned = f", {apart:+.1%}: rely on packets" if abs(apart) > APART else ""
+        flows = f"by flows {format_time(plan.iteration_time_s)}{warned}, {flows}"
+    words = f"{words} ({flows})"
+    if plan.tokens_per_s is not None and plan.model_flops_utilisation is not None:
+        words += f", model FLOP utilisation {plan.model_flops_utilisation:.1%}"
+    return words + "; search interrupted: the best so far" * plan.search.interrupted
+
+
+def _against(plan: Plan) -> str:
+    if not plan.baselines:
+        return "nothing: no other fabric was asked for"
+    words = [
+        f"{plan.relative_time(base):.2f}x as fast as {name}"
+        + " (same cost)" * same_cost(plan, name)
+        for name, base in list(plan.baselines.items())[:3]
+    ]
+    more = f" and {len(plan.baselines) - 3} more" if len(plan.baselines) > 3 else ""
+    return ", ".join(words) + more
+
+
+def _split(plan: Plan) -> str:
+    record = plan.parallelization
+    if not isinstance(record, StrategyRecord):
+        return layout_text(record.layout)
+    servers = plan.cluster.servers
+    if servers == 1:
+        return f"all {len(record.operators)} operators on the one server"
+    data = sum(op.parameter == 1 and op.sample == servers for op in record.operators)
+    whole = sum(op.parameter == op.sample == 1 for op in record.operators)
+    rest = len(record.operators) - data - whole
+    parts = (
+        (data, "data-parallel on all servers"),
+        (whole, "whole on one server"),
+        (rest, "in shards"),
+    )
+    return "; ".join(f"{count} operators {how}" for count, how in parts if count)
+
+
+def _wiring(plan: Plan) -> str:
+    if not plan.links:
+        return "one server: no network"
+    cables = sum(link.cables for link in plan.links)
+    both = plan.cluster.ports == "bidirectional"
+    cost = f", {dollars(plan.cost_usd)}" if plan.cost_usd is not None else ""
+    return (
+        f"{_rings(plan.rings)}; {cables // 2 if both else cables} "
+        f"{'two-way' if both else 'one-way'} cables{cost}; {plan.routing} routes"
+    )
+
+
+def _rings(rings: list[RingRecord]) -> str:
+    if not rings:
+        return "no AllReduce rings"
+    groups = {tuple(sorted(ring.order)) for ring in rings}
+    count = f"{len(rings)} AllReduce ring{'' if len(rings) == 1 else 's'}"
+    where = server_names(min(groups)) if len(groups) == 1 else f"{len(groups)} groups of servers"
+    return f"{count} over {where}"
+
+
+def _answer(plan: Plan) -> str:
+    return "\n".join(answer_lines(plan))
+
+
+register("answer", Plan, _answer)
+register("text", Plan, short_summary)
