@@ -93,7 +93,11 @@ def coin_change(servers: int, generators: Sequence[int]) -> CoinTable:
 
 
 def coin_change_routes(
-    network: Network, generators: Sequence[int], places: Sequence[int] | None = None
+    network: Network,
+    generators: Sequence[int],
+    places: Sequence[int] | None = None,
+    *,
+    pairs: IntArray | None = None,
 ) -> Routes:
     """Route every pair of a circulant network by its coin-change path.
 
@@ -106,6 +110,8 @@ def coin_change_routes(
     places : sequence of int, optional
         The host at each place of the rings; i and i + p above are places. By default host i is
         at place i.
+    pairs : int64 array, optional
+        The pairs to route, ascending; by default all.
 
     Returns
     -------
@@ -139,24 +145,29 @@ def coin_change_routes(
         raise InputError(f"ring places {host.tolist()} must name each of {n} hosts once")
     place = np.argsort(host)
     ring_links = _ring_links(network, table.generators, host)
-    lengths = table.count[(place[None, :] - place[:, None]) % n].ravel()
+    asked = np.arange(n * n) if pairs is None else pairs
+    distances = (place[asked % n] - place[asked // n]) % n
+    lengths = table.count[distances]
     offsets = starts(lengths)
     links = np.empty(int(offsets[-1]), dtype=np.int64)
-    latency = np.zeros(n * n)
-    for distance in range(1, n):
-        path = np.empty((n, int(table.count[distance])), dtype=np.int64)
-        at = start
+    latency = np.zeros(asked.size)
+    order = np.argsort(distances, kind="stable")
+    edges = np.searchsorted(distances[order], np.arange(n + 1))
+    for distance in np.unique(distances).tolist():
+        row = order[edges[distance] : edges[distance + 1]]
+        path = np.empty((row.size, int(table.count[distance])), dtype=np.int64)
+        at = place[asked[row] // n]
         column = 0
         for index, p in enumerate(table.generators):
             for _ in range(int(table.coins[distance, index])):
                 path[:, column] = ring_links[index, at]
                 at = (at + p) % n
                 column += 1
-        pair = host * n + host[(start + distance) % n]
-        latency[pair] = network.latency[path].sum(axis=1)
+        latency[row] = network.latency[path].sum(axis=1)
         path.sort(axis=1)
-        links[offsets[pair][:, None] + np.arange(path.shape[1])] = path
-    return Routes(n, offsets, links, np.ones(links.size), latency, lengths.astype(np.float64))
+        links[offsets[row][:, None] + np.arange(path.shape[1])] = path
+    hops = lengths.astype(np.float64)
+    return Routes(n, offsets, links, np.ones(links.size), latency, hops, pairs)
 
 
 def _ring_links(network: Network, generators: tuple[int, ...], host: IntArray) -> IntArray:

@@ -149,59 +149,60 @@ def k_shortest_rows(
     back_source: IntArray,
     transit: IntArray,
     toward: IntArray,
+    place: IntArray,
+    pairs: IntArray,
     k: int,
     slack: int,
     budget: int,
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
-    """Split each pair's traffic equally over its k shortest loopless paths.
+    """Split the traffic of each of ``pairs`` equally over its k shortest loopless paths.
 
     Returns row offsets, links, weights, and the latency and hops of each pair.
     """
-    hosts, nodes = toward.shape
-    row_offsets = np.zeros(hosts * hosts + 1, np.int64)
-    pair_latency = np.zeros(hosts * hosts)
-    pair_hops = np.zeros(hosts * hosts)
-    links = np.empty(max(16, 8 * hosts * hosts), np.int64)
-    weights = np.empty(max(16, 8 * hosts * hosts))
+    hosts, nodes = place.size, toward.shape[1]
+    row_offsets = np.zeros(pairs.size + 1, np.int64)
+    pair_latency = np.zeros(pairs.size)
+    pair_hops = np.zeros(pairs.size)
+    links = np.empty(max(16, 8 * pairs.size), np.int64)
+    weights = np.empty(max(16, 8 * pairs.size))
     uses = np.zeros(target.size, np.int64)
     row = np.empty(target.size, np.int64)
     path_links = np.empty((k, nodes), np.int64)
     path_length = np.empty(k, np.int64)
     used = 0
-    for s in range(hosts):
-        for t in range(hosts):
-            pair = s * hosts + t
-            if s == t:
-                row_offsets[pair + 1] = used
-                continue
-            found = loopless_paths(
-                offsets, target, back_offsets, back_source, transit, toward[t],
-                s, t, k, slack, budget, path_links, path_length,
-            )  # fmt: skip
-            count = 0
-            total = 0
-            slowest = 0.0
-            for path in range(found):
-                seconds = 0.0
-                total += path_length[path]
-                for position in range(path_length[path]):
-                    link = path_links[path, position]
-                    seconds += latency[link]
-                    if uses[link] == 0:
-                        row[count] = link
-                        count += 1
-                    uses[link] += 1
-                slowest = max(slowest, seconds)
-            links = grown(links, used + count)
-            weights = grown(weights, used + count)
-            sort_prefix(row, count)
-            for position in range(count):
-                link = row[position]
-                links[used] = link
-                weights[used] = uses[link] / found
-                uses[link] = 0
-                used += 1
-            pair_latency[pair] = slowest
-            pair_hops[pair] = total / found
+    for pair in range(pairs.size):
+        s, t = pairs[pair] // hosts, pairs[pair] % hosts
+        if s == t:
             row_offsets[pair + 1] = used
+            continue
+        found = loopless_paths(
+            offsets, target, back_offsets, back_source, transit, toward[place[t]],
+            s, t, k, slack, budget, path_links, path_length,
+        )  # fmt: skip
+        count = 0
+        total = 0
+        slowest = 0.0
+        for path in range(found):
+            seconds = 0.0
+            total += path_length[path]
+            for position in range(path_length[path]):
+                link = path_links[path, position]
+                seconds += latency[link]
+                if uses[link] == 0:
+                    row[count] = link
+                    count += 1
+                uses[link] += 1
+            slowest = max(slowest, seconds)
+        links = grown(links, used + count)
+        weights = grown(weights, used + count)
+        sort_prefix(row, count)
+        for position in range(count):
+            link = row[position]
+            links[used] = link
+            weights[used] = uses[link] / found
+            uses[link] = 0
+            used += 1
+        pair_latency[pair] = slowest
+        pair_hops[pair] = total / found
+        row_offsets[pair + 1] = used
     return row_offsets, links[:used], weights[:used], pair_latency, pair_hops

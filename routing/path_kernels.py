@@ -2,7 +2,8 @@
 
 All kernels read a network as CSR arrays (``offsets``, ``target``: the links out of each node,
 ascending by target), a mask ``transit`` of the nodes that may forward for others, and
-``toward[t, v]``, the hops from node v to host t (-1: unreachable).
+``toward[t, v]``, the hops from node v to host t (-1: unreachable). Where ``place`` is given,
+``toward`` has rows for some hosts only: that of host t is ``place[t]``.
 """
 
 from typing import TypeVar
@@ -16,26 +17,32 @@ Numbers = TypeVar("Numbers", IntArray, FloatArray)
 
 
 @kernel
-def all_distances(offsets: IntArray, target: IntArray, transit: IntArray) -> IntArray:
-    """Return hops between all node pairs, shape (nodes, nodes); -1 where there is no path."""
-    nodes = offsets.size - 1
-    distance = np.full((nodes, nodes), -1, np.int64)
+def distances_into(
+    back_offsets: IntArray, back_source: IntArray, transit: IntArray, targets: IntArray
+) -> IntArray:
+    """Return hops from all nodes to some, shape (targets, nodes); -1 where there is no path.
+
+    ``back_source[back_offsets[v] : back_offsets[v + 1]]`` are the nodes with a link into v.
+    """
+    nodes = back_offsets.size - 1
+    distance = np.full((targets.size, nodes), -1, np.int64)
     queue = np.empty(nodes, np.int64)
-    for start in range(nodes):
-        row = distance[start]
-        row[start] = 0
-        queue[0] = start
+    for number in range(targets.size):
+        row = distance[number]
+        end = targets[number]
+        row[end] = 0
+        queue[0] = end
         head, tail = 0, 1
         while head < tail:
-            v = queue[head]
+            w = queue[head]
             head += 1
-            if v != start and transit[v] == 0:
+            if w != end and transit[w] == 0:
                 continue
-            for link in range(offsets[v], offsets[v + 1]):
-                w = target[link]
-                if row[w] < 0:
-                    row[w] = row[v] + 1
-                    queue[tail] = w
+            for position in range(back_offsets[w], back_offsets[w + 1]):
+                v = back_source[position]
+                if row[v] < 0:
+                    row[v] = row[w] + 1
+                    queue[tail] = v
                     tail += 1
     return distance
 
@@ -146,17 +153,19 @@ def ecmp_rows(
     latency: FloatArray,
     transit: IntArray,
     toward: IntArray,
+    place: IntArray,
+    pairs: IntArray,
 ) -> tuple[IntArray, IntArray, FloatArray, FloatArray, FloatArray]:
-    """Split each pair's traffic equally over the shortest next hops of every node.
+    """Split the traffic of each of ``pairs`` equally over the shortest next hops of every node.
 
     Returns row offsets, links, weights, and the latency and hops of each pair.
     """
-    hosts, nodes = toward.shape
-    row_offsets = np.zeros(hosts * hosts + 1, np.int64)
-    pair_latency = np.zeros(hosts * hosts)
-    pair_hops = np.zeros(hosts * hosts)
-    links = np.empty(max(16, 4 * hosts * hosts), np.int64)
-    weights = np.empty(max(16, 4 * hosts * hosts))
+    hosts, nodes = place.size, toward.shape[1]
+    row_offsets = np.zeros(pairs.size + 1, np.int64)
+    pair_latency = np.zeros(pairs.size)
+    pair_hops = np.zeros(pairs.size)
+    links = np.empty(max(16, 4 * pairs.size), np.int64)
+    weights = np.empty(max(16, 4 * pairs.size))
     link_weight = np.zeros(target.size)
     row = np.empty(target.size, np.int64)
     share = np.zeros(nodes)
@@ -164,52 +173,52 @@ def ecmp_rows(
     queued = np.zeros(nodes, np.int64)
     queue = np.empty(nodes, np.int64)
     used = 0
-    for s in range(hosts):
-        for t in range(hosts):
-            pair = s * hosts + t
-            if s == t:
-                row_offsets[pair + 1] = used
-                continue
-            queue[0] = s
-            share[s], arrival[s] = 1.0, 0.0
-            head, tail, count = 0, 1, 0
-            # Breadth first: all nodes one hop farther from t come before, so a node's share
-            # is complete when it is taken.
-            while head < tail:
-                v = queue[head]
-                head += 1
-                if v == t:
-                    continue
-                first = count
-                for link in range(offsets[v], offsets[v + 1]):
-                    w = target[link]
-                    if toward[t, w] != toward[t, v] - 1 or (w != t and transit[w] == 0):
-                        continue
-                    row[count] = link
-                    count += 1
-                    if queued[w] == 0:
-                        queued[w] = 1
-                        share[w], arrival[w] = 0.0, 0.0
-                        queue[tail] = w
-                        tail += 1
-                    arrival[w] = max(arrival[w], arrival[v] + latency[link])
-                part = share[v] / (count - first)
-                for position in range(first, count):
-                    link_weight[row[position]] = part
-                    share[target[row[position]]] += part
-            for position in range(tail):
-                queued[queue[position]] = 0
-            links = grown(links, used + count)
-            weights = grown(weights, used + count)
-            hops = 0.0
-            sort_prefix(row, count)
-            for position in range(count):
-                link = row[position]
-                links[used] = link
-                weights[used] = link_weight[link]
-                hops += link_weight[link]
-                used += 1
-            pair_latency[pair] = arrival[t]
-            pair_hops[pair] = hops
+    for pair in range(pairs.size):
+        s, t = pairs[pair] // hosts, pairs[pair] % hosts
+        if s == t:
             row_offsets[pair + 1] = used
+            continue
+        left = toward[place[t]]
+        queue[0] = s
+        share[s], arrival[s] = 1.0, 0.0
+        head, tail, count = 0, 1, 0
+        # Breadth first: all nodes one hop farther from t come before, so a node's share
+        # is complete when it is taken.
+        while head < tail:
+            v = queue[head]
+            head += 1
+            if v == t:
+                continue
+            first = count
+            for link in range(offsets[v], offsets[v + 1]):
+                w = target[link]
+                if left[w] != left[v] - 1 or (w != t and transit[w] == 0):
+                    continue
+                row[count] = link
+                count += 1
+                if queued[w] == 0:
+                    queued[w] = 1
+                    share[w], arrival[w] = 0.0, 0.0
+                    queue[tail] = w
+                    tail += 1
+                arrival[w] = max(arrival[w], arrival[v] + latency[link])
+            part = share[v] / (count - first)
+            for position in range(first, count):
+                link_weight[row[position]] = part
+                share[target[row[position]]] += part
+        for position in range(tail):
+            queued[queue[position]] = 0
+        links = grown(links, used + count)
+        weights = grown(weights, used + count)
+        hops = 0.0
+        sort_prefix(row, count)
+        for position in range(count):
+            link = row[position]
+            links[used] = link
+            weights[used] = link_weight[link]
+            hops += link_weight[link]
+            used += 1
+        pair_latency[pair] = arrival[t]
+        pair_hops[pair] = hops
+        row_offsets[pair + 1] = used
     return row_offsets, links[:used], weights[:used], pair_latency, pair_hops

@@ -128,8 +128,13 @@ class PathRouting:
             found.append((nodes, float(self.shares[path])))
         return found
 
-    def routes(self) -> Routes:
+    def routes(self, *, idle: bool = True) -> Routes:
         """Return the routes of every pair; those without demand take a shortest path by hops.
+
+        Parameters
+        ----------
+        idle : bool
+            List pairs without demand, too.
 
         Raises
         ------
@@ -140,7 +145,7 @@ class PathRouting:
 
         hosts = self.network.hosts
         latency = np.zeros(hosts * hosts)
-        row_offsets, links, weights, latency[self.pairs] = rows_of_paths(
+        row_offsets, links, weights, slowest = rows_of_paths(
             self.network.links,
             self.path_offsets,
             self.link_offsets,
@@ -148,19 +153,23 @@ class PathRouting:
             self.shares,
             self.network.latency,
         )
+        if not idle:
+            hops = np.add.reduceat(weights, row_offsets[:-1]) if weights.size else np.zeros(0)
+            return Routes(hosts, row_offsets, links, weights, slowest, hops, self.pairs.copy())
+        latency[self.pairs] = slowest
         lengths = np.zeros(hosts * hosts, dtype=np.int64)
         lengths[self.pairs] = np.diff(row_offsets)
         if self.pairs.size == hosts * (hosts - 1):
             return _table(hosts, lengths, links, weights, latency)
         plain = shortest_routes(self.network)
-        idle = np.ones(hosts * hosts, dtype=np.bool_)
-        idle[self.pairs] = False
-        lengths[idle] = np.diff(plain.offsets)[idle]
-        latency[idle] = plain.latency[idle]
-        asked = np.repeat(~idle, lengths)
+        unasked = np.ones(hosts * hosts, dtype=np.bool_)
+        unasked[self.pairs] = False
+        lengths[unasked] = np.diff(plain.offsets)[unasked]
+        latency[unasked] = plain.latency[unasked]
+        asked = np.repeat(~unasked, lengths)
         merged, parts = np.empty(asked.size, dtype=np.int64), np.ones(asked.size)
         merged[asked], parts[asked] = links, weights
-        merged[~asked] = plain.links[np.repeat(idle, np.diff(plain.offsets))]
+        merged[~asked] = plain.links[np.repeat(unasked, np.diff(plain.offsets))]
         return _table(hosts, lengths, merged, parts, latency)
 
 

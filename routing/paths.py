@@ -1,9 +1,11 @@
-"""Shortest, equal-cost and k-shortest routes of every host pair.
+"""Shortest, equal-cost and k-shortest routes of host pairs.
 
 Hosts of a network without switches forward for each other (host-based forwarding, TopoOpt);
 where there are switches, only switches forward. Paths are chosen by hops; parallel cables are
 one link and do not change the choice.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,10 +41,8 @@ def hop_distances(network: Network, forwarding: IntArray | None = None) -> IntAr
         Row node to column node; -1 where there is no path. Paths through a node that must not
         forward do not count.
     """
-    from routing.path_kernels import all_distances
-
-    nodes = forwarding_nodes(network) if forwarding is None else forwarding
-    return all_distances(network.out_offsets, network.target, nodes)
+    into = _hops_into(network, np.arange(network.nodes), forwarding)
+    return np.ascontiguousarray(into.T)
 
 
 def hops_toward_hosts(network: Network, forwarding: IntArray | None = None) -> IntArray:
@@ -63,15 +63,59 @@ def hops_toward_hosts(network: Network, forwarding: IntArray | None = None) -> I
     InfeasibleError
         If a host cannot reach another.
     """
-    distance = hop_distances(network, forwarding)
-    between = distance[: network.hosts, : network.hosts]
+    toward = _hops_into(network, np.arange(network.hosts), forwarding)
+    between = toward[:, : network.hosts].T
     if between.min() < 0:
         source, target = np.argwhere(between < 0)[0].tolist()
-        raise InfeasibleError(
-            f"network {network.name!r}: host {target} cannot be reached from host {source}; "
-            "add links until every host reaches every other"
-        )
-    return np.ascontiguousarray(distance[:, : network.hosts].T)
+        raise _unreachable(network, source, target)
+    return toward
+
+
+def _hops_into(network: Network, targets: IntArray, forwarding: IntArray | None = None) -> IntArray:
+    """Return hops from all nodes to some hosts, shape (targets, nodes); -1: no path."""
+    from routing.path_kernels import distances_into
+
+    offsets, links = links_into(network)
+    nodes = forwarding_nodes(network) if forwarding is None else forwarding
+    return distances_into(offsets, network.source[links], nodes, targets)
+
+
+def _unreachable(network: Network, source: int, target: int) -> InfeasibleError:
+    return InfeasibleError(
+        f"network {network.name!r}: host {target} cannot be reached from host {source}; "
+        "add links until every host reaches every other"
+    )
+
+
+class _Asked(NamedTuple):
+    """Pairs to route, and the hops to their targets; as the kernels take them."""
+
+    toward: IntArray
+    place: IntArray
+    pairs: IntArray
+
+
+def _asked(network: Network, pairs: IntArray | None, forwarding: IntArray | None = None) -> _Asked:
+    """Return pairs, by default all, with the hops to their targets.
+
+    Raises
+    ------
+    InfeasibleError
+        If a host cannot reach another that it is to send to.
+    """
+    hosts = network.hosts
+    if pairs is None:
+        toward = hops_toward_hosts(network, forwarding)
+        return _Asked(toward, np.arange(hosts), np.arange(hosts * hosts))
+    source, target = np.divmod(pairs, hosts)
+    targets, row = np.unique(target, return_inverse=True)
+    toward = _hops_into(network, targets, forwarding)
+    lost = np.flatnonzero(toward[row, source] < 0)
+    if lost.size:
+        raise _unreachable(network, int(source[lost[0]]), int(target[lost[0]]))
+    place = np.zeros(hosts, dtype=np.int64)
+    place[targets] = np.arange(targets.size)
+    return _Asked(toward, place, pairs.copy())  # kernels are compiled anew for read-only ones
 
 
 def shortest_routes(network: Network, *, seed: int | np.random.Generator | None = None) -> Routes:
@@ -136,7 +180,7 @@ def single_path_routes(network: Network, lengths: IntArray, links: IntArray) -> 
     )
 
 
-def ecmp_routes(network: Network, *, relay: bool = False) -> Routes:
+def ecmp_routes(network: Network, *, relay: bool = False, pairs: IntArray | None = None) -> Routes:
     """Split every pair's traffic equally over all shortest next hops, at each node (fluid ECMP).
 
     Parameters
@@ -144,6 +188,8 @@ def ecmp_routes(network: Network, *, relay: bool = False) -> Routes:
     network : Network
     relay : bool, optional
         Let hosts forward for each other although there are switches.
+    pairs : int64 array, optional
+        The pairs to route, ascending; by default all.
 
     Returns
     -------
@@ -152,7 +198,7 @@ def ecmp_routes(network: Network, *, relay: bool = False) -> Routes:
     Raises
     ------
     InfeasibleError
-        If a host cannot reach another.
+        If a host cannot reach another that it is to send to.
 
     Notes
     -----
@@ -167,9 +213,9 @@ def ecmp_routes(network: Network, *, relay: bool = False) -> Routes:
         network.target,
         network.latency,
         forwarding,
-        hops_toward_hosts(network, forwarding),
+        *_asked(network, pairs, forwarding),
     )
-    return Routes(network.hosts, offsets, links, np.minimum(weights, 1.0), latency, hops)
+    return Routes(network.hosts, offsets, links, np.minimum(weights, 1.0), latency, hops, pairs)
 
 
 def links_into(network: Network) -> tuple[IntArray, IntArray]:
@@ -179,7 +225,9 @@ def links_into(network: Network) -> tuple[IntArray, IntArray]:
     return offsets, np.argsort(network.target, kind="stable")
 
 
-def k_shortest_routes(network: Network, k: int, *, slack: int | None = None) -> Routes:
+def k_shortest_routes(
+    network: Network, k: int, *, slack: int | None = None, pairs: IntArray | None = None
+) -> Routes:
     """Split every pair's traffic equally over its k shortest loopless paths.
 
     Parameters
@@ -189,6 +237,8 @@ def k_shortest_routes(network: Network, k: int, *, slack: int | None = None) -> 
         Paths a pair, at least 1; fewer are used where there are fewer.
     slack : int, optional
         Leave out paths longer than the shortest by more than this many hops.
+    pairs : int64 array, optional
+        The pairs to route, ascending; by default all.
 
     Returns
     -------
@@ -199,7 +249,7 @@ def k_shortest_routes(network: Network, k: int, *, slack: int | None = None) -> 
     InputError
         If k or slack is out of range.
     InfeasibleError
-        If a host cannot reach another.
+        If a host cannot reach another that it is to send to.
 
     Notes
     -----
@@ -220,9 +270,9 @@ def k_shortest_routes(network: Network, k: int, *, slack: int | None = None) -> 
         back_offsets,
         network.source[back],
         forwarding_nodes(network),
-        hops_toward_hosts(network),
+        *_asked(network, pairs),
         k,
         -1 if slack is None else slack,
         _SEARCH_BUDGET,
     )
-    return Routes(network.hosts, offsets, links, weights, latency, hops)
+    return Routes(network.hosts, offsets, links, weights, latency, hops, pairs)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from parallelism.transformers.groups import Exchange
 from parallelism.transformers.loads import Loads
+from parallelism.transformers.pass_order import pass_order
 from parallelism.transformers.placement import Group, Placement
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.shape import Shape, whole_shape
@@ -91,32 +92,17 @@ def represented_tasks(
     return builder.build()
 
 
-class _Output(NamedTuple):
-    """Tasks of a pass that others wait for, counted from its first.
+class _Made(NamedTuple):
+    """Tasks of a pass that others wait for, counted from its first, and how many it has.
 
-    Those of one ``sort`` are the same, wherever they begin.
+    Those that the next pass of its ranks waits for, and those that the reader of its outputs
+    does (None: nobody reads them).
     """
 
-    sort: int
-    begin: int
-    end: int
-    tasks: list[IntArray]
-
-    def numbers(self) -> list[IntArray]:
-        """Return the tasks, counted from the first of all."""
-        return [np.where(each >= 0, each + self.begin, NOBODY) for each in self.tasks]
-
-
-_NOTHING = _Output(-1, 0, 0, [])
-
-
-class _Pass(NamedTuple):
-    """A pass that was added once, and its outputs."""
-
-    tasks: Repeated
-    sort: int
+    size: int
     gate: list[IntArray]
     sent: list[IntArray] | None
+    tasks: Repeated
 
 
 class _Builder:
@@ -141,97 +127,81 @@ class _Builder:
         self.buckets = buckets
         self.tasks = TaskList()
         self.ranks = shape.ranks
-        self.gate = [_NOTHING] * self.stages
-        self.passes: dict[tuple[int, int, int, int, bool], _Pass] = {}
-        self.sort: dict[tuple[int, int], int] = {}
-        self.sorts = 0
+        self.order = pass_order(schedule, placement.layout.zero)
+        self.made: dict[int, _Made] = {}
+        self.begin: IntArray = np.zeros(self.order.kind.size, dtype=np.int64)
         self.gathered: list[list[IntArray]] = [[] for _ in range(self.stages)]
         self.ended: list[list[IntArray]] = [[] for _ in range(self.stages)]
         self.reduced: list[list[IntArray]] = [[] for _ in range(self.stages)]
-        self.arrived: dict[tuple[int, int, int], _Output] = {}
-        self.completes = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
 
     def build(self) -> tuple[TaskGraph, IntArray]:
         """Add all passes, each after those that it waits for."""
-        at = [0] * self.stages
-        done: set[tuple[int, int, int]] = set()
-        first, last = self._ends()
-        passes = self.schedule.passes.tolist()
-        while any(place < self.schedule.length for place in at):
-            for stage in range(self.stages):
-                while at[stage] < self.schedule.length:
-                    kind, chunk, microbatch = passes[stage][at[stage]]
-                    part = chunk * self.stages + stage
-                    if not self._input_made(kind, part, microbatch, done):
-                        break
-                    place = (stage, at[stage])
-                    self._pass(PassKind(kind), stage, part, microbatch, place in first,
-                               place in last)  # fmt: skip
-                    done.add((kind, part, microbatch))
-                    at[stage] += 1
+        order, count = self.order, self.order.kind.size
+        sizes = np.zeros(count, dtype=np.int64)  # of templates
+        at = 0
+        for number in [*np.flatnonzero(order.template == np.arange(count)).tolist(), count]:
+            # Repetitions of passes that were added before.
+            size = sizes[order.template[at:number]]
+            self.begin[at:number] = self.tasks.tasks + np.cumsum(size) - size
+            self.tasks.skip(int(size.sum()))
+            if number < count:
+                self.begin[number] = self.tasks.tasks
+                self._pass(number)
+                sizes[number] = self.made[number].size
+            at = number + 1
+        self._repeat()
         self._finish()
         return self.tasks.finish(self.placement, self.shape.server_of_device)
 
-    def _ends(self) -> tuple[set[tuple[int, int]], set[tuple[int, int]]]:
-        """Return the passes that first use each part's weights, and complete its gradients."""
-        first: dict[tuple[int, int], int] = {}
-        last: dict[tuple[int, int], int] = {}
-        for stage in range(self.stages):
-            for place, (kind, chunk, _) in enumerate(self.schedule.passes[stage].tolist()):
-                if kind == PassKind.FORWARD:
-                    first.setdefault((stage, chunk), place)
-                if kind == self.completes:
-                    last[stage, chunk] = place
-        return (
-            {(stage, place) for (stage, _), place in first.items()},
-            {(stage, place) for (stage, _), place in last.items()},
+    def _repeat(self) -> None:
+        """Add the repetitions of passes."""
+        order = self.order
+        again = np.flatnonzero(order.template != np.arange(order.kind.size))
+        again = again[np.argsort(order.template[again], kind="stable")]
+        edges = np.flatnonzero(np.diff(order.template[again], prepend=-1))
+        begin = np.append(self.begin, 0)  # where there is no pass
+        for numbers in np.split(again, edges[1:]) if again.size else []:
+            columns = (numbers, order.before[numbers], order.sender[numbers])
+            begins = np.stack([begin[each] for each in columns], axis=1)
+            made = self.made[int(order.template[numbers[0]])]
+            self.tasks.repeat(made.tasks, begins, order.microbatch[numbers])
+
+    def _outputs(self, number: int, sent: bool) -> list[IntArray]:
+        """Return the tasks of a pass that others wait for; none of no pass."""
+        if number < 0:
+            return []
+        made = self.made[int(self.order.template[number])]
+        tasks = made.sent if sent else made.gate
+        begin = int(self.begin[number])
+        return [np.where(each >= 0, each + begin, NOBODY) for each in tasks or []]
+
+    def _span(self, number: int) -> tuple[int, int]:
+        """Return where the tasks of a pass begin and end; (0, 0) of no pass."""
+        if number < 0:
+            return 0, 0
+        begin = int(self.begin[number])
+        return begin, begin + self.made[int(self.order.template[number])].size
+
+    def _pass(self, number: int) -> None:
+        """Add one pass of all ranks of a stage, task by task."""
+        order = self.order
+        before, sender = int(order.before[number]), int(order.sender[number])
+        kind, part = PassKind(int(order.kind[number])), int(order.part[number])
+        mark = self.tasks.mark()
+        label = (part, _PHASE[kind], int(order.microbatch[number]))
+        waits = self._outputs(before, sent=False) + self._outputs(sender, sent=True)
+        ends, sent = self._new(
+            kind, int(order.stage[number]), label, waits, bool(order.uses[number]),
+            bool(order.scatters[number]), bool(order.last[number]),
+        )  # fmt: skip
+        begin = mark.tasks
+        origins = self._span(before), (0, 0) if before == sender else self._span(sender)
+        self.made[number] = _Made(
+            self.tasks.tasks - begin,
+            _counted(ends, begin),
+            None if sent is None else _counted(sent, begin),
+            self.tasks.since(mark, origins),
         )
-
-    def _input_made(
-        self, kind: int, part: int, microbatch: int, done: set[tuple[int, int, int]]
-    ) -> bool:
-        if kind == PassKind.FORWARD:
-            return part == 0 or (kind, part - 1, microbatch) in done
-        if kind == PassKind.BACKWARD:
-            return part == self.parts - 1 or (kind, part + 1, microbatch) in done
-        return True
-
-    def _pass(
-        self, kind: PassKind, stage: int, part: int, microbatch: int, first: bool, last: bool
-    ) -> None:
-        """Add one pass of all ranks of a stage."""
-        zero = self.layout.zero
-        gate = self.gate[stage]
-        arrived = self.arrived.pop((kind, part, microbatch), _NOTHING)
-        uses = first if zero in (1, 2) else zero == 3 and kind != PassKind.WEIGHT
-        scatters = last or (zero >= 2 and kind == self.completes)
-        # Passes that share no weights differ in what they wait for only.
-        key = (kind, part, gate.sort, arrived.sort, gate.begin == arrived.begin)
-        alike = not (uses or scatters or zero == 3)
-        known = self.passes.get(key) if alike else None
-        if known is None:
-            mark = self.tasks.mark()
-            self.sorts += 1
-            sort = self.sorts if not alike else self.sort.setdefault((kind, part), self.sorts)
-            label = (part, _PHASE[kind], microbatch)
-            ends, sent = self._new(kind, stage, label, gate.numbers() + arrived.numbers(),
-                                   uses, scatters, last)  # fmt: skip
-            begin = mark.tasks
-            ends, sent = _counted(ends, begin), None if sent is None else _counted(sent, begin)
-            if alike:
-                origins = (gate.begin, gate.end), (arrived.begin, arrived.end)
-                if origins[0] == origins[1]:
-                    origins = origins[0], (0, 0)
-                made = self.tasks.since(mark, origins)
-                self.passes[key] = _Pass(made, sort, ends, sent)
-        else:
-            begin = self.tasks.repeat(known.tasks, (gate.begin, arrived.begin), microbatch)
-            sort, ends, sent = known.sort, known.gate, known.sent
-        end = self.tasks.tasks
-        self.gate[stage] = _Output(sort, begin, end, ends)
-        if sent is not None:
-            target = part + _SENDS[kind][0]
-            self.arrived[kind, target, microbatch] = _Output(sort, begin, end, sent)
 
     def _new(
         self,
@@ -429,11 +399,15 @@ class _Builder:
         if self.loads.update_s == 0.0:
             return
         for stage in range(self.stages):
-            waits = self.gate[stage].numbers() + self.reduced[stage]
+            waits = self._last_outputs(stage) + self.reduced[stage]
             label = (stage, Phase.UPDATE, 0)
             self.tasks.add(
                 TaskKind.COMPUTE, self.ranks[stage], None, self.loads.update_s, waits, label
             )
+
+    def _last_outputs(self, stage: int) -> list[IntArray]:
+        """Return what the ranks of a stage do last."""
+        return self._outputs(int(np.flatnonzero(self.order.stage == stage)[-1]), sent=False)
 
     def _tie(self) -> None:
         shares = self.placement.servers_per_rank
@@ -442,7 +416,8 @@ class _Builder:
         away = np.flatnonzero(head != tail)
         if not away.size:
             return
-        before = [task[away] for task in self.gate[0].numbers() + self.gate[-1].numbers()]
+        ends = self._last_outputs(0) + self._last_outputs(self.stages - 1)
+        before = [task[away] for task in ends]
         label = (0, Phase.SYNCHRONISE, 0)
         for share in range(shares):
             pairs = zip(head[away].tolist(), tail[away].tolist(), strict=True)

@@ -58,12 +58,24 @@ def reduced_tasks(
 
     tasks = rebuild(found, pattern.ports, None)
     assert tasks.alike is not None
-    pattern = _in_order_of_use(pattern, found, tasks.alike.of_task)
-    return rebuild(found, pattern.ports, None)
+    pattern, rank = _in_order_of_use(pattern, found, tasks.alike.of_task)
+    return replace(
+        tasks,
+        first=np.where(
+            tasks.collective, rank[np.where(tasks.collective, tasks.first, 0)], tasks.first
+        ),
+        groups=pattern.groups,
+        alike=replace(tasks.alike, pattern=pattern),
+    )
 
 
-def _in_order_of_use(pattern: Pattern, classes: Classes, of_task: IntArray) -> Pattern:
-    """Return the pattern with its groups in the order in which the whole graph meets them."""
+def _in_order_of_use(
+    pattern: Pattern, classes: Classes, of_task: IntArray
+) -> tuple[Pattern, IntArray]:
+    """Return the pattern with its groups in the order in which the whole graph meets them.
+
+    Also each group's new number.
+    """
     begin = np.full(classes.first_element.size, of_task.size)
     tasks = np.flatnonzero(of_task >= 0)
     np.minimum.at(begin, of_task[tasks], tasks)
@@ -78,7 +90,7 @@ def _in_order_of_use(pattern: Pattern, classes: Classes, of_task: IntArray) -> P
     rank[groups[np.argsort(at)]] = np.arange(groups.size)
     names = [pattern.groups[number] for number in groups[np.argsort(at)].tolist()]
     group = np.where(pattern.group >= 0, rank[pattern.group], -1)
-    return replace(pattern, group=group, groups=tuple(names))
+    return replace(pattern, group=group, groups=tuple(names)), rank
 
 
 __all__ = ["reduced_tasks"]

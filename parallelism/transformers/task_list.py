@@ -36,14 +36,11 @@ class Repeated(NamedTuple):
         Before and after it was added first.
     origins : tuple of (int, int)
         Where those tasks begin, and end, that it waited for then beside its own.
-    begins : list of tuple of int
-        Of every repetition: where it begins, where its origins do, and the microbatch.
     """
 
     first: Mark
     last: Mark
     origins: tuple[tuple[int, int], ...]
-    begins: list[tuple[int, ...]]
 
 
 class _Block(NamedTuple):
@@ -66,7 +63,7 @@ class TaskList:
     _before: list[IntArray] = field(default_factory=list)
     _after: list[IntArray] = field(default_factory=list)
     _groups: dict[Group, int] = field(default_factory=dict)
-    _repeated: list[Repeated] = field(default_factory=list)
+    _repeated: list[tuple[Repeated, IntArray, IntArray]] = field(default_factory=list)
 
     def add(
         self,
@@ -127,24 +124,23 @@ class TaskList:
         origins : tuple of (int, int)
             Where those tasks begin, and end, that it waits for beside its own.
         """
-        found = Repeated(mark, self.mark(), origins, [])
-        self._repeated.append(found)
-        return found
+        return Repeated(mark, self.mark(), origins)
 
-    def repeat(self, known: Repeated, origins: tuple[int, ...], microbatch: int) -> int:
-        """Append what was added before once more; return the number of its first task.
+    def skip(self, count: int) -> None:
+        """Leave room for tasks that `repeat` fills."""
+        self.tasks += count
+
+    def repeat(self, known: Repeated, begins: IntArray, microbatches: IntArray) -> None:
+        """Add what was added before once more, and again.
 
         Parameters
         ----------
         known : Repeated
-        origins : tuple of int
-            Where those tasks begin that it waits for beside its own.
-        microbatch : int
+        begins : int64 array, shape (repetitions, 1 + origins)
+            Where each begins, in room that was left by `skip`, and where its origins do.
+        microbatches : int64 array, shape (repetitions,)
         """
-        begin = self.tasks
-        known.begins.append((begin, *origins, microbatch))
-        self.tasks += known.last.tasks - known.first.tasks
-        return begin
+        self._repeated.append((known, begins, microbatches))
 
     def _edges(self, known: Repeated) -> list[tuple[IntArray, IntArray]]:
         """Return dependencies on its own tasks, and on those of each origin, from their begins."""
@@ -168,22 +164,22 @@ class TaskList:
         parts = [np.repeat([b.label[2] for b in self._blocks], [a.size for a in at])]
         columns = [_columns(self._blocks)]
         before, after = [none, *self._before], [none, *self._after]
-        for known in self._repeated:
-            if not known.begins:
-                continue
-            begins = np.array(known.begins, dtype=np.int64)
+        for known, begins, microbatches in self._repeated:
             own, size = begins[:, :1], known.last.tasks - known.first.tasks
             blocks = self._blocks[known.first.blocks : known.last.blocks]
             at.append((own + np.arange(size)).ravel())
             columns.append(tuple(np.tile(each, len(begins)) for each in _columns(blocks)))
-            parts.append(np.repeat(begins[:, -1], size))
+            parts.append(np.repeat(microbatches, size))
             for number, (waited, waits) in enumerate(self._edges(known)):
                 before.append((begins[:, number : number + 1] + waited).ravel())
                 after.append((own + waits).ravel())
-        order = np.argsort(np.concatenate([none, *at]))
+        places = np.concatenate([none, *at])
 
         def column(pieces: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-            return np.concatenate(pieces)[order]
+            values = np.concatenate(pieces)
+            ordered = np.empty_like(values)
+            ordered[places] = values
+            return ordered
 
         kind, first, second, sizes, delay, operator, phase, element = (
             column([each[row] for each in columns]) for row in range(8)
@@ -204,7 +200,7 @@ class TaskList:
             delay=delay,
             operator=operator,
             phase=phase,
-            part=np.concatenate([none, *parts])[order],
+            part=column([none, *parts]),
             successor_offsets=offsets.astype(np.int64),
             successors=waiting,
             predecessors=np.bincount(waiting, minlength=count).astype(np.int64),

@@ -65,3 +65,46 @@ def pass_ends(
                 position[stage] = at + 1
                 moved = True
     return ends
+
+
+@kernel
+def pass_sequence(passes: IntArray, chunks: int, microbatches: int) -> IntArray:
+    """Return all passes in an order in which each comes after those that it waits for.
+
+    Stages take turns; each goes on until its next pass waits for one that has not come yet.
+
+    Parameters
+    ----------
+    passes, chunks, microbatches
+        As in `pass_ends`.
+
+    Returns
+    -------
+    int64 array, shape (passes of all stages, 2)
+        Stage, and place in the order of that stage.
+    """
+    stages, length = passes.shape[0], passes.shape[1]
+    parts = chunks * stages
+    done = np.zeros((3, parts, microbatches), dtype=np.bool_)
+    sequence = np.empty((stages * length, 2), dtype=np.int64)
+    position = np.zeros(stages, dtype=np.int64)
+    count = 0
+    moved = True
+    while moved:
+        moved = False
+        for stage in range(stages):
+            while position[stage] < length:
+                at = position[stage]
+                kind = passes[stage, at, 0]
+                part = passes[stage, at, 1] * stages + stage
+                batch = passes[stage, at, 2]
+                if kind == 0 and part > 0 and not done[0, part - 1, batch]:
+                    break
+                if kind == 1 and part < parts - 1 and not done[1, part + 1, batch]:
+                    break
+                done[kind, part, batch] = True
+                sequence[count, 0], sequence[count, 1] = stage, at
+                count += 1
+                position[stage] = at + 1
+                moved = True
+    return sequence[:count]

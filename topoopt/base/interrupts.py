@@ -1,17 +1,45 @@
-"""Ctrl-C during a search: acted upon between steps, never inside a compiled kernel."""
+"""Ctrl-C during a search: acted upon between steps, or in the middle of a long simulation."""
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from topoopt.base.progress import Progress, ProgressCallback
+
+T = TypeVar("T")
+
+# Seconds after which a program that waits for a kernel looks whether to stop it.
+_LOOK = 0.2
+
+
+class _Held:
+    """A handler that holds Ctrl-C back; a second one acts at once."""
+
+    def __init__(self, everywhere: bool) -> None:
+        self.everywhere = everywhere
+        self.pressed = threading.Event()
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.pressed.is_set():
+            raise KeyboardInterrupt
+        self.pressed.set()
+
+    def act(self) -> None:
+        """Raise `KeyboardInterrupt` if there was one."""
+        if self.pressed.is_set():
+            self.pressed.clear()
+            raise KeyboardInterrupt
 
 
 @contextmanager
 def interrupts_between_steps(
-    progress: ProgressCallback | None = None,
+    progress: ProgressCallback | None = None, *, everywhere: bool = False
 ) -> Iterator[ProgressCallback]:
     """Hold Ctrl-C back until the next progress report, which then raises `KeyboardInterrupt`.
 
@@ -24,34 +52,85 @@ def interrupts_between_steps(
     ----------
     progress : callable, optional
         Called with every report.
+    everywhere : bool
+        Let Ctrl-C end a kernel that runs under `interruptible`, too: what does so must keep no
+        state across its simulations.
 
     Yields
     ------
     callable
         To be given to the search in place of ``progress``.
     """
-    pressed = threading.Event()
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-        pressed.set()
+    held = _Held(everywhere)
 
     def report(made: Progress) -> None:
         if progress is not None:
             progress(made)
-        if pressed.is_set():
-            pressed.clear()
-            raise KeyboardInterrupt
+        held.act()
 
+    before = signal.getsignal(signal.SIGINT)
+    if isinstance(before, _Held):
+        before.everywhere, everywhere = everywhere, before.everywhere
+        try:
+            yield report
+        finally:
+            before.everywhere = everywhere
+        return
     ours = (
         threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        and before is signal.default_int_handler
     )
     if ours:
-        signal.signal(signal.SIGINT, handle)
+        signal.signal(signal.SIGINT, held)
     try:
         yield report
     finally:
         if ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def interruptible(run: Callable[[npt.NDArray[np.int64]], T]) -> T:
+    """Run a long kernel so that Ctrl-C is heard meanwhile.
+
+    Parameters
+    ----------
+    run : callable
+        Releases the interpreter, and returns soon after the number in the array that it is given
+        is no longer zero.
+
+    Returns
+    -------
+    object
+        What the call returned.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        In the main thread, unless `interrupts_between_steps` keeps it for later.
+    """
+    stop = np.zeros(1, dtype=np.int64)
+    if threading.current_thread() is not threading.main_thread():
+        return run(stop)
+    held = signal.getsignal(signal.SIGINT)
+    made: list[T] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            made.append(run(stop))
+        except BaseException as error:  # raised again below, in the thread that waits
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_LOOK)
+            if isinstance(held, _Held) and held.everywhere:
+                held.act()
+    finally:
+        stop[0] = 1
+        thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]

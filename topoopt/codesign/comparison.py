@@ -52,6 +52,8 @@ class FabricResult(Timed):
         Of a port (direct) or of a server's link (switched).
     strategy_origin : str
         A named strategy, "plan", or "search"; a layout in the field's abbreviations.
+    bounded : bool
+        Whether the time is one that the fabric is not below: its simulation took too much work.
     """
 
     fabric: str
@@ -61,6 +63,7 @@ class FabricResult(Timed):
     cost_usd: Amount | None
     bandwidth_bytes_per_s: Amount
     strategy_origin: str
+    bounded: bool = False
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -153,8 +156,8 @@ class Comparison:
             (
                 r.fabric,
                 *((format_time(r.packet_time_s) if r.packet_time_s else "-",) if packets else ()),
-                format_time(r.iteration_time_s),
-                f"{r.relative_time:.2f}x",
+                ">= " * r.bounded + format_time(r.iteration_time_s),
+                ">= " * r.bounded + f"{r.relative_time:.2f}x",
                 format_bandwidth(r.bandwidth_bytes_per_s),
                 dollars(r.cost_usd),
                 r.strategy_origin,
@@ -291,6 +294,7 @@ def compare(
             base.cost_usd,
             base.bandwidth_bytes_per_s,
             parallelization_text(base.parallelization, base.origin),
+            base.bounded,
         )
         for name, base in plan.baselines.items()
     ]

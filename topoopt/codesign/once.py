@@ -20,7 +20,7 @@ from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedu
 from topoopt.evaluate.scoring import plainest_routing
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import FABRIC_MODEL
-from topoopt.fabric.tasks import link_bytes
+from topoopt.fabric.tasks import link_bytes, recorded_routes
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
 from topoopt.plan.plan import (
     Baseline,
@@ -32,6 +32,7 @@ from topoopt.plan.plan import (
 )
 from topoopt.plan.records import (
     bound_record,
+    bounded_notes,
     degree_split,
     link_records,
     price_notes,
@@ -53,7 +54,7 @@ from topoopt.search.confirm import (
 )
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch
-from topoopt.search.result import SearchResult
+from topoopt.search.result import Compared, SearchResult
 from topoopt.search.search_state import Keeper
 
 AnySearch = OperatorSearch | LayoutSearch
@@ -88,7 +89,8 @@ def optimize_once(
     family = job.family(cluster.servers)
     chosen = baseline_fabrics(baselines, cluster, table, seed, options.reconfiguration)
     search = search_of(family, cluster, options, seed)
-    with interrupts_between_steps(progress) as report:
+    layouts = isinstance(family, LayoutFamily)
+    with interrupts_between_steps(progress, everywhere=layouts) as report:
         result = search.run(report, keeper)
         confirmed = _confirm(search, result, report) if options.confirm == "packet" else None
         scheduled = _schedule(search, result, report)
@@ -176,21 +178,23 @@ def _baselines(
     stated = states_packets(problem.family, problem.options, problem.cluster.servers)
     for number, base in enumerate(chosen):
         try:
-            strategy, time, origin = search.best_on(base, result, number, progress)
-            tasks = family.build(strategy)
+            best: Compared[Any] = search.best_on(base, result, number, progress)
             # After an interruption only what is quick is still worked out.
-            asked = stated and not result.interrupted
-            packets = packet_times_on(base.fabric, tasks, base.real) if asked else None
+            asked, packets = stated and not result.interrupted, None
+            if asked:
+                tasks = family.build(best.parallelization)
+                packets = packet_times_on(base.fabric, tasks, base.real)
             unstated = asked and packets is None and isinstance(base.fabric, Fabric)
         except KeyboardInterrupt:
             return found, True
         found[base.fabric.name] = Baseline(
-            iteration_time_s=time,
+            iteration_time_s=best.time,
+            bounded=best.bounded,
             packet_time_s=None if packets is None else packets.mean,
             cost_usd=base.cost,
             bandwidth_bytes_per_s=base.bandwidth,
-            origin=origin,
-            parallelization=family.record(strategy),
+            origin=best.origin,
+            parallelization=family.record(best.parallelization),
             note=f"{base.note}; {NO_PACKET_TIME}" if unstated else base.note,
             reconfiguration=reconfiguration_record(base.fabric),
         )
@@ -223,7 +227,8 @@ def _assemble(
     tasks = family.represented(pair.strategy)
     traffic = traffic_of(tasks)
     carried = link_bytes(pair.fabric, tasks)
-    network, routes, topology = pair.fabric.network, pair.fabric.routes, pair.topology
+    network, topology = pair.fabric.network, pair.topology
+    routes = recorded_routes(pair.fabric, tasks)
     useful = traffic.allreduce_sent() + traffic.transfer_sent()
     values, which = np.unique(routes.weights, return_inverse=True)
     alone = cluster.servers == 1
@@ -272,6 +277,7 @@ def _assemble(
             weights=which.tolist(),
             weight_values=values.tolist(),
             latency_s=routes.latency.tolist(),
+            pairs=None if routes.pairs is None else routes.pairs.tolist(),
         ),
         bound=bound_record(everything),
         parallelization_bound=bound_record(own),
@@ -289,6 +295,7 @@ def _assemble(
         notes=[
             *family.assumptions(pair.strategy, microbatches=scheduled.schedule.microbatches),
             *price_notes(cluster, compared, prices),
+            *bounded_notes(compared),
             *schedule_notes(scheduled),
             *_packet_notes(problem, packets, result.interrupted),
         ],

@@ -1,6 +1,7 @@
 """Weighted paths of least congestion, for the transfers of one strategy beside its AllReduces."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +68,10 @@ def least_congestion_routes(fabric: Fabric, tasks: TaskGraph) -> Routes:
         Pairs without transfers are routed over all shortest paths.
     """
     network, demand = transfer_problem(fabric, tasks)
-    found = min_congestion(network, demand, ACCURACY, rounds=_ROUNDS).routes()
+    best = min_congestion(network, demand, ACCURACY, rounds=_ROUNDS)
+    if fabric.routes.pairs is not None:
+        return replace(best.routes(idle=False), more=partial(ecmp_routes, fabric.network))
+    found = best.routes()
     return _with_idle(found, ecmp_routes(fabric.network), demand.ravel() > 0.0)
 
 
@@ -95,9 +99,14 @@ def check_least_congestion(fabric: Fabric, tasks: TaskGraph) -> None:
             f"the routes congest a link for {float(load.max()):.6g} s, but routes with "
             f"{proof.congestion:.6g} s exist, which mcf routing would have found"
         )
-    plain = ecmp_routes(fabric.network)
-    merged = _with_idle(fabric.routes, plain, demand.ravel() > 0.0)
-    if not merged.like(fabric.routes):
+    if fabric.routes.pairs is None:
+        plain = ecmp_routes(fabric.network)
+        as_promised = _with_idle(fabric.routes, plain, demand.ravel() > 0.0).like(fabric.routes)
+    else:
+        listed = fabric.routes.listed
+        idle = listed[demand.ravel()[listed] == 0.0]
+        as_promised = ecmp_routes(fabric.network, pairs=idle).like(fabric.routes.of(idle))
+    if not as_promised:
         raise InputError("a pair without transfers is not routed over all shortest paths")
 
 

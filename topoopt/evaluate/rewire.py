@@ -10,7 +10,7 @@ from codesign_base import InputError
 from parallelism.family import Family, P
 from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
-from routing.routes import Routes
+from routing.routes import Routes, tabled
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
@@ -27,6 +27,8 @@ from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 
 _MOST_SPLITS = 10
+# Members of a group whose rings are chosen, where a wiring of many servers has none for it.
+_CHOSEN_UP_TO = 64
 # Cost of building and routing a candidate topology, a server pair.
 _WIRE_WORK = 20.0
 
@@ -41,6 +43,33 @@ def no_network(servers: int) -> Fabric:
         servers, np.zeros(pairs + 1, dtype=np.int64), none, empty, np.zeros(pairs), np.zeros(pairs)
     )
     return Fabric("topoopt", network, routes, {})
+
+
+def _lacks_rings(topology: Topology, tasks: TaskGraph) -> bool:
+    """Whether rings of a large group are still to be chosen, for which all its pairs are routed.
+
+    On few servers, where those are routed anyway, it does not matter.
+    """
+    if tabled(tasks.servers):
+        return False
+    own = {ring.group for ring in topology.rings}
+    return any(
+        len(group) > _CHOSEN_UP_TO and amount > 0 and group not in own
+        for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
+    )
+
+
+def _with_rings(topologies: Iterable[Topology], tasks: TaskGraph) -> Iterator[Topology]:
+    """Leave out topologies that lack rings of large groups; if all do, all but the first."""
+    spare, some = None, False
+    for topology in topologies:
+        if _lacks_rings(topology, tasks):
+            spare = spare or topology
+        else:
+            some = True
+            yield topology
+    if spare is not None and not some:
+        yield spare
 
 
 @dataclass
@@ -144,7 +173,7 @@ class Rewirer(Generic[P]):
     ) -> None:
         """Score topologies that were not seen yet under every routing."""
         candidates: list[tuple[float, int, Topology, Routing, Fabric]] = []
-        for topology in topologies:
+        for topology in _with_rings(topologies, tasks):
             network = topology.network
             links = (network.source, network.target, network.multiplicity)
             key = (b"".join(array.tobytes() for array in links), topology.rings)

@@ -1,7 +1,8 @@
 """Scores of (strategy, fabric) pairs, and the fabrics of direct-connect topologies."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic
 
 import numpy as np
@@ -14,14 +15,15 @@ from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
+from topoopt.bounds.gap import topology_bound
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.fluid import seeks_symmetry
+from topoopt.fabric.fluid import Run, seeks_symmetry
 from topoopt.fabric.reconfigurable import Playable, least_time, play
-from topoopt.fabric.represented import tasks_over, whole_tasks
-from topoopt.fabric.tasks import demand_of, link_bytes
+from topoopt.fabric.represented import tasks_within, whole_tasks
+from topoopt.fabric.tasks import demand_of, link_bytes, pairs_in_use
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
@@ -30,9 +32,13 @@ from topoopt.topology.totient import ring_places
 # (error about 0.1 %); whatever it keeps is simulated again exactly.
 _EXACT_SERVERS = 32
 SEARCH_TOLERANCE = 0.03
+BASELINE_WORK = 5e7
+"""Work that the layouts' simulations on a fabric to compare with may take."""
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8
+# Making, where it was not made before, a task: memory counts as much as time.
+_BUILD_WORK = 50.0
 # Looking for symmetry, a task.
 _COLLAPSE_WORK = 4.0
 # Ranking the tasks by their remaining paths, a task.
@@ -62,12 +68,10 @@ def direct_fabric(
         With the topology's rings for its AllReduce groups.
     """
     network = topology.network
-    if routing in (Routing.ECMP, Routing.MCF, Routing.BALANCED):
-        routes = ecmp_routes(network)
-    elif routing is Routing.K_SHORTEST:
-        routes = k_shortest_routes(network, 8, slack=1)
-    elif routing is Routing.SINGLE:
+    if routing is Routing.SINGLE:
         routes = shortest_routes(network, seed=np.random.default_rng(seed))
+    elif routing in set(Routing):
+        routes = Routes.on_demand(network.hosts, transfer_router(network, routing))
     else:
         raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
@@ -89,6 +93,26 @@ def direct_fabric(
         demand = demand_of(fabric, tasks)
         return replace(fabric, routes=balanced_routes(network, demand))
     return replace(fabric, routes=least_congestion_routes(fabric, tasks))
+
+
+def transfer_router(network: Network, routing: Routing) -> Callable[..., Routes]:
+    """Return what routes pairs as they are asked for, whatever else is sent.
+
+    Parameters
+    ----------
+    network : Network
+        Direct-connect.
+    routing : Routing
+        All shortest paths for those that are made for a demand, or drawn: of pairs without any.
+
+    Returns
+    -------
+    callable
+        Takes ``pairs``.
+    """
+    if routing is Routing.K_SHORTEST:
+        return partial(k_shortest_routes, network, 8, slack=1)
+    return partial(ecmp_routes, network)
 
 
 def plainest_routing(
@@ -127,8 +151,13 @@ def plainest_routing(
 
 def _routed_alike(one: Fabric, other: Fabric, tasks: TaskGraph) -> bool:
     """Whether two fabrics of one network send everything of an iteration over the same links."""
-    if not one.routes.like(other.routes):
-        return False
+    if one.routes.pairs is None and other.routes.pairs is None:
+        if not one.routes.like(other.routes):
+            return False
+    else:
+        moves, _ = pairs_in_use(one, tasks)
+        if not one.routes.of(moves).like(other.routes.of(moves)):
+            return False
     for group in tasks.groups:
         if len(group) > 1:
             mine, theirs = one.group_streams(group), other.group_streams(group)
@@ -167,9 +196,9 @@ def allreduce_routes(
     if routing in (Routing.ECMP, Routing.BALANCED):
         return None
     if routing is Routing.MCF or not rings or any(step == 0 for _, step in rings):
-        return ecmp_routes(network)
-    steps = sorted({step for _, step in rings})
-    return coin_change_routes(network, steps, ring_places(*rings[0]))
+        return Routes.on_demand(network.hosts, partial(ecmp_routes, network))
+    steps, places = sorted({step for _, step in rings}), ring_places(*rings[0])
+    return Routes.on_demand(network.hosts, partial(coin_change_routes, network, steps, places))
 
 
 def search_tolerance(servers: int) -> float:
@@ -188,9 +217,14 @@ class Scorer(Generic[P]):
     fabric : Fabric, DirectCircuits or WindowedCircuits
     tolerance : float
         Completion tolerance of the simulation; 0 is exact.
+    budget : float
+        Work of one simulation of plain fluid time on fabrics that stay as they are. What would
+        take more counts as a bound that no iteration is shorter than.
 
     Attributes
     ----------
+    bounded : bool
+        Whether the last simulation passed the budget, so that its time is a bound.
     work : float
         What all of that cost, in units of one re-solved flow (about 0.13 microseconds), counted
         from the work done and not from a clock, so that budgets in it are reproducible.
@@ -199,7 +233,9 @@ class Scorer(Generic[P]):
     problem: Problem[Family[P]]
     fabric: Playable
     tolerance: float = 0.0
+    budget: float = float("inf")
     work: float = 0.0
+    bounded: bool = False
 
     def __call__(self, strategy: P, limit: float = float("inf")) -> float:
         """Return the iteration time of a parallelization.
@@ -273,18 +309,30 @@ class Scorer(Generic[P]):
         if self.problem.options.compute_order != "ready" and isinstance(self.fabric, Fabric):
             tasks, _ = ordered_tasks(self.fabric, whole_tasks(tasks), self.problem.schedule)
             self.work += _ORDER_WORK * tasks.tasks
+        self.bounded = False
         if isinstance(self.fabric, Fabric):
-            tasks = tasks_over(self.fabric, tasks)
+            over = tasks_within(self.fabric, tasks, self.budget / _BUILD_WORK)
+            if over is None:
+                return self._bound(self.fabric, tasks)
+            tasks = over
         if transfers_yield:
             later = (tasks.kind == TaskKind.TRANSFER).astype(np.int64)
             tasks = replace(
                 tasks, priority=later + (0 if tasks.priority is None else tasks.priority)
             )
-        run = play(self.fabric, tasks, self.tolerance, limit=limit)
+        run = play(self.fabric, tasks, self.tolerance, limit=limit, budget=self.budget)
         self.work += _TASK_WORK * tasks.tasks + run.resolved
+        if isinstance(run, Run) and run.spent and isinstance(self.fabric, Fabric):
+            return max(run.least, self._bound(self.fabric, tasks))
         if tasks.alike is None and seeks_symmetry(tasks):
             self.work += _COLLAPSE_WORK * tasks.tasks
         return run.makespan
+
+    def _bound(self, fabric: Fabric, tasks: TaskGraph) -> float:
+        """Return seconds that no simulation of a task graph is below."""
+        self.bounded = True
+        wired = topology_bound(fabric, tasks).seconds
+        return max(wired, busiest(fabric, tasks))
 
 
 def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:

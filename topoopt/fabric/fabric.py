@@ -1,18 +1,18 @@
 """A fabric: a network, the routes over it, and the rings of its AllReduce groups."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
 from topoopt.fabric.rings import Rings, default_rings, pair_loads, ring_pairs
+from topoopt.fabric.route_rows import RouteRows
 from topoopt.fabric.transport import PACKETS, Transport
 
 Group = tuple[int, ...]
@@ -52,33 +52,6 @@ class GroupStreams(NamedTuple):
     rate: float
 
 
-class _Table:
-    """Rows of links in one pair of arrays: all host pairs, then the groups met so far.
-
-    The arrays are writable copies, because kernels are compiled anew for read-only ones.
-    """
-
-    def __init__(self, network: Network, routes: Routes) -> None:
-        self.capacity: FloatArray = network.capacity.copy()
-        self.links: npt.NDArray[np.int32] = routes.links.astype(np.int32)
-        self.weights: FloatArray = routes.weights.copy()
-        self.used = routes.links.size
-        self.groups: dict[Group, GroupRow] = {}
-        self.lock = Lock()
-
-    def append(self, links: IntArray, weights: FloatArray) -> tuple[int, int]:
-        begin, end = self.used, self.used + links.size
-        if end > self.links.size:
-            room = max(end, 2 * self.links.size)
-            # Simulations in other threads go on with the arrays they hold.
-            self.links = np.concatenate((self.links, np.zeros(room - self.links.size, np.int32)))
-            self.weights = np.concatenate((self.weights, np.zeros(room - self.weights.size)))
-        self.links[begin:end] = links
-        self.weights[begin:end] = weights
-        self.used = end
-        return begin, end
-
-
 @dataclass(frozen=True, eq=False)
 class Fabric:
     """What traffic runs over.
@@ -89,7 +62,7 @@ class Fabric:
         What the fabric is called in tables.
     network : Network
     routes : Routes
-        Routes of every ordered host pair of the network.
+        Routes of every ordered host pair of the network, or made on demand.
     rings : mapping of tuple of int to tuple of tuple of int
         Ring orders of AllReduce groups, by the group's sorted hosts; each order is a permutation
         of the group, and all rings of a group carry equal parts. For other groups rings are
@@ -112,8 +85,10 @@ class Fabric:
     rings: Mapping[Group, Rings] = field(default_factory=dict)
     ring_routes: Routes | None = None
     transport: Transport = PACKETS
-    _table: _Table = field(init=False, repr=False)
-    _routed: npt.NDArray[np.bool_] = field(init=False, repr=False)
+    rows: RouteRows = field(init=False, repr=False)
+    _edges: RouteRows = field(init=False, repr=False)
+    _groups: dict[Group, GroupRow] = field(init=False, repr=False)
+    _lock: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         hosts = self.network.hosts
@@ -143,8 +118,10 @@ class Fabric:
                         f"fabric {self.name!r}: ring {order} does not visit each host of group "
                         f"{group} once"
                     )
-        object.__setattr__(self, "_table", _Table(self.network, self.routes))
-        object.__setattr__(self, "_routed", np.diff(self.routes.offsets) > 0)
+        rows = RouteRows(self.routes, self._lags)
+        edges = rows if self.ring_routes is None else RouteRows(self.ring_routes, self._lags)
+        for name, value in (("rows", rows), ("_edges", edges), ("_groups", {}), ("_lock", Lock())):
+            object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[type["Fabric"], tuple[Any, ...]]:
         """Pickle what it was made of; the tables are made again."""
@@ -158,7 +135,7 @@ class Fabric:
     def rings_of(self, group: Group) -> Rings:
         """Return the ring orders that a group's AllReduces use: the given ones, or chosen."""
         given = self.rings.get(group)
-        return given if given else default_rings(self.network, self.edge_routes, group)
+        return given if given else default_rings(self.network, self._edges, group)
 
     def ring_edges(self, group: Group) -> IntArray:
         """Return the pairs that a group's rings send over.
@@ -184,13 +161,13 @@ class Fabric:
         return edges
 
     @cached_property
-    def message_lags(self) -> FloatArray:
-        """Seconds that a transfer of each ordered pair takes beyond its bytes."""
-        return self._lags(self.routes)
+    def capacity(self) -> FloatArray:
+        """Bytes/s of each link, as kernels take them."""
+        return self.network.capacity.copy()
 
-    @cached_property
-    def _edge_lags(self) -> FloatArray:
-        return self.message_lags if self.ring_routes is None else self._lags(self.ring_routes)
+    def message_lags(self, pairs: IntArray) -> FloatArray:
+        """Return the seconds that a transfer of each of some pairs takes beyond its bytes."""
+        return self.rows.lags(pairs)
 
     def _lags(self, routes: Routes) -> FloatArray:
         pace = np.append(self.network.capacity / self.network.multiplicity, np.inf)
@@ -200,20 +177,41 @@ class Fabric:
         slowest[routes.offsets[:-1] == routes.offsets[1:]] = np.inf
         return self.transport.message_lag(routes.latency, routes.hops, slowest)
 
+    def prepare(self, groups: Iterable[Group], *, given: bool = False) -> None:
+        """Make the routes at once that rings of groups need, where they are made on demand.
+
+        Parameters
+        ----------
+        groups : iterable of tuple of int
+        given : bool
+            Leave out groups whose rings are still to be chosen.
+        """
+        if self.edge_routes.more is None:
+            return
+        hosts, pairs = self.network.hosts, [np.zeros(0, dtype=np.int64)]
+        for group in groups:
+            if len(group) < 2 or group in self._groups:
+                continue
+            if self.rings.get(group) or self.network.switches:
+                pairs.append(self.ring_edges(group).ravel())
+            elif not given:
+                members = np.array(group, dtype=np.int64)
+                pairs.append((members[:, None] * hosts + members).ravel())
+        self._edges.entries(np.concatenate(pairs))
+
     def group_row(self, group: Group) -> GroupRow:
         """Return the place of a group's stream in the shared table, and its numbers.
 
         The first call for a group works it out, later ones look it up.
         """
-        table = self._table
-        row = table.groups.get(group)
+        row = self._groups.get(group)
         if row is None:
             links, weights, latency, rings, rate = self._streams(group)
-            with table.lock:
-                row = table.groups.get(group)
+            with self._lock:
+                row = self._groups.get(group)
                 if row is None:
-                    row = GroupRow(*table.append(links, weights), latency, rings, rate)
-                    table.groups[group] = row
+                    row = GroupRow(*self.rows.append(links, weights), latency, rings, rate)
+                    self._groups[group] = row
         return row
 
     def group_streams(self, group: Group) -> GroupStreams:
@@ -234,9 +232,8 @@ class Fabric:
             If the group is not sorted hosts of this fabric, or a ring edge has no route.
         """
         begin, end, latency, rings, rate = self.group_row(group)
-        table = self._table
-        links = table.links[begin:end].astype(np.int64)
-        return GroupStreams(links, table.weights[begin:end].copy(), latency, rings, rate)
+        links = self.rows.links[begin:end].astype(np.int64)
+        return GroupStreams(links, self.rows.weights[begin:end].copy(), latency, rings, rate)
 
     def _streams(self, group: Group) -> GroupStreams:
         members = list(group)
@@ -247,8 +244,8 @@ class Fabric:
                 f"AllReduce group {group} names hosts outside 0..{self.network.hosts - 1}"
             )
         pairs = self.ring_edges(group)
-        loads = pair_loads(self.edge_routes, self.network.links, pairs).sum(axis=0)
+        loads = pair_loads(self._edges, self.network.links, pairs).sum(axis=0)
         links = np.flatnonzero(loads)
-        latency = float(self._edge_lags[pairs].max())
+        latency = float(self._edges.lags(pairs.ravel()).max())
         rate = float((self.network.capacity[links] / loads[links]).min())
         return GroupStreams(links, loads[links], latency, pairs.shape[0], rate)

@@ -6,6 +6,7 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import collapse, expand_binding
 from topoopt.fabric.fabric import Fabric
@@ -17,6 +18,9 @@ FABRIC_MODEL = "fluid-2"
 COLLAPSE_FROM = 4096
 """Transfers from which on it is worth while to look for symmetry."""
 
+# Tasks from which on a simulation may take longer than an interrupt should wait.
+_WATCHED_FROM = 4096
+
 
 class Run(NamedTuple):
     """What the kernel returns: times and bindings, and how much work they took.
@@ -24,7 +28,7 @@ class Run(NamedTuple):
     ``least`` are the seconds that links need for all bytes at their capacity, where a completion
     tolerance let more pass; else 0. ``instants`` are the moments at which something happened,
     ``solves`` those at which rates were worked out, ``resolved`` the streams re-solved in all of
-    them.
+    them. If the budget of work ran out (``spent``), no iteration is shorter than ``least``.
     """
 
     start: FloatArray
@@ -34,6 +38,7 @@ class Run(NamedTuple):
     instants: int
     solves: int
     resolved: int
+    spent: bool = False
 
     @property
     def makespan(self) -> float:
@@ -50,6 +55,7 @@ def run_fluid(
     foresee: bool = False,
     resolve_all: bool = False,
     collapsed: bool | None = None,
+    budget: float = float("inf"),
 ) -> Run:
     """Run the kernel and return what it found, with counts of its work.
 
@@ -60,7 +66,8 @@ def run_fluid(
     tasks have finished then. With
     ``resolve_all`` every rate is worked out anew at each change: slower, for tests and benchmarks
     of the incremental rates. ``collapsed`` says whether symmetric flows
-    are simulated as one (see `collapse`); by default where there are many transfers.
+    are simulated as one (see `collapse`); by default where there are many transfers. After
+    ``budget`` streams re-solved a run gives up.
     """
     tolerance = completion_tolerance
     if not 0.0 <= tolerance < 1.0:
@@ -77,6 +84,7 @@ def run_fluid(
         foresee and limit < float("inf"),
         resolve_all,
         fabric.transport.htsim,
+        budget,
     )
     if lost:
         never = int(np.count_nonzero(np.isinf(played.finish)))
@@ -106,19 +114,29 @@ def _play(
     foresee: bool,
     resolve_all: bool,
     arrival_order: bool,
+    budget: float,
 ) -> tuple[Run, bool]:
     """Run the kernel; also say whether tasks were left that never became ready."""
-    from topoopt.fabric.simulate_kernels import play
+    from topoopt.fabric.simulate_kernels import SPENT, play
 
-    start, finish, binding, least, done, work = play(
-        orders,
-        tolerance,
-        # A little beyond the limit, so that rounding never rules out what is exactly as fast.
-        limit * (1.0 + 1e-9),
-        foresee,
-        resolve_all,
-        arrival_order,
-    )
+    def run(stop: IntArray) -> tuple[FloatArray, FloatArray, IntArray, float, int, IntArray]:
+        return play(
+            orders,
+            tolerance,
+            # A little beyond the limit, so that rounding never rules out what is exactly as fast.
+            limit * (1.0 + 1e-9),
+            foresee,
+            resolve_all,
+            arrival_order,
+            int(min(budget, 2.0**62)),
+            stop,
+        )
+
+    if orders.compute.size < _WATCHED_FROM:
+        played = run(np.zeros(1, dtype=np.int64))
+    else:
+        played = interruptible(run)
+    start, finish, binding, least, done, work = played
     instants, solves, resolved, gave_up = work.tolist()
-    run = Run(start, finish, binding, least, instants, solves, resolved)
-    return run, done < orders.compute.size and not gave_up
+    made = Run(start, finish, binding, least, instants, solves, resolved, gave_up == SPENT)
+    return made, done < orders.compute.size and not gave_up

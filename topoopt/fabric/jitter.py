@@ -8,6 +8,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, TaskGraph
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
+from topoopt.fabric.tasks import listing
 
 AMPLITUDE = 0.02
 """Delays are moved by up to this fraction."""
@@ -77,6 +78,7 @@ def jittered(
         If the number of copies is out of range, or as in `simulate`.
     """
     check_copies(copies)
+    fabric = listing(fabric, tasks)
     rng = np.random.default_rng(seed)
     factors = rng.uniform(1.0 - AMPLITUDE, 1.0 + AMPLITUDE, copies)
     times = [

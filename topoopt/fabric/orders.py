@@ -49,22 +49,20 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     if moves.size:
         pairs = tasks.first[moves] * hosts + tasks.second[moves]
         resource[moves] = pairs
-        lag[moves] = fabric.message_lags[pairs]
-        begin[moves] = fabric.routes.offsets[pairs]
-        end[moves] = fabric.routes.offsets[pairs + 1]
+        lag[moves] = fabric.message_lags(pairs)
+        begin[moves], end[moves] = fabric.rows.entries(pairs)
         sent = tasks.size[moves]
         volume[moves] = np.where(sent > 0, fabric.transport.wire_bytes(sent), 0.0)
         slots = int(moves.size)
 
     reduces = np.flatnonzero(tasks.collective)
     rows = hosts * hosts
-    links, weights, capacity = fabric._table.links, fabric._table.weights, fabric._table.capacity
     stream = tasks.first[reduces]
     if reduces.size:
         streams = _streams(fabric, tasks, reduces)
-        links, weights = fabric._table.links, fabric._table.weights
         begin[reduces] = streams.begin
         end[reduces] = streams.end
+    links, weights, capacity = fabric.rows.links, fabric.rows.weights, fabric.capacity
     if tasks.alike is not None:
         own = class_rows(fabric, tasks)
         links, weights, capacity = own.links, own.weights, own.capacity
@@ -195,6 +193,7 @@ def _streams(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Streams:
     """
     index = tasks.first[reduces]
     table = np.zeros((len(tasks.groups), 6))
+    fabric.prepare(tasks.groups[group] for group in np.unique(index).tolist())
     for group in np.unique(index).tolist():
         members = tasks.groups[group]
         if len(members) > 1:

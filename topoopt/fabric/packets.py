@@ -9,7 +9,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.tasks import checked_tasks, starting_order
+from topoopt.fabric.tasks import checked_tasks, listing, starting_order
 
 _SEED_LIMIT = 2**31
 MOST_TRAINS = 1e9
@@ -107,6 +107,7 @@ def run_packets(
             f"fabric {fabric.name!r}: a transport without packets has no packet trains; set "
             "segment_bytes"
         )
+    fabric = listing(fabric, tasks)
     _check_unmerged(fabric)
     if not 0 <= seed < _SEED_LIMIT:
         raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
@@ -284,7 +285,7 @@ def _check_unmerged(fabric: Fabric) -> None:
         routed = routes.offsets[1:] > routes.offsets[:-1]
         short = np.flatnonzero(routed & (np.abs(crossed - routes.hops) > 1e-6))
         if short.size:
-            source, target = divmod(int(short[0]), routes.hosts)
+            source, target = divmod(int(routes.listed[short[0]]), routes.hosts)
             raise InputError(
                 f"fabric {fabric.name!r}: the route {source}->{target} crosses "
                 f"{routes.hops[short[0]]:g} links and lists {crossed[short[0]]:g}; packet trains "
@@ -313,7 +314,7 @@ def _messages(
     transport, hosts = fabric.transport, fabric.network.hosts
     lag = np.zeros(tasks.tasks)
     moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
-    lag[moves] = fabric.message_lags[tasks.first[moves] * hosts + tasks.second[moves]]
+    lag[moves] = fabric.message_lags(tasks.first[moves] * hosts + tasks.second[moves])
     moves = moves[tasks.size[moves] > 0]
     pairs = [tasks.first[moves] * hosts + tasks.second[moves]]
     owners, numbers = [moves], [np.full(moves.size, -1, dtype=np.int64)]
@@ -348,13 +349,13 @@ def _messages(
     pair = np.concatenate(pairs).astype(np.int64)
     ring = np.concatenate(numbers).astype(np.int64)
     wire = transport.wire_bytes(np.concatenate(bytes_)) / transport.segment_bytes
-    row_begin = fabric.routes.offsets[pair]
-    row_end = fabric.routes.offsets[pair + 1]
-    if fabric.ring_routes is not None:
-        edge = ring >= 0
-        shift = fabric.routes.links.size
-        row_begin[edge] = fabric.ring_routes.offsets[pair[edge]] + shift
-        row_end[edge] = fabric.ring_routes.offsets[pair[edge] + 1] + shift
+    row_begin, row_end = np.zeros(pair.size, np.int64), np.zeros(pair.size, np.int64)
+    edge, shift = ring >= 0, 0
+    for routes, own in ((fabric.routes, ~edge), (fabric.edge_routes, edge)):
+        rows = routes.rows(pair[own])
+        row_begin[own] = routes.offsets[rows] + shift
+        row_end[own] = routes.offsets[rows + 1] + shift
+        shift += 0 if fabric.ring_routes is None else routes.links.size
     table = np.array(rings, dtype=np.int64).reshape(-1, 5)
     return (
         _Messages(

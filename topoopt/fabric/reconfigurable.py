@@ -25,6 +25,7 @@ def play(
     completion_tolerance: float = 0.0,
     *,
     limit: float = float("inf"),
+    budget: float = float("inf"),
 ) -> Run | VaryingRun:
     """Play one iteration in the fluid model over any fabric.
 
@@ -33,6 +34,8 @@ def play(
     fabric : Fabric, DirectCircuits or WindowedCircuits
     tasks, completion_tolerance, limit
         As in `topoopt.fabric.simulate.score`, with its errors.
+    budget : float
+        Streams re-solved after which a simulation gives up; of fabrics that stay as they are.
 
     Returns
     -------
@@ -42,7 +45,9 @@ def play(
     if isinstance(fabric, Fabric):
         tasks = tasks_over(fabric, tasks)
         foresee = fabric.network.hosts >= FORESEEN_FROM
-        return run_fluid(fabric, tasks, completion_tolerance, limit=limit, foresee=foresee)
+        return run_fluid(
+            fabric, tasks, completion_tolerance, limit=limit, foresee=foresee, budget=budget
+        )
     return run_circuits(fabric, whole_tasks(tasks), completion_tolerance, limit=limit)
 
 

@@ -31,6 +31,28 @@ def tasks_over(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
         return tasks
     if fabric.transport.htsim:  # it goes by the order in which tasks are found ready
         return whole_tasks(tasks)
+    made = tasks_within(fabric, tasks, float("inf"))
+    assert made is not None
+    return made
+
+
+def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | None:
+    """Return what `tasks_over` does, unless it has more tasks than that.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    most : float
+        Tasks, as many as would be expected of so many places: nothing is made of more.
+
+    Returns
+    -------
+    TaskGraph or None
+    """
+    alike = tasks.alike
+    if alike is None or alike.fabric is fabric:
+        return tasks
     pattern, network = alike.pattern, fabric.network
     rows, word = _rows(fabric, pattern)
     hosts = network.hosts
@@ -43,6 +65,9 @@ def tasks_over(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
         for kind, amount in enumerate((out[:servers], into[:servers], network.capacity))
     ])  # fmt: skip
     classes = refine(replace(pattern, word=word), rows, colour)
+    kinds = pattern.places if classes is None else classes.first_place.size
+    if tasks.tasks * kinds > most * alike.classes.first_place.size:
+        return None
     made: TaskGraph = alike.rebuild(classes, rows, fabric)
     return made
 
@@ -57,28 +82,30 @@ def whole_tasks(tasks: TaskGraph) -> TaskGraph:
 
 def _rows(fabric: Fabric, pattern: Pattern) -> tuple[Rows, Words]:
     """Return what elements put on ports and links, and words that tell their latencies, too."""
-    hosts, table = fabric.network.hosts, fabric._table
+    hosts = fabric.network.hosts
     moves = np.flatnonzero(pattern.group < 0)
     reduces = np.flatnonzero(pattern.group >= 0)
     pairs = pattern.source[moves] * hosts + pattern.target[moves]
+    fabric.prepare(pattern.groups)
     streams = np.array(
         [fabric.group_row(g) if len(g) > 1 else (0,) * 5 for g in pattern.groups], dtype=np.float64
     ).reshape(-1, 5)
     begin, end = (np.zeros(pattern.elements, dtype=np.int64) for _ in range(2))
-    begin[moves], end[moves] = fabric.routes.offsets[pairs], fabric.routes.offsets[pairs + 1]
+    begin[moves], end[moves] = fabric.rows.entries(pairs)
     own = pattern.group[reduces]
     begin[reduces], end[reduces] = streams[own, :2].T.astype(np.int64)
     counts = end - begin
     element = np.repeat(np.arange(pattern.elements), counts)
     at = spread(begin, counts)
+    links = fabric.rows.links[at].astype(np.int64)
     ports = pattern.ports
     rows = Rows(
         np.concatenate((ports.element, element)),
-        np.concatenate((ports.resource, 2 * pattern.servers + table.links[at].astype(np.int64))),
-        np.concatenate((ports.weight, table.weights[at])),
+        np.concatenate((ports.resource, 2 * pattern.servers + links)),
+        np.concatenate((ports.weight, fabric.rows.weights[at])),
     )
     word = pattern.word.copy()
-    word[moves] = mixed(word[moves] + words_of(fabric.message_lags[pairs]))
+    word[moves] = mixed(word[moves] + words_of(fabric.message_lags(pairs)))
     members = np.array([len(group) for group in pattern.groups], dtype=np.float64)
     for numbers in (members, *streams.T[2:]):
         word[reduces] = mixed(word[reduces] + words_of(numbers)[own])

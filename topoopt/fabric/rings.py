@@ -6,6 +6,7 @@ from codesign_base import InputError
 from codesign_base.rows import spread
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
+from topoopt.fabric.route_rows import RouteRows
 
 Rings = tuple[tuple[int, ...], ...]
 
@@ -19,12 +20,12 @@ def ring_pairs(orders: IntArray, hosts: int) -> IntArray:
     return orders * hosts + np.concatenate((orders[:, 1:], orders[:, :1]), axis=1)
 
 
-def ring_loads(routes: Routes, links: int, orders: IntArray) -> FloatArray:
+def ring_loads(routes: Routes | RouteRows, links: int, orders: IntArray) -> FloatArray:
     """Return how much of a ring edge's traffic each link carries, per ring order.
 
     Parameters
     ----------
-    routes : Routes
+    routes : Routes or RouteRows
     links : int
         Number of links of the network.
     orders : int64 array, shape (rings, group size)
@@ -43,16 +44,16 @@ def ring_loads(routes: Routes, links: int, orders: IntArray) -> FloatArray:
     return pair_loads(routes, links, ring_pairs(orders, routes.hosts))
 
 
-def pair_loads(routes: Routes, links: int, pairs: IntArray) -> FloatArray:
+def pair_loads(routes: Routes | RouteRows, links: int, pairs: IntArray) -> FloatArray:
     """Return the sum of route weights on each link, for sets of pairs.
 
     Parameters
     ----------
-    routes : Routes
+    routes : Routes or RouteRows
     links : int
         Number of links of the network.
     pairs : int64 array, shape (sets, pairs of each)
-        Rows of `Routes`.
+        As ``source * hosts + target``.
 
     Returns
     -------
@@ -63,22 +64,23 @@ def pair_loads(routes: Routes, links: int, pairs: IntArray) -> FloatArray:
     InputError
         If a pair has no route.
     """
+    rows = RouteRows(routes) if isinstance(routes, Routes) else routes
     flat = pairs.ravel()
-    begin = routes.offsets[flat]
-    counts = routes.offsets[flat + 1] - begin
+    begin, end = rows.entries(flat)
+    counts = end - begin
     if counts.size and counts.min() == 0:
-        raise _unrouted(int(flat[np.argmin(counts)]), routes.hosts)
+        raise _unrouted(int(flat[np.argmin(counts)]), rows.hosts)
     entries = spread(begin, counts)
     of = np.repeat(np.repeat(np.arange(pairs.shape[0]), pairs.shape[1]), counts)
     loads = np.bincount(
-        of * links + routes.links[entries],
-        weights=routes.weights[entries],
+        of * links + rows.links[entries],
+        weights=rows.weights[entries],
         minlength=pairs.shape[0] * links,
     )
     return loads.astype(np.float64).reshape(pairs.shape[0], links)
 
 
-def default_rings(network: Network, routes: Routes, group: tuple[int, ...]) -> Rings:
+def default_rings(network: Network, routes: Routes | RouteRows, group: tuple[int, ...]) -> Rings:
     """Choose rings that let one AllReduce over the group, alone on the network, end soonest.
 
     First, rings are taken one by one from the 16 orders "+p" over the sorted members, p coprime
@@ -91,7 +93,7 @@ def default_rings(network: Network, routes: Routes, group: tuple[int, ...]) -> R
     Parameters
     ----------
     network : Network
-    routes : Routes
+    routes : Routes or RouteRows
     group : tuple of int
         Sorted hosts, at least two.
 
@@ -120,19 +122,22 @@ def default_rings(network: Network, routes: Routes, group: tuple[int, ...]) -> R
     out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
     into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
     bound = float((1.0 / np.maximum(np.minimum(out, into)[members], 1e-300)).max())
+    rows = RouteRows(routes) if isinstance(routes, Routes) else routes
+    begin, end = rows.entries(members[:, None] * rows.hosts + members)
     orders, lost = choose_rings(
         members,
-        routes.hosts,
-        routes.offsets,
-        routes.links,
-        routes.weights,
+        begin,
+        end,
+        rows.links,
+        rows.weights,
         1.0 / network.capacity,
         bound,
         np.unique(np.arange(STARTS) * size // STARTS),
         1 + size // SAMPLE,
     )
     if lost >= 0:
-        raise _unrouted(lost, routes.hosts)
+        source, target = divmod(lost, size)
+        raise _unrouted(int(members[source] * rows.hosts + members[target]), rows.hosts)
     return tuple(tuple(order) for order in orders.tolist())
 
 

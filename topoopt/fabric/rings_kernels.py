@@ -3,7 +3,7 @@
 import numpy as np
 
 from codesign_base.jit import inner_kernel, kernel
-from routing.fairness_kernels import Floats, Ints
+from routing.fairness_kernels import Floats, Ints, SmallInts
 
 MAX_RINGS = 8
 MAX_CIRCULANT = 16
@@ -24,9 +24,9 @@ def _largest(values: Floats) -> float:
 @inner_kernel
 def _price_routes(
     members: Ints,
-    hosts: int,
-    offsets: Ints,
-    links: Ints,
+    begin: Ints,
+    end: Ints,
+    links: SmallInts,
     weights: Floats,
     slowness: Floats,
     total: Floats,
@@ -39,11 +39,10 @@ def _price_routes(
         price[link] = slowness[link] * (1.0 + STEEPNESS * total[link] / most)
     for i in range(members.size):
         for j in range(members.size):
-            pair = members[i] * hosts + members[j]
             cost[i, j] = np.inf
-            if i != j and offsets[pair + 1] > offsets[pair]:
+            if i != j and end[i, j] > begin[i, j]:
                 dear = 0.0
-                for entry in range(offsets[pair], offsets[pair + 1]):
+                for entry in range(begin[i, j], end[i, j]):
                     dear += weights[entry] * price[links[entry]]
                 cost[i, j] = dear
 
@@ -66,10 +65,9 @@ def _tour(cost: Floats, start: int, tour: Ints, left: Ints) -> None:
 @inner_kernel
 def _ring_times(
     order: Ints,
-    members: Ints,
-    hosts: int,
-    offsets: Ints,
-    links: Ints,
+    begin: Ints,
+    end: Ints,
+    links: SmallInts,
     weights: Floats,
     slowness: Floats,
     times: Floats,
@@ -78,10 +76,10 @@ def _ring_times(
     times[:] = 0.0
     for place in range(order.size):
         after = order[place + 1] if place + 1 < order.size else order[0]
-        pair = members[order[place]] * hosts + members[after]
-        if offsets[pair + 1] == offsets[pair]:
-            return int(pair)
-        for entry in range(offsets[pair], offsets[pair + 1]):
+        here = order[place]
+        if end[here, after] == begin[here, after]:
+            return int(here * order.size + after)
+        for entry in range(begin[here, after], end[here, after]):
             times[links[entry]] += weights[entry]
     for link in range(times.size):
         times[link] *= slowness[link]
@@ -178,9 +176,9 @@ def _next_ring(times: Floats, count: int, total: Floats, taken: Ints) -> int:
 @kernel
 def choose_rings(
     members: Ints,
-    hosts: int,
-    offsets: Ints,
-    links: Ints,
+    begin: Ints,
+    end: Ints,
+    links: SmallInts,
     weights: Floats,
     slowness: Floats,
     bound: float,
@@ -193,9 +191,10 @@ def choose_rings(
     ----------
     members : int64 array, shape (size,)
         Sorted hosts, at least three.
-    hosts : int
-    offsets, links, weights : arrays
-        Of `Routes`.
+    begin, end : int64 arrays, shape (size, size)
+        Entries of the route from a member to another.
+    links, weights : arrays
+        Of all entries.
     slowness : float64 array, shape (links,)
         Seconds a byte.
     bound : float
@@ -209,13 +208,13 @@ def choose_rings(
     -------
     orders : int64 array, shape (rings, size)
     lost : int
-        A pair that has no route, as a row of `Routes`; -1: none.
+        Places of two members without a route, as ``source * size + target``; -1: none.
     """
     size = members.size
     total = np.zeros(slowness.size)
     price = np.empty(slowness.size)
     cost = np.empty((size, size))
-    _price_routes(members, hosts, offsets, links, weights, slowness, total, price, cost)
+    _price_routes(members, begin, end, links, weights, slowness, total, price, cost)
     steps = np.empty(size, dtype=np.int64)
     count = _cheapest_steps(cost, seen, steps, np.empty(size))
     room = count + starts.size * MAX_RINGS
@@ -224,9 +223,7 @@ def choose_rings(
     for ring in range(count):
         for place in range(size):
             orders[ring, place] = steps[ring] * place % size
-        lost = _ring_times(
-            orders[ring], members, hosts, offsets, links, weights, slowness, times[ring]
-        )
+        lost = _ring_times(orders[ring], begin, end, links, weights, slowness, times[ring])
         if lost >= 0:
             return orders[:0], lost
     kept = np.full(MAX_RINGS + 1, -1, dtype=np.int64)
@@ -241,9 +238,7 @@ def choose_rings(
     while rings < MAX_RINGS and idle < PATIENCE and best > bound * (1.0 + CLOSE):
         for start in starts:
             _tour(cost, start, orders[count], left)
-            lost = _ring_times(
-                orders[count], members, hosts, offsets, links, weights, slowness, times[count]
-            )
+            lost = _ring_times(orders[count], begin, end, links, weights, slowness, times[count])
             if lost >= 0:
                 return orders[:0], lost
             count += 1
@@ -259,7 +254,7 @@ def choose_rings(
         if time < best * (1.0 - CLOSE):
             best = time
             kept[:] = chosen
-        _price_routes(members, hosts, offsets, links, weights, slowness, total, price, cost)
+        _price_routes(members, begin, end, links, weights, slowness, total, price, cost)
     found = 0
     while kept[found] >= 0:
         found += 1

@@ -32,6 +32,9 @@ from topoopt.fabric.iteration_kernels import (
     make_ready,
 )
 
+LATE, SPENT, STOPPED = 1, 2, 3
+"""Why a simulation gave up: its limit of time, its budget of work, or it was told to."""
+
 # Bytes of a link are counted lower by this share, so that rounding never rules anything out.
 _ROUNDING = 1e-9
 
@@ -44,6 +47,8 @@ def play(
     foresee: bool,
     full: bool,
     arrival_order: bool,
+    budget: int,
+    stop: Ints,
 ) -> tuple[Floats, Floats, Ints, float, int, Ints]:
     """Play all tasks; see `topoopt.fabric.simulate.simulate` for the meaning.
 
@@ -61,6 +66,10 @@ def play(
     arrival_order : bool
         Tasks of a device that become ready at one time run in the order in which that was found
         out, rather than by their numbers.
+    budget : int
+        Give up after so many streams re-solved.
+    stop : int64 array, shape (1,)
+        Give up as soon as it is not zero; another thread may write to it.
 
     Returns
     -------
@@ -68,18 +77,22 @@ def play(
         ``finish`` is infinite for tasks that never ran.
     least : float
         Seconds by which the links could carry all bytes at their capacity, as they were reckoned
-        while flows left early; 0 without a tolerance.
+        while flows left early; 0 without a tolerance. If the budget ran out, not less than the
+        clock then.
     done : int
         Number of tasks that ran.
     work : int64 array, shape (4,)
-        Instants, rate solves, streams re-solved, and 1 if it gave up.
+        Instants, rate solves, streams re-solved, and why it gave up, if it did: `LATE`, `SPENT`
+        or `STOPPED`.
     """
     flows = no_flows(
         orders.compute.size, orders.rows, orders.slots, orders.entries, orders.links,
         orders.weights, orders.capacity,
     )  # fmt: skip
     it = begun(orders)
-    least, gave_up = _play_on(orders, it, flows, tolerance, horizon, foresee, full, arrival_order)
+    least, gave_up = _play_on(
+        orders, it, flows, tolerance, horizon, foresee, full, arrival_order, budget, stop
+    )
     count = flows.counts
     work = np.array([it.number[INSTANTS], count[SOLVES], count[RESOLVED], gave_up])
     return it.start, it.finish, it.binding, least, it.number[DONE], work
@@ -88,9 +101,9 @@ def play(
 @inner_kernel
 def _play_on(
     orders: Orders, it: Iteration, flows: Flows, tolerance: float, horizon: float, foresee: bool,
-    full: bool, arrival_order: bool,
+    full: bool, arrival_order: bool, budget: int, stop: Ints,
 ) -> tuple[float, int]:  # fmt: skip
-    """Play to the end, or until it gives up; return ``least``, and 1 if it gave up.
+    """Play to the end, or until it gives up; return ``least``, and why it gave up, or 0.
 
     A function of its own, because in one that makes arrays every use of any counts references.
     """
@@ -112,6 +125,13 @@ def _play_on(
     least = 0.0
     now = 0.0
     while True:
+        if stop[0] != 0:
+            gave_up = STOPPED
+            break
+        if count[RESOLVED] > budget:
+            gave_up = SPENT
+            least = max(least, now)
+            break
         # 1. What became ready at this instant, and what goes onto the network.
         make_ready(orders, it, now, arrival_order)
         for i in range(it.number[STARTS]):
@@ -142,11 +162,11 @@ def _play_on(
         if counted and upcoming > now:
             late = leave_idle(link, min(upcoming, horizon) - now)
             if late and foresee:
-                gave_up = 1
+                gave_up = LATE
                 break
         now = max(now, upcoming)
         if now > horizon:
-            gave_up = 1
+            gave_up = LATE
             break
         limit = now * (1.0 + INSTANT)
         it.number[INSTANTS] += 1
@@ -155,7 +175,7 @@ def _play_on(
             if tolerance > 0.0:
                 least = max(least, origin + overdue)
                 if limited and overdue > 0.0:
-                    gave_up = 1
+                    gave_up = LATE
                     break
             lowest = min(lowest, slowest)
             last = drain(orders, it, count[ENDED], now)

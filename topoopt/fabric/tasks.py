@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from codesign_base import InputError
+from codesign_base.rows import spread
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from routing.routes import Routes, tabled
 from topoopt.fabric.fabric import Fabric
 
 
@@ -27,7 +29,8 @@ def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
         raise InputError("task graph: a size or delay is negative or not finite; correct that task")
     moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
     pairs = tasks.first[moves] * hosts + tasks.second[moves]
-    unrouted = np.flatnonzero(~fabric._routed[pairs])
+    begin, end = fabric.rows.entries(pairs)
+    unrouted = np.flatnonzero(begin == end)
     if unrouted.size:
         source, target = divmod(int(pairs[unrouted[0]]), hosts)
         raise InputError(
@@ -105,19 +108,105 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     -------
     float64 array, shape (links,)
     """
-    total = fabric.routes.link_bytes(fabric.network, _transferred(fabric, tasks))
-    amounts = _reduced(tasks)
+    total = _carried(fabric, _transferred(fabric, tasks))
+    amounts = [pair for pair in _reduced(tasks) if len(pair[0]) > 1 and pair[1] > 0]
+    fabric.prepare((group for group, _ in amounts), given=True)
     if enough < float("inf"):
-        # Rings that are still to be chosen are dear, and often no longer needed.
+        # Rings that are still to be chosen take long, and are often no longer needed.
         amounts.sort(key=lambda pair: pair[0] not in fabric.rings)
-    for group, amount in amounts:
-        if len(group) > 1 and amount > 0:
-            if enough < float("inf") and (total > enough * fabric.network.capacity).any():
-                break
-            streams = fabric.group_streams(group)
-            sent = _ring_edge_bytes(len(group), amount, streams.rings)
-            total[streams.links] += streams.weights * sent
+    given = True
+    for number, (group, amount) in enumerate(amounts):
+        if enough < float("inf") and (total > enough * fabric.network.capacity).any():
+            break
+        if given and group not in fabric.rings:
+            given = False
+            fabric.prepare(other for other, _ in amounts[number:])
+        streams = fabric.group_streams(group)
+        sent = _ring_edge_bytes(len(group), amount, streams.rings)
+        total[streams.links] += streams.weights * sent
     return total
+
+
+def _carried(fabric: Fabric, demand: FloatArray) -> FloatArray:
+    """Return the bytes that transfers put on each link."""
+    sent = np.flatnonzero(demand)
+    begin, end = fabric.rows.entries(sent)
+    counts = end - begin
+    at = spread(begin, counts)
+    bytes_ = np.repeat(demand[sent], counts) * fabric.rows.weights[at]
+    total = np.bincount(fabric.rows.links[at], weights=bytes_, minlength=fabric.network.links)
+    return total.astype(np.float64, copy=False)
+
+
+def pairs_in_use(fabric: Fabric, tasks: TaskGraph) -> tuple[IntArray, IntArray]:
+    """Return the pairs of hosts that an iteration sends between.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+        Whose tasks may stand for others.
+
+    Returns
+    -------
+    transfers, ring edges : int64 arrays
+        Pairs as ``source * hosts + target``, ascending.
+    """
+    hosts = fabric.network.hosts
+    if tasks.alike is None:
+        moves = tasks.kind == TaskKind.TRANSFER
+        source, target = tasks.first[moves], tasks.second[moves]
+    else:
+        pattern = tasks.alike.pattern
+        source, target = pattern.source[pattern.group < 0], pattern.target[pattern.group < 0]
+    edges = [fabric.ring_edges(group).ravel() for group in tasks.groups if len(group) > 1]
+    none = np.zeros(0, dtype=np.int64)
+    return np.unique(source * hosts + target), np.unique(np.concatenate((none, *edges)))
+
+
+def listing(fabric: Fabric, tasks: TaskGraph) -> Fabric:
+    """Return a fabric whose routes are made: they list at least what an iteration uses.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    Fabric
+        The same, if its routes are of all pairs.
+    """
+    if fabric.routes.pairs is None and fabric.edge_routes.pairs is None:
+        return fabric
+    moves, edges = pairs_in_use(fabric, tasks)
+    own = moves if fabric.ring_routes is not None else np.union1d(moves, edges)
+    return replace(
+        fabric,
+        routes=fabric.routes.of(own),
+        rings=dict(fabric.rings) | {g: fabric.rings_of(g) for g in tasks.groups if len(g) > 1},
+        ring_routes=None if fabric.ring_routes is None else fabric.ring_routes.of(edges),
+    )
+
+
+def recorded_routes(fabric: Fabric, tasks: TaskGraph) -> Routes:
+    """Return the routes that a plan records.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+
+    Returns
+    -------
+    Routes
+        Of all pairs of up to `routing.routes.EVERY_PAIR_UP_TO` hosts; of more, those of
+        transfers, and of ring edges that are routed like them.
+    """
+    if tabled(fabric.network.hosts):
+        return fabric.routes
+    moves, edges = pairs_in_use(fabric, tasks)
+    return fabric.routes.of(moves if fabric.ring_routes is not None else np.union1d(moves, edges))
 
 
 def demand_of(fabric: Fabric, tasks: TaskGraph) -> FloatArray:

@@ -164,9 +164,8 @@ class WindowedCircuits:
         lag = np.zeros(tasks.tasks)
         moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
         pairs = demands.row[moves]
-        begin[moves] = fabric.routes.offsets[pairs]
-        end[moves] = fabric.routes.offsets[pairs + 1]
-        lag[moves] = fabric.message_lags[pairs]
+        begin[moves], end[moves] = fabric.rows.entries(pairs)
+        lag[moves] = fabric.message_lags(pairs)
         routed = np.diff(fabric.routes.offsets) > 0
         rings = np.array(
             [
@@ -181,8 +180,7 @@ class WindowedCircuits:
             lag[reduces] = chosen[:, 2]
         network = fabric.network
         capacity = self.rate * lit[network.source, network.target].astype(np.float64)
-        table = fabric._table
-        return begin, end, lag, table.links, table.weights, capacity
+        return begin, end, lag, fabric.rows.links, fabric.rows.weights, capacity
 
     def fabric(self, circuits: IntArray, demands: Demands) -> Fabric:
         """Return the fabric of some circuits.

@@ -133,7 +133,7 @@ def iteration_fbuf(
         file = fbuf_of(
             tasks,
             fabric.network,
-            message_routes(fabric, tasks, rings) if rounds else fabric.routes,
+            (message_routes(fabric, tasks, rings) if rounds else fabric.routes).complete(),
             rings,
             gpus_per_node=gpus_per_node,
             intergpu_bandwidth=intergpu_bandwidth,

@@ -34,7 +34,7 @@ def message_routes(fabric: Fabric, tasks: TaskGraph, rings: Mapping[Group, Rings
     InputError
         If a pair sends over other links along a ring than otherwise, and does both.
     """
-    routes, along = fabric.routes, fabric.edge_routes
+    routes, along = fabric.routes.complete(), fabric.edge_routes.complete()
     if fabric.ring_routes is None:
         return routes
     hosts = routes.hosts

@@ -83,11 +83,12 @@ class RingRecord:
 
 @checked(frozen=True, config=STRICT)
 class RouteTable:
-    """Routes of all ordered server pairs as one sparse table.
+    """Routes of ordered server pairs as one sparse table.
 
     Row ``source * servers + target`` is ``offsets[row] .. offsets[row + 1]`` of ``links``
     (indices into the plan's links) and ``weights`` (indices into ``weight_values``, the shares
-    of the pair's bytes; few distinct ones occur).
+    of the pair's bytes; few distinct ones occur). On many servers ``pairs`` lists those that the
+    iteration sends between, and a row is a place in it; else it is None.
     """
 
     offsets: list[Count]
@@ -95,6 +96,7 @@ class RouteTable:
     weights: list[Count]
     weight_values: list[Amount]
     latency_s: list[Seconds]
+    pairs: list[Count] | None = None
 
 
 @checked(frozen=True, config=STRICT)
@@ -150,6 +152,8 @@ class Baseline(Timed):
     parallelization: Parallelization
     note: str
     reconfiguration: ReconfigurationRecord | None = None
+    bounded: bool = False
+    """Whether its simulation passed the budget of work: the time is one that it is not below."""
 
 
 @checked(frozen=True, config=STRICT)

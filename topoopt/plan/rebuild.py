@@ -11,10 +11,10 @@ from parallelism.operator_records import OperatorQuestion
 from parallelism.taskgraph import TaskGraph
 from parallelism.transformers.family import LayoutFamily
 from routing.network import Network
-from routing.routes import Routes
+from routing.routes import EVERY_PAIR_UP_TO, Routes, tabled
 from topoopt.bounds.everything import AnyFamily
 from topoopt.evaluate.scheduling import Simulated, simulate_schedule
-from topoopt.evaluate.scoring import allreduce_routes
+from topoopt.evaluate.scoring import allreduce_routes, transfer_router
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_tasks
 from topoopt.plan.plan import Plan, ScheduleRecord
@@ -100,7 +100,17 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     if which.size and (which.min() < 0 or which.max() >= values.size):
         raise InputError(f"routes: weight {which.max()} of {values.size} does not exist")
     weights = values[which]
+    listed = None if table.pairs is None else np.array(table.pairs, dtype=np.int64)
     pairs = network.hosts**2
+    if listed is not None:
+        if tabled(network.hosts):
+            raise InputError(
+                f"routes: pairs are listed for {network.hosts} servers; up to {EVERY_PAIR_UP_TO} "
+                "give the routes of all"
+            )
+        if listed.size and (listed.min() < 0 or listed.max() >= pairs):
+            raise InputError(f"routes: pair {listed.max()} of {pairs} does not exist")
+        pairs = listed.size
     if offsets.size != pairs + 1 or offsets[0] != 0 or np.any(np.diff(offsets) < 0):
         raise InputError(f"routes: offsets must be {pairs + 1} ascending numbers from 0")
     if links.size != offsets[-1] or weights.size != links.size:
@@ -127,7 +137,16 @@ def rebuild_fabric(plan: Plan) -> Fabric:
     return Fabric(
         "topoopt",
         network,
-        Routes(network.hosts, offsets, links, weights, latency, hops),
+        Routes(
+            network.hosts,
+            offsets,
+            links,
+            weights,
+            latency,
+            hops,
+            listed,
+            None if listed is None else transfer_router(network, routing),
+        ),
         {group: tuple(orders) for group, orders in rings.items()},
         allreduce_routes(network, whole, routing),
     )

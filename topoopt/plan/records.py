@@ -1,7 +1,7 @@
 """The records of a plan, made of the objects that they describe."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, cast
 
 from routing.network import Network
@@ -135,4 +135,14 @@ def schedule_notes(scheduled: Scheduled) -> list[str]:
         f"the iteration time holds for a schedule ({scheduled.schedule.describe()}) that published "
         "results do not use; baselines have the plain one, under which "
         f"the plan takes {format_time(scheduled.plain_time)}"
+    ]
+
+
+def bounded_notes(compared: Mapping[str, Baseline]) -> list[str]:
+    """Return a sentence for each fabric whose time is a bound that it is not below."""
+    return [
+        f"{name} takes at least the time stated: simulating it would take too much work, and what "
+        "its ports and links must carry bounds it from below"
+        for name, base in compared.items()
+        if base.bounded
     ]

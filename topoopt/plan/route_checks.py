@@ -7,6 +7,7 @@ from parallelism.taskgraph import traffic_of
 from routing.paths import hop_distances
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.scoring import direct_fabric, plainest_routing
+from topoopt.fabric.tasks import recorded_routes
 from topoopt.plan.arithmetic import require_same
 from topoopt.plan.plan import Plan
 from topoopt.plan.rebuild import Rebuilt
@@ -31,6 +32,7 @@ def check_routes(plan: Plan, rebuilt: Rebuilt) -> None:
         Naming the first pair whose route is wrong.
     """
     _check_table(plan)
+    _check_listed(plan, rebuilt)
     _check_flows(rebuilt)
     if plan.cluster.servers > 1:
         _check_name(plan, rebuilt)
@@ -58,25 +60,38 @@ def _check_table(plan: Plan) -> None:
         raise InputError("routes: weight_values do not ascend, or one of them does not occur")
 
 
+def _check_listed(plan: Plan, rebuilt: Rebuilt) -> None:
+    """The pairs listed are those that the iteration sends between."""
+    if plan.routes.pairs is None:
+        return
+    fabric = rebuilt.fabric
+    used = recorded_routes(fabric, rebuilt.represented()).listed
+    if not np.array_equal(fabric.routes.listed, used):
+        odd = int(np.setxor1d(fabric.routes.listed, used)[0])
+        a, b = divmod(odd, fabric.network.hosts)
+        raise InputError(
+            f"routes list the pair {a}->{b}, which the iteration does not send between, or lack it"
+        )
+
+
 def _check_flows(rebuilt: Rebuilt) -> None:
     """What a pair sends leaves its source once, is kept by every node between, and arrives."""
     network, routes = rebuilt.fabric.network, rebuilt.fabric.routes
     hosts = network.hosts
-    pairs = hosts * hosts
-    pair = np.repeat(np.arange(pairs), np.diff(routes.offsets))
+    pairs = routes.listed
+    pair = np.repeat(pairs, np.diff(routes.offsets))
     if np.any((routes.weights <= 0) | (routes.weights > 1 + _WEIGHT)):
         raise InputError("a route weight lies outside (0, 1]")
     # What leaves a node less what enters it, by (pair, node), must be one at the source and
     # minus one at the target; pairs of a server with itself cancel.
-    every = np.arange(pairs)
-    source, target = np.divmod(every, hosts)
+    source, target = np.divmod(pairs, hosts)
     keys = np.concatenate((
         pair * network.nodes + network.source[routes.links],
         pair * network.nodes + network.target[routes.links],
-        every * network.nodes + source,
-        every * network.nodes + target,
+        pairs * network.nodes + source,
+        pairs * network.nodes + target,
     ))  # fmt: skip
-    one = np.ones(pairs)
+    one = np.ones(pairs.size)
     amounts = np.concatenate((routes.weights, -routes.weights, -one, one))
     used, place = np.unique(keys, return_inverse=True)
     bad = used[np.abs(np.bincount(place, weights=amounts)) > _WEIGHT]
@@ -88,7 +103,7 @@ def _check_flows(rebuilt: Rebuilt) -> None:
 def _check_single_shortest(rebuilt: Rebuilt) -> None:
     """Every pair has one path, and none is shorter."""
     network, routes = rebuilt.fabric.network, rebuilt.fabric.routes
-    least = hop_distances(network)[: network.hosts, : network.hosts].ravel()
+    least = hop_distances(network)[: network.hosts, : network.hosts].ravel()[routes.listed]
     counts = np.diff(routes.offsets)
     latency = np.bincount(
         np.repeat(np.arange(counts.size), counts),
@@ -101,7 +116,7 @@ def _check_single_shortest(rebuilt: Rebuilt) -> None:
         | (np.abs(routes.latency - latency) > 1e-9 * np.maximum(latency, 1e-12))
     )
     if wrong.any():
-        a, b = divmod(int(np.flatnonzero(wrong)[0]), network.hosts)
+        a, b = divmod(int(routes.listed[np.flatnonzero(wrong)[0]]), network.hosts)
         raise InputError(
             f"the route {a}->{b} is not one shortest path with its latency, as balanced routing "
             "promises"
@@ -141,11 +156,13 @@ def _check_routing(plan: Plan, rebuilt: Rebuilt) -> None:
     """The routes are those that the stated routing gives on these links."""
     network, routes = rebuilt.fabric.network, rebuilt.fabric.routes
     expected = direct_fabric(_topology(plan, rebuilt), Routing(plan.routing), plan.seed).routes
-    hosts = network.hosts
+    hosts, listed = network.hosts, routes.listed
+    if routes.pairs is not None or expected.pairs is not None:
+        expected = expected.of(listed)
     counts = np.diff(routes.offsets) != np.diff(expected.offsets)
     if counts.any():
-        raise _other_route(plan, int(np.flatnonzero(counts)[0]), hosts)
-    pair = np.repeat(np.arange(hosts * hosts), np.diff(routes.offsets))
+        raise _other_route(plan, int(listed[np.flatnonzero(counts)[0]]), hosts)
+    pair = np.repeat(listed, np.diff(routes.offsets))
     entries = (routes.links != expected.links) | (
         np.abs(routes.weights - expected.weights) > _WEIGHT
     )
@@ -154,7 +171,7 @@ def _check_routing(plan: Plan, rebuilt: Rebuilt) -> None:
     slow = np.abs(routes.latency - expected.latency) > 1e-9 * np.maximum(expected.latency, 1e-12)
     if slow.any():
         at = int(np.flatnonzero(slow)[0])
-        a, b = divmod(at, hosts)
+        a, b = divmod(int(listed[at]), hosts)
         raise InputError(
             f"the latency of route {a}->{b} is {routes.latency[at]} s, recomputed "
             f"{expected.latency[at]} s"

@@ -267,9 +267,10 @@ def comparison_rows(plan: Plan) -> list[tuple[str, ...]]:
             also = (none if base.packet_time_s is None else format_time(base.packet_time_s),)
         same = base.parallelization == plan.parallelization
         words = "the same" if same else parallelization_text(base.parallelization, base.origin)
+        least = ">= " if base.bounded else ""
         rows.append(
             (
-                name, *also, format_time(base.iteration_time_s), f"{ratio:.2f}x",
+                name, *also, f"{least}{format_time(base.iteration_time_s)}", f"{least}{ratio:.2f}x",
                 dollars(base.cost_usd),
                 *((words,) if layouts else ()),
             )

@@ -70,7 +70,7 @@ def baselines(plan: Plan) -> Html:
         words = "the same" if same else parallelization_text(base.parallelization, base.origin)
         ratio = plan.relative_time(base)
         cells = fabric_cells(ratio, base.cost_usd, base.bandwidth_bytes_per_s, words)
-        bars.append(Bar(name, base.time_s, cells))
+        bars.append(Bar(f"{name}, at least" if base.bounded else name, base.time_s, cells))
     last = "layout" if layouts else "strategy from"
     head = ("fabric", "iteration", "vs plan", "network cost", "link", last)
     notes = [

@@ -15,13 +15,13 @@ from topoopt.bounds.layouts import layout_bound, least_bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer
+from topoopt.evaluate.scoring import BASELINE_WORK, Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.job import Cluster
 from topoopt.search.finalists import FINALISTS, finalists
-from topoopt.search.result import SearchResult
+from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
 from topoopt.topology.fabrics import ideal_switch
@@ -316,9 +316,8 @@ class LayoutSearch:
         like = self.like
         return like is not None and self._alike(placement.layout) and placement.order == like.order
 
-    def _time(self, fabric: Playable, placement: Placement, limit: float = float("inf")) -> float:
-        scorer = Scorer(self.problem.plain, fabric)
-        return scorer.simulate(self.family.represented(placement), limit)
+    def _time(self, fabric: Playable, placement: Placement) -> float:
+        return Scorer(self.problem.plain, fabric).simulate(self.family.represented(placement))
 
     def candidates(
         self, result: SearchResult[Placement], progress: ProgressCallback | None = None
@@ -332,7 +331,7 @@ class LayoutSearch:
         result: SearchResult[Placement],
         number: int,
         progress: ProgressCallback | None = None,
-    ) -> tuple[Placement, float, str]:
+    ) -> Compared[Placement]:
         """Simulate the placed layouts on another fabric, those fastest on the ideal switch first.
 
         Parameters
@@ -346,31 +345,52 @@ class LayoutSearch:
 
         Returns
         -------
+        Compared
+            Its origin is "plan" or "search".
+        """
+        best, fastest, bounded = self.fastest_on(base.fabric, BASELINE_WORK)
+        if progress:
+            progress(Progress(base.fabric.name, 1, 1, fastest))
+        origin = "plan" if best == result.best.strategy else "search"
+        return Compared(best, fastest, origin, bounded)
+
+    def fastest_on(
+        self, fabric: Playable, budget: float = float("inf")
+    ) -> tuple[Placement, float, bool]:
+        """Return which of the placed layouts is fastest on a fabric.
+
+        Those that resemble ``like`` come first, then those fastest on the ideal switch, until
+        none can be expected to do better, or the budget is spent.
+
+        Parameters
+        ----------
+        fabric : Fabric, DirectCircuits or WindowedCircuits
+        budget : float
+            Work, as of `topoopt.evaluate.scoring.Scorer`.
+
+        Returns
+        -------
         placement : Placement
         time : float
             Seconds.
-        origin : str
-            "plan", or "search".
-        """
-        best, fastest = self.fastest_on(base.fabric)
-        if progress:
-            progress(Progress(base.fabric.name, 1, 1, fastest))
-        return best, fastest, "plan" if best == result.best.strategy else "search"
-
-    def fastest_on(self, fabric: Playable) -> tuple[Placement, float]:
-        """Return which of the placed layouts is fastest on a fabric, and its seconds.
-
-        Those that resemble ``like`` come first, then those fastest on the ideal switch, until
-        none can be expected to do better.
+        bounded : bool
+            Whether the budget did not suffice for the first of them: then its time is a bound
+            that it is not below.
         """
         own = [one for one in self.placed if self.resembles(one.placement)]
-        best, fastest = self.placed[0].placement, float("inf")
+        best, fastest, spent = self.placed[0].placement, float("inf"), 0.0
         for one in [*own, *self.placed[:_COMPARED]]:
-            if one.ideal_s < fastest:
-                time = self._time(fabric, one.placement, fastest)
+            if one.ideal_s < fastest and spent < budget:
+                scorer = Scorer(self.problem.plain, fabric, budget=budget - spent)
+                time = scorer.simulate(self.family.represented(one.placement), fastest)
+                spent += scorer.work
+                if scorer.bounded:
+                    if fastest == float("inf"):
+                        return one.placement, time, True
+                    break
                 if time < fastest:
                     best, fastest = one.placement, time
-        return best, fastest
+        return best, fastest, False
 
 
 __all__ = ["Candidate", "LayoutSearch", "Placed", "Survey", "diverse", "survey"]

@@ -18,7 +18,7 @@ from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS
 from topoopt.search.methods import search_for
 from topoopt.search.packet_moves import PacketMoves
-from topoopt.search.result import SearchResult
+from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
 
@@ -106,7 +106,7 @@ class OperatorSearch:
         result: SearchResult,
         number: int,
         progress: ProgressCallback | None = None,
-    ) -> tuple[Strategy, float, str]:
+    ) -> Compared[Strategy]:
         """Search the best strategy for a fabric to compare with.
 
         Parameters
@@ -120,11 +120,7 @@ class OperatorSearch:
 
         Returns
         -------
-        strategy : Strategy
-        time : float
-            Seconds.
-        origin : str
-            "plan", a named strategy, or "search".
+        Compared
         """
         space = self.search.space
         starts = {"plan": result.best.strategy}
@@ -134,4 +130,4 @@ class OperatorSearch:
         budget = Budget(steps=int(result.steps * share), work=result.work * share)
         key = np.random.SeedSequence(self.problem.seed, spawn_key=(2000 + number,))
         rng = np.random.default_rng(key)
-        return best_on(base.fabric, self.problem, space, starts, budget, rng, progress)
+        return Compared(*best_on(base.fabric, self.problem, space, starts, budget, rng, progress))

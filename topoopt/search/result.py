@@ -1,11 +1,24 @@
 """What a search found, and what it tried."""
 
 from dataclasses import dataclass, field
-from typing import Generic
+from typing import Generic, NamedTuple
 
 from parallelism.family import P
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
+
+
+class Compared(NamedTuple, Generic[P]):
+    """The best parallelization found for a fabric to compare with.
+
+    ``time`` is in seconds, ``origin`` "plan", a named strategy, or "search". Of what is
+    ``bounded`` the simulation took too much work, and the time is one that it is not below.
+    """
+
+    parallelization: P
+    time: float
+    origin: str
+    bounded: bool = False
 
 
 @dataclass

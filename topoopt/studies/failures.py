@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from routing.paths import ecmp_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
+from topoopt.fabric.tasks import listing
 
 REPAIRS = ("detour", "reroute", "drop-rings", "new-rings")
 """How a fabric goes on: see `repaired`."""
@@ -132,7 +134,7 @@ def detoured(routes: Routes, before: Network, survivors: Survivors) -> Routes:
                 f"no path is left from {source} to {target}; fewer cables must fail"
             )
         around[link] = detour
-    pairs = routes.hosts * routes.hosts
+    pairs = routes.latency.size
     row = np.repeat(np.arange(pairs), np.diff(routes.offsets))
     hit = dead[routes.links]
     rows, links, weights = [row[~hit]], [survivors.link[routes.links[~hit]]], [routes.weights[~hit]]
@@ -157,6 +159,7 @@ def detoured(routes: Routes, before: Network, survivors: Survivors) -> Routes:
         weights=total.astype(np.float64),
         latency=latency + extra,
         hops=np.bincount(of, weights=total, minlength=pairs).astype(np.float64),
+        pairs=routes.pairs,
     )
 
 
@@ -208,9 +211,8 @@ def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
             rings[group] = whole or orders
     elif how == "new-rings":
         rings = {}
-    return replace(
-        fabric, network=network, routes=ecmp_routes(network), rings=rings, ring_routes=None
-    )
+    routes = Routes.on_demand(network.hosts, partial(ecmp_routes, network))
+    return replace(fabric, network=network, routes=routes, rings=rings, ring_routes=None)
 
 
 def random_cables(
@@ -396,6 +398,6 @@ def fail_randomly(
 
 def _time(fabric: Fabric, tasks: TaskGraph, survivors: Survivors, how: str) -> float:
     try:
-        return score(repaired(fabric, survivors, how), tasks)
+        return score(repaired(listing(fabric, tasks), survivors, how), tasks)
     except InfeasibleError:
         return float("inf")

@@ -14,6 +14,7 @@ from parallelism.graph import Mode, ModelGraph
 from parallelism.search.space import legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
 from parallelism.taskgraph import traffic_of
+from routing import throughput_bounds
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.throughput_bounds import least_link_bytes
@@ -132,3 +133,15 @@ def test_terms_by_hand():
         traffic_of(builder.build(Strategy((OperatorConfig(2, 1, Mode.OUTPUT, (0, 1)),) * 2))).groups
         == ()
     )
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.6])
+def test_link_bytes_of_few_pairs_and_of_many_are_one_number(share, monkeypatch) -> None:
+    rng = np.random.default_rng(4)
+    demand = rng.random((30, 30)) * (rng.random((30, 30)) < share)
+    np.fill_diagonal(demand, 0.0)
+    found = []
+    for dense in (-1.0, 2.0):
+        monkeypatch.setattr(throughput_bounds, "_DENSE", dense)
+        found.append(least_link_bytes(demand, 3))
+    assert found[0] == pytest.approx(found[1], rel=1e-12)

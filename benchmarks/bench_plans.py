@@ -1,0 +1,86 @@
+"""CPU seconds and memory of whole plans of transformers, as ratios to another version.
+
+Run by hand, a case or all: ``python benchmarks/bench_plans.py [--before DIRECTORY] [CASE ...]``.
+``--before`` names a checkout of the version to compare with, such as one made by
+``git worktree add ../before 426c9a2``. Every plan is made in a process of its own, after a small
+one that compiles the kernels.
+"""
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent.parent
+CASES = {
+    "llama3-70b-64": ("llama3-70b", 64, 1024),
+    "llama3.1-405b-128": ("llama3.1-405b", 128, 1024),
+    "deepseek-v3-64": ("deepseek-v3", 64, 1024),
+    "deepseek-v3-256": ("deepseek-v3", 256, 4096),
+    "llama3-70b-1024": ("llama3-70b", 1024, 4096),
+    "llama3.1-405b-1024": ("llama3.1-405b", 1024, 4096),
+    "deepseek-v3-1024": ("deepseek-v3", 1024, 4096),
+}
+MOST_SECONDS = 900
+MOST_BYTES = 8 << 30
+
+
+def _limited() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+
+
+def measured(root: Path, *words: str) -> tuple[float, float] | None:
+    """Return CPU seconds and GB of a command of a checkout; None if it fails or takes too much."""
+    child = subprocess.Popen(
+        [sys.executable, "-m", "topoopt.cli", *words],
+        env=os.environ | {"PYTHONPATH": str(root)},
+        cwd=root,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=_limited,
+    )
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    if child.returncode:
+        return None
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e9
+
+
+def plan_of(model: str, servers: int, batch: int, path: Path) -> tuple[str, ...]:
+    """Return the words of the command that plans a case."""
+    return (
+        "plan", model, "--servers", str(servers), "--gpus-per-server", "8", "--device", "h100",
+        "--degree", "8", "--bandwidth", "400Gbps", "--global-batch", str(batch), "-o", str(path),
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Print a line for each case: planning, verifying, and both over those of before."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", type=Path)
+    parser.add_argument("case", nargs="*", default=list(CASES))
+    asked = parser.parse_args()
+    print("case                  plan s     GB  verify s   plan / before  GB / before")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.json"
+        roots = [HERE] if asked.before is None else [asked.before.resolve(), HERE]
+        for root in roots:
+            measured(root, *plan_of("llama3-8b", 4, 64, path))
+        for case in asked.case:
+            made = [measured(root, *plan_of(*CASES[case], path)) for root in roots]
+            before, now = (made[0] if asked.before else None), made[-1]
+            if now is None:
+                print(f"{case:20}    none", flush=True)
+                continue
+            checked = measured(HERE, "verify", str(path))
+            verify = "fails" if checked is None else f"{checked[0]:.1f}"
+            ratio = f"{now[0] / before[0]:13.2f} {now[1] / before[1]:12.2f}" if before else ""
+            print(f"{case:20} {now[0]:7.1f} {now[1]:6.2f} {verify:>9}   {ratio}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""Passes of an iteration one after another, and which of them are repetitions."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+from parallelism.transformers.schedules import PassKind, PipelineSchedule
+from parallelism.transformers.timeline_kernels import pass_sequence
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class PassOrder:
+    """All passes, each after those that it waits for; arrays have one entry for each.
+
+    Parameters
+    ----------
+    kind, stage, part, microbatch : int64 arrays
+        ``part`` is that of the model, see `PipelineSchedule`.
+    before : int64 array
+        The pass that the ranks of the stage do before; -1: none.
+    sender : int64 array
+        The pass whose outputs it reads; -1: none.
+    uses : bool array
+        Whether it gathers the weights that it uses.
+    scatters : bool array
+        Whether its gradients are reduced or scattered.
+    last : bool array
+        Whether it completes the gradients of its part.
+    alike : bool array
+        Whether it shares no weights: such passes of a part differ in what they wait for only.
+    template : int64 array
+        The first pass that it is a repetition of: of the same kind and part, after passes of
+        the same kinds and parts. Itself, if it is the first, or not ``alike``.
+    """
+
+    kind: IntArray
+    stage: IntArray
+    part: IntArray
+    microbatch: IntArray
+    before: IntArray
+    sender: IntArray
+    uses: BoolArray
+    scatters: BoolArray
+    last: BoolArray
+    alike: BoolArray
+    template: IntArray
+
+
+@lru_cache(maxsize=32)
+def pass_order(schedule: PipelineSchedule, zero: int) -> PassOrder:
+    """Return the order in which the passes of a schedule are added to a task graph.
+
+    Parameters
+    ----------
+    schedule : PipelineSchedule
+    zero : int
+        What is sharded: decides which passes gather weights, and scatter gradients.
+
+    Returns
+    -------
+    PassOrder
+    """
+    stages, length = schedule.stages, schedule.length
+    parts = stages * schedule.chunks
+    sequence = pass_sequence(schedule.passes, schedule.chunks, schedule.microbatches)
+    stage, place = sequence.T
+    kind, chunk, microbatch = schedule.passes[stage, place].T
+    part = chunk * stages + stage
+    count = stage.size
+    number = np.full((stages, length), -1, dtype=np.int64)
+    number[stage, place] = np.arange(count)
+    before = np.where(place > 0, number[stage, np.maximum(place - 1, 0)], -1)
+    made = np.full((3, parts + 2, schedule.microbatches), -1, dtype=np.int64)
+    made[kind, part + 1, microbatch] = np.arange(count)
+    # Activations come from the part before, their gradients from the one after.
+    step = np.array([-1, 1, 0])[kind]
+    sender = np.where(step != 0, made[kind, part + 1 + step, microbatch], -1)
+    completes = PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
+    first, last = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    for found, which, end in ((first, PassKind.FORWARD, np.minimum), (last, completes, np.maximum)):
+        own = np.flatnonzero(kind == which)
+        place_of = np.full(parts, length if end is np.minimum else -1)
+        end.at(place_of, part[own], place[own])
+        found[own] = place_of[part[own]] == place[own]
+    uses = first if zero in (1, 2) else (kind != PassKind.WEIGHT) & (zero == 3)
+    scatters = last | ((kind == completes) & (zero >= 2))
+    alike = ~(uses | scatters | (zero == 3))
+    # Passes of one sort leave the same outputs, wherever they begin.
+    sort = np.append(np.where(alike, kind * parts + part, 3 * parts + np.arange(count)), -1)
+    keys = np.stack((kind, part, sort[before], sort[sender], before == sender))[:, alike]
+    _, firsts, key = np.unique(keys, axis=1, return_index=True, return_inverse=True)
+    template = np.arange(count)
+    template[alike] = np.flatnonzero(alike)[firsts][key.ravel()]
+    return PassOrder(
+        kind, stage, part, microbatch, before, sender, uses, scatters, last, alike, template
+    )
+
+
+__all__ = ["PassOrder", "pass_order"]

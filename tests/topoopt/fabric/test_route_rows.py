@@ -1,0 +1,79 @@
+"""Fabrics whose routes are made on demand take the times of those with tables of all pairs."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codesign_base import InputError
+from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
+from routing import routes as routes_module
+from topoopt.evaluate.scoring import direct_fabric
+from topoopt.fabric import Fabric, simulate
+from topoopt.fabric.jitter import jittered
+from topoopt.fabric.tasks import link_bytes, listing, pairs_in_use
+from topoopt.problem.routing import Routing
+from topoopt.topology.fabrics import ideal_switch, merged_fat_tree, random_regular
+from topoopt.topology.finder import find_topology
+
+SERVERS = 8
+GROUPS = ((0, 1, 2, 3), (2, 4, 6), tuple(range(SERVERS)))
+
+
+def tasks_of(pairs, groups):
+    tasks = [(TaskKind.TRANSFER, a, b, 1e6 * (1 + a + b), 0.0) for a, b in pairs]
+    tasks += [(TaskKind.ALLREDUCE, group, -1, 3e6, 0.0) for group in groups]
+    return TaskGraph.from_lists(SERVERS, tasks, [], GROUPS)
+
+
+def made(which, tasks):
+    if which == "switch":
+        return Fabric("switch", *ideal_switch(SERVERS, 1e9, 1e-6))
+    if which == "tree":
+        return Fabric("tree", *merged_fat_tree(SERVERS, 1e9, 1e-6))
+    if which == "random":
+        rng = np.random.default_rng(3)
+        return Fabric("random", *random_regular(SERVERS, 3, 1e9, 1e-6, rng))
+    topology = find_topology(traffic_of(tasks), 3, 1e9)
+    return direct_fabric(topology, Routing(which), tasks=tasks)
+
+
+KINDS = ("switch", "tree", "random", "ecmp", "k-shortest", "mcf")
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(KINDS),
+    st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).filter(lambda p: p[0] != p[1]),
+            min_size=1, max_size=8),
+    st.sets(st.integers(0, 2)),
+)  # fmt: skip
+def test_routes_on_demand_change_nothing(which, pairs, groups):
+    tasks = tasks_of(sorted(pairs), sorted(groups))
+    whole = made(which, tasks)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routes_module, "EVERY_PAIR_UP_TO", 0)
+        some = made(which, tasks)
+        assert some.routes.pairs is not None
+        own = listing(some, tasks)
+        for fabric in (some, own, pickle.loads(pickle.dumps(some))):
+            assert simulate(fabric, tasks).makespan == simulate(whole, tasks).makespan
+            assert np.array_equal(link_bytes(fabric, tasks), link_bytes(whole, tasks))
+        assert jittered(some, tasks, 2).mean == jittered(whole, tasks, 2).mean
+        moves, edges = pairs_in_use(some, tasks)
+        assert np.array_equal(moves, np.unique([a * SERVERS + b for a, b in pairs]))
+        used = moves if own.ring_routes is not None else np.union1d(moves, edges)
+        assert np.array_equal(own.routes.listed, used)
+
+
+def test_a_pair_that_is_not_listed_has_no_route():
+    tasks = tasks_of([(0, 5)], [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routes_module, "EVERY_PAIR_UP_TO", 0)
+        own = listing(made("random", tasks), tasks)
+    every = [a * SERVERS + b for a in range(SERVERS) for b in range(SERVERS) if a != b]
+    a, b = divmod(int(np.setdiff1d(every, own.routes.listed)[0]), SERVERS)
+    with pytest.raises(InputError, match=f"no route {a}->{b}"):
+        simulate(own, tasks_of([(a, b)], []))

@@ -1,0 +1,98 @@
+"""Rows of links of host pairs, made when they are first asked for."""
+
+from collections.abc import Callable
+from threading import Lock
+
+import numpy as np
+import numpy.typing as npt
+
+from routing.network import FloatArray, IntArray
+from routing.routes import Routes
+
+
+class RouteRows:
+    """Routes in growing arrays that kernels read; rows of other things may be added.
+
+    The arrays are writable copies, because kernels are compiled anew for read-only ones.
+
+    Parameters
+    ----------
+    routes : Routes
+        Of all pairs, of some, or made on demand.
+    lag : callable, optional
+        Returns, of each row of some `Routes`, the seconds that a message takes beyond its bytes.
+    """
+
+    def __init__(self, routes: Routes, lag: Callable[[Routes], FloatArray] | None = None) -> None:
+        self.hosts = routes.hosts
+        self.links: npt.NDArray[np.int32] = routes.links.astype(np.int32)
+        self.weights: FloatArray = routes.weights.copy()
+        self.used = routes.links.size
+        self._routes, self._lag = routes, lag
+        self._lock = Lock()
+        self._begin, self._end = routes.offsets[:-1], routes.offsets[1:]
+        self._lags: FloatArray | None = None
+        # Of each pair one more than its row, 0 where it was not asked for; None: rows are pairs.
+        self._row: npt.NDArray[np.int32] | None = None
+        if routes.pairs is not None:
+            # Pages of zeros take no memory until they are written to.
+            self._row = np.zeros(self.hosts * self.hosts, dtype=np.int32)
+            self._row[routes.pairs] = np.arange(1, routes.pairs.size + 1)
+
+    def entries(self, pairs: IntArray) -> tuple[IntArray, IntArray]:
+        """Return where the rows of pairs begin and end; both are the same without a route."""
+        if self._row is None:
+            return self._begin[pairs], self._end[pairs]
+        self._need(pairs)
+        rows = self._row[pairs].astype(np.int64) - 1
+        if not self._begin.size:
+            return np.zeros_like(pairs), np.zeros_like(pairs)
+        return np.where(rows >= 0, self._begin[rows], 0), np.where(rows >= 0, self._end[rows], 0)
+
+    def lags(self, pairs: IntArray) -> FloatArray:
+        """Return the seconds that a message of each pair takes beyond its bytes."""
+        assert self._lag is not None
+        if self._row is not None:
+            self._need(pairs)
+        if self._lags is None:
+            self._lags = self._lag(self._routes)
+        return self._lags[pairs if self._row is None else self._row[pairs] - 1]
+
+    def append(self, links: IntArray, weights: FloatArray) -> tuple[int, int]:
+        """Add entries; return where they begin and end."""
+        with self._lock:
+            return self._append(links, weights)
+
+    def _append(self, links: IntArray, weights: FloatArray) -> tuple[int, int]:
+        begin, end = self.used, self.used + links.size
+        if end > self.links.size:
+            room = max(end, 2 * self.links.size)
+            # Simulations in other threads go on with the arrays they hold.
+            self.links = np.concatenate((self.links, np.zeros(room - self.links.size, np.int32)))
+            self.weights = np.concatenate((self.weights, np.zeros(room - self.weights.size)))
+        self.links[begin:end] = links
+        self.weights[begin:end] = weights
+        self.used = end
+        return begin, end
+
+    def _need(self, pairs: IntArray) -> None:
+        """Make the rows of pairs that were not asked for before."""
+        assert self._row is not None
+        if self._routes.more is None or (self._row[pairs] > 0).all():
+            return
+        with self._lock:
+            new = np.unique(pairs[self._row[pairs] == 0])
+            if not new.size:
+                return
+            made = self._routes.more(pairs=new)
+            begin, _ = self._append(made.links, made.weights)
+            if self._lag is not None:
+                lags = self._lag(self._routes) if self._lags is None else self._lags
+                self._lags = np.concatenate((lags, self._lag(made)))
+            first = self._begin.size
+            self._begin = np.concatenate((self._begin, begin + made.offsets[:-1]))
+            self._end = np.concatenate((self._end, begin + made.offsets[1:]))
+            self._row[new] = np.arange(first + 1, first + new.size + 1)
+
+
+__all__ = ["RouteRows"]
