@@ -35,7 +35,7 @@ def test_a_seated_plan_verifies(
     monkeypatch.setattr(RingChooser, "arrange", shuffled)
     monkeypatch.setattr(Rewirer, "_variants", only_seated)
     monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
-    monkeypatch.setattr(SearchOptions, "routings", (routing,))
+    monkeypatch.setattr(SearchOptions, "routings", lambda *_: (routing,))
     # `solve` verifies the plan, also after a trip through its file format.
     plan = solve(small_dlrm(), 8, 4, ports=ports, steps=20, baselines=())
     whole = [ring for ring in plan.rings if len(ring.order) == 8]
@@ -66,7 +66,7 @@ def test_a_plan_of_cayley_rings_verifies(
 
     monkeypatch.setattr(Rewirer, "_variants", only_cayley)
     monkeypatch.setattr(Rewirer, "_improved", lambda *_: ())
-    monkeypatch.setattr(SearchOptions, "routings", (routing,))
+    monkeypatch.setattr(SearchOptions, "routings", lambda *_: (routing,))
     # `solve` verifies the plan, also after a trip through its file format.
     plan = solve(small_dlrm(), 16, 4, ports=ports, steps=10, baselines=())
     whole = [at for at, ring in enumerate(plan.rings) if len(ring.order) == 16]
