@@ -109,9 +109,10 @@ def interruptible(run: Callable[[npt.NDArray[np.int64]], T]) -> T:
         In the main thread, unless `interrupts_between_steps` keeps it for later.
     """
     stop = np.zeros(1, dtype=np.int64)
-    if threading.current_thread() is not threading.main_thread():
-        return run(stop)
     held = signal.getsignal(signal.SIGINT)
+    waits = isinstance(held, _Held) and not held.everywhere
+    if waits or threading.current_thread() is not threading.main_thread():
+        return run(stop)
     made: list[T] = []
     failed: list[BaseException] = []
 
@@ -126,7 +127,7 @@ def interruptible(run: Callable[[npt.NDArray[np.int64]], T]) -> T:
     try:
         while thread.is_alive():
             thread.join(_LOOK)
-            if isinstance(held, _Held) and held.everywhere:
+            if isinstance(held, _Held):
                 held.act()
     finally:
         stop[0] = 1
