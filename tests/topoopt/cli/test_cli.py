@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 import pytest
-import typer
 from small_plans import shared_document
 from typer.testing import CliRunner
 
@@ -199,44 +198,6 @@ def test_models_in_text_and_json():
     assert len({len(line) for line in text.splitlines()}) == 1
 
 
-def test_version_and_help():
-    assert inside("--version").stdout.strip() == to.__version__
-    for command in ((), ("plan",), ("compare",), ("verify",), ("models",)):
-        page = inside(*command, "--help")
-        assert page.exit_code == 0 and "Usage: topoopt" in page.stdout
-    page = inside("--help").output
-    panels = [page.index(f" {panel} ─") for panel in PANELS]
-    assert panels == sorted(panels) and " Commands ─" not in page
-
-
-def test_every_option_of_every_command_is_explained():
-    group = typer.main.get_command(app)
-    for command in group.commands.values():
-        assert command.help
-        for parameter in command.params:
-            assert parameter.help, f"{command.name} {parameter.name}"
-
-
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["plan", "--help"], ["--version"]])
-def test_help_starts_without_the_heavy_libraries(arguments):
-    program = (
-        "import sys\n"
-        "from topoopt.cli import main\n"
-        f"sys.argv[1:] = {arguments!r}\n"
-        "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'numba', 'torch', 'scipy', 'networkx', 'rustworkx', 'sympy'}\n"
-        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1] == "[]"
-
-
-def test_the_package_runs_as_a_module():
-    command = [sys.executable, "-m", "topoopt", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, f"{to.__version__}\n"), done.stderr
-
-
 # -- wrong input --------------------------------------------------------------------------
 
 # An option replaces what CLUSTER says; the sentence must name it.
@@ -414,7 +375,6 @@ def test_verify_refuses_a_truncated_or_missing_plan(workplace, tmp_path):
     assert "does not exist" in refused("verify", "none.json", directory=tmp_path)
 
 
-PANELS = ("Plan", "Look closer", "Networks", "Experiments")
 REFUSED_BY_THE_PARSER = [
     ("plan",),
     ("plan", "dlrm"),

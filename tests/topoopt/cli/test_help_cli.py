@@ -1,0 +1,55 @@
+"""The command line says what it does, and starts quickly to say it."""
+
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import topoopt as to
+from topoopt.cli.app import app
+
+PANELS = ("Plan", "Look closer", "Networks", "Experiments")
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, list(arguments), prog_name="topoopt")
+
+
+def test_version_and_help():
+    assert run("--version").stdout.strip() == to.__version__
+    for command in ((), ("plan",), ("compare",), ("verify",), ("models",)):
+        page = run(*command, "--help")
+        assert page.exit_code == 0 and "Usage: topoopt" in page.stdout
+    page = run("--help").output
+    panels = [page.index(f" {panel} ─") for panel in PANELS]
+    assert panels == sorted(panels) and " Commands ─" not in page
+
+
+def test_every_option_of_every_command_is_explained():
+    group = typer.main.get_command(app)
+    for command in group.commands.values():
+        assert command.help
+        for parameter in command.params:
+            assert parameter.help, f"{command.name} {parameter.name}"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["plan", "--help"], ["--version"]])
+def test_help_starts_without_the_heavy_libraries(arguments):
+    program = (
+        "import sys\n"
+        "from topoopt.cli import main\n"
+        f"sys.argv[1:] = {arguments!r}\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numba', 'torch', 'scipy', 'networkx', 'rustworkx', 'sympy'}\n"
+        "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_the_package_runs_as_a_module():
+    command = [sys.executable, "-m", "topoopt", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, f"{to.__version__}\n"), done.stderr
