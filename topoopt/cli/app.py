@@ -84,8 +84,8 @@ topoopt finds how to split a training job over servers, how to wire them and how
 
   topoopt plan dlrm-16 --servers 16 --degree 4 --bandwidth 100Gbps -o plan.json
   topoopt report plan.json -o plan.html
-  topoopt plan llama3-8b --servers 8 --gpus-per-server 8 --device h100 --degree 4 \\
-    --bandwidth 400Gbps --global-batch 128
+  topoopt plan llama3-8b --servers 8 --degree 4 --bandwidth 400Gbps \\
+    --global-batch 128
 
 topoopt models lists the models that are known by name, topoopt --help all commands,
 topoopt plan --help what a plan can be asked."""

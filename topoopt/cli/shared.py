@@ -55,11 +55,15 @@ SPENDING: Options = {
 
 JOB: Options = {
     "device": option(
-        str, "a100",
+        str | None, None,
         "Accelerator: a100, a100-40gb, h100, h100-pcie, h200, h800, b200, b300, gb200, gb300, "
         "mi300x, mi355x or tpu-v5p.",
+        show_default="a100; h100 of layouts",
     ),
-    "gpus": (common.Gpus, 4),
+    "gpus": option(
+        int | None, None, "GPUs of each server.", "--gpus-per-server",
+        show_default="4; 8 of layouts",
+    ),
     "batch": (common.Batch, None),
     "profile": option(
         Path | None, None, "Measured operator times (JSON).", show_default="roofline of --device"
@@ -230,16 +234,20 @@ def make_job(
     from parallelism.accelerators import get_accelerator
     from parallelism.device import Server
     from parallelism.transformers.load import is_transformer
-    from topoopt.problem.job import Job, nvlink_server
+    from topoopt.problem.job import USUAL_ACCELERATOR, USUAL_GPUS, Job, nvlink_server
 
-    if given["per_operator"] or not is_transformer(model):
+    layouts = is_transformer(model) and not given["per_operator"]
+    kind = "layouts" if layouts else "operators"
+    device = given["device"] or USUAL_ACCELERATOR[kind]
+    gpus = USUAL_GPUS[kind] if given["gpus"] is None else given["gpus"]
+    if not layouts:
         from parallelism.operator_family import OperatorFamily
 
         refused = dict(OperatorFamily.refused)
         if batch_is_grid:
             del refused["global_batch"]
         _refuse(context, refused)
-        server = Server(accelerator=get_accelerator(given["device"]), gpus=given["gpus"])
+        server = Server(get_accelerator(device), gpus)
         return Job(
             common.read_model(model), given["batch"], server, given["profile"], given["optimizer"]
         )
@@ -256,7 +264,7 @@ def make_job(
     sequence = given["sequence"]
     return Job(
         load_transformer(model, **({} if sequence is None else {"sequence": sequence})),
-        server=nvlink_server(given["device"], given["gpus"]),
+        server=nvlink_server(device, gpus),
         global_batch=given["global_batch"],
         sequence=sequence,
         implementation=get_stack(

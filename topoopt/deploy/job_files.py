@@ -6,10 +6,10 @@ from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
 from topoopt.deploy.launch import megatron, question_of, torchtitan
-from topoopt.deploy.ranks import Rank, in_order, ranks_of, ring_ranks
 from topoopt.deploy.tables import write_table
 from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
 from topoopt.plan.plan import Plan
+from topoopt.plan.ranks import Rank, in_order, ranks_of, ring_ranks
 
 MASTER_PORT = 29500
 

@@ -64,7 +64,10 @@ def headline(plan: Plan) -> str:
 
 def memory_text(plan: Plan) -> str:
     """Return how full the fullest GPU is."""
-    memory = plan.job.server.accelerator.memory_bytes
+    job, accelerator = plan.job, plan.job.server.accelerator
+    memory = accelerator.memory_bytes
+    if isinstance(job, LayoutQuestion):
+        memory = accelerator.usable_bytes * (1.0 - job.memory_reserve)
     return f"memory {format_bytes(plan.memory_per_gpu_bytes)} of {format_bytes(memory)} a GPU"
 
 

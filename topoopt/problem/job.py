@@ -35,8 +35,12 @@ def _check_count(
         raise InputError(f"{name} is {value!r}; {remedy}")
 
 
+USUAL_ACCELERATOR = {"operators": "a100", "layouts": "h100"}
+USUAL_GPUS = {"operators": 4, "layouts": 8}
+"""Of a server that was not given, by the kind of the job."""
+
 # Stands for a server that was not given: transformers have another usual one.
-_USUAL_SERVER = Server()
+_USUAL_SERVER = Server(get_accelerator(USUAL_ACCELERATOR["operators"]), USUAL_GPUS["operators"])
 MEMORY_RESERVE = 0.0
 
 
@@ -158,7 +162,8 @@ class Job:
 
     def _check_transformer(self, model: Transformer) -> None:
         if self.server is _USUAL_SERVER:
-            object.__setattr__(self, "server", nvlink_server("h100", 8))
+            usual = nvlink_server(USUAL_ACCELERATOR[self.kind], USUAL_GPUS[self.kind])
+            object.__setattr__(self, "server", usual)
         if self.global_batch is None:
             raise InputError(
                 f"model {model.name!r} is a transformer, but global_batch is not given; give the "

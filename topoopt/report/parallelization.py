@@ -10,6 +10,7 @@ from topoopt.problem.units import format_bytes, format_count, format_time
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.layers import layer_names
 from topoopt.report.markup import Html, element, joined, number, table
+from topoopt.report.ranks import ranks_section
 
 _OPERATORS = ("operators", "kind", "count", "split", "servers", "forward", "backward", "update",
               "memory a GPU")  # fmt: skip
@@ -148,6 +149,7 @@ def _layout(found: Evaluation, record: LayoutRecord) -> Html:
     return joined(
         element("p", speed, f"{order_text(record.order, layout)}.", class_="note"),
         table(("what", "value"), rows, words={0}, caption="Degrees of parallelism and schedule"),
+        ranks_section(plan, layout),
         element("h3", "Memory"),
         element("p", "Bytes on one GPU of each pipeline stage. The fullest holds ",
                 _fullest(found), " that may be used.", class_="note"),

@@ -16,7 +16,7 @@ from parallelism.transformers.presets import TRANSFORMERS
 from parallelism.transformers.records import LayoutQuestion
 from topoopt.fabrics.baselines import PLAN_BASELINES
 from topoopt.plan.plan import Plan
-from topoopt.problem.job import MEMORY_RESERVE, nvlink_server
+from topoopt.problem.job import MEMORY_RESERVE, USUAL_ACCELERATOR, USUAL_GPUS, nvlink_server
 from topoopt.problem.options import Improvements
 from topoopt.problem.prices import default_prices
 from topoopt.problem.units import parse_bandwidth, parse_time
@@ -46,7 +46,7 @@ def plan_command_line(plan: Plan) -> tuple[str, tuple[str, ...]]:
         ("bandwidth", bandwidth_text(cluster.bandwidth_bytes_per_s), None),
         ("ports", cluster.ports, "directed"),
         ("latency", _time_text(cluster.latency_s), "1us"),
-        ("gpus-per-server", server.gpus, 4),
+        ("gpus-per-server", server.gpus, USUAL_GPUS[plan.job.kind]),
     ]
     if isinstance(plan.job, LayoutQuestion):
         model, own, remarks = _layouts(plan, plan.job)
@@ -56,7 +56,7 @@ def plan_command_line(plan: Plan) -> tuple[str, tuple[str, ...]]:
     if ACCELERATORS.get(server.accelerator.name) == server.accelerator:
         short = {full: alias for alias, full in ALIASES.items()}
         name = server.accelerator.name
-        options.append(("device", short.get(name, name), "a100"))
+        options.append(("device", short.get(name, name), USUAL_ACCELERATOR[plan.job.kind]))
     else:
         remarks.append(
             f"the accelerator {server.accelerator.name}, in the plan file under job.server, is set "

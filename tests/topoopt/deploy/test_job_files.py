@@ -24,7 +24,7 @@ from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.job_files import job_files
 from topoopt.deploy.launch import megatron, question_of, torchtitan
-from topoopt.deploy.ranks import in_order, ranks_of, ring_ranks
+from topoopt.plan.ranks import in_order, ranks_of, ring_ranks
 
 
 @functools.cache

@@ -271,7 +271,7 @@ def test_degrees_can_be_fixed(monkeypatch, capsys) -> None:
         (["gpt2", "--global-batch", "8", "--tensor", "4,x"], "--tensor is '4,x'"),
         (["gpt2", "--global-batch", "8", "--context", "0"], "layouts: context is (0,)"),
         (["gpt2", "--global-batch", "8", "--pipeline-schedule", "x"], "layouts: schedules"),
-        (["gpt2", "--global-batch", "8", "--tensor", "7"], "no layout fills 8 GPUs"),
+        (["gpt2", "--global-batch", "8", "--tensor", "7"], "no layout fills 16 GPUs"),
         (["dlrm-16", "--microbatch", "2"], "--microbatch is 2, but the model is planned operator"),
         (
             ["gpt2", "--per-operator", "--zero", "1"],
@@ -281,8 +281,11 @@ def test_degrees_can_be_fixed(monkeypatch, capsys) -> None:
         (["gpt2", "--global-batch", "8", "--recompute-modules", "some"], "layouts: modules"),
         (["gpt2", "--global-batch", "8", "--stage-layers", "3,4xa"], "--stage-layers is '3,4xa'"),
         (["gpt2", "--global-batch", "8", "--stage-layers", "1x99999"], "give at most 10000 parts"),
-        (["gpt2", "--global-batch", "8", "--stage-layers", "6,7"], "no layout fills 8 GPUs"),
-        (["gpt2", "--global-batch", "8", "--precision", "fp8"], "has no fp8 peak"),
+        (["gpt2", "--global-batch", "8", "--stage-layers", "6,7"], "no layout fills 16 GPUs"),
+        (
+            ["gpt2", "--global-batch", "8", "--precision", "fp8", "--device", "a100"],
+            "has no fp8 peak",
+        ),
         (["gpt2", "--global-batch", "8", "--precision", "fp4"], "precision is 'fp4'"),
     ],
 )
