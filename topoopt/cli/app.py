@@ -12,6 +12,7 @@ from topoopt.base.version import installed_version
 from topoopt.cli.bandwidth_command import bandwidth_command
 from topoopt.cli.brief_help import BriefCommand
 from topoopt.cli.clos_command import clos_app
+from topoopt.cli.collective_command import collective_command
 from topoopt.cli.compare_command import compare_command
 from topoopt.cli.deploy_command import deploy_command
 from topoopt.cli.experiment_command import experiment_app
@@ -57,6 +58,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Networks": {
         "topology": topology_command,
         "route": route_command,
+        "collective": collective_command,
         "bandwidth": bandwidth_command,
     },
     "Experiments": {"validate": validate_command},

@@ -1,0 +1,1 @@
+"""Collectives on any network and any group of its hosts: best rates, trees that reach them."""

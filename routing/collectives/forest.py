@@ -1,0 +1,121 @@
+"""Broadcast trees of every member that together reach the best rate.
+
+Trees grow one at a time. A link may join a tree if what remains is enough for all trees that have
+not grown yet, which one smallest cut tells (Tarjan, "A good algorithm for edge-disjoint
+branching", 1974; Bérczi and Frank, "Packing arborescences", 2010; Zhao et al., "ForestColl",
+2024, section 5.3). Of the links that may, the one nearest to the root is taken, so that trees
+stay shallow; any choice leads to the best rate.
+"""
+
+from collections.abc import Sequence
+
+from codesign_base import InfeasibleError
+from routing.collectives.cuts import Arc, Cuts, joined_arcs
+from routing.collectives.rate import gather_rate
+from routing.collectives.relays import MemberLinks, Paths, link_members
+from routing.collectives.trees import Forest, Tree
+from routing.network import Network
+
+
+def gather_forest(network: Network, group: Sequence[int]) -> Forest:
+    """Return trees that broadcast from all members of a group at the best rate.
+
+    Parameters
+    ----------
+    network : Network
+    group : sequence of int
+        Hosts; the others and switches forward.
+
+    Returns
+    -------
+    Forest
+
+    Raises
+    ------
+    InputError, InfeasibleError
+        As `gather_rate`; and InfeasibleError if nodes outside the group receive and send
+        different capacity, and no trees of the best rate are found.
+    """
+    rate = gather_rate(network, group)
+    try:
+        links = link_members(rate)
+        trees = _pack(links, rate.members, network.name)
+    except InfeasibleError:
+        links = link_members(rate, near=False)
+        trees = _pack(links, rate.members, network.name)
+    return Forest("trees", rate.members, rate.bytes_per_s, links.trees, trees)
+
+
+def _pack(links: MemberLinks, members: Sequence[int], name: str) -> tuple[Tree, ...]:
+    paths = {pair: list(some) for pair, some in links.paths.items()}
+    left = {pair: sum(amount for _, amount in some) for pair, some in paths.items()}
+    out: dict[int, list[Arc]] = {member: [] for member in members}
+    for pair in sorted(left):
+        out[pair[0]].append(pair)
+    # Trees that are still to grow: hosts reached so far, links used, copies; single roots first.
+    waiting: dict[int, int] = dict.fromkeys(members, links.trees)
+    started: list[tuple[tuple[int, ...], tuple[Arc, ...], int]] = []
+    grown: list[Tree] = []
+    while waiting or started:
+        if started:
+            reached, used, copies = started.pop()
+        else:
+            root = next(iter(waiting))
+            reached, used, copies = (root,), (), waiting.pop(root)
+        while len(reached) < len(members):
+            pair, amount = _next_link(left, out, reached, copies, waiting, started, name)
+            if amount < copies:
+                started.append((reached, used, copies - amount))
+                copies = amount
+            left[pair] -= amount
+            reached, used = (*reached, pair[1]), (*used, pair)
+        grown += _along(paths, reached[0], used, copies)
+    return tuple(grown)
+
+
+def _next_link(
+    left: dict[Arc, int], out: dict[int, list[Arc]], reached: tuple[int, ...], copies: int,
+    waiting: dict[int, int], started: list[tuple[tuple[int, ...], tuple[Arc, ...], int]], name: str,
+) -> tuple[Arc, int]:  # fmt: skip
+    """Return a link that a tree may grow along, and for how many of its copies."""
+    inside = set(reached)
+    others = sum(waiting.values()) + sum(n for *_, n in started)
+    # The end that has the data feeds every other tree: a cut behind it counts those that need it.
+    feed = max(out) + 1
+    trees: list[tuple[Arc, int]] = [((feed, root), n) for root, n in waiting.items()]
+    for at, (hosts, _, n) in enumerate(started, start=feed + 1):
+        trees += [((feed, at), n), *(((at, host), n) for host in hosts)]
+    cuts = Cuts(joined_arcs(left.items(), trees, (((here, feed), 0) for here in reached)))
+    for here in reached:
+        open_links = sorted(
+            (pair for pair in out[here] if left[pair] and pair[1] not in inside),
+            key=lambda pair: (-left[pair], pair),
+        )
+        if not open_links:
+            continue
+        cuts.change({(here, feed): others})
+        for pair in open_links:
+            most = min(left[pair], copies, cuts.value(here, pair[1]) - others)
+            if most > 0:
+                return pair, most
+        cuts.change({(here, feed): 0})
+    raise InfeasibleError(
+        f"network {name!r}: no trees of the best rate from host {reached[0]}; nodes that forward "
+        "receive and send different capacity: choose a group of all hosts, or repair links"
+    )
+
+
+def _along(paths: dict[Arc, Paths], root: int, used: Sequence[Arc], copies: int) -> list[Tree]:
+    """Give every link of a tree a path; copies part where paths do."""
+    found = []
+    while copies:
+        amount = min(copies, *(paths[pair][-1][1] for pair in used)) if used else copies
+        chosen = []
+        for pair in used:
+            path, here = paths[pair].pop()
+            chosen.append(path)
+            if here > amount:
+                paths[pair].append((path, here - amount))
+        found.append(Tree(root, amount, tuple(chosen)))
+        copies -= amount
+    return found

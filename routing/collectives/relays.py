@@ -1,0 +1,191 @@
+"""Links between members only, each over a path through those who forward.
+
+Nodes outside the group are taken out one by one: capacity into a node and out of it becomes
+capacity past it, as much as leaves every cut that the rate needs (edge splitting; Frank, "On a
+theorem of Mader", 1992; Zhao et al., "ForestColl", 2024, section 5.2).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from routing.collectives.cuts import Arc, Cuts, joined_arcs
+from routing.collectives.rate import GatherRate
+
+Paths = list[tuple[tuple[int, ...], int]]
+"""Nodes of each path, and its capacity."""
+
+
+@dataclass(frozen=True)
+class MemberLinks:
+    """Links between the members of a group.
+
+    Parameters
+    ----------
+    trees : int
+        Broadcast trees of each member, of one unit of capacity each.
+    scale : int
+        Units of capacity here of one in the network.
+    paths : dict of (int, int) to list of (tuple of int, int)
+        Of each pair of members, the paths that join it and the capacity of each; together they
+        take no more of a link than its capacity.
+    """
+
+    trees: int
+    scale: int
+    paths: dict[Arc, Paths]
+
+
+def link_members(rate: GatherRate, *, near: bool = True) -> MemberLinks:
+    """Return links between members that allow the same rate as the whole network.
+
+    Parameters
+    ----------
+    rate : GatherRate
+    near : bool
+        Leave out the nodes farthest from the group without which the rate stays, so that paths
+        are short. What is left may receive and send different capacity.
+
+    Returns
+    -------
+    MemberLinks
+        Without ``near``, or if relays receive what they send, of the whole rate.
+    """
+    trees, scale = rate.per_member.numerator, rate.per_member.denominator
+    capacity = {pair: amount * scale for pair, amount in rate.capacity.items()}
+    far = _distances(rate)
+    relays = sorted(far.keys() - set(rate.members), key=lambda node: (-far[node], node))
+    if near:
+        capacity = _without(capacity, relays, rate.members, trees)
+    paths: dict[Arc, Paths] = {pair: [(pair, amount)] for pair, amount in capacity.items()}
+    for relay in relays:
+        _take_out(paths, relay, rate.members, trees)
+    return MemberLinks(trees, scale, paths)
+
+
+def _distances(rate: GatherRate) -> dict[int, int]:
+    """Return the hops from and to the nearest member of every node, added."""
+    found: dict[int, int] = {}
+    for ends in (rate.capacity, [(b, a) for a, b in rate.capacity]):
+        after: dict[int, list[int]] = {}
+        for a, b in ends:
+            after.setdefault(a, []).append(b)
+        hops = dict.fromkeys(rate.members, 0)
+        queue = list(rate.members)
+        for node in queue:
+            for there in after.get(node, ()):
+                if there not in hops:
+                    hops[there] = hops[node] + 1
+                    queue.append(there)
+        nodes = {node for pair in rate.capacity for node in pair}
+        for node in nodes:
+            found[node] = found.get(node, 0) + hops.get(node, len(nodes))
+    return found
+
+
+def _without(
+    capacity: dict[Arc, int], relays: Sequence[int], members: Sequence[int], trees: int
+) -> dict[Arc, int]:
+    """Return the links that are left without the first relays that no cut needs."""
+    source = max(max(pair) for pair in capacity) + 1
+    cuts = Cuts(joined_arcs(capacity.items(), (((source, m), trees) for m in members)))
+    kept = dict(capacity)
+    for relay in relays:
+        mine = [pair for pair in kept if relay in pair]
+        cuts.change(dict.fromkeys(mine, 0))
+        if all(cuts.value(source, member) == len(members) * trees for member in members):
+            for pair in mine:
+                del kept[pair]
+        else:
+            cuts.change({pair: kept[pair] for pair in mine})
+    return kept
+
+
+def _take_out(paths: dict[Arc, Paths], relay: int, members: Sequence[int], trees: int) -> None:
+    """Replace capacity through a node by capacity past it."""
+    into = sorted(a for a, b in paths if b == relay)
+    out = sorted(b for a, b in paths if a == relay)
+    for target, origin in ((b, a) for b in out for a in into if a != b):
+        most = min(_amount(paths, (origin, relay)), _amount(paths, (relay, target)))
+        amount = _spare(paths, origin, relay, target, members, trees, most) if most else 0
+        if amount:
+            first = _taken(paths, (origin, relay), amount)
+            second = _taken(paths, (relay, target), amount)
+            paths.setdefault((origin, target), []).extend(_concatenated(first, second))
+    # What is left is needed by no cut.
+    for pair in [pair for pair in paths if relay in pair]:
+        del paths[pair]
+
+
+def _spare(
+    paths: dict[Arc, Paths], origin: int, relay: int, target: int, members: Sequence[int],
+    trees: int, most: int,
+) -> int:  # fmt: skip
+    """Return how much capacity may go past a node instead of through it.
+
+    A cut loses it that has the relay on one side and both ends on the other. Every set that
+    holds the source of all broadcasts and lacks a member must keep what all trees need.
+    """
+    source, needed = -1, len(members) * trees
+    nodes = sorted({node for pair in paths for node in pair} | set(members))
+    index = {node: at for at, node in enumerate([source, *nodes])}
+    free = needed + most
+    capacity = joined_arcs(
+        (((index[a], index[b]), _amount(paths, (a, b))) for a, b in paths),
+        (((index[source], index[member]), trees) for member in members),
+    )
+    for sources, sinks in (((origin, target), (relay,)), ((relay,), (origin, target))):
+        held = joined_arcs(
+            capacity.items(),
+            (((index[source], index[node]), free) for node in sources),
+            (((index[a], index[b]), free) for a in sinks for b in sinks if a != b),
+            (((index[member], index[sinks[0]]), 0) for member in members if member != sinks[0]),
+            (((index[sinks[0]], index[member]), 0) for member in members if member != sinks[0]),
+        )
+        cuts = Cuts(held)
+        for member in members:
+            if member in sources:
+                continue
+            # The member and the sinks are on one side.
+            one, two = index[member], index[sinks[0]]
+            if one != two:
+                cuts.change({(one, two): held[one, two] + free, (two, one): held[two, one] + free})
+            most = min(most, cuts.value(index[source], two) - needed)
+            if one != two:
+                cuts.change({(one, two): held[one, two], (two, one): held[two, one]})
+            if most <= 0:
+                return 0
+    return most
+
+
+def _amount(paths: dict[Arc, Paths], pair: Arc) -> int:
+    return sum(amount for _, amount in paths.get(pair, ()))
+
+
+def _taken(paths: dict[Arc, Paths], pair: Arc, amount: int) -> Paths:
+    """Remove capacity from a link, and return its paths."""
+    found: Paths = []
+    left = paths[pair]
+    while amount:
+        path, here = left.pop()
+        taken = min(here, amount)
+        found.append((path, taken))
+        amount -= taken
+        if here > taken:
+            left.append((path, here - taken))
+    if not left:
+        del paths[pair]
+    return found
+
+
+def _concatenated(first: Paths, second: Paths) -> Paths:
+    found: Paths = []
+    one, two = [*first], [*second]
+    while one:
+        (a, x), (b, y) = one.pop(), two.pop()
+        amount = min(x, y)
+        found.append(((*a, *b[1:]), amount))
+        if x > amount:
+            one.append((a, x - amount))
+        if y > amount:
+            two.append((b, y - amount))
+    return found

@@ -1,0 +1,136 @@
+"""Broadcast trees of all members of a group, and how long collectives over them take."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from routing.network import Network
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Copies of a broadcast from one member to all others.
+
+    Parameters
+    ----------
+    root : int
+    copies : int
+        Units that it carries.
+    paths : tuple of tuple of int
+        Nodes from a member that has the data already to one that has not, in an order in which
+        they can be sent.
+    """
+
+    root: int
+    copies: int
+    paths: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Broadcast trees of all members of a group, all at once: an AllGather.
+
+    The same trees from their leaves to their roots are a ReduceScatter of the network whose links
+    point the other way.
+
+    Parameters
+    ----------
+    name : str
+    members : tuple of int
+        Hosts, ascending.
+    bytes_per_s : float
+        Of each member's broadcast.
+    units : int
+        Of each member's trees together: a tree carries ``copies / units`` of its member's part.
+    trees : tuple of Tree
+    """
+
+    name: str
+    members: tuple[int, ...]
+    bytes_per_s: float
+    units: int
+    trees: tuple[Tree, ...]
+
+    @cached_property
+    def hops(self) -> int:
+        """Hops from a root to the member that it reaches last, the most of all trees."""
+        most = 0
+        for tree in self.trees:
+            depth = {tree.root: 0}
+            for path in tree.paths:
+                depth[path[-1]] = depth[path[0]] + len(path) - 1
+            most = max(most, *depth.values())
+        return most
+
+    def latency(self, network: Network) -> float:
+        """Return the longest time that the first byte takes from a root to a member, in seconds."""
+        most = 0.0
+        link = _latencies(network)
+        for tree in self.trees:
+            when = {tree.root: 0.0}
+            for path in tree.paths:
+                way = sum(link[pair] for pair in pairwise(path))
+                when[path[-1]] = when[path[0]] + way
+            most = max(most, *when.values())
+        return most
+
+    def gather_time(self, network: Network, size: float) -> float:
+        """Return the time of an AllGather, whose members forward bytes as they come.
+
+        Parameters
+        ----------
+        network : Network
+        size : float
+            Bytes of all members' parts together.
+
+        Returns
+        -------
+        float
+            Seconds.
+        """
+        return size / len(self.members) / self.bytes_per_s + self.latency(network)
+
+
+def shared_rate(network: Network, trees: Iterable[Tree], units: int) -> float:
+    """Return the rate of each member's broadcast where trees share links.
+
+    Parameters
+    ----------
+    network : Network
+    trees : iterable of Tree
+    units : int
+        As in `Forest`.
+
+    Returns
+    -------
+    float
+        Bytes per second.
+    """
+    load: dict[tuple[int, int], int] = {}
+    for tree in trees:
+        for path in tree.paths:
+            for pair in pairwise(path):
+                load[pair] = load.get(pair, 0) + tree.copies
+    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
+    capacity = dict(zip(ends, network.capacity.tolist(), strict=True))
+    return float(min(capacity[pair] * units / amount for pair, amount in load.items()))
+
+
+def turned(network: Network) -> Network:
+    """Return the network whose links point the other way."""
+    order = np.lexsort((network.source, network.target))
+    return replace(
+        network, source=network.target[order], target=network.source[order],
+        capacity=network.capacity[order], latency=network.latency[order],
+        multiplicity=network.multiplicity[order],
+    )  # fmt: skip
+
+
+def _latencies(network: Network) -> dict[tuple[int, int], float]:
+    ends: Sequence[tuple[int, int]] = list(
+        zip(network.source.tolist(), network.target.tolist(), strict=True)
+    )
+    return dict(zip(ends, network.latency.tolist(), strict=True))

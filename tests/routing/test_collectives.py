@@ -1,0 +1,240 @@
+"""Trees of the best rate: cuts by enumeration, capacities, and collectives done on numbers."""
+
+from collections import Counter
+from fractions import Fraction
+from itertools import combinations, pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codesign_base import InfeasibleError, InputError
+from routing.collectives.choice import choose_schedules
+from routing.collectives.forest import gather_forest
+from routing.collectives.rate import gather_rate, whole_capacities
+from routing.collectives.rings import ring_forest, strided_rings
+from routing.collectives.shortest import shortest_forest
+from routing.collectives.trees import turned
+from routing.network import Network
+
+GIGA = 1e9
+
+
+def network_of(arcs, hosts, switches=0, capacity=GIGA):
+    source, target = zip(*arcs, strict=True)
+    return Network.from_links("test", hosts, switches, source, target, capacity, 1e-6)
+
+
+def circulant(size, strides):
+    return network_of([(i, (i + s) % size) for s in strides for i in range(size)], size)
+
+
+@st.composite
+def networks(draw):
+    """Hosts on several random rings, so that all nodes receive as much as they send."""
+    nodes = draw(st.integers(3, 7))
+    orders = draw(st.lists(st.permutations(range(nodes)), min_size=1, max_size=3))
+    arcs = [pair for order in orders for pair in pairwise([*order, order[0]])]
+    hosts = draw(st.integers(2, nodes))
+    members = draw(st.lists(st.integers(0, hosts - 1), min_size=2, max_size=hosts, unique=True))
+    return network_of(arcs, hosts, nodes - hosts), sorted(members)
+
+
+def least_ratio(network, members):
+    """Capacity out of a set over its members, by every set that lacks a member."""
+    nodes = network.hosts + network.switches
+    ends = list(zip(network.source.tolist(), network.target.tolist(), strict=True))
+    best = None
+    for size in range(1, nodes):
+        for some in combinations(range(nodes), size):
+            side = set(some)
+            inside = len(side & set(members))
+            if 0 < inside < len(members):
+                out = sum(
+                    amount for (a, b), amount in zip(ends, network.capacity.tolist(), strict=True)
+                    if a in side and b not in side
+                )  # fmt: skip
+                best = out / inside if best is None else min(best, out / inside)
+    return best
+
+
+def check(network, forest):
+    """Trees reach all members once, and together load no link above its capacity."""
+    load = Counter()
+    copies = Counter()
+    for tree in forest.trees:
+        has = {tree.root}
+        for path in tree.paths:
+            assert path[0] in has
+            assert path[-1] not in has
+            has.add(path[-1])
+            for pair in pairwise(path):
+                load[pair] += tree.copies
+        assert has == set(forest.members)
+        copies[tree.root] += tree.copies
+    assert copies == dict.fromkeys(forest.members, forest.units)
+    capacity = dict(
+        zip(zip(network.source.tolist(), network.target.tolist(), strict=True),
+            network.capacity.tolist(), strict=True)
+    )  # fmt: skip
+    busiest = max(
+        amount / forest.units * forest.bytes_per_s / capacity[p] for p, amount in load.items()
+    )
+    assert busiest <= 1.0 + 1e-12
+    return busiest
+
+
+def gathered(forest, parts):
+    """Do an AllGather: every member ends with every unit of every part."""
+    held = {member: {} for member in forest.members}
+    for root, part in parts.items():
+        at = 0
+        for tree in (tree for tree in forest.trees if tree.root == root):
+            units = {(root, unit): part[unit] for unit in range(at, at + tree.copies)}
+            at += tree.copies
+            at_node = {root: units}
+            for path in tree.paths:
+                at_node[path[-1]] = at_node[path[0]]
+            for member in forest.members:
+                held[member].update(at_node[member])
+    return held
+
+
+def reduced(forest, buffers):
+    """Do a ReduceScatter over trees from their leaves: sums at their roots, and what it took."""
+    sums = {}
+    for root in forest.members:
+        at = 0
+        for tree in (tree for tree in forest.trees if tree.root == root):
+            units = slice(at, at + tree.copies)
+            at += tree.copies
+            here = {member: buffers[member][root][units].copy() for member in forest.members}
+            for path in reversed(tree.paths):
+                here[path[0]] += here.pop(path[-1])  # each is added once, or missing here
+            assert set(here) == {root}
+            sums.setdefault(root, []).append(here[root])
+    return {root: np.concatenate(parts) for root, parts in sums.items()}
+
+
+@given(networks())
+@settings(deadline=None, max_examples=60)
+def test_trees_reach_the_smallest_ratio_of_all_cuts(case) -> None:
+    network, members = case
+    rate = gather_rate(network, members)
+    assert rate.bytes_per_s == pytest.approx(least_ratio(network, members))
+    forest = gather_forest(network, members)
+    assert forest.bytes_per_s == rate.bytes_per_s
+    assert check(network, forest) <= 1.0 + 1e-12
+    for other in (
+        shortest_forest(network, members),
+        ring_forest(network, strided_rings(network, members, 1)),
+        ring_forest(network, strided_rings(network, members, 4)),
+    ):
+        assert check(network, other) == pytest.approx(1.0)
+        assert other.bytes_per_s <= forest.bytes_per_s * (1 + 1e-12)
+        assert other.hops >= shortest_forest(network, members).hops
+
+
+@given(networks(), st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=40)
+def test_an_allreduce_over_trees_adds_all_numbers_once(case, seed) -> None:
+    network, members = case
+    forests = gather_forest(turned(network), members), gather_forest(network, members)
+    draw = np.random.default_rng(seed)
+    units = forests[0].units
+    buffers = {m: {root: draw.integers(0, 999, units) for root in members} for m in members}
+    sums = reduced(forests[0], buffers)
+    for root in members:
+        assert np.array_equal(sums[root], sum(buffers[member][root] for member in members))
+    assert forests[1].units > 0
+    parts = {root: draw.integers(0, 999, forests[1].units) for root in members}
+    for held in gathered(forests[1], parts).values():
+        assert held == {(r, u): parts[r][u] for r in members for u in range(forests[1].units)}
+
+
+@given(networks(), st.floats(1.0, 1e10))
+@settings(deadline=None, max_examples=40)
+def test_no_schedule_is_below_the_bound_and_the_best_is_the_least(case, size) -> None:
+    network, members = case
+    for collective in ("allreduce", "allgather", "reduce-scatter"):
+        choice = choose_schedules(network, members, collective)
+        times = {s.name: s.time(size) for s in choice.schedules}
+        assert min(times.values()) >= choice.bound(size) * (1 - 1e-12)
+        assert choice.best(size).time(size) == min(times.values())
+        rates = {s.name: s.bytes_per_s for s in choice.schedules if s.name != "add-all"}
+        assert max(rates.values()) <= rates["trees"] * (1 + 1e-12)
+        steps = choice.crossings()
+        fastest = [s for at, s in steps if at <= size][-1]
+        assert fastest.time(size) == pytest.approx(min(times.values()), rel=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("members", "most"),
+    [(range(16), 1.01), ([8 * i for i in range(16)], 1.01), ([3, 40, 77, 101], 1.02)],
+    ids=["contiguous", "strided", "scattered"],
+)
+def test_a_gigabyte_on_128_servers_takes_what_the_cuts_say(members, most) -> None:
+    choice = choose_schedules(circulant(128, (1, 9, 27, 61)), list(members), "allreduce")
+    trees = choice.best(1e9)
+    assert trees.name == "trees"
+    assert 1.0 <= trees.time(1e9) / choice.bound(1e9) <= most
+    ring = next(s for s in choice.schedules if s.name == "ring")
+    assert ring.time(1e9) > 3.9 * trees.time(1e9)
+
+
+def test_rates_of_known_networks() -> None:
+    # One ring: each member's part passes every link, so rates share it.
+    assert gather_rate(circulant(8, (1,)), range(8)).bytes_per_s == pytest.approx(GIGA / 7)
+    # A full mesh of four: three links a member, three other members.
+    mesh = network_of([(a, b) for a in range(4) for b in range(4) if a != b], 4)
+    assert gather_rate(mesh, range(4)).bytes_per_s == pytest.approx(GIGA)
+    # Eight hosts on a switch: what enters a host limits it.
+    star = network_of([(h, 8) for h in range(8)] + [(8, h) for h in range(8)], 8, 1)
+    assert gather_rate(star, range(8)).bytes_per_s == pytest.approx(GIGA / 7)
+    assert gather_forest(star, range(8)).bytes_per_s == pytest.approx(GIGA / 7)
+    # Two pods of two hosts over a link of half the speed (ForestColl's kind of bottleneck).
+    pods = network_of(
+        [(0, 4), (1, 4), (4, 0), (4, 1), (2, 5), (3, 5), (5, 2), (5, 3), (4, 5), (5, 4)], 4, 2,
+        [GIGA] * 8 + [0.5 * GIGA] * 2,
+    )  # fmt: skip
+    rate = gather_rate(pods, range(4))
+    assert rate.bytes_per_s == pytest.approx(GIGA / 4)
+    assert set(rate.cut) in ({0, 1, 4}, {2, 3, 5})
+    check(pods, gather_forest(pods, range(4)))
+
+
+def test_a_forwarder_that_sends_less_than_it_receives_is_left_out_where_it_can_be() -> None:
+    # The ring of three does; host 3 only receives.
+    network = network_of([(0, 1), (1, 2), (2, 0), (0, 3), (1, 3)], 4)
+    forest = gather_forest(network, [0, 1, 2])
+    assert forest.bytes_per_s == pytest.approx(GIGA / 2)
+    check(network, forest)
+
+
+def test_refusals() -> None:
+    network = circulant(4, (1,))
+    for group in ([0], [0, 0], [0, 4], [-1, 2]):
+        with pytest.raises(InputError, match="give"):
+            gather_rate(network, group)
+    with pytest.raises(InfeasibleError, match="cannot be reached"):
+        gather_rate(network_of([(0, 1), (1, 2), (2, 1)], 3), [0, 1])
+    with pytest.raises(InfeasibleError, match="cannot be reached"):
+        shortest_forest(network_of([(0, 1), (1, 2), (2, 1)], 3), [0, 1])
+    with pytest.raises(InfeasibleError, match="cannot be reached"):
+        ring_forest(network_of([(0, 1), (1, 2), (2, 1)], 3), [(0, 1)])
+    with pytest.raises(InputError, match="other hosts"):
+        ring_forest(network, [(0, 1), (0, 2)])
+    with pytest.raises(InputError, match="choose allreduce"):
+        choose_schedules(network, [0, 1], "gather")
+    odd = network_of([(0, 1), (1, 0)], 2, capacity=[1e9, 1e9 / 3])
+    with pytest.raises(InputError, match="common unit"):
+        gather_rate(odd, [0, 1])
+
+
+def test_units_are_the_greatest_common_divisor() -> None:
+    network = network_of([(0, 1), (1, 0)], 2, capacity=[12.5e9, 50e9])
+    unit, capacity = whole_capacities(network)
+    assert unit == 12.5e9
+    assert capacity == {(0, 1): 1, (1, 0): 4}
+    assert gather_rate(network, [0, 1]).per_member == Fraction(1)

@@ -1,0 +1,75 @@
+"""`topoopt collective`: what it prints, writes and refuses."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from routing.network import Network
+from topoopt.cli import main
+from topoopt.topology.network_file import save_network
+
+
+@pytest.fixture
+def network(tmp_path):
+    ends = [(i, (i + s) % 8) for s in (1, 3) for i in range(8)]
+    source, target = zip(*ends, strict=True)
+    path = tmp_path / "network.json"
+    save_network(Network.from_links("eight", 8, 0, source, target, 12.5e9, 1e-6), path)
+    return path
+
+
+def run(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["topoopt", "collective", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return ended.value.code or 0
+
+
+def test_times_and_the_written_schedule(monkeypatch, capsys, network, tmp_path) -> None:
+    out = tmp_path / "schedule.json"
+    options = ("--group", "0-7:2", "--sizes", "1KB,1GB", "-o", out, "--json")
+    assert run(monkeypatch, network, *options) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["members"] == [0, 2, 4, 6]
+    for row in report["sizes"]:
+        assert min(row["seconds"].values()) == row["seconds"][row["best"]]
+        assert row["lower_bound_s"] <= min(row["seconds"].values())
+    written = json.loads(out.read_text())
+    assert written["schedule"] == report["sizes"][-1]["best"]
+    for forest, back in ((written["gather"], False), (written["scatter"], True)):
+        for tree in forest["trees"]:
+            paths = [p[::-1] for p in reversed(tree["paths"])] if back else tree["paths"]
+            has = {tree["root"]}
+            for path in paths:
+                assert path[0] in has
+                has.add(path[-1])
+            assert has == {0, 2, 4, 6}
+    assert run(monkeypatch, network, "--group", "0,1,2,3") == 0
+    text = capsys.readouterr().out
+    assert "allreduce over 4 hosts of eight" in text
+    assert "no schedule below" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--group", "0,x"), "--group is '0,x'"),
+        (("--group", "0-9"), "--group has '0-9'"),
+        (("--group", "0-7:0"), "--group has '0-7:0'"),
+        (("--group", "5"), "at least two distinct hosts"),
+        (("--collective", "gather"), "choose allreduce"),
+        (("--sizes", "1GB,"), "sizes"),
+        (("--sizes", "-1GB"), "sizes"),
+    ],
+)
+def test_refusals(monkeypatch, capsys, network, options, said) -> None:
+    assert run(monkeypatch, network, *options) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_package_does_not_load_the_flow_library() -> None:
+    code = "import sys, topoopt.cli; print('ortools' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

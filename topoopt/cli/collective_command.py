@@ -1,0 +1,120 @@
+"""`topoopt collective`: schedules of a collective on a network file, and their bound."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from codesign_base import InputError
+from topoopt.base.text import table_lines
+from topoopt.cli import common
+from topoopt.problem.units import format_bytes, format_time, parse_bytes
+
+if TYPE_CHECKING:
+    from routing.collectives.choice import Choice
+
+_RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
+
+
+def collective_command(
+    network: Annotated[Path, typer.Argument(help="A network file (JSON or GraphML).")],
+    collective: Annotated[
+        str, typer.Option(help="allreduce, allgather or reduce-scatter.")
+    ] = "allreduce",
+    group: Annotated[
+        str | None,
+        typer.Option(help="Hosts, such as 0,4,9 or 0-15 or 0-127:8.", show_default="all"),
+    ] = None,
+    sizes: Annotated[
+        str, typer.Option(help="Bytes of the whole buffer, with units.")
+    ] = "1KB,1MB,1GB",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write what is best for the last size (JSON)."),
+    ] = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Find fast schedules of a collective on a network, for small buffers and large ones.
+
+    Example: topoopt collective network.json --group 0-127:8 --sizes 1MB,1GB
+    """
+    from routing.collectives.choice import choose_schedules
+    from topoopt.formats.collective_json import save_schedule
+    from topoopt.topology.network_file import load_network
+
+    wanted = [parse_bytes(size, "sizes") for size in sizes.split(",")]
+    common.check_outputs(output, inputs=[network])
+    graph = load_network(network)
+    members = range(graph.hosts) if group is None else _hosts(group, graph.hosts)
+    choice = choose_schedules(graph, list(members), collective)
+    if output is not None:
+        save_schedule(choice, choice.best(wanted[-1]), output)
+    if as_json:
+        common.print_json(_report(choice, wanted))
+    else:
+        print(_text(choice, wanted, graph.name))
+
+
+def _hosts(group: str, hosts: int) -> list[int]:
+    found: list[int] = []
+    for part in group.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        if match is None:
+            raise InputError(f"--group is {group!r}; give hosts such as 0,4,9 or 0-15 or 0-127:8")
+        first, last, step = match.groups()
+        if last is None:
+            found.append(int(first))
+            continue
+        if int(last) >= hosts or int(step or 1) < 1:
+            raise InputError(f"--group has {part.strip()!r}; give hosts 0 to {hosts - 1}")
+        found += range(int(first), int(last) + 1, int(step or 1))
+    return found
+
+
+def _report(choice: "Choice", sizes: list[float]) -> dict[str, Any]:
+    return {
+        "collective": choice.collective,
+        "members": list(choice.members),
+        "sizes": [
+            {
+                "bytes": size,
+                "lower_bound_s": choice.bound(size),
+                "best": choice.best(size).name,
+                "seconds": {s.name: s.time(size) for s in choice.schedules},
+            }
+            for size in sizes
+        ],
+        "schedules": [
+            {"name": s.name, "bytes_per_s": s.bytes_per_s, "latency_s": s.latency_s}
+            for s in choice.schedules
+        ],
+        "best_from_bytes": [
+            {"bytes": size, "name": schedule.name} for size, schedule in choice.crossings()
+        ],
+    }
+
+
+def _text(choice: "Choice", sizes: list[float], name: str) -> str:
+    from routing.collectives.choice import MOST_PACKED
+
+    head = ("schedule", *(format_bytes(size) for size in sizes))
+    rows = [
+        (schedule.name, *(format_time(schedule.time(size)) for size in sizes))
+        for schedule in choice.schedules
+    ]
+    rows.append(("no schedule below", *(format_time(choice.bound(size)) for size in sizes)))
+    crossings = choice.crossings()
+    steps = [
+        f"{schedule.name} from {format_bytes(size)} on" if size else schedule.name
+        for size, schedule in crossings
+    ]
+    left_out = len(choice.members) > MOST_PACKED
+    return "\n".join(
+        [
+            f"{choice.collective} over {len(choice.members)} hosts of {name}",
+            *table_lines([head, *rows]),
+            f"fastest: {', '.join(steps)}",
+            *[f"trees of the best rate are made for up to {MOST_PACKED} hosts"] * left_out,
+        ]
+    )

@@ -1,0 +1,51 @@
+"""Schedules of collectives as JSON files: trees with the paths that their copies take."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from routing.collectives.choice import Choice, Schedule
+from routing.collectives.trees import Forest
+from topoopt.base.atomic import write_text_atomically
+
+
+def save_schedule(choice: Choice, schedule: Schedule, path: Path) -> None:
+    """Write a schedule.
+
+    Parameters
+    ----------
+    choice : Choice
+        What it is one of.
+    schedule : Schedule
+    path : Path
+        Written whole or not at all.
+
+    Notes
+    -----
+    ``gather`` and ``scatter`` (null if there is none) hold ``units`` and ``trees``. A tree carries
+    ``copies / units`` of the part of its ``root``; ``paths`` lead from a member that has it to one
+    that has not, in an order in which they can be sent. In ``scatter`` paths are those of the
+    data, too: from a member that has added what came to it, towards the root, leaves first.
+    """
+    document = {
+        "collective": choice.collective,
+        "schedule": schedule.name,
+        "members": list(choice.members),
+        "bytes_per_s": schedule.bytes_per_s,
+        "latency_s": schedule.latency_s,
+        "scatter": _forest(schedule.scatter, back=True),
+        "gather": _forest(schedule.gather, back=False),
+    }
+    write_text_atomically(path, json.dumps(document, allow_nan=False) + "\n")
+
+
+def _forest(forest: Forest | None, *, back: bool) -> dict[str, Any] | None:
+    if forest is None:
+        return None
+    trees = []
+    for tree in forest.trees:
+        paths = [list(path) for path in tree.paths]
+        if back:
+            paths = [path[::-1] for path in reversed(paths)]
+        trees.append({"root": tree.root, "copies": tree.copies, "paths": paths})
+    return {"units": forest.units, "trees": trees}
