@@ -34,7 +34,7 @@ app = typer.Typer(
     name="topoopt",
     help="Co-design parallelization strategy, topology and routing of AI training clusters.",
     invoke_without_command=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
 )
 # Panels of `topoopt --help`, in the order in which their commands are registered.

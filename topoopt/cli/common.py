@@ -26,10 +26,20 @@ if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
     from topoopt.problem.prices import PriceTable
 
+
+def model_names(incomplete: str) -> list[str]:
+    """Return the presets that begin with what was typed, for the shell's completion."""
+    from parallelism.models import PRESETS
+    from parallelism.transformers.presets import TRANSFORMERS
+
+    return [name for name in sorted({*PRESETS, *TRANSFORMERS}) if name.startswith(incomplete)]
+
+
 Model = Annotated[
     str,
     typer.Argument(
-        help="A preset (`topoopt models` lists them), an operator-graph file or a config.json."
+        autocompletion=model_names,
+        help="A preset (`topoopt models` lists them), an operator-graph file or a config.json.",
     ),
 ]
 Servers = Annotated[int, typer.Option(help="Number of servers.")]

@@ -28,6 +28,7 @@ def plan_command(
         typer.Argument(
             help="A preset (`topoopt models` lists them), an operator-graph file, a config.json, "
             "or a job file that holds options too.",
+            autocompletion=common.model_names,
             is_eager=True,
             callback=read_job_file,
         ),

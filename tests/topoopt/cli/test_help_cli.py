@@ -1,5 +1,6 @@
 """The command line says what it does, and starts quickly to say it."""
 
+import os
 import subprocess
 import sys
 
@@ -53,3 +54,24 @@ def test_the_package_runs_as_a_module():
     command = [sys.executable, "-m", "topoopt", "--version"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, f"{to.__version__}\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("topoopt pla", {"plan"}),
+        ("topoopt plan llama3-7", {"llama3-70b"}),
+        ("topoopt compare dlrm-1", {"dlrm-16"}),
+    ],
+)
+def test_the_shell_completes_commands_and_models(words, found):
+    given = {
+        "_TOPOOPT_COMPLETE": "complete_bash", "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }  # fmt: skip
+    code = "import sys; sys.argv[0] = 'topoopt'; from topoopt.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, **given}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert set(done.stdout.split()) == found
