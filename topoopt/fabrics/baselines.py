@@ -19,7 +19,8 @@ from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.reconfiguration import reconfigurable_fabric
-from topoopt.fabrics.zoo_baselines import ZOO, is_zoo_name, zoo_fabric
+from topoopt.fabrics.zoo_baselines import zoo_fabric
+from topoopt.fabrics.zoo_names import ZOO, entry_of, is_zoo_name
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import (
@@ -49,7 +50,7 @@ class BaselineFabric:
 
     Parameters
     ----------
-    fabric : Fabric, DirectCircuits or WindowedCircuits
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
         Anything that can play a task graph.
     cost : float or None
         US dollars; None if unknown.
@@ -289,7 +290,7 @@ def best_on(
 
     Parameters
     ----------
-    fabric : Fabric, DirectCircuits or WindowedCircuits
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
     problem : Problem
         Of its cluster only the servers count here, and devices work in order of arrival.
     space : StrategySpace
