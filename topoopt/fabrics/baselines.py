@@ -20,7 +20,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.reconfiguration import reconfigurable_fabric
 from topoopt.fabrics.zoo_baselines import zoo_fabric
-from topoopt.fabrics.zoo_names import ZOO, entry_of, is_zoo_name
+from topoopt.fabrics.zoo_names import ZOO, is_zoo_name
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import (

@@ -62,8 +62,8 @@ def zoo_fabric(
     Notes
     -----
     All links get the same factor, such that the network's bill (`topoopt.fabrics.bill`) is what the
-    co-designed fabric costs. Direct wirings go through patch panels, as that does, unless their entry
-    or name says otherwise. Traffic takes all shortest paths.
+    co-designed fabric costs. Direct wirings go through patch panels, as that does, unless their
+    entry or name says otherwise. Traffic takes all shortest paths.
 
     An AllReduce over all servers of a direct wiring runs on edge-disjoint Hamiltonian cycles
     where the search finds such that end it sooner than the rings that groups get by default

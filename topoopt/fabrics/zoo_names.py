@@ -183,7 +183,7 @@ _OF_DIMS = {
 def is_zoo_name(name: str) -> bool:
     """Say whether a name is one of `ZOO`, or torus or product, with or without parameters."""
     head, colon, _ = name.partition(":")
-    return name in ZOO or bool(colon) and head in (*ZOO, *_OF_DIMS)
+    return name in ZOO or (bool(colon) and head in (*ZOO, *_OF_DIMS))
 
 
 def entry_of(name: str) -> Entry:

@@ -22,7 +22,7 @@ def hamming_mesh(sizes: Sequence[int], bandwidth: float, latency: float) -> Netw
     Parameters
     ----------
     sizes : sequence of int
-        Rows and columns of a board, and rows and columns of boards: (2, 2, 4, 4) is a 4 x 4 Hx2Mesh.
+        Rows and columns of a board, then of the grid of boards: (2, 2, 4, 4) is a 4 x 4 Hx2Mesh.
     bandwidth : float
         Bytes per second of one cable in each direction.
     latency : float
