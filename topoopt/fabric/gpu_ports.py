@@ -191,13 +191,13 @@ def _ports_taken(tasks: TaskGraph, ports: int) -> Bools:
     # Members of a collective are those that it waits for, or, of weights, those that wait for it.
     preferred = np.where(transfer[:, None], after, before)
     other = np.where(transfer[:, None], before, after)
-    found = np.where(preferred.any(axis=1)[:, None], preferred, other)
+    found = np.where(preferred.any(axis=1, keepdims=True), preferred, other)
     found[~found.any(axis=1)] = True
     share = np.zeros((most, ports), dtype=np.bool_)
     begin = np.arange(most) * ports // most
     size = np.maximum(-(-(np.arange(1, most + 1) * ports) // most) - begin, 1)
     share[np.repeat(np.arange(most), size), spread(begin, size)] = True
-    return (found.astype(np.int64) @ share) > 0
+    return np.asarray(found.astype(np.int64) @ share > 0)
 
 
 __all__ = ["GpuPorts"]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import isfinite, prod
+from typing import Any
 
 from codesign_base import InputError
 from topoopt.fabrics.bill import NO_LAYER
@@ -217,9 +218,10 @@ def entry_of(name: str) -> Entry:
             why = "is given twice" if key in given else f"does not apply to {head}"
             raise InputError(f"fabric {name!r}: {key} {why}; it takes {may}, each once")
         given[key] = value
+    read: dict[str, Any] = {}
     for key, value in given.items():
-        entry = replace(entry, **{_FIELDS.get(key, key): _READ[key](name, value)})
-    return entry
+        read[_FIELDS.get(key, key)] = _READ[key](name, value)
+    return replace(entry, **read)
 
 
 def _group(name: str, text: str) -> int:
