@@ -67,8 +67,8 @@ def zoo_fabric(
 
     An AllReduce over all servers of a direct wiring runs on edge-disjoint Hamiltonian cycles
     where the search finds such that end it sooner than the rings that groups get by default
-    (`default_rings`), whose edges are routed over shortest paths. Where there are switches, it
-    runs on one ring in the order of the servers' numbers.
+    (`default_rings`), whose edges are routed over shortest paths. Where there are
+    switches, it runs on one ring in the order of the servers' numbers, unless servers forward.
     """
     entry = entry_of(name)
     built = _build(name, entry, cluster, seed)
@@ -97,9 +97,12 @@ def zoo_fabric(
     fabric: Fabric | GpuPorts
     whole_network, real = sized, None
     if sized.switches:
-        real = partial(Fabric, name, sized, routes, rings)
+        forwarding = built.own > 0
+        real = partial(Fabric, name, sized, routes, rings, forwarding=forwarding)
         sized, routes, _ = merge_equivalent_links(sized, routes)
         how = "AllReduces on one ring by number"
+        if forwarding:
+            how = "AllReduces on the rings that end soonest, over shortest paths"
     elif built.rings:
         for ring in built.rings:
             rings[ring.group] = (*rings.get(ring.group, ()), ring.members)
@@ -119,7 +122,7 @@ def zoo_fabric(
         note += (
             "; fixed cables" if entry.layer == NO_LAYER else "; ports joined by optical switches"
         )
-    fabric = Fabric(name, sized, routes, rings)
+    fabric = Fabric(name, sized, routes, rings, forwarding=built.own > 0)
     if entry.owner == GPUS:
         fabric, real = GpuPorts(name, whole_network, fabric), None
         note += "; ports belong to GPUs"

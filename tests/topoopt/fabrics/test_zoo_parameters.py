@@ -191,3 +191,19 @@ def test_no_fabric_is_faster_than_a_switch_of_its_ports(plan):
         switch, routes = ideal_switch(4, leaving, 0.0)
         tasks = family.build(family.read(record.parallelization))
         assert record.iteration_time_s >= busiest(Fabric("ideal", switch, routes), tasks)
+
+
+@pytest.mark.parametrize("name", ["hamming-mesh", "switch-ring", "product:SW(4)_RI(4)"])
+@pytest.mark.parametrize("group", [tuple(range(16)), tuple(range(0, 16, 2)), (0, 1, 4, 5)])
+def test_rings_of_servers_that_forward_beside_switches(name, group):
+    base = built(name)
+    fabric = base.fabric
+    one = Fabric(name, fabric.network, fabric.routes).group_streams(group)
+    several = fabric.group_streams(group)
+    # No slower than one ring in the order of numbers, no faster than all ports of a server.
+    leaving = fabric.network.capacity[fabric.network.source == 0].sum()
+    assert one.rate * (1 - 1e-9) <= several.rate * several.rings <= leaving * (1 + 1e-9)
+    if (name, len(group)) == ("hamming-mesh", 16):
+        assert several.rate * several.rings > 1.9 * one.rate
+    whole = base.real().group_streams(group)
+    assert whole.rate * whole.rings == pytest.approx(several.rate * several.rings)
