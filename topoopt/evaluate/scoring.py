@@ -319,7 +319,8 @@ class Scorer(Generic[P]):
                 return self._bound(self.fabric, tasks)
             tasks = over
         elif isinstance(self.fabric, GpuPorts):
-            if tasks.copies.sum() > self.budget / _BUILD_WORK:
+            # All of them would be made: none stands for another where ports are not alike.
+            if tasks.alike is not None and tasks.copies.sum() > self.budget / _BUILD_WORK:
                 return self._bound(self.fabric.pooled, tasks)
             tasks = whole_tasks(tasks)
         if transfers_yield:

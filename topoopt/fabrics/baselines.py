@@ -82,8 +82,8 @@ def baseline_fabric(
     Parameters
     ----------
     name : str
-        One of `ALL_BASELINES`, or ``torus:`` or ``product:`` with dimensions (see
-        `topoopt.fabrics.zoo_baselines.zoo_fabric`).
+        One of `ALL_BASELINES`, or a name of the zoo with parameters (see
+        `topoopt.fabrics.zoo_names.entry_of`).
     cluster : Cluster
         Sets the servers, and the cost to match: that of the direct-connect fabric.
     prices : PriceTable
@@ -223,8 +223,9 @@ def every_fabric(
 
 def _unknown(name: str) -> InputError:
     return InputError(
-        f"fabric is {name!r}; choose {', '.join(ALL_BASELINES)}, torus:4x4x8 or "
-        "product:RI(4)_FC(8) with dimensions of your own"
+        f"fabric is {name!r}; choose {', '.join(ALL_BASELINES)}, or torus:4x4x8 or "
+        "product:RI(4)_FC(8) with dimensions of your own; parameters follow some of them, such as "
+        "rail:group=8:ports=gpus"
     )
 
 

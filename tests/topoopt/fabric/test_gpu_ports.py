@@ -13,9 +13,12 @@ from parallelism.device import Server
 from parallelism.taskgraph import TaskGraph, TaskKind
 from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.placement import Placement, axis_orders
+from parallelism.transformers.reduced import reduced_tasks
+from parallelism.transformers.schedules import schedule_of
 from routing.network import Network
 from routing.paths import ecmp_routes
-from topoopt.evaluate.scoring import busiest
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scoring import Scorer, busiest
 from topoopt.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import play
@@ -187,3 +190,24 @@ def test_a_server_that_is_one_device_has_its_ports_pooled():
     assert play(fabric, tasks).makespan == pytest.approx(
         play(fabric.pooled, tasks).makespan, rel=1e-3
     )
+
+
+def test_what_takes_too_much_work_is_bounded_from_below():
+    problem = Problem(FAMILY, to.Cluster(4, 4, 8e9), to.SearchOptions(), 0)
+    placement = Placement(next(one for one in LAYOUTS if one.data == 16), 4)
+    schedule = schedule_of(placement.layout, FAMILY.batch)
+    tasks = FAMILY.build(placement)
+    few = reduced_tasks(placement, schedule, FAMILY.loads(placement))
+    assert few is not None and few.tasks < tasks.tasks
+    fabric = rails(4, 4)
+    exact = Scorer(problem, fabric)
+    time = exact.simulate(tasks)
+    assert not exact.bounded and time == pytest.approx(play(fabric, tasks).makespan)
+    assert exact.simulate(few) == pytest.approx(time) and not exact.bounded
+    # Of the first too many would be made, of the second too many simulated.
+    for some in (few, tasks):
+        scorer = Scorer(problem, fabric, budget=1.0)
+        least = scorer.simulate(some)
+        assert scorer.bounded
+        assert busiest(fabric, tasks) <= least * (1 + 1e-9) <= time * (1 + 1e-6)
+    assert exact(placement, 0.5 * busiest(fabric, tasks)) > 0.5 * busiest(fabric, tasks)
