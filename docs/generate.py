@@ -48,6 +48,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "de-bruijn": {"servers": 16, "degree": 2},
     "kautz": {"servers": 12, "degree": 2},
     "torus": {"dims": "4x4"},
+    "twisted-torus": {"dims": "2x4x4"},
     "hypercube": {"servers": 16},
     "full-mesh": {"servers": 8},
     "product": {"dims": "RI(4)_FC(4)"},
@@ -55,6 +56,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "fat-tree": {"servers": 16, "degree": 4},
     "leaf-spine": {"servers": 16, "degree": 4, "group": 4},
     "rail": {"servers": 16, "degree": 4, "group": 4},
+    "rail-only": {"servers": 16, "degree": 4},
+    "hamming-mesh": {"dims": "2x2x2x2"},
     "dragonfly": {"servers": 16, "degree": 2},
 }
 ROOT = Path(__file__).resolve().parents[1]

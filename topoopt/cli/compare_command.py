@@ -28,7 +28,9 @@ def compare_command(
         str,
         typer.Option(
             help="paper (ideal switch, Fat-trees, expander, SiP-ML, OCS-reconfig), all, or names "
-            "and network files (.json, .graphml) separated by commas; `all` lists the names."
+            "and network files (.json, .graphml) separated by commas; `all` lists the names. "
+            "Parameters follow a name: rail-only:ports=gpus, leaf-spine:oversubscription=3, "
+            "torus:4x4x8."
         ),
     ] = "paper",
     reconfiguration_delay: Annotated[

@@ -26,14 +26,19 @@ def topology_command(
         typer.Option(help="What an iteration sends (.npz).", show_default="uniform"),
     ] = None,
     dims: Annotated[
-        str | None, typer.Option(help="torus: 4x4x8; product: RI(4)_FC(8)_SW(4).")
+        str | None,
+        typer.Option(
+            help="torus, twisted-torus: 4x4x8; hamming-mesh: 2x2x4x4; product: RI(4)_FC(8)_SW(4)."
+        ),
     ] = None,
     group: Annotated[
         int | None,
-        typer.Option(help="Servers a rack or pod.", show_default="square root of all"),
+        typer.Option(
+            help="Servers a rack or pod.", show_default="square root of all; rail-only: 64"
+        ),
     ] = None,
     oversubscription: Annotated[
-        float, typer.Option(help="Of fat-tree, leaf-spine and rail: 2 is 2:1.")
+        float, typer.Option(help="Of fat-tree, leaf-spine, rail and rail-only: 2 is 2:1.")
     ] = 1.0,
     tier: Annotated[str, typer.Option(help="Where a Fat-tree tapers: tor or aggregation.")] = "tor",
     selection: Annotated[

@@ -19,11 +19,14 @@ from topoopt.bounds.gap import topology_bound
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
+from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, seeks_symmetry
+from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import Playable, least_time, play
 from topoopt.fabric.represented import tasks_within, whole_tasks
 from topoopt.fabric.tasks import demand_of, link_bytes, pairs_in_use
+from topoopt.fabric.windowed import WindowedCircuits
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
@@ -214,7 +217,7 @@ class Scorer(Generic[P]):
     ----------
     problem : Problem
         Reconfigurable fabrics know fluid scores and devices in order of arrival only.
-    fabric : Fabric, DirectCircuits or WindowedCircuits
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
     tolerance : float
         Completion tolerance of the simulation; 0 is exact.
     budget : float
@@ -315,6 +318,11 @@ class Scorer(Generic[P]):
             if over is None:
                 return self._bound(self.fabric, tasks)
             tasks = over
+        elif isinstance(self.fabric, GpuPorts):
+            # All of them would be made: none stands for another where ports are not alike.
+            if tasks.alike is not None and tasks.copies.sum() > self.budget / _BUILD_WORK:
+                return self._bound(self.fabric.pooled, tasks)
+            tasks = whole_tasks(tasks)
         if transfers_yield:
             later = (tasks.kind == TaskKind.TRANSFER).astype(np.int64)
             tasks = replace(
@@ -322,8 +330,8 @@ class Scorer(Generic[P]):
             )
         run = play(self.fabric, tasks, self.tolerance, limit=limit, budget=self.budget)
         self.work += _TASK_WORK * tasks.tasks + run.resolved
-        if isinstance(run, Run) and run.spent and isinstance(self.fabric, Fabric):
-            return max(run.least, self._bound(self.fabric, tasks))
+        if isinstance(run, Run) and run.spent and isinstance(self.fabric, Fabric | GpuPorts):
+            return max(run.least, self._bound(_of_servers(self.fabric), tasks))
         if tasks.alike is None and seeks_symmetry(tasks):
             self.work += _COLLAPSE_WORK * tasks.tasks
         return run.makespan
@@ -335,6 +343,11 @@ class Scorer(Generic[P]):
         return max(wired, busiest(fabric, tasks))
 
 
+def _of_servers(fabric: Fabric | GpuPorts) -> Fabric:
+    """Return a fabric whose hosts are the servers, which is bounded by no more."""
+    return fabric.pooled if isinstance(fabric, GpuPorts) else fabric
+
+
 def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:
     """Return the seconds that the busiest link or device of a fabric is occupied.
 
@@ -343,7 +356,7 @@ def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) ->
 
     Parameters
     ----------
-    fabric : Fabric, DirectCircuits or WindowedCircuits
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
     tasks : TaskGraph
     enough : float
         Of a fabric that is occupied for longer than this many seconds, some load above it.
@@ -352,8 +365,9 @@ def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) ->
     -------
     float
     """
-    if not isinstance(fabric, Fabric):
+    if isinstance(fabric, DirectCircuits | WindowedCircuits):
         return least_time(fabric, tasks)
+    fabric = _of_servers(fabric)
     compute = tasks.kind == TaskKind.COMPUTE
     busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
     if busy * (1.0 - 1e-9) > enough:

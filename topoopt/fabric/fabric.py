@@ -72,6 +72,9 @@ class Fabric:
         rings, rather than over several paths).
     transport : Transport
         Packets, set-up and windows of every message.
+    forwarding : bool
+        Whether servers forward although there are switches, by nodes of their own: rings are then
+        chosen as where there are none.
 
     Raises
     ------
@@ -85,6 +88,7 @@ class Fabric:
     rings: Mapping[Group, Rings] = field(default_factory=dict)
     ring_routes: Routes | None = None
     transport: Transport = PACKETS
+    forwarding: bool = False
     rows: RouteRows = field(init=False, repr=False)
     _edges: RouteRows = field(init=False, repr=False)
     _groups: dict[Group, GroupRow] = field(init=False, repr=False)
@@ -135,7 +139,9 @@ class Fabric:
     def rings_of(self, group: Group) -> Rings:
         """Return the ring orders that a group's AllReduces use: the given ones, or chosen."""
         given = self.rings.get(group)
-        return given if given else default_rings(self.network, self._edges, group)
+        if given:
+            return given
+        return default_rings(self.network, self._edges, group, forwarding=self.forwarding)
 
     def ring_edges(self, group: Group) -> IntArray:
         """Return the pairs that a group's rings send over.
@@ -192,7 +198,7 @@ class Fabric:
         for group in groups:
             if len(group) < 2 or group in self._groups:
                 continue
-            if self.rings.get(group) or self.network.switches:
+            if self.rings.get(group) or (self.network.switches and not self.forwarding):
                 pairs.append(self.ring_edges(group).ravel())
             elif not given:
                 members = np.array(group, dtype=np.int64)

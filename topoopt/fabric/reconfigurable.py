@@ -1,4 +1,4 @@
-"""Fabrics that stay as they are and fabrics that are rewired, behind one interface."""
+"""Fabrics of servers, of GPUs' ports, and fabrics that are rewired, behind one interface."""
 
 from typing import TypeAlias
 
@@ -8,12 +8,13 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
+from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.represented import tasks_over, whole_tasks
 from topoopt.fabric.varying import Play, VaryingRun, demands_of
 from topoopt.fabric.windowed import WindowedCircuits
 
 Reconfigurable: TypeAlias = DirectCircuits | WindowedCircuits
-Playable: TypeAlias = Fabric | DirectCircuits | WindowedCircuits
+Playable: TypeAlias = Fabric | GpuPorts | DirectCircuits | WindowedCircuits
 
 # Hosts from which on it pays to look whether a limit must be passed: simulations are long there.
 FORESEEN_FROM = 33
@@ -31,7 +32,7 @@ def play(
 
     Parameters
     ----------
-    fabric : Fabric, DirectCircuits or WindowedCircuits
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
     tasks, completion_tolerance, limit
         As in `topoopt.fabric.simulate.score`, with its errors.
     budget : float
@@ -42,6 +43,8 @@ def play(
     Run or VaryingRun
         Both have ``start``, ``finish`` and ``binding`` of each task, and ``resolved``.
     """
+    if isinstance(fabric, GpuPorts):
+        fabric, tasks = fabric.divided(whole_tasks(tasks))
     if isinstance(fabric, Fabric):
         tasks = tasks_over(fabric, tasks)
         foresee = fabric.network.hosts >= FORESEEN_FROM

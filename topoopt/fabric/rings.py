@@ -80,7 +80,13 @@ def pair_loads(routes: Routes | RouteRows, links: int, pairs: IntArray) -> Float
     return loads.astype(np.float64).reshape(pairs.shape[0], links)
 
 
-def default_rings(network: Network, routes: Routes | RouteRows, group: tuple[int, ...]) -> Rings:
+def default_rings(
+    network: Network,
+    routes: Routes | RouteRows,
+    group: tuple[int, ...],
+    *,
+    forwarding: bool = False,
+) -> Rings:
     """Choose rings that let one AllReduce over the group, alone on the network, end soonest.
 
     First, rings are taken one by one from the 16 orders "+p" over the sorted members, p coprime
@@ -88,7 +94,8 @@ def default_rings(network: Network, routes: Routes | RouteRows, group: tuple[int
     always go on to the nearest member left, from a few starts, where links cost more the more
     the rings so far load them. The best of all these sets, of up to 8 rings each, is returned.
     It ends early when the time meets its bound (a member's links in or out, all full), or when
-    three more rings have not helped. Where there are switches, one ring in sorted order.
+    three more rings have not helped. Where there are switches and servers do not forward, one ring
+    in sorted order.
 
     Parameters
     ----------
@@ -96,6 +103,8 @@ def default_rings(network: Network, routes: Routes | RouteRows, group: tuple[int
     routes : Routes or RouteRows
     group : tuple of int
         Sorted hosts, at least two.
+    forwarding : bool
+        Whether servers forward although there are switches, by nodes of their own.
 
     Returns
     -------
@@ -112,7 +121,7 @@ def default_rings(network: Network, routes: Routes | RouteRows, group: tuple[int
     The "+p" orders are TotientPerms of TopoOpt (NSDI 2023), section 4.3; choosing among them by
     the load of their routed edges is ours, for groups that the topology was not built for.
     """
-    if network.switches > 0 or len(group) < 3:
+    if (network.switches > 0 and not forwarding) or len(group) < 3:
         return (group,)
 
     from topoopt.fabric.rings_kernels import choose_rings

@@ -19,7 +19,8 @@ from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.reconfiguration import reconfigurable_fabric
-from topoopt.fabrics.zoo_baselines import ZOO, is_zoo_name, zoo_fabric
+from topoopt.fabrics.zoo_baselines import zoo_fabric
+from topoopt.fabrics.zoo_names import ZOO, is_zoo_name
 from topoopt.problem.budget import Budget
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import (
@@ -49,7 +50,7 @@ class BaselineFabric:
 
     Parameters
     ----------
-    fabric : Fabric, DirectCircuits or WindowedCircuits
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
         Anything that can play a task graph.
     cost : float or None
         US dollars; None if unknown.
@@ -81,8 +82,8 @@ def baseline_fabric(
     Parameters
     ----------
     name : str
-        One of `ALL_BASELINES`, or ``torus:`` or ``product:`` with dimensions (see
-        `topoopt.fabrics.zoo_baselines.zoo_fabric`).
+        One of `ALL_BASELINES`, or a name of the zoo with parameters (see
+        `topoopt.fabrics.zoo_names.entry_of`).
     cluster : Cluster
         Sets the servers, and the cost to match: that of the direct-connect fabric.
     prices : PriceTable
@@ -222,8 +223,9 @@ def every_fabric(
 
 def _unknown(name: str) -> InputError:
     return InputError(
-        f"fabric is {name!r}; choose {', '.join(ALL_BASELINES)}, torus:4x4x8 or "
-        "product:RI(4)_FC(8) with dimensions of your own"
+        f"fabric is {name!r}; choose {', '.join(ALL_BASELINES)}, or torus:4x4x8 or "
+        "product:RI(4)_FC(8) with dimensions of your own; parameters follow some of them, such as "
+        "rail:group=8:ports=gpus"
     )
 
 
@@ -289,7 +291,7 @@ def best_on(
 
     Parameters
     ----------
-    fabric : Fabric, DirectCircuits or WindowedCircuits
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
     problem : Problem
         Of its cluster only the servers count here, and devices work in order of arrival.
     space : StrategySpace

@@ -115,6 +115,7 @@ def equal_cost_bandwidth(
     target_cost: float,
     prices: PriceTable,
     own: int = 0,
+    layer: str = "patch-panel",
 ) -> float:
     """Return the port bandwidth at which a network costs a given sum, all links in proportion.
 
@@ -125,7 +126,7 @@ def equal_cost_bandwidth(
         Bytes per second of a server's port in this network.
     target_cost : float
         US dollars.
-    prices, own
+    prices, own, layer
         As in `network_bill`.
 
     Returns
@@ -147,7 +148,7 @@ def equal_cost_bandwidth(
 
     def cost(factor: float) -> float:
         scaled = replace(network, capacity=network.capacity * factor)
-        return network_bill(scaled, prices, own=own).cost
+        return network_bill(scaled, prices, own=own, layer=layer).cost
 
     low, high = 1e-6, 1e6
     if cost(low) > target_cost or cost(high) < target_cost:

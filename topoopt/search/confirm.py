@@ -154,7 +154,7 @@ def packet_times_on(
 
     Parameters
     ----------
-    fabric : Fabric, DirectCircuits or WindowedCircuits
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
     tasks : TaskGraph
     real : callable, optional
         Returns the fabric with each link of its own, where `fabric` has merged ones.
@@ -162,7 +162,8 @@ def packet_times_on(
     Returns
     -------
     Jitter or None
-        None of fabrics that are rewired during the iteration, which packet trains do not know.
+        None of fabrics whose ports belong to GPUs, or that are rewired during the iteration: packet
+        trains do not know these.
     """
     if not isinstance(fabric, Fabric):
         return None

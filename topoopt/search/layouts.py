@@ -364,7 +364,7 @@ class LayoutSearch:
 
         Parameters
         ----------
-        fabric : Fabric, DirectCircuits or WindowedCircuits
+        fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
         budget : float
             Work, as of `topoopt.evaluate.scoring.Scorer`.
 

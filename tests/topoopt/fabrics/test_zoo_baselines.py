@@ -11,7 +11,8 @@ from small_plans import assert_valid, small_dlrm, solve
 import topoopt as to
 from codesign_base import InputError
 from topoopt.fabrics.baselines import ALL_BASELINES, baseline_fabric, every_fabric
-from topoopt.fabrics.zoo_baselines import ZOO, _grid, zoo_fabric
+from topoopt.fabrics.zoo_baselines import zoo_fabric
+from topoopt.fabrics.zoo_names import ZOO, even_grid
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.verify import verify_plan
 from topoopt.problem.prices import default_prices, direct_connect_cost
@@ -82,7 +83,7 @@ def test_a_graph_without_hamiltonian_cycle_has_none():
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_grids_are_as_even_as_they_can_be(dims):
     for servers in range(2, 150):
-        sizes = _grid(servers, dims)
+        sizes = even_grid(servers, dims)
         assert prod(sizes) == servers and len(sizes) == dims
         every = {
             (a, b, servers // (a * b))

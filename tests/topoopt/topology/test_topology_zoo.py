@@ -176,6 +176,8 @@ def test_where_a_fat_tree_tapers() -> None:
 
 ARGUMENTS: dict[str, dict[str, object]] = {
     "torus": {"dims": "2x3x4"},
+    "twisted-torus": {"dims": "2x4x4"},
+    "hamming-mesh": {"dims": "2x1x2x3"},
     "product": {"dims": "RI(3)_FC(2)_SW(4)"},
     "hypercube": {"servers": 16},
     "full-mesh": {"servers": 7},

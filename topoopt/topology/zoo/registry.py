@@ -19,9 +19,11 @@ from topoopt.topology.wiring import Wiring
 from topoopt.topology.zoo.blocks import BuildingBlock, read_blocks
 from topoopt.topology.zoo.cayley import cayley
 from topoopt.topology.zoo.dragonfly import dragonfly
+from topoopt.topology.zoo.hamming_mesh import hamming_mesh
 from topoopt.topology.zoo.products import full_mesh, hypercube, product, torus
 from topoopt.topology.zoo.shift_graphs import de_bruijn, kautz
-from topoopt.topology.zoo.switched import leaf_spine, rail_optimised
+from topoopt.topology.zoo.switched import leaf_spine, rail_only, rail_optimised
+from topoopt.topology.zoo.twisted import twisted_torus
 from topoopt.topology.zoo.xpander import xpander
 
 FABRICS = {
@@ -32,6 +34,7 @@ FABRICS = {
     "de-bruijn": "generalised de Bruijn network of --degree directed ports, any size",
     "kautz": "generalised Kautz network of --degree directed ports, any size",
     "torus": "neighbours along each of --dims, such as 4x4x8",
+    "twisted-torus": "torus of --dims k and 2k whose wrap-around cables shift, such as 4x4x8",
     "hypercube": "servers whose numbers differ in one bit; a power of two",
     "full-mesh": "a cable between every two servers",
     "product": "rings, full meshes and switches: --dims such as RI(4)_FC(8)_SW(4), innermost first",
@@ -39,11 +42,17 @@ FABRICS = {
     "fat-tree": "k-ary Fat-tree of --degree ports' bandwidth a server",
     "leaf-spine": "racks of --group servers under a leaf, spines above",
     "rail": "port r of a pod's --group servers on rail switch r, spines above",
+    "rail-only": "port r of every server on rail r, nothing between rails",
+    "hamming-mesh": "boards in a mesh, switches a row and column: --dims 2x2x4x4, the board first",
     "dragonfly": "balanced dragonfly of switches, minimal routing",
 }
-_SIZED_BY_DIMS = ("torus", "product")
-_TAPERED = ("fat-tree", "leaf-spine", "rail")
-_GROUPED = ("leaf-spine", "rail")
+_EXAMPLES = {
+    "torus": "4x4x8", "twisted-torus": "4x4x8", "hamming-mesh": "2x2x4x4",
+    "product": "RI(4)_FC(8)_SW(4)",
+}  # fmt: skip
+"""Dimensions of the fabrics that these size."""
+_TAPERED = ("fat-tree", "leaf-spine", "rail", "rail-only")
+_GROUPED = ("leaf-spine", "rail", "rail-only")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,11 +117,12 @@ def build_fabric(
     ports : {"directed", "bidirectional"}
         Of ``totient``, ``cayley`` and ``expander``.
     dims : str, optional
-        Of ``torus`` (4x4x8) and ``product`` (RI(4)_FC(8)).
+        Of ``torus`` and ``twisted-torus`` (4x4x8), ``hamming-mesh`` (2x2x4x4, the board first) and
+        ``product`` (RI(4)_FC(8)).
     group : int, optional
-        Servers a rack (``leaf-spine``) or pod (``rail``).
+        Servers a rack (``leaf-spine``) or pod (``rail``, ``rail-only``).
     oversubscription : float
-        Of ``fat-tree``, ``leaf-spine`` and ``rail``.
+        Of ``fat-tree``, ``leaf-spine``, ``rail`` and ``rail-only``.
     tier : {"tor", "aggregation"}
         Where a Fat-tree is oversubscribed.
     traffic : Traffic, optional
@@ -136,18 +146,20 @@ def build_fabric(
     if name not in FABRICS:
         raise InputError(f"fabric is {name!r}; choose {', '.join(FABRICS)}")
     _check_options(name, dims, group, oversubscription, tier)
-    if name in _SIZED_BY_DIMS:
+    if name in _EXAMPLES:
         blocks = _blocks(name, dims)
-        there = prod(size for _, size in blocks)
-        if servers not in (None, there):
+        sizes = [size for _, size in blocks]
+        if servers not in (None, prod(sizes)):
             raise InputError(
-                f"{name} of dims {dims} has {there} servers, not {servers}; give other sizes"
+                f"{name} of dims {dims} has {prod(sizes)} servers, not {servers}; give other sizes"
             )
-        network = (
-            torus([size for _, size in blocks], bandwidth, latency)
-            if name == "torus"
-            else product(blocks, bandwidth, latency)
-        )
+        if name == "product":
+            network = product(blocks, bandwidth, latency)
+        else:
+            of_sizes = {
+                "torus": torus, "twisted-torus": twisted_torus, "hamming-mesh": hamming_mesh,
+            }  # fmt: skip
+            network = of_sizes[name](sizes, bandwidth, latency)
         return _direct(name, network, degree, network.hosts if network.switches else 0)
     if servers is None:
         raise InputError(f"{name} needs the number of servers; give --servers")
@@ -174,8 +186,9 @@ def build_fabric(
             servers, bandwidth, latency, cables=cables, per_leaf=group,
             oversubscription=oversubscription,
         )  # fmt: skip
-    elif name == "rail":
-        network = rail_optimised(
+    elif name in ("rail", "rail-only"):
+        build_rails = rail_optimised if name == "rail" else rail_only
+        network = build_rails(
             servers, cables, bandwidth, latency, per_pod=group, oversubscription=oversubscription
         )
     else:
@@ -243,20 +256,19 @@ def _allreduce(servers: int) -> Traffic:
 def _blocks(name: str, dims: str | None) -> Sequence[tuple[BuildingBlock, int]]:
     """Read dimensions; those of LIBRA's notation begin with the innermost."""
     if dims is None:
-        example = "4x4x8" if name == "torus" else "RI(4)_FC(8)_SW(4)"
-        raise InputError(f"{name} needs its dimensions; give --dims such as {example}")
-    if name == "torus":
-        parts = dims.lower().split("x")
-        if not all(part.strip().isdigit() for part in parts):
-            raise InputError(f"dims is {dims!r}; write sizes joined by x, such as 4x4x8")
-        return [(BuildingBlock.RING, int(part)) for part in parts]
-    return read_blocks(dims)[::-1]
+        raise InputError(f"{name} needs its dimensions; give --dims such as {_EXAMPLES[name]}")
+    if name == "product":
+        return read_blocks(dims)[::-1]
+    parts = dims.lower().split("x")
+    if not all(part.strip().isdigit() for part in parts):
+        raise InputError(f"dims is {dims!r}; write sizes joined by x, such as {_EXAMPLES[name]}")
+    return [(BuildingBlock.RING, int(part)) for part in parts]
 
 
 def _check_options(
     name: str, dims: str | None, group: int | None, oversubscription: float, tier: str
 ) -> None:
-    if dims is not None and name not in _SIZED_BY_DIMS:
+    if dims is not None and name not in _EXAMPLES:
         raise InputError(f"dims {dims!r} does not apply to {name}; leave it out")
     if group is not None and name not in _GROUPED:
         raise InputError(f"group {group} does not apply to {name}; leave it out")

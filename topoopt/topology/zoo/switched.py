@@ -1,4 +1,9 @@
-"""Two-tier fabrics of switches: leaf-spine, and rails."""
+"""Two-tier fabrics of switches: leaf-spine, and rails.
+
+Sources: NVIDIA, "DGX SuperPOD reference architecture: H100" (2023), compute fabric, for rails that
+meet in spines; Wang, Ghobadi, Shakeri, Zhang and Hasani, "Rail-only: A Low-Cost High-Performance
+Network for Training LLMs with Trillion Parameters" (2023, arXiv 2307.12169), section 3, without.
+"""
 
 from math import ceil, isfinite, sqrt
 
@@ -7,6 +12,9 @@ import numpy as np
 from codesign_base import InputError
 from routing.network import IntArray, Network
 from topoopt.topology.cables import both_ways, check_rates
+
+RAIL_SWITCH = 64
+"""Ports of a rail switch to servers: those of one switch of 400 Gbps ports."""
 
 
 def leaf_spine(
@@ -96,6 +104,49 @@ def rail_optimised(
     return _two_tiers("rail-optimised", rail, pod, bandwidth, latency, 1, oversubscription)
 
 
+def rail_only(
+    servers: int,
+    rails: int,
+    bandwidth: float,
+    latency: float,
+    *,
+    per_pod: int | None = None,
+    oversubscription: float = 1.0,
+) -> Network:
+    """Join cable r of every server to rail r, and rails to nothing else.
+
+    Parameters
+    ----------
+    servers : int
+    rails : int
+        Cables of each server (one a GPU).
+    bandwidth : float
+        Bytes per second of one cable in each direction.
+    latency : float
+        Seconds of each link.
+    per_pod : int, optional
+        Servers that share rail switches; by default all up to 64, and 64 of more. Pods are joined
+        by spines of each rail's own.
+    oversubscription : float
+        Ratio of a rail switch's bandwidth to its servers to that of its uplinks.
+
+    Returns
+    -------
+    Network
+        Hosts, rail switches pod by pod, spines rail by rail. From rail to rail leads no cable:
+        that way is inside the servers.
+
+    Raises
+    ------
+    InputError
+        If a number is out of range.
+    """
+    check_rates(servers, bandwidth, latency)
+    pod = min(servers, RAIL_SWITCH) if per_pod is None else _rack(servers, per_pod)
+    rail = np.arange(servers, dtype=np.int64)[:, None] // pod * rails + np.arange(rails)
+    return _two_tiers("rail-only", rail, pod, bandwidth, latency, 1, oversubscription, rails)
+
+
 def _two_tiers(
     name: str,
     leaf: IntArray,
@@ -104,8 +155,9 @@ def _two_tiers(
     latency: float,
     cables: int,
     oversubscription: float,
+    planes: int = 1,
 ) -> Network:
-    """Join servers to leaves, and all leaves by spines.
+    """Join servers to leaves, and leaves by spines: leaf l to those of plane l modulo planes.
 
     Row i of ``leaf`` lists the leaves of server i, to each of which it has so many cables; a leaf
     has ``below`` cables to servers.
@@ -118,15 +170,16 @@ def _two_tiers(
     leaves = int(leaf.max()) + 1
     spines = ceil(below / oversubscription - 1e-9) if leaf[0, 0] != leaf[-1, 0] else 0
     uplink = below * bandwidth / oversubscription / max(spines, 1)
+    above = np.arange(leaves)[:, None] % planes * spines + np.arange(spines)
     return both_ways(
         name,
         servers,
-        leaves + spines,
+        leaves + planes * spines,
         np.concatenate((
             np.repeat(np.arange(servers), each), np.repeat(servers + np.arange(leaves), spines),
         )),
         np.concatenate((
-            servers + leaf.ravel(), servers + leaves + np.tile(np.arange(spines), leaves),
+            servers + leaf.ravel(), (servers + leaves + above).ravel(),
         )),
         np.repeat((float(bandwidth), uplink), (leaf.size, leaves * spines)),
         latency,
