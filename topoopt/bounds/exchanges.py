@@ -113,7 +113,9 @@ def exchange_terms(
         key = longer.tobytes()
         if key not in known:
             none = np.zeros(longer.shape[1])
-            known[key] = timeline(schedule, PassTimes(*longer, none, none)).makespan
+            forward, backward, weight = longer
+            times = PassTimes(forward, backward, weight, none, none)
+            known[key] = timeline(schedule, times).makespan
         terms = {
             "pipeline": known[key] + loads.update_s,
             "exchange": ports_seconds(loads, across, placement, schedule, wirings),

@@ -68,7 +68,7 @@ def _dense_components(joined: npt.NDArray[np.bool_]) -> Iterator[Group]:
     from scipy.sparse.csgraph import connected_components
 
     servers = joined.shape[0]
-    count, label = connected_components(csr_array(joined), directed=False)
+    _, label = connected_components(csr_array(joined.astype(np.int64)), directed=False)
     order = np.argsort(label, kind="stable")
     for members in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
         size = members.size
@@ -168,9 +168,7 @@ def _graph_of(size: int, ports: int, bidirectional: bool) -> GroupGraph | None:
     return near_mesh(size, usable, bidirectional=bidirectional) if usable >= 2 else None
 
 
-def _wire_others(
-    wiring: Wiring, traffic: Traffic, groups: tuple[Group, ...], budget: int
-) -> None:
+def _wire_others(wiring: Wiring, traffic: Traffic, groups: tuple[Group, ...], budget: int) -> None:
     """Wire rings of AllReduce groups that have none in their own mesh."""
     kept = [number for number, group in enumerate(traffic.groups) if group not in groups]
     if not budget or not kept:

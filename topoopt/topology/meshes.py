@@ -111,9 +111,7 @@ def near_mesh(n: int, ports: int, *, bidirectional: bool = False) -> GroupGraph:
         If there are too few ports, or enough for a full mesh.
     """
     if not 2 <= ports <= n - 2:
-        raise InputError(
-            f"{ports} ports among {n} servers; give 2 to {n - 2}, or make a full mesh"
-        )
+        raise InputError(f"{ports} ports among {n} servers; give 2 to {n - 2}, or make a full mesh")
     found: list[tuple[float, int, GroupGraph]] = []
     none = np.zeros((n, n), dtype=np.int64)
     if _CAYLEY[0] <= n <= _CAYLEY[1]:

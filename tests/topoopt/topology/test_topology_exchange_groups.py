@@ -53,9 +53,15 @@ def test_no_groups_where_all_or_only_neighbours_exchange() -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(2, 5), st.integers(3, 9), st.integers(3, 9), st.booleans(), st.sampled_from(PortModel)
+    st.integers(2, 5),
+    st.integers(3, 9),
+    st.integers(3, 9),
+    st.booleans(),
+    st.sampled_from(PortModel),
 )
-def test_ports_are_kept_to_and_groups_of_few_are_meshes(count, size, degree, strided, ports) -> None:
+def test_ports_are_kept_to_and_groups_of_few_are_meshes(
+    count, size, degree, strided, ports
+) -> None:
     traffic, groups = blocks(count, size, strided=strided)
     assume(degree >= 4 or size <= degree)
     for topology in exchange_wirings(traffic, degree, RATE, 1e-6, ports):
