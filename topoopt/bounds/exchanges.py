@@ -75,7 +75,11 @@ def crossings_of(placement: Placement) -> Crossings:
 
 
 def exchange_terms(
-    family: LayoutFamily, wirings: Wirings, layout: Layout, schedule: PipelineSchedule
+    family: LayoutFamily,
+    wirings: Wirings,
+    layout: Layout,
+    schedule: PipelineSchedule,
+    far: Loads,
 ) -> dict[str, float]:
     """Bound the iteration time of a layout of experts over every placement of it.
 
@@ -88,14 +92,16 @@ def exchange_terms(
         Of ranks within servers, with expert groups of several.
     schedule : PipelineSchedule
         That of the layout.
+    far : Loads
+        Of the layout in Megatron's order of axes, where context and expert groups span servers.
 
     Returns
     -------
     dict of str to float
         Of the placement with the least: ``pipeline``, the schedule's passes, each with what its
-        ranks wait for to come through the ports of their server; and ``exchange``, all tokens
-        that cross between servers, over the ports of the busiest server, or in link-bytes over
-        all ports.
+        ranks wait for to come through the ports of their server, and the optimizer's step; and
+        ``exchange``, all tokens that cross between servers, over the ports of the busiest
+        server, or in link-bytes over all ports.
 
     Notes
     -----
@@ -104,24 +110,37 @@ def exchange_terms(
     through the ports of its server, in b seconds: no rank begins the next before t + c + b.
     """
     rate = wirings.degree * wirings.bandwidth
-    known: dict[bytes, float] = {}
-    best: dict[str, float] = {}
-    for placement in family.placements(layout):
-        loads = family.loads(placement)
+    waiting: list[tuple[float, int, FloatArray, float]] = []
+    near: Loads | None = None
+    for number, placement in enumerate(family.placements(layout)):
         across = crossings_of(placement)
+        if across.inside.min() == across.size:
+            if near is None:
+                near = family.loads(placement, {"context"})
+            loads = near
+        elif family.implementation.forwarded_tokens:
+            loads = family.loads(placement, {"context", "expert"})
+        else:
+            loads = far
         longer = passes_with_exchange(loads, across, layout, rate)
-        key = longer.tobytes()
-        if key not in known:
-            none = np.zeros(longer.shape[1])
-            forward, backward, weight = longer
-            times = PassTimes(forward, backward, weight, none, none)
-            known[key] = timeline(schedule, times).makespan
-        terms = {
-            "pipeline": known[key] + loads.update_s,
-            "exchange": ports_seconds(loads, across, placement, schedule, wirings),
-        }
-        if not best or max(terms.values()) < max(best.values()):
-            best = terms
+        ports = ports_seconds(loads, across, placement, schedule, wirings)
+        waiting.append((float(longer.sum()), number, longer, ports))
+    best: dict[str, float] = {}
+    tried: list[FloatArray] = []
+    least = float("inf")
+    for _, _, longer, ports in sorted(waiting, key=lambda each: each[:2]):
+        # Passes that take longer make no pipeline end sooner.
+        if ports >= least or any((longer >= other).all() for other in tried):
+            continue
+        none = np.zeros(longer.shape[1])
+        forward, backward, weight = longer
+        times = PassTimes(forward, backward, weight, none, none)
+        pipeline = timeline(schedule, times).makespan + far.update_s
+        if pipeline >= ports:
+            tried.append(longer)
+        if max(pipeline, ports) < least:
+            least = max(pipeline, ports)
+            best = {"pipeline": pipeline, "exchange": ports}
     return best
 
 

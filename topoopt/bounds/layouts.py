@@ -127,16 +127,15 @@ def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Boun
     far = {"context", "expert"} | ({"tensor"} if spans(placement) else set())
     loads = family.loads(placement, far)
     schedule = schedule_of(layout, family.batch)
-    none = np.zeros(loads.seconds.shape[1])
-    forward, backward, weight = loads.seconds
-    makespan = timeline(schedule, PassTimes(forward, backward, weight, none, none)).makespan
     ports = wirings.degree * wirings.bandwidth
-    terms = {
-        "pipeline": makespan + loads.update_s,
-        "injection": least_injection(placement, schedule, loads) / ports,
-    }
+    injection = {"injection": least_injection(placement, schedule, loads) / ports}
     if layout.expert_ranks > 1 and not spans(placement):
-        terms |= exchange_terms(family, wirings, layout, schedule)
+        terms = exchange_terms(family, wirings, layout, schedule, loads) | injection
+    else:
+        none = np.zeros(loads.seconds.shape[1])
+        forward, backward, weight = loads.seconds
+        makespan = timeline(schedule, PassTimes(forward, backward, weight, none, none)).makespan
+        terms = {"pipeline": makespan + loads.update_s} | injection
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 

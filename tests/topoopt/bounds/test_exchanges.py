@@ -13,6 +13,7 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.implementation import get_stack
+from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import schedule_of
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.exchanges import crossings_of, exchange_terms, ports_seconds
@@ -106,7 +107,8 @@ def test_the_bound_counts_more_than_instant_messages() -> None:
     assert wide
     for layout in wide[:6]:
         schedule = schedule_of(layout, PLAIN.batch)
-        terms = exchange_terms(PLAIN, wirings, layout, schedule)
+        far = PLAIN.loads(Placement(layout, 4), {"context", "expert"})
+        terms = exchange_terms(PLAIN, wirings, layout, schedule, far)
         fast = replace(wirings, bandwidth=1e18)
-        instant = exchange_terms(PLAIN, fast, layout, schedule)
+        instant = exchange_terms(PLAIN, fast, layout, schedule, far)
         assert max(terms.values()) > 1.05 * max(instant.values())
