@@ -31,7 +31,7 @@ _KINDS = 3
 # Of the pairs of a group, those at least that must exchange.
 _DENSE = 0.5
 # Share of all bytes sent that must stay in such groups: elsewhere wirings for them do not pay.
-_MOSTLY = 0.25
+_MOSTLY = 0.5
 
 
 def exchange_groups(transfers: FloatArray) -> Iterator[tuple[Group, ...]]:
@@ -97,7 +97,7 @@ def exchange_wirings(
     Yields
     ------
     Topology
-        Strongly connected ones only, and only for groups in which a fourth of all bytes stay. Of
+        Strongly connected ones only, and only for groups in which half of all bytes stay. Of
         the ports that a group leaves, none or one or half (and
         one more where bidirectional rings take two) make rings of AllReduce groups that are not
         the group itself; these share them so that the most loaded ring carries least.
