@@ -110,27 +110,32 @@ def exchange_terms(
     through the ports of its server, in b seconds: no rank begins the next before t + c + b.
     """
     rate = wirings.degree * wirings.bandwidth
-    waiting: list[tuple[float, int, FloatArray, float]] = []
+    waiting: list[tuple[float, int, FloatArray, Loads | None, Crossings]] = []
     near: Loads | None = None
     for number, placement in enumerate(family.placements(layout)):
         across = crossings_of(placement)
         if across.inside.min() == across.size:
             if near is None:
                 near = family.loads(placement, {"context"})
-            loads = near
-        elif family.implementation.forwarded_tokens:
+                waiting.append((float(near.seconds.sum()), number, near.seconds, None, across))
+            continue
+        if family.implementation.forwarded_tokens:
             loads = family.loads(placement, {"context", "expert"})
         else:
             loads = far
         longer = passes_with_exchange(loads, across, layout, rate)
-        ports = ports_seconds(loads, across, placement, schedule, wirings)
-        waiting.append((float(longer.sum()), number, longer, ports))
+        waiting.append((float(longer.sum()), number, longer, loads, across))
     best: dict[str, float] = {}
     tried: list[FloatArray] = []
     least = float("inf")
-    for _, _, longer, ports in sorted(waiting, key=lambda each: each[:2]):
+    for _, _, longer, crosses, across in sorted(waiting, key=lambda each: each[:2]):
         # Passes that take longer make no pipeline end sooner.
-        if ports >= least or any((longer >= other).all() for other in tried):
+        if any((longer >= other).all() for other in tried):
+            continue
+        ports = (
+            0.0 if crosses is None else ports_seconds(crosses, across, layout, schedule, wirings)
+        )
+        if ports >= least:
             continue
         none = np.zeros(longer.shape[1])
         forward, backward, weight = longer
@@ -176,7 +181,7 @@ def passes_with_exchange(
 def ports_seconds(
     loads: Loads,
     across: Crossings,
-    placement: Placement,
+    layout: Layout,
     schedule: PipelineSchedule,
     wirings: Wirings,
 ) -> float:
@@ -188,7 +193,7 @@ def ports_seconds(
         Of the placement.
     across : Crossings
         Of the same.
-    placement : Placement
+    layout : Layout
     schedule : PipelineSchedule
     wirings : Wirings
 
@@ -198,23 +203,23 @@ def ports_seconds(
         The busiest server's tokens over its ports; or, on up to 128 servers, link-bytes in the
         best network of the degree (`routing.throughput_bounds.least_link_bytes`) over all ports.
     """
-    layout = placement.layout
+    servers = wirings.servers
     each = loads.expert_bytes.sum(axis=0) * schedule.microbatches / layout.expert_ranks
     stage = np.arange(each.size) % layout.pipeline
     bytes_of = np.bincount(stage, weights=each, minlength=layout.pipeline)
     weight = bytes_of[across.group // (across.groups // layout.pipeline)]
     into = weight * across.inside * (across.size - across.inside)
-    busiest = np.bincount(across.server, weights=into, minlength=placement.servers).max()
+    busiest = np.bincount(across.server, weights=into, minlength=servers).max()
     seconds = float(busiest) / (wirings.degree * wirings.bandwidth)
-    if placement.servers > _MOST_HOPS or seconds == 0.0:
+    if servers > _MOST_HOPS or seconds == 0.0:
         return seconds
-    inside = np.zeros((across.groups, placement.servers))
+    inside = np.zeros((across.groups, servers))
     inside[across.group, across.server] = across.inside
     sent = np.zeros_like(inside)
     sent[across.group, across.server] = weight * across.inside
     demand = inside.T @ sent
     np.fill_diagonal(demand, 0.0)
-    links = placement.servers * wirings.degree * wirings.bandwidth
+    links = servers * wirings.degree * wirings.bandwidth
     return max(seconds, least_link_bytes(demand, wirings.degree) / links)
 
 

@@ -97,7 +97,7 @@ def test_tokens_over_ports_are_counted_pair_by_pair() -> None:
         rows = np.sort(demand, axis=1)[:, ::-1]
         hops = np.array([1, 1, 1, 2, 2, 2, 2, 2])
         links = float((rows @ hops).sum()) / (8 * 3 * CLUSTER.port_rate)
-        found = ports_seconds(loads, crossings_of(placement), placement, schedule, wirings)
+        found = ports_seconds(loads, crossings_of(placement), layout, schedule, wirings)
         assert found == pytest.approx(max(busiest, links))
 
 
