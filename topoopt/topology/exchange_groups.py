@@ -32,6 +32,8 @@ _KINDS = 3
 _DENSE = 0.5
 # Share of all bytes sent that must stay in such groups: elsewhere wirings for them do not pay.
 _MOSTLY = 0.5
+# Members of a group, and groups and servers in none, beyond which wiring them takes too long.
+_MOST = 256
 
 
 def exchange_groups(transfers: FloatArray) -> Iterator[tuple[Group, ...]]:
@@ -110,7 +112,8 @@ def exchange_wirings(
             continue
         most = max(len(group) for group in groups)
         inside = min(degree - 1, most - 1)
-        if inside < 2:
+        parts = len(groups) + traffic.servers - sum(len(group) for group in groups)
+        if inside < 2 or max(most, parts) > _MOST:
             continue
         left = degree - inside
         elsewhere = any(
