@@ -33,6 +33,7 @@ def blocks(count, size, *, strided=False, inside=100.0, onward=10.0, skew=None):
     return Traffic(servers, transfers, groups, np.full(count, 1.0)), tuple(sorted(groups))
 
 
+@settings(deadline=None)
 @given(st.integers(2, 6), st.integers(3, 8), st.booleans(), st.floats(1.0, 1.8))
 def test_groups_are_found_whether_contiguous_or_strided(count, size, strided, skew) -> None:
     busy = np.linspace(1.0, skew, count)
@@ -100,6 +101,7 @@ def test_the_load_of_meshes_is_that_of_the_closed_form() -> None:
     assert load.max() == pytest.approx(100.0 / RATE)  # one message a link, and no forwarding
 
 
+@settings(deadline=None)
 @given(st.integers(2, 5), st.integers(1, 4), st.integers(0, 10**6))
 def test_cables_between_groups_leave_none_that_could_serve(count, size, seed) -> None:
     servers = count * size

@@ -23,6 +23,7 @@ def cables_of(graph, bidirectional):
     return cables
 
 
+@settings(deadline=None)
 @given(st.integers(2, 40), st.booleans())
 def test_a_mesh_is_one_cable_between_every_two_and_mostly_rings(n, bidirectional) -> None:
     graph = full_mesh(n, bidirectional=bidirectional)
