@@ -13,6 +13,7 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
+from topoopt.bounds.exchanges import exchange_terms
 from topoopt.bounds.relaxation import Wirings
 
 # Work spent on tightening bounds: tasks of all graphs, and what each graph takes besides.
@@ -119,20 +120,22 @@ def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Boun
     Bound
         ``pipeline``: the schedule's passes with tensor groups at their server's bandwidth and
         all other messages instant, and the optimizer's step. ``injection``: what the ranks of
-        the stage with most weights must send to other servers at least, over all ports.
+        the stage with most weights must send to other servers at least, over all ports. With
+        experts, ``pipeline`` and ``exchange`` are those of `exchange_terms`.
     """
     placement = Placement(layout, family.server.gpus)
     far = {"context", "expert"} | ({"tensor"} if spans(placement) else set())
     loads = family.loads(placement, far)
     schedule = schedule_of(layout, family.batch)
-    none = np.zeros(loads.seconds.shape[1])
-    forward, backward, weight = loads.seconds
-    makespan = timeline(schedule, PassTimes(forward, backward, weight, none, none)).makespan
     ports = wirings.degree * wirings.bandwidth
-    terms = {
-        "pipeline": makespan + loads.update_s,
-        "injection": least_injection(placement, schedule, loads) / ports,
-    }
+    injection = {"injection": least_injection(placement, schedule, loads) / ports}
+    if layout.expert_ranks > 1 and not spans(placement):
+        terms = exchange_terms(family, wirings, layout, schedule, loads) | injection
+    else:
+        none = np.zeros(loads.seconds.shape[1])
+        forward, backward, weight = loads.seconds
+        makespan = timeline(schedule, PassTimes(forward, backward, weight, none, none)).makespan
+        terms = {"pipeline": makespan + loads.update_s} | injection
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 

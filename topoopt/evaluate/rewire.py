@@ -24,6 +24,7 @@ from topoopt.evaluate.scoring import (
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
+from topoopt.topology.exchange_groups import exchange_wirings
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 
 _MOST_SPLITS = 10
@@ -289,6 +290,12 @@ class Rewirer(Generic[P]):
         if cluster.degree >= 4 and cluster.degree % 2 == 0:
             # Half the links, twice as fast each: short rounds of small AllReduces.
             yield self._trunked(traffic)
+        # Groups that all exchange among themselves, as tokens go to experts. For operators this
+        # has made no plan faster, at up to a tenth of the search's time.
+        if self.family.noun == "layout":
+            yield from exchange_wirings(
+                traffic, cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model
+            )
         # Nor is it slower than on the wiring that the paper describes.
         yield self._build(traffic, None, like="paper")
 

@@ -310,7 +310,7 @@ def _rings(rings: list[RingRecord]) -> str:
     if steps:
         told.append("generators " + ", ".join(f"+{ring.generator}" for ring in steps))
     if len(steps) < len(rings):
-        told.append(f"{len(rings) - len(steps)} Hamiltonian cycles of a Cayley graph")
+        told.append(f"{len(rings) - len(steps)} Hamiltonian cycles")
     return "; ".join(told)
 
 

@@ -20,6 +20,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.job import Cluster
+from topoopt.search.crossed import crossed
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
@@ -204,7 +205,7 @@ class LayoutSearch:
     All layouts are estimated and bounded by formula; the best are simulated on the ideal switch
     of the same ports, the fastest of these with their ranks in every order of axes; for the
     fastest, topologies are built from their traffic as for any job, until none can be expected
-    to do better.
+    to do better. The best of these topologies are tried under the other layouts, too.
 
     Parameters
     ----------
@@ -265,6 +266,12 @@ class LayoutSearch:
                 if not pairs:
                     raise
                 interrupted = True
+        try:
+            if not interrupted:
+                worth = [(one.placement, one.ideal_s / _WORTH) for one in self.placed]
+                pairs += crossed(self.problem, pairs, worth)
+        except KeyboardInterrupt:
+            interrupted = True
         kept = finalists(pairs, count=FINALISTS)
         return SearchResult(
             kept[0],

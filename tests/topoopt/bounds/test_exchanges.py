@@ -1,0 +1,114 @@
+"""Bounds of layouts of experts: what exchange of tokens costs under every placement."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_transformers import LATENT
+
+import topoopt as to
+from parallelism.accelerators import get_accelerator
+from parallelism.device import Server
+from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.implementation import get_stack
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.schedules import schedule_of
+from topoopt.bounds.everything import wirings_of
+from topoopt.bounds.exchanges import crossings_of, exchange_terms, ports_seconds
+from topoopt.bounds.layouts import layout_bound
+from topoopt.fabric import Fabric
+from topoopt.fabric.simulate import score
+from topoopt.topology.fabrics import ideal_switch, random_regular
+
+SERVER = Server(get_accelerator("h100"), 4, 150e9)
+CLUSTER = to.Cluster(8, 3, "25Gbps")  # slow, so that the exchange counts
+JOB = to.Job(
+    LATENT, global_batch=32, server=SERVER,
+    choices=Choices(zero=(0, 1, 3), context=(1, 2), recompute=("none",)),
+)  # fmt: skip
+PLAIN = JOB.family(8)
+FAMILIES = [PLAIN, replace(PLAIN, implementation=get_stack("megatron-moe"))]
+LAYOUTS = [[x for x in family.layouts() if x.expert_ranks > 1] for family in FAMILIES]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1), st.integers(0, 10**6), st.integers(0, 5), st.booleans())
+def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -> None:
+    family = FAMILIES[which]
+    layout = LAYOUTS[which][number % len(LAYOUTS[which])]
+    placements = family.placements(layout)
+    placement = placements[turn % len(placements)]
+    rate = CLUSTER.port_rate
+    if switched:
+        network, routes = ideal_switch(8, 3 * rate, 1e-6)
+    else:
+        network, routes = random_regular(
+            8, 3, rate, 1e-6, np.random.default_rng(number), CLUSTER.port_model
+        )
+    time = score(Fabric("any", network, routes), family.build(placement))
+    bound = layout_bound(family, wirings_of(family, CLUSTER), layout)
+    if switched:  # a switch has no hops to count
+        assert bound.terms["pipeline"] <= time * (1 + 1e-9)
+    else:
+        assert bound.seconds <= time
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 5))
+def test_crossings_are_those_counted_rank_by_rank(number, turn) -> None:
+    layout = LAYOUTS[0][number % len(LAYOUTS[0])]
+    placements = PLAIN.placements(layout)
+    placement = placements[turn % len(placements)]
+    homes = placement.expert_groups() // placement.ranks_per_server
+    across = crossings_of(placement)
+    least = []
+    for stage in range(layout.pipeline):
+        waits = []
+        for group in homes[:, :, stage].tolist():
+            for home in group:
+                pairs = sum(1 for a in group for b in group if a != home and b == home)
+                waits.append(pairs)
+        least.append(min(waits))
+    assert across.awaited.tolist() == least
+    assert across.inside.sum() == homes.size
+    assert across.groups == homes.shape[0] * layout.pipeline
+
+
+def test_tokens_over_ports_are_counted_pair_by_pair() -> None:
+    layout = max(LAYOUTS[0], key=lambda x: (x.expert_ranks, x.pipeline, x.data))
+    wirings = wirings_of(PLAIN, CLUSTER)
+    schedule = schedule_of(layout, PLAIN.batch)
+    for placement in PLAIN.placements(layout):
+        loads = PLAIN.loads(placement)
+        demand = np.zeros((8, 8))
+        homes = placement.expert_groups() // placement.ranks_per_server
+        for stage in range(layout.pipeline):
+            parts = range(stage, loads.expert_bytes.shape[1], layout.pipeline)
+            each = sum(loads.expert_bytes[:, part].sum() for part in parts)
+            each *= schedule.microbatches / layout.expert_ranks
+            for group in homes[:, :, stage].tolist():
+                for a in group:
+                    for b in group:
+                        demand[a, b] += each if a != b else 0.0
+        busiest = demand.sum(axis=0).max() / (3 * CLUSTER.port_rate)
+        # 3 servers at one hop, the other 4 at two: the nearest are those that are sent most.
+        rows = np.sort(demand, axis=1)[:, ::-1]
+        hops = np.array([1, 1, 1, 2, 2, 2, 2, 2])
+        links = float((rows @ hops).sum()) / (8 * 3 * CLUSTER.port_rate)
+        found = ports_seconds(loads, crossings_of(placement), layout, schedule, wirings)
+        assert found == pytest.approx(max(busiest, links))
+
+
+def test_the_bound_counts_more_than_instant_messages() -> None:
+    wirings = wirings_of(PLAIN, CLUSTER)
+    wide = [x for x in LAYOUTS[0] if x.expert_ranks > 4 and x.tensor == 1]
+    assert wide
+    for layout in wide[:6]:
+        schedule = schedule_of(layout, PLAIN.batch)
+        far = PLAIN.loads(Placement(layout, 4), {"context", "expert"})
+        terms = exchange_terms(PLAIN, wirings, layout, schedule, far)
+        fast = replace(wirings, bandwidth=1e18)
+        instant = exchange_terms(PLAIN, fast, layout, schedule, far)
+        assert max(terms.values()) > 1.05 * max(instant.values())

@@ -1,0 +1,228 @@
+"""What exchanging tokens among experts costs at least, under each placement of a layout.
+
+A rank waits for the tokens that every server of its expert group sends to its own, and none of
+them leaves before some rank of the group has computed. So ports and passes take turns, and the
+passes of the pipeline are longer by what the ports take.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from parallelism.taskgraph import FloatArray, IntArray
+from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.loads import Loads
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.schedules import PipelineSchedule
+from parallelism.transformers.timeline import PassTimes, timeline
+from routing.throughput_bounds import least_link_bytes
+from topoopt.bounds.relaxation import Wirings
+
+# Servers up to which what is exchanged is also counted in hops.
+_MOST_HOPS = 128
+
+
+@dataclass(frozen=True, eq=False)
+class Crossings:
+    """How the ranks of expert groups lie on servers: an entry a group of a stage and server.
+
+    Parameters
+    ----------
+    groups : int
+        Of all stages.
+    size : int
+        Ranks of a group.
+    group, server : int64 arrays, shape (entries,)
+        Groups of the first stage come first.
+    inside : int64 array, shape (entries,)
+        Ranks of the group on the server.
+    awaited : float64 array, shape (stages,)
+        Times that the bytes of one rank for one other come into the server of the rank of the
+        stage that waits for least.
+    """
+
+    groups: int
+    size: int
+    group: IntArray
+    server: IntArray
+    inside: IntArray
+    awaited: FloatArray
+
+
+def crossings_of(placement: Placement) -> Crossings:
+    """Return how expert groups lie on servers.
+
+    Parameters
+    ----------
+    placement : Placement
+        Of ranks within servers.
+    """
+    homes = placement.expert_groups() // placement.ranks_per_server
+    count, size, stages = homes.shape
+    rows = np.sort(homes.transpose(2, 0, 1).reshape(-1, size), axis=1)
+    first = np.ones(rows.shape, dtype=np.bool_)
+    first[:, 1:] = rows[:, 1:] != rows[:, :-1]
+    begin = np.flatnonzero(first)
+    inside = np.diff(begin, append=rows.size)
+    group = begin // size
+    into = (inside * (size - inside)).astype(np.float64)
+    stage = np.searchsorted(group, np.arange(stages) * count)
+    return Crossings(
+        count * stages, size, group, rows.ravel()[begin], inside,
+        np.minimum.reduceat(into, stage),
+    )  # fmt: skip
+
+
+def exchange_terms(
+    family: LayoutFamily,
+    wirings: Wirings,
+    layout: Layout,
+    schedule: PipelineSchedule,
+    far: Loads,
+) -> dict[str, float]:
+    """Bound the iteration time of a layout of experts over every placement of it.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    wirings : Wirings
+        Ports of the servers.
+    layout : Layout
+        Of ranks within servers, with expert groups of several.
+    schedule : PipelineSchedule
+        That of the layout.
+    far : Loads
+        Of the layout in Megatron's order of axes, where context and expert groups span servers.
+
+    Returns
+    -------
+    dict of str to float
+        Of the placement with the least: ``pipeline``, the schedule's passes, each with what its
+        ranks wait for to come through the ports of their server, and the optimizer's step; and
+        ``exchange``, all tokens that cross between servers, over the ports of the busiest
+        server, or in link-bytes over all ports.
+
+    Notes
+    -----
+    Let no rank of an expert group begin a pass before time t. Then none of its tokens leaves
+    before t + c, the c seconds of the pass, and whatever a rank waits for still has to come
+    through the ports of its server, in b seconds: no rank begins the next before t + c + b.
+    """
+    rate = wirings.degree * wirings.bandwidth
+    waiting: list[tuple[float, int, FloatArray, Loads | None, Crossings]] = []
+    near: Loads | None = None
+    for number, placement in enumerate(family.placements(layout)):
+        across = crossings_of(placement)
+        if across.inside.min() == across.size:
+            if near is None:
+                near = family.loads(placement, {"context"})
+                waiting.append((float(near.seconds.sum()), number, near.seconds, None, across))
+            continue
+        if family.implementation.forwarded_tokens:
+            loads = family.loads(placement, {"context", "expert"})
+        else:
+            loads = far
+        longer = passes_with_exchange(loads, across, layout, rate)
+        waiting.append((float(longer.sum()), number, longer, loads, across))
+    best: dict[str, float] = {}
+    tried: list[FloatArray] = []
+    least = float("inf")
+    for _, _, longer, crosses, across in sorted(waiting, key=lambda each: each[:2]):
+        # Passes that take longer make no pipeline end sooner.
+        if any((longer >= other).all() for other in tried):
+            continue
+        ports = (
+            0.0 if crosses is None else ports_seconds(crosses, across, layout, schedule, wirings)
+        )
+        if ports >= least:
+            continue
+        none = np.zeros(longer.shape[1])
+        forward, backward, weight = longer
+        times = PassTimes(forward, backward, weight, none, none)
+        pipeline = timeline(schedule, times).makespan + far.update_s
+        if pipeline >= ports:
+            tried.append(longer)
+        if max(pipeline, ports) < least:
+            least = max(pipeline, ports)
+            best = {"pipeline": pipeline, "exchange": ports}
+    return best
+
+
+def passes_with_exchange(
+    loads: Loads, across: Crossings, layout: Layout, rate: float
+) -> FloatArray:
+    """Return the seconds of each pass of each part at least, its exchange included.
+
+    Parameters
+    ----------
+    loads : Loads
+        Of a placement.
+    across : Crossings
+        Of the same.
+    layout : Layout
+    rate : float
+        Bytes/s of all ports of a server, each way.
+
+    Returns
+    -------
+    float64 array, shape (3, parts)
+        Rows as in `Loads.seconds`. What the stack sends beside a pass counts where it takes
+        longer than the pass.
+    """
+    stage = np.arange(loads.expert_bytes.shape[1]) % layout.pipeline
+    moving = loads.expert_bytes / layout.expert_ranks * across.awaited[stage] / rate
+    longer: FloatArray = (
+        np.maximum(loads.seconds, loads.beside * moving) + (1.0 - loads.beside) * moving
+    )
+    return longer
+
+
+def ports_seconds(
+    loads: Loads,
+    across: Crossings,
+    layout: Layout,
+    schedule: PipelineSchedule,
+    wirings: Wirings,
+) -> float:
+    """Return the seconds that all exchanged tokens of an iteration occupy ports at least.
+
+    Parameters
+    ----------
+    loads : Loads
+        Of the placement.
+    across : Crossings
+        Of the same.
+    layout : Layout
+    schedule : PipelineSchedule
+    wirings : Wirings
+
+    Returns
+    -------
+    float
+        The busiest server's tokens over its ports; or, on up to 128 servers, link-bytes in the
+        best network of the degree (`routing.throughput_bounds.least_link_bytes`) over all ports.
+    """
+    servers = wirings.servers
+    each = loads.expert_bytes.sum(axis=0) * schedule.microbatches / layout.expert_ranks
+    stage = np.arange(each.size) % layout.pipeline
+    bytes_of = np.bincount(stage, weights=each, minlength=layout.pipeline)
+    weight = bytes_of[across.group // (across.groups // layout.pipeline)]
+    into = weight * across.inside * (across.size - across.inside)
+    busiest = np.bincount(across.server, weights=into, minlength=servers).max()
+    seconds = float(busiest) / (wirings.degree * wirings.bandwidth)
+    if servers > _MOST_HOPS or seconds == 0.0:
+        return seconds
+    inside = np.zeros((across.groups, servers))
+    inside[across.group, across.server] = across.inside
+    sent = np.zeros_like(inside)
+    sent[across.group, across.server] = weight * across.inside
+    demand = inside.T @ sent
+    np.fill_diagonal(demand, 0.0)
+    links = servers * wirings.degree * wirings.bandwidth
+    return max(seconds, least_link_bytes(demand, wirings.degree) / links)
+
+
+__all__ = [
+    "Crossings", "crossings_of", "exchange_terms", "passes_with_exchange", "ports_seconds",
+]  # fmt: skip

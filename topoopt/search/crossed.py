@@ -1,0 +1,56 @@
+"""Parallelizations on wirings that were made for others."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from parallelism.family import Family, P
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scoring import Scorer
+from topoopt.problem.routing import Routing
+from topoopt.search.finalists import finalists
+
+# Of others that are tried, and best wirings on which each is.
+_TRIED = 12
+_WIRINGS = 3
+# Routings that do not depend on what is sent.
+_FIXED = (Routing.ECMP, Routing.K_SHORTEST)
+
+
+def crossed(
+    problem: Problem[Family[P]], pairs: Sequence[Pair[P]], others: Iterable[tuple[P, float]]
+) -> list[Pair[P]]:
+    """Simulate parallelizations on the best wirings, whichever those were made for.
+
+    Parameters
+    ----------
+    problem : Problem
+    pairs : sequence of Pair
+        Wired each for itself.
+    others : iterable of (parallelization, float)
+        With the seconds that none of their pairs is hoped to be below, least first.
+
+    Returns
+    -------
+    list of Pair
+        Each faster than all before it, and than those given. Up to twelve parallelizations are
+        tried, on three wirings with routes that are the same for any traffic.
+    """
+    found: list[Pair[P]] = []
+    best = min((pair.time for pair in pairs), default=float("inf"))
+    fixed = [pair for pair in pairs if pair.topology is not None and pair.routing in _FIXED]
+    wirings = finalists(fixed, count=_WIRINGS)
+    for tried, (other, hoped) in enumerate(others):
+        if tried == _TRIED or hoped >= best:
+            break
+        for pair in wirings:
+            if pair.strategy == other:
+                continue
+            time = Scorer(problem, pair.fabric)(other, best)
+            if time < best:
+                best = time
+                found.append(replace(pair, strategy=other, time=time, origin="search"))
+    return found
+
+
+__all__ = ["crossed"]
