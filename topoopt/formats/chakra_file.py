@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -142,8 +143,8 @@ def read_trace(data: bytes, where: str) -> list[TraceNode]:
         raise InputError(f"{where} is no Chakra execution trace; export it again") from None
     known = {node.id for node in found}
     if len(known) < len(found):
-        seen: set[int] = set()
-        twice = next(node.id for node in found if node.id in seen or seen.add(node.id))
+        ordered = sorted(node.id for node in found)
+        twice = next(one for one, other in pairwise(ordered) if one == other)
         raise InputError(f"{where}: node {twice} is there twice; number nodes differently")
     for node in found:
         for before in node.after:

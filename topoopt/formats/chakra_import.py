@@ -305,8 +305,8 @@ class _Reader:
         edges: set[tuple[int, int]] = set()
         waits = Waits(self.nodes, self.begin, self.end, folded)
         for place, begun in self.begin.items():
-            for before in waits(place):
-                edges |= {(place_of[before], place_of[task]) for task in begun}
+            for task in waits(place):
+                edges |= {(place_of[task], place_of[each]) for each in begun}
         found = [self.found[task] for task in order]
         before = np.array([a for a, _ in sorted(edges)], dtype=np.int64)
         after = np.array([b for _, b in sorted(edges)], dtype=np.int64)

@@ -85,7 +85,7 @@ def messages() -> Messages:
         field.oneof_index = 0
     _add(file, "GlobalMetadata", (("version", "string", 1), ("*attr", "AttributeProto", 2)))
     _add(file, "Node", _NODE)
-    pool: Any = descriptor_pool.DescriptorPool()  # type: ignore[no-untyped-call]
+    pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return Messages(*(
         message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}"))

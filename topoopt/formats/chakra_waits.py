@@ -26,13 +26,13 @@ class Waits:
         self.nodes, self.begin, self.end, self.folded = nodes, begin, end, folded
         self.known: dict[Place, tuple[int, ...]] = {}
         place_of = {place: number for number, place in enumerate(nodes)}
-        before = [(r, number) for (r, i), node in nodes.items() for number in node.after]
+        before = [(r, number) for (r, _), node in nodes.items() for number in node.after]
         counts = [len(node.after) for node in nodes.values()]
         after = [place for place, count in zip(nodes, counts, strict=True) for _ in range(count)]
         order = np.argsort([place_of[each] for each in before], kind="stable")
-        begin = starts(np.bincount([place_of[each] for each in before], minlength=len(nodes)))
+        rows = np.array([place_of[each] for each in before], dtype=np.int64)
         follow = np.array([place_of[each] for each in after], dtype=np.int64)[order]
-        stuck = in_cycle(counts, begin, follow)
+        stuck = in_cycle(counts, starts(np.bincount(rows, minlength=len(nodes))), follow)
         if stuck is not None:
             rank, number = list(nodes)[stuck]
             raise InputError(f"rank {rank}: node {number} waits in a cycle; remove a dependency")
