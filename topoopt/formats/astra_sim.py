@@ -35,7 +35,7 @@ from topoopt.formats.fbuf_paths import Path, pair_paths
 
 GIBI = 2.0**30
 """Bytes of ASTRA-sim's "GB" in networks."""
-PIECE = 128 * 1024.0
+PIECE = 64 * 1024.0
 """Bytes of a piece of a transfer, unless that makes too few or too many."""
 _FEWEST_FORWARDED, _MOST_PIECES = 32, 512
 _ITERATION, _WORKLOAD = "iteration", "workload"
@@ -108,7 +108,9 @@ def astra_sim_files(
         "remote_memory.json": b'{"memory-type": "NO_MEMORY_EXPANSION"}\n',
     }
     for rank, nodes in enumerate(schedule.ranks):
-        files[f"{_ITERATION}/{_ITERATION}.{rank}.et"] = trace_bytes(nodes)
+        # ASTRA-sim takes a trace without nodes for a deadlock.
+        idle = TraceNode(0, "idle", NodeType.COMP)
+        files[f"{_ITERATION}/{_ITERATION}.{rank}.et"] = trace_bytes(nodes or [idle])
         values = attributes(
             is_cpu_op=("bool", False),
             comm_type=("int64", int(Collective.ALL_REDUCE)),
@@ -324,7 +326,8 @@ class _Schedule:
             for a, b in pairwise((*ring, ring[0]))
         }
         longest = max(len(s.nodes) - 1 for _, stretches in edges.values() for s in stretches)
-        count = self._pieces(size, longest)
+        # Neighbours pass a round on whole, as the plan's rings do.
+        count = 1 if longest == 1 else self._pieces(size, longest)
         arrived: dict[int, list[tuple[int, ...]]] = {a: [after[a]] * count for a in edges}
         for _ in range(rounds):
             now: dict[int, list[tuple[int, ...]]] = {}
