@@ -171,7 +171,7 @@ class _Writer:
             number = 3 * task if alone else 3 * task + 2
             values = attributes(
                 is_cpu_op=("bool", False),
-                **{SECONDS: ("double", delay), REDUCTION: ("bool", True)},
+                **{SECONDS: ("double", delay), REDUCTION: ("bool", not alone)},
             )
             micros = round(delay * 1e6)
             self.ranks[rank].append(

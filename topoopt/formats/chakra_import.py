@@ -148,7 +148,7 @@ class _Reader:
         for (rank, number), node in self.nodes.items():
             if node.type is NodeType.COMM_COLL and len(node.after) == 1:
                 before = self.nodes[rank, node.after[0]]
-                if before.type is NodeType.COMP and REDUCTION in before.attributes:
+                if before.type is NodeType.COMP and before.number(REDUCTION, 0):
                     found[rank, number] = (rank, before.id)
         return found
 
@@ -211,15 +211,15 @@ class _Reader:
         for source, target, tag in sorted(sends.keys() | receipts.keys()):
             key = (source, target, tag)
             out, into = sends.get(key, []), receipts.get(key, [])
-            if len(out) != len(into):
-                raise InputError(
-                    f"ranks {source} to {target} have {len(out)} sends and {len(into)} receives "
-                    f"of tag {tag}; a message has both"
-                )
             if not (0 <= source < self.ranks and 0 <= target < self.ranks):
                 raise InputError(
                     f"a message goes from rank {source} to {target}, but ranks are 0 to "
                     f"{self.ranks - 1}; export all ranks"
+                )
+            if len(out) != len(into):
+                raise InputError(
+                    f"ranks {source} to {target} have {len(out)} sends and {len(into)} receives "
+                    f"of tag {tag}; a message has both"
                 )
             for one, other in zip(sorted(out), sorted(into), strict=True):
                 send, receipt = self.nodes[one], self.nodes[other]
