@@ -246,9 +246,7 @@ class _Schedule:
         )
         out, into = self._number(), self._number()
         unique = tuple(dict.fromkeys(after))
-        self.ranks[source].append(
-            TraceNode(out, "", NodeType.COMM_SEND, unique, attributes=values)
-        )
+        self.ranks[source].append(TraceNode(out, "", NodeType.COMM_SEND, unique, attributes=values))
         self.ranks[target].append(TraceNode(into, "", NodeType.COMM_RECV, attributes=values))
         return out, into
 
@@ -263,9 +261,7 @@ class _Schedule:
             self.paths[key] = [_Stretch(path, share) for path, share in found]
         return self.paths[key]
 
-    def _forward(
-        self, path: Path, size: float, after: tuple[int, ...]
-    ) -> tuple[int, int]:
+    def _forward(self, path: Path, size: float, after: tuple[int, ...]) -> tuple[int, int]:
         """Write a piece along a path; return its first node and its last, where it arrives."""
         first = into = -1
         for hop, (a, b) in enumerate(pairwise(path)):
@@ -336,8 +332,7 @@ class _Schedule:
                 for piece in range(count):
                     waits = arrived[a][piece]
                     numbers = [
-                        self._forward(s.nodes, size * s.share / count, waits)[1]
-                        for s in stretches
+                        self._forward(s.nodes, size * s.share / count, waits)[1] for s in stretches
                     ]
                     now[b].append(tuple(numbers))
             arrived = now

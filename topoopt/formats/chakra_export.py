@@ -86,9 +86,7 @@ class _Writer:
         row = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
         order = np.argsort(tasks.successors, kind="stable")
         bounds = np.concatenate(([0], np.cumsum(tasks.predecessors)))
-        self.before = [
-            row[order[a:b]].tolist() for a, b in pairwise(bounds.tolist())
-        ]
+        self.before = [row[order[a:b]].tolist() for a, b in pairwise(bounds.tolist())]
         self.left = [0.0] * tasks.devices
         self.tags: dict[tuple[int, int], int] = {}
 

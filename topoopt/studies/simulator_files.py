@@ -68,7 +68,6 @@ def simulator_files(
     return _marked(files, said, notes)
 
 
-
 def _marked(files: dict[str, bytes], said: dict[str, Any], notes: list[str]) -> Written:
     document = json.dumps(said | {"notes": notes}, indent=2) + "\n"
     return files | {MARK: document.encode()}, notes
