@@ -13,6 +13,8 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric, Group
 from topoopt.fabric.rings import Rings
 from topoopt.fabric.rolled import rolled
+from topoopt.formats.chakra_file import load_traces
+from topoopt.formats.chakra_import import trace_tasks
 from topoopt.formats.fbuf_file import FbufFile
 from topoopt.formats.fbuf_read import read_fbuf
 from topoopt.formats.fbuf_ring_routes import fabric_of
@@ -133,9 +135,6 @@ def trace_workload(directory: str | Path) -> Workload:
     InputError
         As `topoopt.formats.chakra_file.load_traces` and `trace_tasks`.
     """
-    from topoopt.formats.chakra_file import load_traces
-    from topoopt.formats.chakra_import import trace_tasks
-
     found = trace_tasks(load_traces(directory))
 
     def own_fabric(_rate: float, _latency: float) -> Fabric:
