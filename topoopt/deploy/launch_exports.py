@@ -46,12 +46,7 @@ def exported(made: Deployment, kind: str) -> tuple[dict[str, str], list[str]]:
     }
     said = [note for note in notes if note.startswith(title)]
     if not found:
-        why = (
-            said[0]
-            if said
-            else "these are made for plans by layouts"
-            if "." in place
-            else "no rings"
-        )
+        layouts = kind in ("megatron", "torchtitan")
+        why = "these are made for plans by layouts" if layouts else "it has no rings for them"
         raise InputError(f"the plan has no files for {title} ({why}); export another format")
     return found, said

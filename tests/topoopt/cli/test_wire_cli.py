@@ -1,6 +1,7 @@
 """`topoopt wire` and the exports for simulators and launchers: there and back, and refusals."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from small_layouts import shared_layout_plan
@@ -9,7 +10,7 @@ from typer.testing import CliRunner
 
 from codesign_base import InputError
 from topoopt.cli.app import app
-from topoopt.formats.chakra_file import TraceNode, attributes, trace_bytes
+from topoopt.formats.chakra_file import TraceNode, attributes, read_trace, trace_bytes
 from topoopt.formats.chakra_schema import NodeType
 
 
@@ -113,7 +114,11 @@ def test_refusals_write_nothing(plans, tmp_path):
     (traces / "trace.1.et").write_bytes(whole[:-3])
     assert "trace trace.1.et is cut off" in refused("wire", traces, *options)
     cycle = [TraceNode(1, "", NodeType.COMP, (2,), 1), TraceNode(2, "", NodeType.COMP, (1,), 1)]
-    (traces / "trace.1.et").write_bytes(trace_bytes(cycle))
+    nodes = [
+        *read_trace(whole, "trace"),
+        *(replace(n, id=n.id + 10**9, after=tuple(i + 10**9 for i in n.after)) for n in cycle),
+    ]
+    (traces / "trace.1.et").write_bytes(trace_bytes(nodes))
     assert "waits in a cycle" in refused("wire", traces, *options)
     odd = TraceNode(0, "", NodeType.COMM_COLL, (), 0, attributes(comm_type=("int64", 40)))
     (traces / "trace.1.et").write_bytes(trace_bytes([odd]))

@@ -1,6 +1,7 @@
 """ASTRA-sim files: run by an independent interpreter, over the plan's cables only."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -35,8 +36,6 @@ def circulant(hosts, steps, cables=1):
     )  # fmt: skip
     if cables == 1:
         return network
-    from dataclasses import replace
-
     wide = np.where((network.target - network.source) % hosts == steps[0], cables, 1)
     return replace(network, capacity=network.capacity * wide, multiplicity=wide)
 
@@ -109,8 +108,9 @@ def test_compute_waits_and_goes_in_our_order():
     tasks = TaskGraph.from_lists(
         2,
         [
-            (COMPUTE, 0, -1, 3e-3, 0.0), (TRANSFER, 0, 1, 12.5e6, 0.0), (COMPUTE, 1, -1, 2e-3, 0.0),
-            (COMPUTE, 1, -1, 1.5e-3, 0.0), (ALLREDUCE, 0, -1, 0.0, 4e-3), (COMPUTE, 1, -1, 0.0, 0.0),
+            (COMPUTE, 0, -1, 3e-3, 0.0), (TRANSFER, 0, 1, 12.5e6, 0.0),
+            (COMPUTE, 1, -1, 2e-3, 0.0), (COMPUTE, 1, -1, 1.5e-3, 0.0),
+            (ALLREDUCE, 0, -1, 0.0, 4e-3), (COMPUTE, 1, -1, 0.0, 0.0),
         ],
         [(0, 1), (1, 2), (2, 4), (4, 5)],
         ((1,),),

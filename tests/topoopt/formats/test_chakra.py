@@ -270,7 +270,7 @@ def test_a_trace_that_is_cut_off_is_refused_wherever_it_is_cut():
         if cut in ends - {0}:
             read_trace(whole[:cut], "trace")
             continue
-        with pytest.raises(InputError, match="cut off|empty"):
+        with pytest.raises(InputError, match=r"cut off|empty"):
             read_trace(whole[:cut], "trace")
 
 
