@@ -27,6 +27,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
 from topoopt.formats.chakra_export import rounded_micros
 from topoopt.formats.chakra_file import TraceNode, attributes, trace_bytes
@@ -36,8 +37,10 @@ from topoopt.formats.fbuf_paths import Path, pair_paths
 GIBI = 2.0**30
 """Bytes of ASTRA-sim's "GB" in networks."""
 PIECE = 64 * 1024.0
-"""Bytes of a piece of a transfer, unless that makes too few or too many."""
-_FEWEST_FORWARDED, _MOST_PIECES = 32, 512
+"""Bytes of a piece of a message, unless that makes too few or too many."""
+_FEWEST_FORWARDED, _MOST_PIECES = 32, 1024
+_IN_FLIGHT = 4
+_MESSAGES = 200_000
 _ITERATION, _WORKLOAD = "iteration", "workload"
 
 
@@ -164,6 +167,8 @@ class _Schedule:
         row = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets)).tolist()
         for one, other in zip(row, tasks.successors.tolist(), strict=True):
             self.before[other].append(one)
+        total = float(link_bytes(fabric, tasks).sum())
+        self.piece = max(PIECE, total / _MESSAGES)
         self.tags: dict[tuple[int, int], int] = defaultdict(int)
         self.paths: dict[tuple[bool, int, int], list[_Stretch]] = {}
         self.order = _in_order(tasks)
@@ -261,11 +266,19 @@ class _Schedule:
             self.paths[key] = [_Stretch(path, share) for path, share in found]
         return self.paths[key]
 
-    def _forward(self, path: Path, size: float, after: tuple[int, ...]) -> tuple[int, int]:
-        """Write a piece along a path; return its first node and its last, where it arrives."""
+    def _forward(
+        self, stretch: _Stretch, size: float, after: tuple[int, ...], sent: list[list[int]]
+    ) -> tuple[int, int]:
+        """Write a piece along a path; return its first node and its last, where it arrives.
+
+        At each hop it waits until few pieces are under way of those ``sent`` along before.
+        """
         first = into = -1
-        for hop, (a, b) in enumerate(pairwise(path)):
-            out, into = self._send(a, b, size, after)
+        for hop, (a, b) in enumerate(pairwise(stretch.nodes)):
+            earlier = sent[hop]
+            waits = (*after, earlier[-_IN_FLIGHT]) if len(earlier) >= _IN_FLIGHT else after
+            out, into = self._send(a, b, size, waits)
+            earlier.append(out)
             first, after = (first if hop else out), (into,)
         return first, into
 
@@ -278,14 +291,15 @@ class _Schedule:
         for stretch in self._stretches(self.fabric.routes, source, target):
             size = bytes_ * stretch.share
             count = self._pieces(size, len(stretch.nodes) - 1)
-            pieces = [self._forward(stretch.nodes, size / count, after) for _ in range(count)]
+            sent: list[list[int]] = [[] for _ in stretch.nodes]
+            pieces = [self._forward(stretch, size / count, after, sent) for _ in range(count)]
             left += [out for out, _ in pieces]
             arrived += [into for _, into in pieces]
         self.ends[task] = {source: tuple(left), target: tuple(arrived)}
 
     def _pieces(self, size: float, hops: int) -> int:
         packet = self.fabric.transport.segment_bytes or 1.0
-        count = np.ceil(size / PIECE)
+        count = np.ceil(size / self.piece)
         if hops > 1:
             count = max(count, min(_FEWEST_FORWARDED * (hops - 1), np.ceil(size / packet)))
         return int(min(max(count, 1), _MOST_PIECES))
@@ -306,7 +320,7 @@ class _Schedule:
         size = float(self.fabric.transport.wire_bytes(message)[0])
         last: dict[int, list[int]] = {rank: list(after[rank]) for rank in group}
         for ring in rings:
-            for rank, numbers in self._ring(ring, rounds, size, after).items():
+            for rank, numbers in self._ring(task, ring, rounds, size, after).items():
                 last[rank] += numbers
         # One node to wait for, in place of the last messages of all rings.
         self.ends[task] = {
@@ -314,7 +328,12 @@ class _Schedule:
         }
 
     def _ring(
-        self, ring: Sequence[int], rounds: int, size: float, after: dict[int, tuple[int, ...]]
+        self,
+        task: int,
+        ring: Sequence[int],
+        rounds: int,
+        size: float,
+        after: dict[int, tuple[int, ...]],
     ) -> dict[int, list[int]]:
         """Write the rounds of a ring; return what each member receives at last."""
         edges = {
@@ -322,18 +341,24 @@ class _Schedule:
             for a, b in pairwise((*ring, ring[0]))
         }
         longest = max(len(s.nodes) - 1 for _, stretches in edges.values() for s in stretches)
-        # Neighbours pass a round on whole, as the plan's rings do.
-        count = 1 if longest == 1 else self._pieces(size, longest)
+        count = self._pieces(size, longest)
+        sent = {
+            a: [[[] for _ in s.nodes] for s in stretches] for a, (_, stretches) in edges.items()
+        }
         arrived: dict[int, list[tuple[int, ...]]] = {a: [after[a]] * count for a in edges}
-        for _ in range(rounds):
+        for number in range(rounds):
             now: dict[int, list[tuple[int, ...]]] = {}
             for a, (b, stretches) in edges.items():
                 now[b] = []
                 for piece in range(count):
-                    waits = arrived[a][piece]
-                    numbers = [
-                        self._forward(s.nodes, size * s.share / count, waits)[1] for s in stretches
-                    ]
-                    now[b].append(tuple(numbers))
+                    now[b].append(tuple(
+                        self._forward(s, size * s.share / count, arrived[a][piece], sent[a][way])[1]
+                        for way, s in enumerate(stretches)
+                    ))  # fmt: skip
+            if longest == 1 and count > 1 and number < rounds - 1:
+                # Neighbours pass a round on whole, as the plan's rings do.
+                for rank, pieces in now.items():
+                    whole = tuple(n for piece in pieces for n in piece)
+                    now[rank] = [(self._compute(rank, task, 0, whole),)] * count
             arrived = now
         return {rank: [n for piece in pieces for n in piece] for rank, pieces in arrived.items()}
