@@ -8,8 +8,8 @@ our simulation ran it, each transfer in pieces over its routes hop by hop, and e
 the rounds of its rings. ASTRA-sim takes such traces from ``all-reduce-implementation-custom``
 (astra-sim/system/astraccl) and runs their nodes as their dependencies allow.
 
-- Links pass one message after another, in the order in which they come. In pieces, what shares a
-  link takes turns there, and a message is under way on all links of its route at once.
+- Links pass one message after another. Messages are in pieces, of which few are under way on a
+  link: so those that share it take turns, and one is on all links of its route at once.
 - The set-up of messages is counted as latency: a link's is as often a hop's as messages have ways.
 - All links of such a network are alike. On one of m cables the messages are m times shorter.
 - Compute is in whole microseconds, rounded so that the sum of each device stays exact.
