@@ -342,7 +342,7 @@ class _Schedule:
         }
         longest = max(len(s.nodes) - 1 for _, stretches in edges.values() for s in stretches)
         count = self._pieces(size, longest)
-        sent = {
+        sent: dict[int, list[list[list[int]]]] = {
             a: [[[] for _ in s.nodes] for s in stretches] for a, (_, stretches) in edges.items()
         }
         arrived: dict[int, list[tuple[int, ...]]] = {a: [after[a]] * count for a in edges}
