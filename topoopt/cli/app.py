@@ -29,6 +29,7 @@ from topoopt.cli.topology_command import topology_command
 from topoopt.cli.validate_command import validate_command
 from topoopt.cli.verify_command import verify_command
 from topoopt.cli.what_if_command import what_if_command
+from topoopt.cli.wire_command import wire_command
 
 app = typer.Typer(
     name="topoopt",
@@ -56,6 +57,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "export": export_command,
     },
     "Networks": {
+        "wire": wire_command,
         "topology": topology_command,
         "route": route_command,
         "collective": collective_command,

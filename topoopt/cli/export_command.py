@@ -12,21 +12,38 @@ if TYPE_CHECKING:
     from topoopt.formats.fbuf_file import FbufFile
     from topoopt.plan.plan import Plan
 
-FORMATS = ("fbuf", "graphml", "node-link")
+FORMATS = (
+    "fbuf", "graphml", "node-link", "chakra", "astra-sim", "msccl", "megatron", "torchtitan",
+    "nccl", "netbox",
+)  # fmt: skip
+_SINGLE, _TRACES = FORMATS[:3], FORMATS[3:5]
+_DIRECTORIES = ("chakra", "astra-sim", "msccl", "nccl")
 ALLREDUCES = ("auto", "rings", "rounds")
 
 
 def export_command(
-    plan: Annotated[Path, typer.Argument(help="A plan file.")],
+    plan: Annotated[
+        Path,
+        typer.Argument(help="A plan file; for chakra and astra-sim also a task graph (.fbuf)."),
+    ],
     kind: Annotated[
         str,
         typer.Option(
             "--format",
             help="fbuf: task graph with network, routes and rings, for TopoOpt's packet "
-            "simulator. graphml, node-link: the network only.",
+            "simulator. graphml, node-link: the network only. chakra, astra-sim: execution traces "
+            "and simulator files. msccl, megatron, torchtitan, nccl, netbox: single outputs of "
+            "`topoopt deploy`.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The file to write.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            help="The file to write; the directory for chakra, astra-sim, msccl and nccl.",
+        ),
+    ],
     omit_updates: Annotated[
         bool,
         typer.Option(
@@ -43,7 +60,7 @@ def export_command(
         ),
     ] = "auto",
 ) -> None:
-    """Write a plan as a task-graph file, or its network as GraphML or node-link JSON.
+    """Write a plan in the format of another program.
 
     Example: topoopt export plan.json --format fbuf -o plan.fbuf
     """
@@ -55,14 +72,23 @@ def export_command(
         raise InputError(f"allreduce is {allreduce!r}; choose {', '.join(ALLREDUCES)}")
     if allreduce != "auto" and kind != "fbuf":
         raise InputError(f"--allreduce does not go with format {kind!r}; leave it out")
-    common.check_outputs(output, inputs=[plan])
+    if kind in _DIRECTORIES:
+        _check_directory(output)
+    else:
+        common.check_outputs(output, inputs=[plan])
+    if kind not in _SINGLE:
+        notes = _simulator(plan, kind, output) if kind in _TRACES else _launch(plan, kind, output)
+        print(f"{kind} written to {output}")
+        for note in notes:
+            print(f"note: {note}")
+        return
 
     from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
     from topoopt.plan.plan import load_plan
     from topoopt.plan.rebuild import rebuild_network
 
     loaded = load_plan(plan)
-    notes: list[str] = []
+    notes = []
     if kind == "fbuf":
         from topoopt.formats.fbuf_export import Updates
         from topoopt.formats.fbuf_write import save_fbuf
@@ -92,6 +118,61 @@ def export_command(
     print(f"{kind} written to {output}")
     for note in notes:
         print(f"note: {note}")
+
+
+def _check_directory(output: Path) -> None:
+    from topoopt.base.directory import check_replaceable
+    from topoopt.studies.simulator_files import MARK
+
+    check_replaceable(output, MARK)
+
+
+def _simulator(source: Path, kind: str, output: Path) -> list[str]:
+    """Write traces, with what a simulator needs beside them; return notes."""
+    from topoopt.base.directory import write_directory
+    from topoopt.plan.plan import load_plan
+    from topoopt.plan.rebuild import rebuild_schedule
+    from topoopt.problem.schedule import ORDERED
+    from topoopt.studies.replay import LATENCY
+    from topoopt.studies.simulator_files import MARK, simulator_files
+    from topoopt.studies.workload import load_workload, plan_workload, streams_of
+
+    schedule = None
+    with common.first_run_notice() as started:
+        if source.suffix.lower() == ".json":
+            loaded = load_plan(source)
+            workload = plan_workload(loaded, source.stem)
+            if kind == "astra-sim" and rebuild_schedule(loaded.schedule) == ORDERED:
+                schedule = ORDERED
+        else:
+            workload = streams_of(load_workload(source))
+        latency = LATENCY if workload.latency is None else workload.latency
+        files, notes = simulator_files(workload, kind, latency, schedule)
+        started()
+    write_directory(files, output, MARK)
+    return notes
+
+
+def _launch(source: Path, kind: str, output: Path) -> list[str]:
+    """Write one output of a deployment; return notes."""
+    import json
+
+    from topoopt.base.atomic import write_text_atomically
+    from topoopt.base.directory import write_directory
+    from topoopt.base.version import installed_version
+    from topoopt.deploy.deployment import deployment
+    from topoopt.deploy.launch_exports import exported
+    from topoopt.plan.plan import load_plan
+    from topoopt.studies.simulator_files import MARK
+
+    files, notes = exported(deployment(load_plan(source)), kind)
+    if kind not in _DIRECTORIES:
+        write_text_atomically(output, *files.values())
+        return notes
+    said = {"format": kind, "version": installed_version(), "file": source.stem, "notes": notes}
+    files[MARK] = json.dumps(said, indent=2) + "\n"
+    write_directory({name: text.encode() for name, text in files.items()}, output, MARK)
+    return notes
 
 
 def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:

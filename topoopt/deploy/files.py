@@ -1,16 +1,14 @@
 """All files of a deployment, in memory and in a directory that appears whole or not at all."""
 
 import json
-import os
-import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from codesign_base import InputError
 from parallelism.reading import parse_json
+from topoopt.base.directory import check_replaceable, write_directory
 from topoopt.base.version import installed_version
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import netplan, rdma_script, routes_script
@@ -121,20 +119,7 @@ def write_files(files: dict[str, str], directory: str | Path) -> None:
     InputError
         If something else is there, or it cannot be written.
     """
-    target = Path(directory)
-    check_target(target)
-    try:
-        with _beside(target) as new:
-            for name, text in files.items():
-                path = new / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-                if path.suffix == ".sh":
-                    path.chmod(0o755)
-            _put(new, target)
-    except OSError as error:
-        reason = (error.strerror or type(error).__name__).lower()
-        raise InputError(f"cannot write {directory}: {reason}; choose another path") from None
+    write_directory({name: text.encode() for name, text in files.items()}, directory, MARK)
 
 
 def check_target(target: Path) -> None:
@@ -145,36 +130,4 @@ def check_target(target: Path) -> None:
     InputError
         If it is a file, or holds anything else than a deployment.
     """
-    if target.is_symlink() or (target.exists() and not target.is_dir()):
-        raise InputError(f"output {target} is not a directory; give another name")
-    if target.is_dir() and any(target.iterdir()) and not (target / MARK).is_file():
-        raise InputError(
-            f"output {target} holds files that are no deployment; give a new or empty directory"
-        )
-
-
-@contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """Yield a new directory beside the target; nothing of it remains if the block fails."""
-    parent = target.resolve().parent
-    new = parent / f".topoopt-{os.urandom(8).hex()}.tmp"
-    new.mkdir()
-    try:
-        yield new
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-
-
-def _put(new: Path, target: Path) -> None:
-    """Rename a directory into place; the old one is only removed once the new one is there."""
-    if not target.exists():
-        new.rename(target)
-        return
-    old = new.with_suffix(".old")
-    target.rename(old)
-    try:
-        new.rename(target)
-    except BaseException:
-        old.rename(target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+    check_replaceable(target, MARK)

@@ -1,4 +1,4 @@
-"""What `topoopt simulate` simulates: the tasks of a task-graph file or of a plan."""
+"""What `topoopt simulate` simulates: the tasks of a task-graph file, of traces or of a plan."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,6 +13,8 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.fabric.fabric import Fabric, Group
 from topoopt.fabric.rings import Rings
 from topoopt.fabric.rolled import rolled
+from topoopt.formats.chakra_file import load_traces
+from topoopt.formats.chakra_import import trace_tasks
 from topoopt.formats.fbuf_file import FbufFile
 from topoopt.formats.fbuf_read import read_fbuf
 from topoopt.formats.fbuf_ring_routes import fabric_of
@@ -33,7 +35,7 @@ class Workload:
     ----------
     name : str
         Of the file, without its ending.
-    kind : {"task-graph file", "plan"}
+    kind : {"task-graph file", "traces", "plan"}
     tasks : TaskGraph
     label : callable
         What a trace calls a task, by its index.
@@ -77,7 +79,8 @@ def load_workload(path: str | Path) -> Workload:
     Parameters
     ----------
     path : str or Path
-        A plan if its name ends in ``.json``, a task-graph file if in ``.fbuf``.
+        A plan if its name ends in ``.json``, a task-graph file if in ``.fbuf``; a directory
+        holds Chakra execution traces.
 
     Returns
     -------
@@ -88,6 +91,8 @@ def load_workload(path: str | Path) -> Workload:
     InputError
         If the name has another ending, or the file cannot be read or is malformed.
     """
+    if Path(path).is_dir():
+        return trace_workload(path)
     suffix = Path(path).suffix.lower()
     if suffix == ".fbuf":
         return fbuf_workload(read_fbuf(path), Path(path).stem)
@@ -108,8 +113,44 @@ def load_workload(path: str | Path) -> Workload:
         except InputError as error:
             raise type(error)(f"{where}: {error}") from None
     raise InputError(
-        f"{str(path)!r} ends neither in .fbuf (task graph) nor in .json (plan); name a file of "
-        "either kind"
+        f"{str(path)!r} is no directory of traces and ends neither in .fbuf (task graph) nor in "
+        ".json (plan); name one of these"
+    )
+
+
+def trace_workload(directory: str | Path) -> Workload:
+    """Return the workload of Chakra execution traces.
+
+    Parameters
+    ----------
+    directory : str or Path
+
+    Returns
+    -------
+    Workload
+        Without a network.
+
+    Raises
+    ------
+    InputError
+        As `topoopt.formats.chakra_file.load_traces` and `trace_tasks`.
+    """
+    found = trace_tasks(load_traces(directory))
+
+    def own_fabric(_rate: float, _latency: float) -> Fabric:
+        raise InputError(f"traces in {directory} hold no network; give --fabric")
+
+    return Workload(
+        name=Path(directory).resolve().name,
+        kind="traces",
+        tasks=found.graph,
+        label=lambda task: found.names[task],
+        processors=found.processors,
+        port_rate=0.0,
+        ports=1,
+        latency=None,
+        direct=False,
+        own_fabric=own_fabric,
     )
 
 

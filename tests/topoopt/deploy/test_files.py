@@ -10,7 +10,7 @@ from sites import full_site, split_plan
 from small_plans import shared_plan
 
 from codesign_base import InputError
-from topoopt.deploy import files as files_module
+from topoopt.base import directory
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.files import MARK, deploy_files, read_files, write_files
 
@@ -107,7 +107,7 @@ def test_a_failure_leaves_what_was_there(tmp_path, files, monkeypatch, at):
         def fail(new, old):
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(files_module, "_put", fail)
+        monkeypatch.setattr(directory, "_put", fail)
     with pytest.raises((InputError, KeyboardInterrupt)):
         write_files(broken, target)
     assert read_files(target) == files

@@ -1,0 +1,128 @@
+"""`topoopt wire` and the exports for simulators and launchers: there and back, and refusals."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from small_layouts import shared_layout_plan
+from small_plans import shared_plan
+from typer.testing import CliRunner
+
+from codesign_base import InputError
+from topoopt.cli.app import app
+from topoopt.formats.chakra_file import TraceNode, attributes, read_trace, trace_bytes
+from topoopt.formats.chakra_schema import NodeType
+
+
+def call(*words):
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("plans")
+    (directory / "operators.json").write_text(shared_plan().to_json())
+    (directory / "layouts.json").write_text(shared_layout_plan().to_json())
+    return directory
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.mark.parametrize("plan", ["operators", "layouts"])
+def test_traces_of_a_plan_are_wired_and_simulated(plans, tmp_path, plan):
+    source = plans / f"{plan}.json"
+    traces, wired = tmp_path / "traces", tmp_path / "wired.fbuf"
+    assert call("export", source, "--format", "chakra", "-o", traces).exit_code == 0
+    assert names(traces) == [
+        "comm_groups.json", "export.json", *(f"trace.{rank}.et" for rank in range(4))
+    ]  # fmt: skip
+    options = ("--degree", 2, "--bandwidth", "100Gbps")
+    done = call("wire", traces, *options, "-o", wired, "--json")
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert report["kind"] == "traces" and report["servers"] == 4
+    assert report["lower_bound_s"] <= report["iteration_time_s"]
+    assert report["gap"] == pytest.approx(report["iteration_time_s"] / report["lower_bound_s"] - 1)
+    # The same tasks without a trip through traces.
+    direct = json.loads(call("wire", source, *options, "--json").stdout)
+    assert report["iteration_time_s"] == pytest.approx(direct["iteration_time_s"], rel=1e-3)
+    simulated = json.loads(call("simulate", wired, "--json").stdout)
+    assert simulated["iteration_time_s"] == pytest.approx(report["iteration_time_s"], rel=1e-3)
+    again = call("export", wired, "--format", "astra-sim", "-o", tmp_path / "astra")
+    assert again.exit_code == 0, again.output
+    said = json.loads((tmp_path / "astra" / "export.json").read_text())
+    assert said["iteration_time_s"] == pytest.approx(report["iteration_time_s"], rel=1e-3)
+    text = call("wire", traces, *options).stdout
+    assert "no wiring and routing takes less than" in text and "fat-tree" in text
+
+
+def test_traces_are_simulated_on_the_plan_they_come_from(plans, tmp_path):
+    source = plans / "operators.json"
+    assert call("export", source, "--format", "chakra", "-o", tmp_path / "t").exit_code == 0
+    ours = json.loads(call("simulate", source, "--json").stdout)
+    theirs = json.loads(call("simulate", tmp_path / "t", "--fabric", source, "--json").stdout)
+    assert theirs["iteration_time_s"] == pytest.approx(ours["iteration_time_s"], rel=1e-3)
+
+
+@pytest.mark.parametrize(("plan", "kind", "holds"), [
+    ("operators", "msccl", "allreduce-"), ("operators", "nccl", ".conf"),
+    ("operators", "netbox", "dcim.interface"), ("layouts", "megatron", "--context-parallel-size"),
+    ("layouts", "torchtitan", "[parallelism]"),
+])  # fmt: skip
+def test_single_outputs_of_a_deployment(plans, tmp_path, plan, kind, holds):
+    output = tmp_path / "out"
+    done = call("export", plans / f"{plan}.json", "--format", kind, "-o", output)
+    assert done.exit_code == 0, done.output
+    if output.is_dir():
+        assert any(holds in name for name in names(output)) and "export.json" in names(output)
+    else:
+        assert holds in output.read_text()
+    assert call("deploy", plans / f"{plan}.json", "-o", tmp_path / "all").exit_code == 0
+    deployed = {
+        path.read_text() for path in (tmp_path / "all").rglob("*") if path.is_file()
+    }  # fmt: skip
+    written = [output] if output.is_file() else [p for p in output.iterdir() if p.suffix != ".json"]
+    assert all(path.read_text() in deployed for path in written)
+
+
+def refused(*words):
+    """Return the sentence of a refused command, which the command line ends with 2 for."""
+    done = call(*words)
+    assert isinstance(done.exception, InputError), done.output
+    assert done.output == "" and "\n" not in str(done.exception)
+    return str(done.exception)
+
+
+def test_refusals_write_nothing(plans, tmp_path):
+    traces = tmp_path / "traces"
+    assert call("export", plans / "layouts.json", "--format", "chakra", "-o", traces).exit_code == 0
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "cat.txt").write_text("meow")
+    before = names(tmp_path)
+    output = ("-o", tmp_path / "out.fbuf")
+    options = ("--degree", 2, "--bandwidth", "100Gbps", *output)
+    plan = plans / "operators.json"
+    assert "made for plans by layouts" in refused("export", plan, "--format", "megatron", *output)
+    assert "holds other files" in refused(
+        "export", plan, "--format", "chakra", "-o", tmp_path / "photos"
+    )
+    assert "ends in .fbuf" in refused("wire", traces, *options[:4], "-o", tmp_path / "out.txt")
+    assert "hold no network" in refused("simulate", traces, "--fabric", "own")
+    whole = (traces / "trace.1.et").read_bytes()
+    (traces / "trace.1.et").write_bytes(whole[:-3])
+    assert "trace trace.1.et is cut off" in refused("wire", traces, *options)
+    cycle = [TraceNode(1, "", NodeType.COMP, (2,), 1), TraceNode(2, "", NodeType.COMP, (1,), 1)]
+    nodes = [
+        *read_trace(whole, "trace"),
+        *(replace(n, id=n.id + 10**9, after=tuple(i + 10**9 for i in n.after)) for n in cycle),
+    ]
+    (traces / "trace.1.et").write_bytes(trace_bytes(nodes))
+    assert "waits in a cycle" in refused("wire", traces, *options)
+    odd = TraceNode(0, "", NodeType.COMM_COLL, (), 0, attributes(comm_type=("int64", 40)))
+    (traces / "trace.1.et").write_bytes(trace_bytes([odd]))
+    assert refused("wire", traces, *options)
+    (traces / "trace.1.et").unlink()
+    assert "no trace of rank 1" in refused("simulate", traces, "--fabric", "ideal")
+    assert names(tmp_path) == before

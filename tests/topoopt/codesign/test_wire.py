@@ -1,0 +1,85 @@
+"""Wiring of given task graphs: bounds in order, times repeated, published graphs, refusals."""
+
+import numpy as np
+import pytest
+from fbuf_oracle import data_directory
+
+from codesign_base import InfeasibleError
+from parallelism.taskgraph import TaskGraph, TaskKind
+from topoopt.bounds.bounds import strategy_bound
+from topoopt.codesign.wire import wire_tasks
+from topoopt.fabric.simulate import score
+from topoopt.problem.job import Cluster
+from topoopt.studies.workload import load_workload, streams_of
+
+COMPUTE, TRANSFER, ALLREDUCE = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
+PUBLISHED = (
+    "100candle_16", "100candle_32", "100dlrm_128", "100dlrm_16", "100dlrm_32",
+    "100transformer_16", "100transformer_32", "100vgg_16", "100vgg_32", "400candle_16",
+    "400dlrm_16", "400transformer_16", "400vgg_16",
+)  # fmt: skip
+
+
+def mixed(servers, seed):
+    """Compute, transfers of random pairs, and a gradient of all."""
+    rng = np.random.default_rng(seed)
+    tasks = [(COMPUTE, v, -1, float(rng.random()) * 1e-3, 0.0) for v in range(servers)]
+    edges = []
+    for _ in range(2 * servers):
+        a, b = rng.permutation(servers)[:2].tolist()
+        edges.append((a, len(tasks)))
+        tasks.append((TRANSFER, a, b, float(rng.integers(1, 10**7)), 0.0))
+    edges += [(v, len(tasks)) for v in range(servers)]
+    tasks.append((ALLREDUCE, 0, -1, 4e7, 0.0))
+    return TaskGraph.from_lists(servers, tasks, edges, (tuple(range(servers)),))
+
+
+@pytest.mark.parametrize(("servers", "degree", "ports"), [
+    (4, 1, "directed"), (6, 2, "directed"), (8, 3, "bidirectional"),
+])  # fmt: skip
+def test_bounds_are_in_order_and_the_time_is_that_of_the_fabric(servers, degree, ports):
+    tasks = mixed(servers, servers)
+    cluster = Cluster(servers, degree, "100Gbps", ports)
+    wired = wire_tasks(tasks, cluster)
+    fabric = wired.pair.fabric
+    assert wired.pair.time == score(fabric, tasks)
+    assert wired.bound.seconds == strategy_bound(tasks, degree, cluster.port_rate, 2e-6).seconds
+    assert wired.bound.seconds <= wired.pair.time
+    assert wired.topology.seconds <= wired.pair.time and wired.routes.seconds <= wired.pair.time
+    network = fabric.network
+    for ends in (network.source, network.target):
+        used = np.bincount(ends, weights=network.multiplicity, minlength=servers)
+        assert used.max() <= degree
+    fat_tree = wired.baselines["fat-tree"]
+    assert fat_tree.cost_usd == pytest.approx(wired.cost_usd)
+
+
+def test_one_allreduce_reaches_the_bound():
+    tasks = TaskGraph.from_lists(8, [(ALLREDUCE, 0, -1, 8e8, 0.0)], [], (tuple(range(8)),))
+    wired = wire_tasks(tasks, Cluster(8, 2, "100Gbps"))
+    closed = 2 * 7 / 8 * 8e8 / (2 * 12.5e9)
+    assert wired.pair.time == pytest.approx(closed, rel=2e-3)
+    assert wired.gap < 2e-3
+    assert wired.baselines["fat-tree"].time_s > wired.pair.time
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if "128" in n else n for n in PUBLISHED]
+)
+def test_published_graphs_beat_the_fat_tree_of_the_same_cost(name):
+    directory = data_directory()
+    if directory is None:
+        pytest.skip("the published task graphs are not here")
+    tasks = streams_of(load_workload(directory / f"{name}.fbuf")).tasks
+    wired = wire_tasks(tasks, Cluster(tasks.servers, 4, "100Gbps"))
+    assert wired.pair.time <= wired.baselines["fat-tree"].time_s
+    assert wired.bound.seconds <= min(wired.pair.time, wired.baselines["ideal-switch"].time_s)
+
+
+def test_what_has_no_answer_is_refused():
+    alone = TaskGraph.from_lists(1, [(COMPUTE, 0, -1, 1.0, 0.0)], [])
+    with pytest.raises(InfeasibleError, match="two or more"):
+        wire_tasks(alone, Cluster(1, 1, "100Gbps"))
+    nothing = TaskGraph.from_lists(2, [(COMPUTE, 0, -1, 0.0, 0.0)], [])
+    with pytest.raises(InfeasibleError, match="computes and sends nothing"):
+        wire_tasks(nothing, Cluster(2, 1, "100Gbps"))

@@ -1,0 +1,162 @@
+"""The best wiring and routing of one task graph: no model, no search of parallelizations."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from codesign_base import InfeasibleError
+from parallelism.family import Family
+from parallelism.taskgraph import FloatArray, TaskGraph
+from topoopt.bounds.bounds import Bound, strategy_bound
+from topoopt.bounds.gap import routes_bound, topology_bound
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.simulate import score
+from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
+from topoopt.problem.job import Cluster
+from topoopt.problem.options import SearchOptions
+from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
+
+WIRE_BASELINES = ("fat-tree", "ideal-switch")
+"""What a wiring is compared with: the Fat-tree of its cost, and one switch of its bandwidth."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A task graph on another fabric.
+
+    Parameters
+    ----------
+    time_s : float
+    cost_usd : float or None
+    bandwidth_bytes_per_s : float
+        Of a server's link.
+    note : str
+        How bandwidth and cost were set.
+    """
+
+    time_s: float
+    cost_usd: float | None
+    bandwidth_bytes_per_s: float
+    note: str
+
+
+@dataclass(frozen=True, eq=False)
+class Wired:
+    """A task graph on the best wiring and routes that were found for it.
+
+    Parameters
+    ----------
+    pair : Pair
+        Topology, routing, fabric and time; its ``strategy`` is the task graph.
+    bound : Bound
+        Of any wiring of as many ports, and any routing.
+    topology : Bound
+        Of this wiring and any routing.
+    routes : Bound
+        Of these routes and any order of events.
+    cost_usd : float
+    baselines : dict of str to Compared
+    """
+
+    pair: Pair[TaskGraph]
+    bound: Bound
+    topology: Bound
+    routes: Bound
+    cost_usd: float
+    baselines: dict[str, Compared]
+
+    @property
+    def gap(self) -> float:
+        """How much longer the iteration takes than its bound, as a share of it."""
+        return self.pair.time / self.bound.seconds - 1.0
+
+
+class _OneTaskGraph:
+    """What a search asks of a family, where there is one parallelization only: its task graph."""
+
+    memory_limit = 1.0
+
+    def represented(self, tasks: TaskGraph) -> TaskGraph:
+        return tasks
+
+    def memory(self, tasks: TaskGraph) -> FloatArray:
+        return np.zeros(tasks.devices)
+
+
+def wire_tasks(
+    tasks: TaskGraph,
+    cluster: Cluster,
+    options: SearchOptions | None = None,
+    *,
+    seed: int = 0,
+    prices: PriceTable | None = None,
+) -> Wired:
+    """Wire and route a cluster for one task graph.
+
+    Candidates are those of a co-design's plane of topologies (`topoopt.evaluate.rewire`), with
+    every split of ports between rings and transfers, and every routing of the options.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+        Over all servers of the cluster.
+    cluster : Cluster
+    options : SearchOptions, optional
+        Which topologies and routings are tried.
+    seed : int
+        Of random shortest paths.
+    prices : PriceTable, optional
+        The default prices otherwise.
+
+    Returns
+    -------
+    Wired
+
+    Raises
+    ------
+    InfeasibleError
+        If there is one server only, nothing is sent or computed, or the degree cannot join the
+        servers.
+    """
+    if cluster.servers < 2:
+        raise InfeasibleError("one server needs no network; give a task graph of two or more")
+    table = default_prices() if prices is None else prices
+    # One task graph is no family with records, neighbours and memory, and is asked for none.
+    family = cast("Family[Any]", _OneTaskGraph())
+    problem = Problem(family, cluster, options or SearchOptions(), seed)
+    rewirer: Rewirer[TaskGraph] = Rewirer(problem)
+    pair = rewirer.wire(tasks, "task graph", weighted=True)
+    assert pair is not None  # without a limit every pair is simulated
+    bound = strategy_bound(
+        tasks, cluster.degree, cluster.port_rate, _hops(pair.fabric) * cluster.hop_latency
+    )
+    if bound.seconds <= 0.0:
+        raise InfeasibleError(
+            "the task graph computes and sends nothing, so any network is as good; give one that "
+            "takes time"
+        )
+    return Wired(
+        pair,
+        bound,
+        topology_bound(pair.fabric, tasks),
+        routes_bound(pair.fabric, tasks),
+        direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, table),
+        {
+            base.fabric.name: _compared(base, tasks)
+            for base in baseline_fabrics(WIRE_BASELINES, cluster, table, seed)
+        },
+    )
+
+
+def _hops(fabric: Fabric) -> float:
+    # A message is announced over at least one hop, and sent over it.
+    return 2.0 if fabric.transport.handshake else 1.0
+
+
+def _compared(base: BaselineFabric, tasks: TaskGraph) -> Compared:
+    assert isinstance(base.fabric, Fabric)  # neither of the two has circuits that change
+    return Compared(score(base.fabric, tasks), base.cost, base.bandwidth, base.note)
