@@ -59,6 +59,9 @@ class Network:
                 raise InputError(
                     f"network {self.name!r}: {field} has shape {array.shape}, expected {links}"
                 )
+            if not array.flags.c_contiguous:  # kernels are compiled for one layout
+                array = array.copy()
+                object.__setattr__(self, field, array)
             array.setflags(write=False)
         if self.hosts < 1 or self.switches < 0:
             raise InputError(
