@@ -120,7 +120,7 @@ def test_checkpoints_of_other_questions_are_refused(plan, tmp_path):
     with pytest.raises(InputError, match="of another question"):
         co_optimize(JOB, other, SearchOptions(steps=2), seed=3, checkpoint=path)
     plan.save(path)
-    with pytest.raises(InputError, match="no checkpoint"):
+    with pytest.raises(InputError, match="not a checkpoint"):
         co_optimize(JOB, CLUSTER, SearchOptions(steps=2), seed=3, checkpoint=path)
     path.write_text(path.read_text()[:100])
     with pytest.raises(InputError):
