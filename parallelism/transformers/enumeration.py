@@ -85,9 +85,7 @@ class Choices:
             if each.name == "stage_layers":
                 continue
             if isinstance(value, tuple) and len(set(value)) < len(value):
-                raise InputError(
-                    f"layouts: {each.name} is {brief(value)}; give each value once"
-                )
+                raise InputError(f"layouts: {each.name} is {brief(value)}; give each value once")
 
 
 _MOST_MICROBATCH = 8

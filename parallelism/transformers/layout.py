@@ -92,8 +92,8 @@ class Layout:
         listed = [name for name in modules if name in self.modules]
         if list(self.modules) != listed or bool(listed) != (self.recompute == "modules"):
             raise InputError(
-                f"layout: modules is {brief(self.modules)} with recompute {self.recompute!r}; give some "
-                f"of {', '.join(modules)}, in this order, with recompute 'modules', else none"
+                f"layout: modules is {brief(self.modules)} with recompute {self.recompute!r}; give "
+                f"some of {', '.join(modules)}, in this order, with recompute 'modules', else none"
             )
         self._check_experts()
         if self.stage_layers:
