@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from codesign_base.array_kernels import grown
 from codesign_base.jit import kernel
 from routing.network import FloatArray, IntArray
-from routing.path_kernels import grown, sort_prefix
+from routing.path_kernels import sort_prefix
 
 _FAR = 1 << 60
 

@@ -198,7 +198,8 @@ class _Work:
     def __init__(self, network: Network, demand: FloatArray) -> None:
         from routing.multicommodity_kernels import Graph, Pairs, Paths, Prices
 
-        self.source, self.target = np.nonzero(demand)
+        # Kernels are compiled for one layout; these are columns of one array.
+        self.source, self.target = (np.ascontiguousarray(end) for end in np.nonzero(demand))
         counts = np.bincount(self.source, minlength=network.hosts)
         worst = int(counts.max(initial=0))
         size, room = self.source.size, 2 * self.source.size + worst

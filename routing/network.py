@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,8 @@ from codesign_base.rows import starts
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+
+_ARRAYS = ("source", "target", "capacity", "latency", "multiplicity")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +56,15 @@ class Network:
 
     def __post_init__(self) -> None:
         links = self.source.shape
-        for field in ("source", "target", "capacity", "latency", "multiplicity"):
+        for field in _ARRAYS:
             array = getattr(self, field)
             if array.shape != links or array.ndim != 1:
                 raise InputError(
                     f"network {self.name!r}: {field} has shape {array.shape}, expected {links}"
                 )
+            if not array.flags.c_contiguous:  # kernels are compiled for one layout
+                array = array.copy()
+                object.__setattr__(self, field, array)
             array.setflags(write=False)
         if self.hosts < 1 or self.switches < 0:
             raise InputError(
@@ -98,6 +104,12 @@ class Network:
             )
         if np.any(self.multiplicity < 1):
             raise InputError(f"network {self.name!r}: every multiplicity must be at least 1")
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Arrays that were pickled may be written to again, and kernels are compiled anew for such.
+        self.__dict__.update(state)
+        for field in _ARRAYS:
+            getattr(self, field).setflags(write=False)
 
     @classmethod
     def from_links(

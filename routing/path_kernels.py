@@ -6,14 +6,11 @@ ascending by target), a mask ``transit`` of the nodes that may forward for other
 ``toward`` has rows for some hosts only: that of host t is ``place[t]``.
 """
 
-from typing import TypeVar
-
 import numpy as np
 
+from codesign_base.array_kernels import grown
 from codesign_base.jit import inner_kernel, kernel
 from routing.network import FloatArray, IntArray
-
-Numbers = TypeVar("Numbers", IntArray, FloatArray)
 
 
 @kernel
@@ -47,17 +44,6 @@ def distances_into(
     return distance
 
 
-@kernel
-def grown(array: Numbers, needed: int) -> Numbers:
-    """Return the array, or a copy at least twice as long if it is shorter than needed."""
-    if needed <= array.size:
-        return array
-    bigger = np.empty(max(needed, 2 * array.size), array.dtype)
-    for position in range(array.size):  # a slice assignment compiles for seconds
-        bigger[position] = array[position]
-    return bigger
-
-
 @inner_kernel
 def sort_prefix(values: IntArray, count: int) -> None:
     """Sort the first values in place (Shell's method: np.sort compiles for seconds).
@@ -85,14 +71,21 @@ def sort_prefix(values: IntArray, count: int) -> None:
 
 @kernel
 def shortest_path_counts(
-    offsets: IntArray, target: IntArray, transit: IntArray, toward: IntArray
+    offsets: IntArray,
+    target: IntArray,
+    transit: IntArray,
+    toward: IntArray,
+    nearest: IntArray,
 ) -> FloatArray:
-    """Return how many shortest paths lead from each node to each host, shape of ``toward``."""
+    """Return how many shortest paths lead from each node to each host, shape of ``toward``.
+
+    ``nearest[t]`` lists all nodes in ascending order of ``toward[t]``.
+    """
     hosts, nodes = toward.shape
     counts = np.zeros((hosts, nodes))
     for t in range(hosts):
         counts[t, t] = 1.0
-        for v in np.argsort(toward[t]):
+        for v in nearest[t]:
             left = toward[t, v]
             if left < 1:
                 continue

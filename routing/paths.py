@@ -146,7 +146,7 @@ def shortest_routes(network: Network, *, seed: int | np.random.Generator | None 
     if seed is None:
         counts, draws = np.zeros((1, 1)), np.zeros(0)
     else:
-        counts = shortest_path_counts(*graph)
+        counts = shortest_path_counts(*graph, np.argsort(toward, axis=1))
         draws = np.random.default_rng(seed).random(int(lengths.sum()))
     links = single_paths(*graph, counts, draws)
     return single_path_routes(network, lengths, links)

@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.array_kernels import copy_into
 from codesign_base.jit import kernel
 
 Floats = npt.NDArray[np.float64]
@@ -63,8 +64,8 @@ def improve_choice(
                 used[links[position]] += amount * slowness[links[position]]
         if used.max() < best:
             best = float(used.max())
-            kept[:] = choice
+            copy_into(kept, choice)
         if not moved:
             break
-    choice[:] = kept
+    copy_into(choice, kept)
     return best

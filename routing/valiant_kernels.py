@@ -3,9 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.array_kernels import grown
 from codesign_base.jit import kernel
 from routing.flow_kernels import cancel_cycles, loop_free_order
-from routing.path_kernels import grown
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from math import gcd
+from reprlib import repr as brief
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
@@ -60,7 +61,7 @@ class Choices:
         ):  # fmt: skip
             if any(not 1 <= value <= MOST_DEGREE for value in getattr(self, name)):
                 raise InputError(
-                    f"layouts: {name} is {getattr(self, name)}; give 1 to {MOST_DEGREE}"
+                    f"layouts: {name} is {brief(getattr(self, name))}; give 1 to {MOST_DEGREE}"
                 )
         for name, known in (
             ("zero", (0, 1, 2, 3)),
@@ -71,7 +72,7 @@ class Choices:
             value = getattr(self, name)
             if not value or not set(value) <= set(known):
                 raise InputError(
-                    f"layouts: {name} is {value}; give some of {', '.join(map(str, known))}"
+                    f"layouts: {name} is {brief(value)}; give some of {', '.join(map(str, known))}"
                 )
         parts = self.stage_layers
         if len(parts) > MOST_PARTS or any(not 0 <= layers <= MOST_PARTS for layers in parts):
@@ -84,7 +85,7 @@ class Choices:
             if each.name == "stage_layers":
                 continue
             if isinstance(value, tuple) and len(set(value)) < len(value):
-                raise InputError(f"layouts: {each.name} is {value}; give each value once")
+                raise InputError(f"layouts: {each.name} is {brief(value)}; give each value once")
 
 
 _MOST_MICROBATCH = 8

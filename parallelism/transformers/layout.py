@@ -1,6 +1,7 @@
 """How a transformer is spread over GPUs: degrees, schedule, recomputation, sharded states."""
 
 from dataclasses import dataclass
+from reprlib import repr as brief
 from typing import Literal, get_args
 
 from codesign_base import InputError
@@ -91,8 +92,8 @@ class Layout:
         listed = [name for name in modules if name in self.modules]
         if list(self.modules) != listed or bool(listed) != (self.recompute == "modules"):
             raise InputError(
-                f"layout: modules is {self.modules!r} with recompute {self.recompute!r}; give some "
-                f"of {', '.join(modules)}, in this order, with recompute 'modules', else none"
+                f"layout: modules is {brief(self.modules)} with recompute {self.recompute!r}; give "
+                f"some of {', '.join(modules)}, in this order, with recompute 'modules', else none"
             )
         self._check_experts()
         if self.stage_layers:

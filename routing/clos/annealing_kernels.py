@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.clos.arrays_kernels import Floats, Paths, SmallInts, Words
 from routing.clos.chase_kernels import draw
@@ -86,10 +87,10 @@ def anneal(
             score += change
             if score < lowest - 1e-9:
                 lowest = score
-                best[:] = chosen
+                copy_into(best, chosen)
             continue
         for i in range(first[unit], first[unit + 1]):
             flow = member[i]
             _move(flow, way, old[i], 0.0, paths, weight, inverse, load)
             chosen[flow] = old[i]
-    chosen[:] = best
+    copy_into(chosen, best)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from codesign_base.array_kernels import copy_into
 from codesign_base.jit import kernel
 from routing.clos.arrays_kernels import Demand, Floats, SmallInts, State
 from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, is_live, rank, remove
@@ -55,6 +56,6 @@ def branch_and_bound(
         if depth + 1 < order.size:
             depth += 1
             continue
-        best[:] = ranked
-        found[:] = state.chosen
+        copy_into(best, ranked)
+        copy_into(found, state.chosen)
     return True

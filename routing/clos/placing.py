@@ -131,15 +131,13 @@ def color(clos: Clos, flows: Flows, paths: Paths, given: SmallInts | None = None
         number[spines] = np.arange(spines.size)
         colour = number[given]
     alike = flows.count == 0 or bool(flows.weight.min() == flows.weight.max())
-    if alike and flows.crosses.all():
-        color_edges(flows.source_tor, flows.target_tor, up, down, colour)
-    else:
-        order = np.flatnonzero(flows.crosses)
+    order = np.flatnonzero(flows.crosses)
+    if not alike:
         order = order[np.argsort(-flows.weight[order], kind="stable")]
-        found = colour[order]
-        color_edges(flows.source_tor[order], flows.target_tor[order], up, down, found)
-        colour[order] = found
-        colour[~flows.crosses] = -1
+    found = colour[order]
+    color_edges(flows.source_tor[order], flows.target_tor[order], up, down, found)
+    colour[order] = found
+    colour[~flows.crosses] = -1
     if spines.size < clos.spines:
         colour = np.append(spines, -1)[colour].astype(np.int32)
     return _place_missing(flows, paths, colour)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.clos.arrays_kernels import Demand, Search, State, Words
 from routing.clos.chase_kernels import REFUSALS, SLACK, draw, pursue, refused, room_of_groups
@@ -174,13 +175,13 @@ def improve(
         climb(budget, effort, demand, state, search)
         rank(speed, found)
         if compare_sorted(found, best, TIE) >= 0:  # walk along equally good assignments
-            best[:] = found
-            best_speed[:] = speed
+            copy_into(best, found)
+            copy_into(best_speed, speed)
             if kicks > 0:
-                kept[:] = chosen
+                copy_into(kept, chosen)
             continue
         for flow in range(flows):
             if chosen[flow] != kept[flow]:
                 remove(flow, demand, state)
                 insert(flow, kept[flow], demand, state)
-        speed[:] = best_speed
+        copy_into(speed, best_speed)

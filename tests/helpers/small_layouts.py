@@ -13,7 +13,8 @@ from topoopt.problem.job import nvlink_server
 
 def layout_job(**choices):
     """Return a GPT of eight layers, servers of four H100s, and the layouts that are considered."""
-    wanted = Choices(**{"context": (1, 2), "microbatch": (1, 2), **choices})
+    few = {"pipeline": (1, 4), "recompute": ("none",), "schedules": ("1f1b", "zero-bubble")}
+    wanted = Choices(**{"context": (1, 2), "microbatch": (1, 2), **few, **choices})
     return to.Job(
         gpt(8, 1024, 16, 5000), server=nvlink_server("h100", 4), global_batch=16, choices=wanted
     )

@@ -1,6 +1,5 @@
 """Which cluster to buy: plans for a grid of clusters, and those that are worth their money."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
@@ -8,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codesign_base import InfeasibleError, InputError
-from codesign_base.paths import exists
-from parallelism.reading import parse_json, read_text
-from topoopt.base.atomic import write_text_atomically
+from topoopt.base.answers import read_answers, write_answers
 from topoopt.base.frames import frame, new_axes
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.text import dollars, table_lines
@@ -30,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-_STORE = "topoopt designs"
+_STORE = "topoopt-designs/2"
 
 
 @dataclass(frozen=True)
@@ -451,27 +448,16 @@ def _plain(value: Any) -> Any:
 
 
 def _read_store(path: Path, question: dict[str, Any]) -> dict[tuple[int, int, float], Design]:
-    if not exists(path):
-        return {}
-    data = parse_json(read_text(path, "store"), f"store {path}")
-    if not isinstance(data, dict) or data.get("kind") != _STORE:
-        raise InputError(f"store {path} holds no designs; give another file")
-    # As text: a JSON round trip turns tuples into lists.
-    if data.get("question") != json.loads(json.dumps(question)):
-        raise InputError(
-            f"store {path} belongs to another question (model, batch, seed, steps, prices or "
-            "version); give another file"
-        )
-    designs = [Design.from_dict(item) for item in data["designs"]]
+    kept = read_answers(path, "store", _STORE, question)
+    designs = [Design.from_dict(item) for item in kept.values()]
     return {_key(design.point): design for design in designs}
 
 
 def _write_store(
     path: Path, question: dict[str, Any], known: dict[tuple[int, int, float], Design]
 ) -> None:
-    designs = [known[key].to_dict() for key in sorted(known)]
-    text = json.dumps({"kind": _STORE, "question": question, "designs": designs}, allow_nan=False)
-    write_text_atomically(path, text + "\n")
+    designs = {str(number): known[key].to_dict() for number, key in enumerate(sorted(known))}
+    write_answers(path, _STORE, question, designs)
 
 
 def choose_degree(

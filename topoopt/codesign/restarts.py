@@ -15,9 +15,7 @@ from typing import Any
 import numpy as np
 
 from codesign_base import InputError
-from codesign_base.paths import exists
-from parallelism.reading import parse_json, read_text
-from topoopt.base.atomic import write_text_atomically
+from topoopt.base.answers import read_answers, write_answers
 from topoopt.base.engine import LOCAL, Call, check_engine, run_jobs
 from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import Progress, ProgressCallback
@@ -30,7 +28,7 @@ from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable
 from topoopt.search.search_state import StateFile
 
-CHECKPOINT_SCHEMA = "topoopt-checkpoint/1"
+CHECKPOINT_SCHEMA = "topoopt-checkpoint/2"
 # Baselines whose fabric is the same for every seed, so that all searches' finds compare.
 _SEEDED = ("expander",)
 
@@ -181,21 +179,8 @@ class _Checkpoint:
         if self._path is None:
             return
         self._question = _question(job, cluster, seed, options, search)
-        if exists(self._path):
-            self._read(self._path)
-
-    def _read(self, path: Path) -> None:
-        content = parse_json(read_text(path, "checkpoint"), f"checkpoint {path}")
-        if not isinstance(content, dict) or content.get("schema") != CHECKPOINT_SCHEMA:
-            raise InputError(
-                f"checkpoint {path}: no checkpoint of a search; name another file, or remove it"
-            )
-        if content.get("question") != self._question:
-            raise InputError(
-                f"checkpoint {path}: of another question (job, cluster, seed, settings or version "
-                "of the program differ); name another file, or remove it"
-            )
-        for place, plan in content["plans"].items():
+        kept = read_answers(self._path, "checkpoint", CHECKPOINT_SCHEMA, self._question)
+        for place, plan in kept.items():
             self.plans[int(place)] = parse_plan(json.dumps(plan), f"checkpoint {path}")
 
     def state(self, place: int) -> StateFile | None:
@@ -210,14 +195,8 @@ class _Checkpoint:
         self.plans[place] = plan
         if self._path is None:
             return
-        content = {
-            "schema": CHECKPOINT_SCHEMA,
-            "question": self._question,
-            "plans": {
-                str(each): json.loads(kept.to_json()) for each, kept in sorted(self.plans.items())
-            },
-        }
-        write_text_atomically(self._path, json.dumps(content, allow_nan=False) + "\n")
+        plans = {str(each): json.loads(kept.to_json()) for each, kept in sorted(self.plans.items())}
+        write_answers(self._path, CHECKPOINT_SCHEMA, self._question, plans)
         under_way = self.state(place)
         if under_way is not None:
             under_way.remove()

@@ -108,13 +108,6 @@ class Deployment:
         """RDMA connections and the way of their packets."""
         return channels(self.network, self.routes, self.cabling)
 
-    @cached_property
-    def server_of(self) -> dict[str, int]:
-        """Each server by its own address and by those of its ports."""
-        found = {self.host_address(server): server for server in self.servers}
-        found |= {address: end[0] for end, (address, _) in self.port_addresses.items()}
-        return found
-
 
 def deployment(plan: Plan, site: Site | None = None) -> Deployment:
     """Put a plan on a site.

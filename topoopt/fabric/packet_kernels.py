@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.array_kernels import grown
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.device_kernels import enqueue
@@ -60,7 +61,6 @@ from topoopt.fabric.packet_queue_kernels import (
     begin_message,
     fill_window,
     forward,
-    longer,
     lose_patience,
     more_trains,
     set_up,
@@ -219,9 +219,9 @@ def play_packets(
             break
         while state[ROOM] < state[SHORT]:
             trains = more_trains(trains, state)
-        tails = longer(tails, trains.shape[0])
-        times = longer(times, first_train + trains.shape[0])
-        names = longer(names, first_train + trains.shape[0])
+        tails = grown(tails, trains.shape[0])
+        times = grown(times, first_train + trains.shape[0])
+        names = grown(names, first_train + trains.shape[0])
     work = np.array([state[PLAYED], state[GAVE_UP], state[LOST]])
     return course.start, course.finish, course.binding, state[DONE], work
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.draw_kernels import draw_path, mixed
@@ -361,21 +362,14 @@ def more_trains(trains: Ints, state: Ints) -> Ints:
     """Return a table of twice as many rows, the new ones free."""
     rows = trains.shape[0]
     larger = np.empty((2 * rows, trains.shape[1]), dtype=np.int64)
-    larger[:rows] = trains
+    for train in range(rows):
+        copy_into(larger[train], trains[train])
     for train in range(rows, 2 * rows):
         larger[train, NEXT] = train + 1
     larger[2 * rows - 1, NEXT] = state[SPARE]
     state[SPARE] = rows
     state[ROOM] += rows
     return larger
-
-
-@kernel
-def longer(values: Floats, size: int) -> Floats:
-    """Return a copy with room for more."""
-    copy = np.empty(size, dtype=values.dtype)
-    copy[: values.size] = values
-    return copy
 
 
 @inner_kernel

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 
@@ -253,7 +254,7 @@ def choose_rings(
         lowest = min(lowest, time)
         if time < best * (1.0 - CLOSE):
             best = time
-            kept[:] = chosen
+            copy_into(kept, chosen)
         _price_routes(members, begin, end, links, weights, slowness, total, price, cost)
     found = 0
     while kept[found] >= 0:

@@ -219,3 +219,16 @@ def test_stages_that_share_nothing_send_every_copy() -> None:
     )
     assert shared.boundary_bytes == CARRIED * 2 * 2048 * 256
     assert every.boundary_bytes == 4 * shared.boundary_bytes
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"modules": ("norms", "activations") * 400}, {"tensor": (0, 1) * 400}]
+)
+def test_long_lists_of_wrong_choices_are_not_shown_whole(wrong):
+    with pytest.raises(InputError, match="layouts: ") as refused:
+        Choices(**wrong)
+    assert len(str(refused.value)) < 200
+    many = ("norms", "up-projections", "activations") * 400
+    with pytest.raises(InputError, match="layout: modules is") as refused:
+        Layout(tensor=1, context=1, data=1, pipeline=1, recompute="modules", modules=many)
+    assert len(str(refused.value)) < 400

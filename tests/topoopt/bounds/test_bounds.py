@@ -83,8 +83,10 @@ def test_bounds_hold_for_every_strategy_on_every_wiring_of_four_servers(bandwidt
     ]
     rng = np.random.default_rng(0)
     tried = 0
-    for a, b in itertools.product(configs, configs):
-        # All pairs of strategies on one random wiring of each degree.
+    # All pairs of strategies, but for other names of the servers, on one random wiring of each
+    # degree: the first operator is on the lowest servers.
+    lowest = [each for each in configs if each.servers == tuple(range(each.parts))]
+    for a, b in itertools.product(lowest, configs):
         tasks = builder.build(Strategy((a, b)))
         for degree in (1, 2):
             choices = [fabric for d, fabric in fabrics if d == degree]

@@ -146,7 +146,7 @@ def test_the_store_goes_on_where_it_was_stopped(pruned, tmp_path):
     with pytest.raises(InputError, match="another question"):
         explore(JOB, GRID, replace(FEW, steps=6), store=store)
     store.write_text("{}")
-    with pytest.raises(InputError, match="holds no designs"):
+    with pytest.raises(InputError, match="not a store"):
         explore(JOB, GRID, FEW, store=store)
 
 

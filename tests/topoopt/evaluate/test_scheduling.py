@@ -1,6 +1,7 @@
 """Schedules: by hand, over every order of small graphs, against bounds, and in plans."""
 
 from dataclasses import replace
+from functools import lru_cache
 from itertools import permutations, product
 
 import numpy as np
@@ -189,6 +190,11 @@ def test_a_limit_leaves_shorter_iterations_as_they_are(job, schedule, share):
     assert cut.resolved <= whole.resolved
 
 
+@lru_cache
+def searched_dlrm():
+    return searched(small_dlrm())
+
+
 def searched(model, servers=4, degree=2):
     """Return the best pairs of a short search, its family and its cluster."""
     cluster, job = Cluster(servers, degree, "100Gbps"), to.Job(model)
@@ -230,7 +236,7 @@ def test_a_chosen_schedule_is_at_least_as_good_as_any_single_choice(model):
 
 
 def test_schedules_are_tried_while_there_is_work_left(monkeypatch):
-    pairs, family, _ = PAIRS
+    pairs, family, _ = searched_dlrm()
     found = []
     for most in (0.0, 4e4, 1e9):
         monkeypatch.setattr(schedule_search, "MOST_WORK", most)
@@ -245,7 +251,7 @@ def test_schedules_are_tried_while_there_is_work_left(monkeypatch):
 @given(st.sampled_from(SCHEDULES), st.integers(0, 99))
 @settings(max_examples=30, deadline=None)
 def test_the_bound_over_everything_holds_for_what_a_search_finds(schedule, number):
-    pairs, family, cluster = PAIRS
+    pairs, family, cluster = searched_dlrm()
     pair = pairs[number % len(pairs)]
     tasks = family.microbatched(pair.strategy, schedule.microbatches)
     played = simulate_schedule(pair.fabric, tasks, schedule)
@@ -259,9 +265,6 @@ def test_the_bound_over_everything_holds_for_what_a_search_finds(schedule, numbe
         schedule=schedule,
     )
     assert bounds.everything.seconds <= played.time
-
-
-PAIRS = searched(small_dlrm())
 
 
 @pytest.mark.parametrize("scheduling", ["barrier", "auto"])

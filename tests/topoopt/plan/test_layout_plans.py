@@ -33,7 +33,10 @@ SERVER = Server(get_accelerator("h100"), 4, 150e9)
 CLUSTER = to.Cluster(4, 3, "100Gbps")
 JOB = to.Job(
     SMALL, global_batch=16, server=SERVER,
-    choices=Choices(context=(1, 2), microbatch=(1, 2), zero=(1, 3)),
+    choices=Choices(
+        context=(1, 2), microbatch=(1, 2), zero=(1, 3), pipeline=(1, 4),
+        schedules=("1f1b", "zero-bubble"),
+    ),
 )  # fmt: skip
 FEW = to.SearchOptions(simulated=4)
 FAMILY = JOB.family(4)

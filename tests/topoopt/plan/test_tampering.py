@@ -19,6 +19,7 @@ from tampering import changes, nodes, noticed, replaced
 from codesign_base import InputError
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
+from topoopt.plan import checks
 from topoopt.plan.plan import parse_plan
 
 
@@ -195,6 +196,26 @@ def different(change):
     if not isinstance(change.before, dict):
         return []
     return [key for key, value in change.before.items() if change.after.get(key) != value]
+
+
+@pytest.fixture(autouse=True)
+def bounds_once(monkeypatch):
+    """Bound each job once: most changes are of something else, and this takes longest."""
+    for name in ("fitting_bounds", "least_bound"):
+        monkeypatch.setattr(checks, name, once_a_job(getattr(checks, name)))
+
+
+def once_a_job(bound):
+    found = {}
+
+    def remembered(family, wirings, *bounded):
+        # Both are shown with every field that they have, numbers to the last digit.
+        job = repr((family, wirings))
+        if job not in found:
+            found[job] = bound(family, wirings, *bounded)
+        return found[job]
+
+    return remembered
 
 
 def equal_both_ways(document):

@@ -49,7 +49,10 @@ def layout_question():
 def expert_question():
     job = to.Job(
         load_transformer("mixtral-8x7b"), server=nvlink_server("h200", 8), global_batch=64,
-        choices=Choices(expert=(8,), context=(1,), recompute=("full",), across_servers=True),
+        choices=Choices(
+            expert=(8,), context=(1,), recompute=("full",), across_servers=True, pipeline=(4,),
+            microbatch=(1,),
+        ),
         implementation=Implementation(load_imbalance=1.5),
     )  # fmt: skip
     return job, to.Cluster(4, 3, "100Gbps"), SearchOptions(simulated=1), 0

@@ -37,11 +37,11 @@ def outcome(result):
 
 def test_threads_do_not_change_the_result(monkeypatch):
     assert steps.THREADED_FROM <= 36
-    side_by_side = outcome(run(search(), Budget(steps=200)))
+    side_by_side = outcome(run(search(), Budget(steps=80)))
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    one_worker = outcome(run(search(), Budget(steps=200)))
+    one_worker = outcome(run(search(), Budget(steps=80)))
     monkeypatch.setattr(steps, "THREADED_FROM", 10**9)
-    in_sequence = outcome(run(search(), Budget(steps=200)))
+    in_sequence = outcome(run(search(), Budget(steps=80)))
     assert side_by_side == one_worker == in_sequence
 
 

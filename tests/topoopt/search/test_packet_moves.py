@@ -50,6 +50,12 @@ def pairs(search):
     return sorted(found, key=lambda pair: pair.time)
 
 
+@pytest.fixture(scope="module")
+def found(search, pairs):
+    """What moves make of the pairs."""
+    return moved(search, pairs)
+
+
 def test_a_yielding_score_is_the_mean_of_fluid_and_yielding_transfers(search, pairs):
     yielded = 0
     for pair in pairs:
@@ -110,9 +116,8 @@ def test_screening_keeps_what_is_fastest_in_trains(search, pairs):
     assert screened(PROBLEM, pairs, len(pairs)) == pairs
 
 
-def test_moves_save_time_in_trains_and_stay_on_the_topology(search, pairs):
+def test_moves_save_time_in_trains_and_stay_on_the_topology(search, pairs, found):
     before = [one_copy(search, pair) for pair in pairs]
-    found = moved(search, pairs)
     after = [one_copy(search, pair) for pair in found]
     assert after == sorted(after) and after[0] < min(before)
     topologies = [pair.topology for pair in pairs]
@@ -126,9 +131,9 @@ def test_moves_save_time_in_trains_and_stay_on_the_topology(search, pairs):
         assert np.array_equal(own.routes.links, pair.fabric.routes.links)
 
 
-def test_the_same_seed_makes_the_same_moves(search, pairs):
-    first, again = (moved(search, pairs) for _ in range(2))
-    assert [pair.strategy for pair in first] == [pair.strategy for pair in again]
+def test_the_same_seed_makes_the_same_moves(search, pairs, found):
+    again = moved(search, pairs)
+    assert [pair.strategy for pair in found] == [pair.strategy for pair in again]
 
 
 def test_without_simulations_or_wires_nothing_moves(search, pairs):

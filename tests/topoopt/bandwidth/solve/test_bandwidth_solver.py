@@ -17,7 +17,7 @@ from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProbl
 from topoopt.bandwidth.solve.solver import solve
 
 G = 1e9
-MODEST = settings(max_examples=40, deadline=None)
+MODEST = settings(max_examples=25, deadline=None)
 
 
 def random_problem(seed, objective, overlap=False, dimensions=None):
