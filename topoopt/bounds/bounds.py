@@ -23,8 +23,9 @@ from topoopt.bounds.critical import (
     steady_span,
 )
 from topoopt.bounds.relaxation import Own, Wirings
-from topoopt.bounds.space_terms import all_choices, trade_off
+from topoopt.bounds.space_terms import all_choices, all_terms, trade_off, turn_terms
 from topoopt.bounds.tradeoff import best_weights, weighted
+from topoopt.bounds.turns import longest_turn
 
 # Sums of the same times in another order differ in the last bits, and the simulator takes
 # events within 1e-12 for one; a bound must not exceed the time it bounds because of that.
@@ -141,17 +142,21 @@ def resource_bound(builder: TaskGraphBuilder, wirings: Wirings, microbatches: in
     -------
     Bound
         What no overlap hides. ``compute``: as in `space_bound`, the microbatches' work.
-        ``network``: what rings and transfers must send at least, over all ports.
+        ``network``: what rings and transfers must send at least, over all ports. ``chain``: the
+        least turn of an operator of the heaviest path (`topoopt.bounds.space_terms.turn_terms`).
     """
-    choices, terms = trade_off(builder, wirings)
+    choices, path = all_choices(builder, wirings)
+    terms = all_terms(builder.graph, choices, path)
     network, _ = weighted(choices, terms, np.array([float(n == "network") for n in terms.names]))
     work = sum(float(own[Own.WORK].min()) for own in choices.own)
     if microbatches > 1:
         # Updates come once, whatever the number of microbatches, and are left out.
-        choices, _ = all_choices(builder.of_microbatch(microbatches), wirings)
+        choices, path = all_choices(builder.of_microbatch(microbatches), wirings)
         passes = [own[Own.FORWARD_WORK] + own[Own.BACKWARD_WORK] for own in choices.own]
         work = microbatches * sum(float(both.min()) for both in passes)
-    result = {"compute": work, "network": network}
+    turns = turn_terms(builder.graph, path)
+    chain = max(weighted(choices, turns, only)[0] for only in np.eye(len(turns.names)))
+    result = {"compute": work, "network": network, "chain": chain}
     return Bound(max(result.values()) * ROUNDING, result)
 
 
@@ -171,8 +176,8 @@ def strategy_bound(
     lag : float
         Seconds that any message takes beyond its bytes.
     steady : bool
-        Bound the period of iterations that overlap instead: no ``chain``, and all uses of a
-        resource count from zero.
+        Bound the period of iterations that overlap instead: ``chain`` is the longest turn of an
+        operator (`topoopt.bounds.turns`), and all uses of a resource count from zero.
 
     Returns
     -------
@@ -189,7 +194,8 @@ def strategy_bound(
     rate = degree * bandwidth
     rates, lags = np.full(tasks.tasks, rate), np.full(tasks.tasks, lag)
     least = least_of(tasks, rates, lags, np.full(len(tasks.groups), rate), lag)
-    span = steady_span(tasks) if steady else span_of(tasks, least)
+    whole = span_of(tasks, least)
+    span = steady_span(tasks) if steady else whole
     terms = {"compute": device_end(tasks, span)}
     task, server, size, into = port_uses(tasks)
     terms["injection"] = max(
@@ -197,8 +203,7 @@ def strategy_bound(
         for side in (into, ~into)
     )
     terms["hop"] = _hop_end(tasks, span, degree, bandwidth)
-    if not steady:
-        terms["chain"] = span.chain
+    terms["chain"] = longest_turn(tasks, least, whole) if steady else span.chain
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 

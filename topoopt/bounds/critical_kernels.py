@@ -42,3 +42,46 @@ def busiest_span(
         least = min(least, late[use])
         result[before] = max(result[before], early[use] + total + least)
     return result
+
+
+@kernel
+def longest_from(
+    source: int,
+    order: Ints,
+    length: Floats,
+    through: Floats,
+    offsets: Ints,
+    successors: Ints,
+) -> Floats:
+    """Return how long after a task begins those that follow it can begin at the earliest.
+
+    Parameters
+    ----------
+    source : int
+        The task.
+    order : int64 array
+        Tasks in an order that dependencies allow.
+    length, through, offsets, successors
+        As in `parallelism.longest_path_kernels.heads_and_tails`.
+
+    Returns
+    -------
+    float64 array, shape (tasks,)
+        Seconds; minus infinity for tasks that do not follow it.
+    """
+    head = np.full(length.size, -np.inf)
+    first = np.full(length.size, np.inf)
+    total = np.zeros(length.size)
+    head[source] = 0.0
+    for task in order:
+        if total[task] > 0.0:
+            head[task] = max(head[task], first[task] + total[task])
+        if head[task] < 0.0:
+            continue
+        for entry in range(offsets[task], offsets[task + 1]):
+            after = successors[entry]
+            head[after] = max(head[after], head[task] + length[task])
+            if through[task] > 0.0:
+                first[after] = min(first[after], head[task])
+                total[after] += through[task]
+    return head

@@ -32,6 +32,8 @@ from topoopt.bounds.critical import (
     transfer_ports,
 )
 from topoopt.bounds.everything import AnyFamily, everything_bound, own_bound
+from topoopt.bounds.turns import longest_turn
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import alone_seconds, link_uses, task_orders
 from topoopt.fabric.represented import tasks_over
@@ -184,7 +186,8 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
         [rate[list(group)].min() if len(group) > 1 else 1.0 for group in tasks.groups]
     )
     least = least_of(tasks, pair, lag * hops, slowest, lag)
-    span = steady_span(tasks) if steady else span_of(tasks, least)
+    whole = span_of(tasks, least)
+    span = steady_span(tasks) if steady else whole
     terms = {"compute": device_end(tasks, span)}
     task, server, size, received = port_uses(tasks)
     terms["ports"] = max(
@@ -192,8 +195,7 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
         for side, ports in ((received, into), (~received, out))
     )
     terms["distance"] = _distance_end(tasks, span, distance, float(network.capacity.sum()))
-    if not steady:
-        terms["chain"] = span.chain
+    terms["chain"] = longest_turn(tasks, least, whole) if steady else span.chain
     return Bound(max(terms.values()) * ROUNDING, terms)
 
 
@@ -275,9 +277,36 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
         links of the routes. ``link``: the busiest link.
     """
     orders = task_orders(fabric, tasks)
-    network = fabric.network
-    capacity = orders.capacity
     sends, counts, links, seconds = link_uses(orders)
+    least = routed_least(fabric, tasks, orders)
+    whole = span_of(tasks, least)
+    span = steady_span(tasks) if steady else whole
+    terms = {"compute": device_end(tasks, span)}
+    if links.size <= MOST_USES:
+        uses = np.repeat(sends, counts)
+        terms["link"] = least_end(uses, links, seconds, span, orders.capacity.size)
+    else:
+        load = np.bincount(links, weights=seconds, minlength=orders.capacity.size)
+        terms["link"] = float(load.max())
+    terms["chain"] = longest_turn(tasks, least, whole) if steady else span.chain
+    return Bound(max(terms.values()) * ROUNDING, terms)
+
+
+def routed_least(fabric: Fabric, tasks: TaskGraph, orders: Orders) -> Least:
+    """Return what tasks take at least over fixed routes and rings, each alone.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    orders : Orders
+        Of these tasks on this fabric.
+
+    Returns
+    -------
+    Least
+    """
+    network = fabric.network
     length = alone_seconds(orders, fabric, tasks)
     through = np.zeros(tasks.tasks)
     if transfer_ports(tasks):
@@ -286,18 +315,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
         moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
         pair = np.minimum(out[tasks.first[moves]], into[tasks.second[moves]])
         through[moves] = orders.volume[moves] / pair
-    after = np.where(orders.compute, 0.0, orders.lag)
-    span = steady_span(tasks) if steady else span_of(tasks, Least(length, through, after))
-    terms = {"compute": device_end(tasks, span)}
-    if links.size <= MOST_USES:
-        uses = np.repeat(sends, counts)
-        terms["link"] = least_end(uses, links, seconds, span, capacity.size)
-    else:
-        load = np.bincount(links, weights=seconds, minlength=capacity.size)
-        terms["link"] = float(load.max())
-    if not steady:
-        terms["chain"] = span.chain
-    return Bound(max(terms.values()) * ROUNDING, terms)
+    return Least(length, through, np.where(orders.compute, 0.0, orders.lag))
 
 
 def gap_parts(

@@ -89,6 +89,56 @@ def _reach(links: list[tuple[int, ...]], order: Iterable[int], start: int) -> se
     return found
 
 
+def _add_chain(
+    path: list[int],
+    own: FloatArray,
+    shared: FloatArray,
+    start: int,
+    stop: int,
+    *,
+    last_part: bool = False,
+) -> None:
+    """Count the path forward from its operator ``start``, and back to ``stop``."""
+    into, out = Shared.INTO_READER, Shared.FROM_PRODUCER
+    if last_part:
+        into, out = out, into
+    for place, index in enumerate(path):
+        own[index, Own.FORWARD] += place >= start
+        own[index, Own.BACKWARD] += place >= stop
+        if place + 1 < len(path):
+            shared[index, into] += place >= start
+            shared[index, out] += place >= stop
+
+
+def turn_terms(graph: ModelGraph, path: list[int]) -> Terms:
+    """Return bounds of the period of iterations that overlap: the turns of operators of a path.
+
+    The next forward pass of a part waits for its update, that for its AllReduce, and that for
+    its backward pass, which ends a chain that its forward pass began: on along the path to its
+    end, and back (see `topoopt.bounds.turns`). Neither iterations nor microbatches that overlap
+    shorten it.
+
+    Parameters
+    ----------
+    graph : ModelGraph
+    path : list of int
+        Operators, each an input of the next.
+
+    Returns
+    -------
+    Terms
+    """
+    count, end = len(graph.operators), len(path) - 1
+    cuts = sorted({round(x) for x in np.linspace(0, end, MOST_CUTS)})
+    own = np.zeros((len(cuts), count, len(Own)))
+    shared = np.zeros((len(cuts), count, len(Shared)))
+    for row, cut in enumerate(cuts):
+        _add_chain(path, own[row], shared[row], cut, cut)
+        own[row, path[cut], Own.TAIL] += 1.0
+    names = tuple(f"turn of {graph.operators[path[cut]].name}" for cut in cuts)
+    return Terms(names, own, shared)
+
+
 def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     """Return the terms whose trade-off bounds the iteration time of everything."""
     count = len(graph.operators)
@@ -111,16 +161,7 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     shared[:, Shared.NETWORK] = 2.0
 
     def chain(own: FloatArray, shared: FloatArray, start: int, stop: int, last_part: bool) -> None:
-        """Count the path forward from its operator ``start``, and back to ``stop``."""
-        into, out = Shared.INTO_READER, Shared.FROM_PRODUCER
-        if last_part:
-            into, out = out, into
-        for place, index in enumerate(path):
-            own[index, Own.FORWARD] += place >= start
-            own[index, Own.BACKWARD] += place >= stop
-            if place + 1 < len(path):
-                shared[index, into] += place >= start
-                shared[index, out] += place >= stop
+        _add_chain(path, own, shared, start, stop, last_part=last_part)
 
     def backward_of(own: FloatArray, shared: FloatArray, at: int) -> None:
         """Count all that rings and gradient transfers carry of an operator and its inputs."""

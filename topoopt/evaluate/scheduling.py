@@ -15,6 +15,9 @@ from parallelism.iterations import (
 )
 from parallelism.longest_path_kernels import heads_and_tails
 from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
+from topoopt.bounds.critical import span_of
+from topoopt.bounds.gap import routed_least
+from topoopt.bounds.turns import longest_turn
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, task_orders
@@ -85,7 +88,9 @@ def simulate_schedule(
     The period is the longest of the intervals between the ends of iterations 2 to 5 of 6. The
     first iteration finds everything idle and the last has none behind it that competes, so
     their ends say little. No schedule can go on for long faster than its busiest device or link
-    works, so where so few iterations hide that (by working ahead) its time is the period.
+    works, or than an operator's next forward pass comes round
+    (`topoopt.bounds.turns`), so where so few iterations hide that (by working ahead) that time is
+    the period.
     """
     tasks = tasks_over(fabric, tasks) if schedule == Schedule.plain() else whole_tasks(tasks)
     if not schedule.streaming:
@@ -101,7 +106,9 @@ def simulate_schedule(
     tasks, place = _fused(fabric, tasks, schedule)
     compute = tasks.kind == TaskKind.COMPUTE
     busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1)
-    least = max(float(busy.max()), busiest_link(fabric, tasks))
+    alone = routed_least(fabric, tasks, task_orders(fabric, tasks))
+    turn = longest_turn(tasks, alone, span_of(tasks, alone))
+    least = max(float(busy.max()), busiest_link(fabric, tasks), turn)
     if least > limit:
         return _too_long(tasks, 0)
     many = unroll(tasks, ITERATIONS, (place[carried[0]], place[carried[1]]))
