@@ -17,7 +17,9 @@ from topoopt.bounds.relaxation import Wirings
 
 # Work spent on tightening bounds: tasks of all graphs, and what each graph takes besides.
 _WORK = 1.5e7
-_EACH = 2e4
+_EACH = 1e5
+# Bytes of a task graph, as predicted, beyond which a bound is not tightened by it.
+_MOST_BYTES = 3e9
 
 
 def fitting_bounds(family: LayoutFamily, wirings: Wirings) -> list[tuple[Layout, Bound]]:
@@ -68,8 +70,12 @@ def least_bound(
         if number in tight or work > _WORK:
             return tight.get(number, bounded[number][1])
         layout, bound = bounded[number]
+        placements = family.placements(layout)
+        if max(map(family.expected_bytes, placements)) > _MOST_BYTES:
+            tight[number] = bound
+            continue
         tight[number], tasks = tightened_bound(family, wirings, layout, bound)
-        work += tasks + _EACH * len(family.placements(layout))
+        work += tasks + _EACH * len(placements)
         heapq.heapreplace(heap, (tight[number].seconds, number))
 
 
