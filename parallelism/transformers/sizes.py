@@ -46,14 +46,15 @@ def expected_bytes(placement: Placement, schedule: PipelineSchedule) -> float:
     """Return what the arrays of a placed layout's task graph and simulation take, about.
 
     Where one rank of each kind stands for all, what counts is who exchanges with whom, and over
-    which links; else every task does. Measured on layouts of up to 1,024 servers; a prediction
-    that is the same on every machine, not what a process takes.
+    which links; else every task does. A prediction that is the same on every machine, not what a
+    process takes: bytes a task and an exchange are rounded up from the arrays that hold them.
     """
     tasks = expected_tasks(placement, schedule)
     if tasks < REDUCED_FROM or placement.servers_per_rank > 1:
         return _BYTES_A_TASK * tasks
     exchanges = expert_pairs(placement) + 2 * placement.rank.size
-    return _BYTES_AN_EXCHANGE * exchanges
+    own = tasks * schedule.stages / placement.rank.size
+    return _BYTES_AN_EXCHANGE * exchanges + _BYTES_A_TASK * own
 
 
 __all__ = ["REDUCED_FROM", "expected_bytes", "expected_tasks", "expert_pairs"]

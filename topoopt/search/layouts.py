@@ -256,14 +256,14 @@ class LayoutSearch:
         interrupted = self._simulate(found, report)
         pairs: list[Pair[Placement]] = []
         best, wired = float("inf"), 0
-        for rank, one in enumerate(self.placed):
+        for one in [*self.placed[:_WIRED], *self._published(_WIRED)]:
             # A plan is not slower than a published layout, be it by the little that is not worth
             # a wiring otherwise.
-            worth = 1.0 if one.candidate.layout in self.family.published else _WORTH
-            if one.ideal_s >= best or (interrupted and pairs):
-                break
-            if one.ideal_s >= best * worth or (rank >= _WIRED and worth < 1.0):
+            worth = 1.0 if one in self._published() else _WORTH
+            if one.ideal_s >= best * worth:
                 continue
+            if interrupted and pairs:
+                break
             try:
                 made = Rewirer(self.problem).wire(one.placement, "search", limit=best)
                 wired += 1
@@ -320,6 +320,15 @@ class LayoutSearch:
         finally:
             placed.sort(key=lambda p: p.ideal_s)
         return False
+
+    def _published(self, first: int = 0) -> list[Placed]:
+        """Return the fastest placement of each published layout, if not among the first so many."""
+        known = dict.fromkeys(self.family.published, True)
+        return [
+            one
+            for rank, one in enumerate(self.placed)
+            if known.pop(one.candidate.layout, False) and rank >= first
+        ]
 
     def _within_memory(self, chosen: list[Candidate], own: int) -> list[Candidate]:
         """Leave out layouts that would take too much memory, but for the first ``own``.

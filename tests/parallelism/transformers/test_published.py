@@ -12,7 +12,7 @@ from topoopt.problem.job import Job, nvlink_server
 # Presets and GPUs whose published layouts are known, samples, and how many fit.
 CASES = [
     ("gpt3-175b", 128, 256, 1), ("llama3-70b", 64, 128, 2), ("llama3.1-405b", 1024, 512, 1),
-    ("llama3.1-405b", 1152, 504, 1), ("deepseek-v3", 512, 4096, 1), ("deepseek-v3", 2048, 15360, 3),
+    ("llama3.1-405b", 1152, 504, 2), ("deepseek-v3", 512, 4096, 1), ("deepseek-v3", 2048, 15360, 3),
 ]  # fmt: skip
 
 

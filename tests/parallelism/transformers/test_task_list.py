@@ -54,4 +54,5 @@ def test_more_servers_and_experts_take_more_memory():
         layout = Layout(tensor=4, data=data, pipeline=8, expert=expert)
         return expected_bytes(Placement(layout, 8), schedule_of(layout, 64 * data))
 
-    assert takes(8, 1) < takes(64, 1) < takes(64, 16) < takes(64, 64)
+    assert takes(64, 1) < takes(64, 16) < takes(64, 64)
+    assert takes(64, 64) < takes(128, 64)
