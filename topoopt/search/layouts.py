@@ -257,15 +257,17 @@ class LayoutSearch:
         pairs: list[Pair[Placement]] = []
         best, wired = float("inf"), 0
         for one in [*self.placed[:_WIRED], *self._published(_WIRED)]:
-            # A plan is not slower than a published layout, be it by the little that is not worth
-            # a wiring otherwise.
-            worth = 1.0 if one in self._published() else _WORTH
-            if one.ideal_s >= best * worth:
+            # A plan is not slower than a published layout on the formula's wiring, be it by the
+            # little that is not worth the wirings of a search.
+            little = one.ideal_s >= best * _WORTH
+            if one.ideal_s >= best or (little and one not in self._published()):
                 continue
             if interrupted and pairs:
                 break
             try:
-                made = Rewirer(self.problem).wire(one.placement, "search", limit=best)
+                made = Rewirer(self.problem).wire(
+                    one.placement, "search", limit=best, formula_only=little
+                )
                 wired += 1
                 if made is not None:
                     pairs.append(made)
