@@ -116,6 +116,7 @@ def test_kernel_modules_depend_on_kernel_sources_only():
 LOADED_LATE = {
     "numba": (
         "parallelism.longest_path_kernels",
+        "parallelism.transformers.task_list_kernels",
         "routing.balanced_kernels",
         "routing.clos.annealing_kernels",
         "routing.clos.best",

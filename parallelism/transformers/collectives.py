@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import comb, exp, lgamma
 from typing import Literal
 
@@ -15,7 +16,7 @@ from parallelism.transformers.costs import (
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import CollectiveKind
-from parallelism.transformers.stages import Part, part_weights, parts_of
+from parallelism.transformers.stages import Part, all_part_weights, parts_of
 
 Group = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
 When = Literal["forward", "recompute", "backward", "weight", "gradients", "weights"]
@@ -85,6 +86,17 @@ def layer_communications(
     all-to-all and give them back; the busiest rank counts, with its ``load_imbalance``. With
     both, the tensor ranks that split an expert gather what arrived.
     """
+    return _layer_communications(model, layer, layout.of_layers, implementation, sequence)
+
+
+@lru_cache(maxsize=512)
+def _layer_communications(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation,
+    sequence: int | None,
+) -> tuple[Communication, ...]:
     found = list(_layer_pass(model, layer, layout, implementation, sequence, "forward"))
     if layout.recompute == "full":
         found += _layer_pass(model, layer, layout, implementation, sequence, "recompute")
@@ -285,8 +297,8 @@ def step_communications(
     stages: list[list[Communication]] = [[] for _ in range(layout.pipeline)]
     ranks = layout.data * layout.context
     weight, gradient = float(model.dense_bytes), float(implementation.gradient_bytes)
-    for part in parts_of(model, layout):
-        count = part_weights(model, part, layout)
+    parts = parts_of(model, layout)
+    for part, count in zip(parts, all_part_weights(model, layout), strict=True):
         shares: tuple[tuple[float, Group, int], ...] = (
             (count.dense, "data", ranks),
             (count.expert, "expert-data", ranks // layout.expert_ranks),

@@ -4,6 +4,7 @@ Everything is for one microbatch on one rank of a layout: ``microbatch * sequenc
 tokens, weights split over the tensor group, experts over the expert group.
 """
 
+from functools import lru_cache
 from math import ceil
 
 from codesign_base import InputError
@@ -22,16 +23,26 @@ from parallelism.transformers.work import (
 DEFAULT = Implementation()
 
 
+@lru_cache(maxsize=512)
 def layer_kinds(model: Transformer, first: int, count: int) -> tuple[tuple[int, int], ...]:
-    """Return (an example's index, count) of dense layers and of those with experts in a range."""
+    """Return (an example's index, count) of dense layers and of those with experts in a range.
+
+    The example is the model's first layer of the kind, be it outside the range.
+    """
     if model.experts is None:
-        return ((first, count),) if count else ()
+        return ((0, count),) if count else ()
     found: list[tuple[int, int]] = []
     for experts in (False, True):
-        same = [i for i in range(first, first + count) if model.has_experts(i) == experts]
+        same = sum(model.has_experts(i) == experts for i in range(first, first + count))
         if same:
-            found.append((same[0], len(same)))
+            found.append((_first_of(model, experts), same))
     return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _first_of(model: Transformer, experts: bool) -> int:
+    """Return the first layer with experts, or without."""
+    return next(i for i in range(model.layers) if model.has_experts(i) == experts)
 
 
 def sequence_of(model: Transformer, sequence: int | None) -> int:
@@ -175,6 +186,17 @@ def layer_costs(
     The backward pass of a fused attention kernel does five products where the forward pass does
     two, because it computes the scores again (Dao et al., 2022, algorithm 4).
     """
+    return _layer_costs(model, layer, layout.of_layers, implementation, sequence)
+
+
+@lru_cache(maxsize=512)
+def _layer_costs(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation,
+    sequence: int | None,
+) -> PassCosts:
     length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
     core = attention_core(model, layout, implementation, sequence=length)
@@ -462,6 +484,7 @@ def head_costs(
     return costs + elementwise((element + 4 + 12) * logits, (8 + element) * logits, 3)
 
 
+@lru_cache(maxsize=64)
 def model_flops(
     model: Transformer, batch: int, *, sequence: int | None = None, recompute: bool = False
 ) -> float:

@@ -22,8 +22,10 @@ from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import MemoryUse, memory_use
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement, axis_orders
+from parallelism.transformers.published import published_layouts
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
+from parallelism.transformers.sizes import REDUCED_FROM, expected_bytes, expected_tasks
 
 if TYPE_CHECKING:
     from parallelism.transformers.records import LayoutQuestion, LayoutRecord
@@ -38,8 +40,6 @@ _COLLECTIVES = {
     TaskKind.REDUCE_SCATTER: "ReduceScatter",
     TaskKind.ALL_GATHER: "AllGather",
 }
-REDUCED_FROM = 20_000
-"""Passes of all ranks from which on one rank of each kind stands for all."""
 # Stated bytes of memory may differ from these by rounding.
 _ROUNDING = 1e-9
 
@@ -118,7 +118,7 @@ class LayoutFamily:
         return self.server.accelerator.usable_bytes * (1.0 - self.memory_reserve)
 
     def layouts(self) -> tuple[Layout, ...]:
-        """Return every legal layout of the choices; see `enumerate_layouts`.
+        """Return every legal layout of the choices; see `enumerate_layouts`, `published_layouts`.
 
         Raises
         ------
@@ -129,10 +129,17 @@ class LayoutFamily:
 
     @cached_property
     def _layouts(self) -> tuple[Layout, ...]:
-        return tuple(
-            enumerate_layouts(
-                self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices
-            )
+        found = enumerate_layouts(
+            self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices
+        )
+        known = set(found)
+        return (*found, *(layout for layout in self.published if layout not in known))
+
+    @cached_property
+    def published(self) -> tuple[Layout, ...]:
+        """Layouts in which the model was run by others and that fill these GPUs."""
+        return published_layouts(
+            self.model, self.gpus, self.server.gpus, self.batch, self.sequence, self.choices
         )
 
     def placements(self, layout: Layout) -> list[Placement]:
@@ -161,13 +168,17 @@ class LayoutFamily:
         tasks = self._built.get(placement)
         if tasks is None:
             schedule = schedule_of(placement.layout, self.batch)
-            if schedule.passes.shape[1] * placement.rank.size >= REDUCED_FROM:
+            if expected_tasks(placement, schedule) >= REDUCED_FROM:
                 tasks = reduced_tasks(placement, schedule, self.loads(placement))
         if tasks is None:
             return self.build(placement)
         self._built.clear()
         self._built[placement] = tasks
         return tasks
+
+    def expected_bytes(self, placement: Placement) -> float:
+        """Return what the arrays of its task graph take, about; see `sizes.expected_bytes`."""
+        return expected_bytes(placement, schedule_of(placement.layout, self.batch))
 
     def microbatched(self, placement: Placement, microbatches: int) -> TaskGraph | None:
         """Return one iteration; None for more than one part: microbatches are the layout's own."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links, Span, collective_seconds, span_of
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.stages import Part, part_weights, parts_of, stage_weights
+from parallelism.transformers.stages import Part, alike_parts, part_weights, parts_of, stage_weights
 from parallelism.transformers.timeline import PassTimes, timeline
 from parallelism.transformers.work import PassCosts, Work
 
@@ -197,6 +198,53 @@ def stack_seconds(work: Work, rates: GpuRates, implementation: Implementation) -
     return products + rates.attention_seconds(work) + moved + work.kernels * rates.launch
 
 
+def layer_seconds(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    rates: GpuRates,
+    links: Links,
+    implementation: Implementation = DEFAULT,
+    without: frozenset[str] = frozenset(),
+    *,
+    sequence: int | None = None,
+) -> PassSeconds:
+    """Return the seconds of one layer over one microbatch.
+
+    Parameters
+    ----------
+    model : Transformer
+    layer : int
+    layout : Layout
+    rates : GpuRates
+    links : Links
+    implementation : Implementation
+    without : frozenset of {"tensor", "context", "expert"}
+        Groups whose messages are left out.
+    sequence : int, optional
+    """
+    return _layer_seconds(
+        model, layer, layout.of_layers, rates, links, implementation, without, sequence
+    )
+
+
+@lru_cache(maxsize=512)
+def _layer_seconds(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    rates: GpuRates,
+    links: Links,
+    implementation: Implementation,
+    without: frozenset[str],
+    sequence: int | None,
+) -> PassSeconds:
+    costs = layer_costs(model, layer, layout, implementation, sequence=sequence)
+    messages = layer_communications(model, layer, layout, implementation, sequence=sequence)
+    counted = [message for message in messages if message.group not in without]
+    return part_seconds(costs, counted, layout, implementation, rates, links)
+
+
 def shard_seconds(
     model: Transformer,
     part: Part,
@@ -245,33 +293,42 @@ def all_part_seconds(
     tuple of PassSeconds
         Along the model: part ``chunk * pipeline + stage``.
     """
+    parts, alike, left_out = parts_of(model, layout), alike_parts(model, layout), frozenset(without)
+    known = {
+        first: _one_part_seconds(
+            model, parts[first], layout, rates, links, implementation, sequence, left_out
+        )
+        for first in set(alike)
+    }
+    return tuple(known[first] for first in alike)
 
-    def seconds(costs: PassCosts, messages: tuple[Communication, ...]) -> PassSeconds:
-        counted = [message for message in messages if message.group not in without]
-        return part_seconds(costs, counted, layout, implementation, rates, links)
 
-    kinds: dict[bool, PassSeconds] = {}
-    found = []
-    for part in parts_of(model, layout):
-        total = PassSeconds()
-        for layer, count in part.kinds(model):
-            kind = model.has_experts(layer)
-            if kind not in kinds:
-                kinds[kind] = seconds(
-                    layer_costs(model, layer, layout, implementation, sequence=sequence),
-                    layer_communications(model, layer, layout, implementation, sequence=sequence),
-                )
-            total = total.plus(kinds[kind], count)
-        costs = PassCosts()
-        if part.embedding:
-            costs += embedding_costs(model, layout, implementation, sequence=sequence)
-        if part.head:
-            costs += head_costs(model, layout, implementation, sequence=sequence)
-        if part.embedding or part.head:
-            ends = end_communications(model, part, layout, implementation, sequence=sequence)
-            total = total.plus(seconds(costs, ends))
-        found.append(total.plus(shard_seconds(model, part, layout, rates, implementation)))
-    return tuple(found)
+def _one_part_seconds(
+    model: Transformer,
+    part: Part,
+    layout: Layout,
+    rates: GpuRates,
+    links: Links,
+    implementation: Implementation,
+    sequence: int | None,
+    without: frozenset[str],
+) -> PassSeconds:
+    total = PassSeconds()
+    for layer, count in part.kinds(model):
+        one = layer_seconds(
+            model, layer, layout, rates, links, implementation, without, sequence=sequence
+        )
+        total = total.plus(one, count)
+    costs = PassCosts()
+    if part.embedding:
+        costs += embedding_costs(model, layout, implementation, sequence=sequence)
+    if part.head:
+        costs += head_costs(model, layout, implementation, sequence=sequence)
+    if part.embedding or part.head:
+        ends = end_communications(model, part, layout, implementation, sequence=sequence)
+        counted = [message for message in ends if message.group not in without]
+        total = total.plus(part_seconds(costs, counted, layout, implementation, rates, links))
+    return total.plus(shard_seconds(model, part, layout, rates, implementation))
 
 
 def optimizer_seconds(
@@ -288,7 +345,7 @@ def optimizer_seconds(
     """
     ranks = layout.data * layout.context
     worst = most = 0.0
-    for count in stage_weights(model, layout):
+    for count in dict.fromkeys(stage_weights(model, layout)):
         most = max(most, count.dense + count.expert)
         dense = count.dense / (ranks if layout.zero else 1)
         expert = count.expert / (ranks / layout.expert_ranks if layout.zero else 1)

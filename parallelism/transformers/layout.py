@@ -1,6 +1,7 @@
 """How a transformer is spread over GPUs: degrees, schedule, recomputation, sharded states."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from reprlib import repr as brief
 from typing import Literal, get_args
 
@@ -149,6 +150,27 @@ class Layout:
                     f"layout: stage_layers holds {layers!r}; give whole numbers from 0 to "
                     f"{MOST_PARTS}"
                 )
+
+    @cached_property
+    def of_layers(self) -> "Layout":
+        """The layout that differs in nothing that a layer of one microbatch shows.
+
+        So that what was worked out for one layout is found again for those like it.
+        """
+        ranks = self.expert if self.expert_tensor is None else self.expert_ranks
+        return replace(
+            self, data=ranks, pipeline=1, schedule="1f1b", virtual_stages=1, zero=0,
+            stage_layers=(),
+        )  # fmt: skip
+
+    @cached_property
+    def of_weights(self) -> "Layout":
+        """The layout that differs in nothing that the weights of its GPUs show."""
+        ranks = self.expert if self.expert_tensor is None else self.expert_ranks
+        return replace(
+            self, context=1, data=ranks, microbatch=1, sequence_parallel=True, recompute="none",
+            modules=(), zero=0, schedule="interleaved" if self.virtual_stages > 1 else "1f1b",
+        )  # fmt: skip
 
     @property
     def expert_split(self) -> int:

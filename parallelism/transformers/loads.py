@@ -15,11 +15,12 @@ from parallelism.transformers.collectives import (
     pipeline_send,
     servers_reached,
 )
-from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs, layer_costs
+from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.iteration import (
     PassSeconds,
+    layer_seconds,
     optimizer_seconds,
     part_seconds,
     shard_seconds,
@@ -27,7 +28,13 @@ from parallelism.transformers.iteration import (
 from parallelism.transformers.links import Links
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind
-from parallelism.transformers.stages import Part, WeightCount, part_weights, parts_of
+from parallelism.transformers.stages import (
+    Part,
+    WeightCount,
+    alike_parts,
+    all_part_weights,
+    parts_of,
+)
 from parallelism.transformers.work import PassCosts
 
 _ROWS = {
@@ -143,7 +150,6 @@ def loads_of(
     seconds = np.zeros(shape)
     volumes = {group: np.zeros(shape) for group in ("tensor", "inputs", "context", "expert")}
     crossing = _crossing(model, placement) if implementation.forwarded_tokens else 1.0
-    known: dict[bool, tuple[PassSeconds, tuple[Communication, ...]]] = {}
 
     def add(index: int, one: PassSeconds, messages: Iterable[Communication], count: float) -> None:
         seconds[:, index] += count * np.array([one.forward, one.backward, one.weight])
@@ -154,22 +160,22 @@ def loads_of(
                 times = count * crossing if message.group == "expert" else count
                 volumes[what][row, index] += times * _whole(message, layout.tensor)
 
+    alike = alike_parts(model, layout)
     for index, part in enumerate(parts):
+        if alike[index] != index:
+            continue
         for layer, count in part.kinds(model):
-            kind = model.has_experts(layer)
-            if kind not in known:
-                messages = layer_communications(
-                    model, layer, layout, implementation, sequence=sequence
-                )
-                costs = layer_costs(model, layer, layout, implementation, sequence=sequence)
-                inside = [message for message in messages if message.group not in far]
-                one = part_seconds(costs, inside, layout, implementation, rates, near)
-                known[kind] = one, messages
-            add(index, *known[kind], count)
+            one = layer_seconds(
+                model, layer, layout, rates, near, implementation, frozenset(far), sequence=sequence
+            )
+            messages = layer_communications(model, layer, layout, implementation, sequence=sequence)
+            add(index, one, messages, count)
         costs, messages = _ends(model, part, placement, implementation, sequence)
         inside = [message for message in messages if message.group not in far]
         add(index, part_seconds(costs, inside, layout, implementation, rates, near), messages, 1)
         add(index, shard_seconds(model, part, layout, rates, implementation), (), 1)
+    for table in (seconds, *volumes.values()):
+        table[:] = table[:, alike]
     if layout.schedule != "zero-bubble":
         for both in (seconds, volumes["inputs"]):
             both[PassKind.BACKWARD] += both[PassKind.WEIGHT]
@@ -178,7 +184,8 @@ def loads_of(
         carried /= near.inter_efficiency
     each = layout.tensor / near.inter_efficiency
     counts = [
-        part_weights(model, part, layout).times(each / implementation.bucketing) for part in parts
+        weights.times(each / implementation.bucketing)
+        for weights in all_part_weights(model, layout)
     ]
     gradient = float(implementation.gradient_bytes)
     tied = model.tied and layout.pipeline > 1

@@ -1,6 +1,8 @@
 """Memory of one GPU of each stage: weights, gradients, optimizer, activations, buffers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +22,7 @@ from parallelism.transformers.schedules import PassKind, PipelineSchedule, sched
 from parallelism.transformers.stages import (
     Part,
     WeightCount,
+    alike_parts,
     layer_weights,
     parts_of,
     stage_weights,
@@ -116,6 +119,17 @@ def layer_activations(
     forwarding weighs and sums on the experts' server, so that none is kept). In FP8 training the
     inputs of products are kept as they were cast, one byte an element.
     """
+    return _layer_activations(model, layer, layout.of_layers, implementation, sequence)
+
+
+@lru_cache(maxsize=512)
+def _layer_activations(
+    model: Transformer,
+    layer: int,
+    layout: Layout,
+    implementation: Implementation,
+    sequence: int | None,
+) -> LayerActivations:
     length = sequence_of(model, sequence)
     tokens = tokens_of(model, layout, sequence)
     own, tensor = split_tokens(tokens, layout), layout.tensor
@@ -290,15 +304,21 @@ def memory_use(
     """
     parts = parts_of(model, layout)
     order = schedule if schedule is not None else schedule_of(layout, global_batch)
-    held = np.array(
-        [part_activations(model, p, layout, implementation, sequence=sequence) for p in parts]
-    )
-    activations = peak_held(order, held)
+    alike = alike_parts(model, layout)
+    kept = {
+        first: part_activations(model, parts[first], layout, implementation, sequence=sequence)
+        for first in set(alike)
+    }
+    activations = peak_held(order, np.array([kept[first] for first in alike]))
     found = []
+    rooms: dict[tuple[int, ...], float] = {}
     for stage, weights in enumerate(stage_weights(model, layout)):
         states = state_bytes(weights, model, layout, implementation)
-        mine = [part for part in parts if part.stage == stage]
-        buffers = _buffers(model, mine, layout, implementation, sequence)
+        mine = parts[stage :: layout.pipeline]
+        own = alike[stage :: layout.pipeline]
+        if own not in rooms:
+            rooms[own] = _buffers(model, mine, layout, implementation, sequence)
+        buffers = rooms[own]
         moving = float(activations[stage]) + buffers
         runtime = implementation.runtime_bytes + (implementation.held - 1.0) * moving
         found.append(MemoryUse(*states, float(activations[stage]), buffers, runtime))
@@ -307,7 +327,7 @@ def memory_use(
 
 def _buffers(
     model: Transformer,
-    parts: list[Part],
+    parts: Sequence[Part],
     layout: Layout,
     implementation: Implementation,
     sequence: int | None,

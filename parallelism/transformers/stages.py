@@ -1,6 +1,7 @@
 """Which layers the parts of a pipeline hold, and how many weights of them each GPU has."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.costs import check_layout, kv_heads_of, layer_kinds
@@ -52,6 +53,11 @@ def parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     InputError
         If the layout cannot split the model.
     """
+    return _parts_of(model, layout.of_weights)
+
+
+@lru_cache(maxsize=512)
+def _parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
     check_layout(model, layout)
     count = layout.pipeline * layout.virtual_stages
     least, left = divmod(model.layers, count)
@@ -65,6 +71,20 @@ def parts_of(model: Transformer, layout: Layout) -> tuple[Part, ...]:
         parts.append(Part(stage, chunk, first, layers, index == 0, index == count - 1))
         first += layers
     return tuple(parts)
+
+
+def alike_parts(model: Transformer, layout: Layout) -> tuple[int, ...]:
+    """Return for each part the first that holds as much of the same, so that it costs the same."""
+    return _alike_parts(model, layout.of_weights)
+
+
+@lru_cache(maxsize=512)
+def _alike_parts(model: Transformer, layout: Layout) -> tuple[int, ...]:
+    firsts: dict[object, int] = {}
+    return tuple(
+        firsts.setdefault((part.kinds(model), part.embedding, part.head), index)
+        for index, part in enumerate(parts_of(model, layout))
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +170,26 @@ def part_weights(model: Transformer, part: Part, layout: Layout) -> WeightCount:
     return found
 
 
+def all_part_weights(model: Transformer, layout: Layout) -> tuple[WeightCount, ...]:
+    """Return the weights of one GPU of each part, along the model."""
+    return _all_part_weights(model, layout.of_weights)
+
+
+@lru_cache(maxsize=512)
+def _all_part_weights(model: Transformer, layout: Layout) -> tuple[WeightCount, ...]:
+    parts, alike = parts_of(model, layout), alike_parts(model, layout)
+    known = {first: part_weights(model, parts[first], layout) for first in set(alike)}
+    return tuple(known[first] for first in alike)
+
+
 def stage_weights(model: Transformer, layout: Layout) -> tuple[WeightCount, ...]:
     """Return the weights of one GPU of each pipeline stage."""
+    return _stage_weights(model, layout.of_weights)
+
+
+@lru_cache(maxsize=512)
+def _stage_weights(model: Transformer, layout: Layout) -> tuple[WeightCount, ...]:
     found = [WeightCount() for _ in range(layout.pipeline)]
-    for part in parts_of(model, layout):
-        found[part.stage] += part_weights(model, part, layout)
+    for part, weights in zip(parts_of(model, layout), all_part_weights(model, layout), strict=True):
+        found[part.stage] += weights
     return tuple(found)

@@ -158,6 +158,8 @@ class TaskList:
         self, placement: Placement, server_of_device: IntArray
     ) -> tuple[TaskGraph, IntArray]:
         """Return the task graph, and what each task stands for."""
+        from parallelism.transformers.task_list_kernels import successor_lists
+
         count = self.tasks
         none = np.zeros(0, dtype=np.int64)
         at: list[IntArray] = [np.arange(b.begin, b.begin + b.first.size) for b in self._blocks]
@@ -185,11 +187,7 @@ class TaskList:
             column([each[row] for each in columns]) for row in range(8)
         )
         waited, waiting = np.concatenate(before), np.concatenate(after)
-        # Sorted by the task that is waited for, each dependency once.
-        edges = np.sort((waited * count + waiting)[waited != NOBODY])
-        edges = edges[np.diff(edges, prepend=-1) > 0]
-        waited, waiting = edges // count, edges % count
-        offsets = np.concatenate(([0], np.cumsum(np.bincount(waited, minlength=count))))
+        offsets, successors = successor_lists(waited, waiting, count)
         graph = TaskGraph(
             servers=placement.servers,
             devices=server_of_device.size,
@@ -201,9 +199,9 @@ class TaskList:
             operator=operator,
             phase=phase,
             part=column([none, *parts]),
-            successor_offsets=offsets.astype(np.int64),
-            successors=waiting,
-            predecessors=np.bincount(waiting, minlength=count).astype(np.int64),
+            successor_offsets=offsets,
+            successors=successors,
+            predecessors=np.bincount(successors, minlength=count).astype(np.int64),
             groups=tuple(self._groups),
             server_of_device=server_of_device,
         )

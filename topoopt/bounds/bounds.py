@@ -11,7 +11,7 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
-from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.critical import (
     Span,
@@ -30,6 +30,9 @@ from topoopt.bounds.turns import longest_turn
 # Sums of the same times in another order differ in the last bits, and the simulator takes
 # events within 1e-12 for one; a bound must not exceed the time it bounds because of that.
 ROUNDING = 1.0 - 1e-9
+
+# Sums in another order must not hide which moment counts.
+_ROUNDED = 1.0 + 1e-9
 
 # A weight that adds less than this share says nothing.
 _SMALLEST_WEIGHT = 1e-5
@@ -214,15 +217,43 @@ def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> flo
     if sent.size == 0:
         return 0.0
     early, late = span.early[sent], span.late[sent]
-    best = 0.0
-    for begin, follow in ((early, late), (late, early)):
+    most = _most_hops(tasks, degree)[sent]
+    tried: list[tuple[float, float, bool]] = []
+    ways = {False: (early, late), True: (late, early)}
+    for way, (begin, follow) in ways.items():
         moments = np.unique(begin)
         picked = np.unique(np.linspace(0, moments.size - 1, _MOMENTS).round().astype(np.int64))
         for moment in moments[picked].tolist():
             chosen = begin >= moment
+            bound = float(most[chosen].sum()) / network + float(follow[chosen].min())
+            tried.append((moment + bound, moment, way))
+    best, of_all = 0.0, None
+    # What could be most comes first, so that most others need not be counted.
+    for bound, moment, way in sorted(tried, reverse=True):
+        if bound * _ROUNDED < best:
+            break
+        begin, follow = ways[way]
+        chosen = begin >= moment
+        if of_all is None or not chosen.all():
             link_bytes = _task_hops(tasks, sent[chosen], degree)
-            best = max(best, moment + link_bytes / network + float(follow[chosen].min()))
+            of_all = link_bytes if chosen.all() else of_all
+        else:
+            link_bytes = of_all
+        best = max(best, moment + link_bytes / network + float(follow[chosen].min()))
     return best
+
+
+def _most_hops(tasks: TaskGraph, degree: int) -> FloatArray:
+    """Link-bytes of each task, at most as `_task_hops` counts them."""
+    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
+    collective = tasks.collective
+    passed = tasks.passes * (members[np.where(collective, tasks.first, 0)] - 1.0)
+    reached, levels = degree, 1
+    while reached < tasks.servers - 1:
+        levels += 1
+        reached += degree**levels
+    each = np.where(collective, passed, float(levels))
+    return np.where(tasks.kind == TaskKind.COMPUTE, 0.0, each * tasks.size * tasks.copies)
 
 
 def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:

@@ -16,9 +16,13 @@ from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
 from topoopt.bounds.exchanges import exchange_terms
 from topoopt.bounds.relaxation import Wirings
 
-# Work spent on tightening bounds: tasks of all graphs, and what each graph takes besides.
+# Work spent on tightening bounds: tasks of all graphs, what each graph takes besides, and what it
+# takes to find who is alike beside the exchanges looked at, in tasks that would take as long.
 _WORK = 1.5e7
 _EACH = 2e4
+_ALIKE = 8e4
+# Bytes of a task graph, as predicted, beyond which a bound is not tightened by it.
+_MOST_BYTES = 3e9
 
 
 def fitting_bounds(family: LayoutFamily, wirings: Wirings) -> list[tuple[Layout, Bound]]:
@@ -69,14 +73,18 @@ def least_bound(
         if number in tight or work > _WORK:
             return tight.get(number, bounded[number][1])
         layout, bound = bounded[number]
-        tight[number], tasks = tightened_bound(family, wirings, layout, bound)
-        work += tasks + _EACH * len(family.placements(layout))
+        placements = family.placements(layout)
+        if max(map(family.expected_bytes, placements)) > _MOST_BYTES:
+            tight[number] = bound
+            continue
+        tight[number], done = tightened_bound(family, wirings, layout, bound)
+        work += done
         heapq.heapreplace(heap, (tight[number].seconds, number))
 
 
 def tightened_bound(
     family: LayoutFamily, wirings: Wirings, layout: Layout, bound: Bound
-) -> tuple[Bound, int]:
+) -> tuple[Bound, float]:
     """Bound a layout's time by the task graphs of all its placements.
 
     Parameters
@@ -93,16 +101,18 @@ def tightened_bound(
     Bound
         The least `topoopt.bounds.bounds.strategy_bound` over every order of the axes, where that is
         tighter.
-    int
-        Tasks of all these graphs.
+    float
+        Work that this took: tasks of all these graphs, or what takes as long.
     """
-    least, count = Bound(float("inf"), {}), 0
+    least, work = Bound(float("inf"), {}), 0.0
     for placement in family.placements(layout):
         tasks = family.represented(placement)
-        count += tasks.tasks
+        work += tasks.tasks + _EACH
+        if tasks.alike is not None:
+            work += _ALIKE + tasks.alike.pattern.elements
         one = strategy_bound(tasks, wirings.degree, wirings.bandwidth, wirings.lag)
         least = min(least, one, key=lambda each: each.seconds)
-    return max(bound, least, key=lambda each: each.seconds), count
+    return max(bound, least, key=lambda each: each.seconds), work
 
 
 def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Bound:

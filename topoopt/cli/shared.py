@@ -182,6 +182,12 @@ SEARCH: Options = {
         rich_help_panel=_OPERATORS,
     ),
     "simulated": option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
+    "memory": option(
+        float, 3e9,
+        "Bytes that the task graph of a layout may take, as predicted: larger ones are not "
+        "simulated, and named.",
+        rich_help_panel=_LAYOUTS,
+    ),
 }  # fmt: skip
 """How a plan is sought: the fields of `topoopt.problem.options.SearchOptions`."""
 

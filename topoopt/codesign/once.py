@@ -40,6 +40,7 @@ from topoopt.plan.records import (
     ring_records,
     schedule_notes,
     schedule_record,
+    skipped_notes,
 )
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
@@ -296,6 +297,7 @@ def _assemble(
             *family.assumptions(pair.strategy, microbatches=scheduled.schedule.microbatches),
             *price_notes(cluster, compared, prices),
             *bounded_notes(compared),
+            *skipped_notes(result.skipped, problem.options.memory),
             *schedule_notes(scheduled),
             *_packet_notes(problem, packets, result.interrupted),
         ],

@@ -68,6 +68,12 @@ def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | N
     kinds = pattern.places if classes is None else classes.first_place.size
     if tasks.tasks * kinds > most * alike.classes.first_place.size:
         return None
+    if (
+        classes is not None
+        and np.array_equal(classes.place, alike.classes.place)
+        and np.array_equal(classes.element, alike.classes.element)
+    ):  # the fabric tells no more apart
+        return replace(tasks, alike=replace(alike, classes=classes, rows=rows, fabric=fabric))
     made: TaskGraph = alike.rebuild(classes, rows, fabric)
     return made
 

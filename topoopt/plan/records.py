@@ -1,7 +1,7 @@
 """The records of a plan, made of the objects that they describe."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, cast
 
 from routing.network import Network
@@ -135,6 +135,16 @@ def schedule_notes(scheduled: Scheduled) -> list[str]:
         f"the iteration time holds for a schedule ({scheduled.schedule.describe()}) that published "
         "results do not use; baselines have the plain one, under which "
         f"the plan takes {format_time(scheduled.plain_time)}"
+    ]
+
+
+def skipped_notes(skipped: Sequence[str], memory: float) -> list[str]:
+    """Return a sentence that names what was not simulated for want of memory."""
+    if not skipped:
+        return []
+    return [
+        f"not simulated, because a task graph would take more than {memory / 1e9:g} GB: "
+        + "; ".join(skipped)
     ]
 
 

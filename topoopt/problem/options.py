@@ -94,6 +94,10 @@ class SearchOptions:
         Where: ``local`` processes, ``ray``, or ``ray://HOST:PORT``.
     simulated : int
         Layouts of a transformer that are simulated, best estimates and bounds first.
+    memory : float
+        Bytes that the task graph of a layout may take, as predicted from the layout. Layouts that
+        would take more are not simulated, and the plan's notes name them; those in which the
+        model was run by others are, whatever they take.
     reconfiguration : Reconfiguration, optional
         Of the baselines ``sip-ml`` and ``ocs-reconfig``.
 
@@ -122,6 +126,7 @@ class SearchOptions:
     workers: int = 1
     engine: str = "local"
     simulated: int = 24
+    memory: float = 3e9
     reconfiguration: Reconfiguration | None = None
 
     def __post_init__(self) -> None:
@@ -141,6 +146,8 @@ class SearchOptions:
                 raise InputError(f"{name} is {count}; give {least} to {_MOST[name]}")
         if self.seconds is not None and not self.seconds > 0:
             raise InputError(f"seconds is {self.seconds}; give a positive number")
+        if not self.memory > 0:
+            raise InputError(f"memory is {self.memory}; give a positive number of bytes")
         for name, choices in (
             ("faithful", FAITHFUL), ("method", METHODS), ("schedule", SCHEDULING),
             ("confirm", CONFIRMING),

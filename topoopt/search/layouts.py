@@ -8,6 +8,7 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import schedule_of
+from parallelism.transformers.text import layout_text
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import wirings_of
@@ -67,7 +68,7 @@ class Survey:
     Parameters
     ----------
     candidates : tuple of Candidate
-        Those that fit and are not ruled out by their bound, by estimate.
+        Those that fit and are not ruled out by their bound, or are published, by estimate.
     bound : Bound
         The lowest over all that fit and every order of their axes.
     layouts, fitting : int
@@ -135,7 +136,10 @@ def survey(
         least = min(least, memory)
         if memory <= limit:
             bounded.append((layout, layout_bound(family, wirings, layout)))
-        if memory <= limit and bounded[-1][1].seconds <= _HOPEFUL * best:
+        hopeful = memory <= limit and (
+            bounded[-1][1].seconds <= _HOPEFUL * best or layout in family.published
+        )
+        if hopeful:
             time = family.estimate(layout, wirings.port_rate, schedule)
             best = min(best, time)
             found.append(Candidate(layout, time, bounded[-1][1], memory))
@@ -220,6 +224,7 @@ class LayoutSearch:
         self.problem, self.like = problem, like
         self.family, self.cluster = problem.family, problem.cluster
         self.placed: list[Placed] = []
+        self.skipped: dict[Layout, None] = {}
 
     def run(
         self, progress: ProgressCallback | None = None, keeper: Keeper | None = None
@@ -252,11 +257,18 @@ class LayoutSearch:
         interrupted = self._simulate(found, report)
         pairs: list[Pair[Placement]] = []
         best, wired = float("inf"), 0
-        for one in self.placed[:_WIRED]:
-            if one.ideal_s >= best * _WORTH or (interrupted and pairs):
+        for one in [*self.placed[:_WIRED], *self._published(_WIRED)]:
+            # A plan is not slower than a published layout on the formula's wiring, be it by the
+            # little that is not worth the wirings of a search.
+            little = one.ideal_s >= best * _WORTH
+            if one.ideal_s >= best or (little and one not in self._published()):
+                continue
+            if interrupted and pairs:
                 break
             try:
-                made = Rewirer(self.problem).wire(one.placement, "search", limit=best)
+                made = Rewirer(self.problem).wire(
+                    one.placement, "search", limit=best, formula_only=little
+                )
                 wired += 1
                 if made is not None:
                     pairs.append(made)
@@ -279,6 +291,7 @@ class LayoutSearch:
             steps=len(self.placed),
             interrupted=interrupted,
             converged=not interrupted,
+            skipped=tuple(layout_text(layout) for layout in self.skipped),
             counts={"layouts": found.layouts, "fitting": found.fitting, "wired": wired},
             everything=found.bound,
         )
@@ -289,20 +302,25 @@ class LayoutSearch:
         rate = cluster.degree * cluster.port_rate
         network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
         ideal = Fabric("ideal-switch", network, routes, {})
-        own = [each for each in found.candidates if self._alike(each.layout)]
+        own = [
+            each
+            for each in found.candidates
+            if self._alike(each.layout) or each.layout in self.family.published
+        ]
         promising = diverse(found.candidates, self.problem.options.simulated)
         chosen = [*own, *(each for each in promising if each not in own)]
+        chosen = self._within_memory(chosen, len(own))
         placed = self.placed = []
+        most = self.problem.options.memory
         try:
             for done, candidate in enumerate(chosen):
-                orders = self.family.placements(candidate.layout)
-                first = next(filter(self.resembles, orders), orders[0])
+                first = self._first(candidate.layout)
                 placed.append(Placed(candidate, first, self._time(ideal, first)))
                 best = min(p.ideal_s for p in placed)
                 report("placements", done + 1, len(chosen), best)
             for one in sorted(placed, key=lambda p: p.ideal_s)[:_REORDERED]:
                 for other in self.family.placements(one.candidate.layout):
-                    if other != one.placement:
+                    if other != one.placement and self._takes(other) <= most:
                         placed.append(Placed(one.candidate, other, self._time(ideal, other)))
         except KeyboardInterrupt:
             if not placed:
@@ -311,6 +329,35 @@ class LayoutSearch:
         finally:
             placed.sort(key=lambda p: p.ideal_s)
         return False
+
+    def _published(self, first: int = 0) -> list[Placed]:
+        """Return the fastest placement of each published layout, if not among the first so many."""
+        known = dict.fromkeys(self.family.published, True)
+        return [
+            one
+            for rank, one in enumerate(self.placed)
+            if known.pop(one.candidate.layout, False) and rank >= first
+        ]
+
+    def _within_memory(self, chosen: list[Candidate], own: int) -> list[Candidate]:
+        """Leave out layouts that would take too much memory, but for the first ``own``.
+
+        If nothing is left, the one that takes least.
+        """
+        takes = [self._takes(self._first(each.layout)) for each in chosen]
+        most = self.problem.options.memory
+        kept = [i for i, size in enumerate(takes) if i < own or size <= most]
+        kept = kept or [takes.index(min(takes))]
+        self.skipped = {chosen[i].layout: None for i in range(len(chosen)) if i not in kept}
+        return [chosen[i] for i in kept]
+
+    def _takes(self, placement: Placement) -> float:
+        return self.family.expected_bytes(placement)
+
+    def _first(self, layout: Layout) -> Placement:
+        """Return the placement of a layout that is simulated first."""
+        orders = self.family.placements(layout)
+        return next(filter(self.resembles, orders), orders[0])
 
     def _alike(self, layout: Layout) -> bool:
         if self.like is None:

@@ -43,6 +43,8 @@ class SearchResult(Generic[P]):
         Whether it stopped because no chain improved any more.
     counts : dict of str to int
         How many of what else it looked at.
+    skipped : tuple of str
+        What was not simulated, because it would have taken too much memory.
     everything : Bound or None
         Over all parallelizations, where the search has worked it out.
     """
@@ -55,4 +57,5 @@ class SearchResult(Generic[P]):
     interrupted: bool = False
     converged: bool = False
     counts: dict[str, int] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
     everything: Bound | None = None

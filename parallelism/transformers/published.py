@@ -1,0 +1,112 @@
+"""Layouts in which models were trained by others, as far as they were published."""
+
+from dataclasses import fields, replace
+
+from codesign_base import InputError
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.costs import check_layout, tokens_of
+from parallelism.transformers.enumeration import Choices
+from parallelism.transformers.layout import Layout, Module
+
+DGX = "NVIDIA/dgxc-benchmarking on GitHub"
+BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md"
+_EVERY: tuple[Module, ...] = ("norms", "up-projections", "activations")
+
+
+def _interleaved(tensor: int, context: int, pipeline: int, virtual: int) -> Layout:
+    return Layout(
+        tensor, context, 1, pipeline, schedule="interleaved", virtual_stages=virtual,
+    )  # fmt: skip
+
+
+_DEEPSEEK = Layout(tensor=2, data=32, pipeline=8, expert=64, expert_tensor=1)
+
+PUBLISHED: dict[str, tuple[tuple[Layout, str], ...]] = {
+    "gpt3-175b": (
+        (_interleaved(4, 1, 8, 12), f"{DGX}, nemo_megatron/README_175b.md, 128 to 2,048 H100"),
+    ),
+    "llama3-70b": (
+        (_interleaved(4, 2, 4, 5), f"{DGX}, llama3.1/README_70b.md, 64 to 2,048 H100"),
+        (_interleaved(4, 1, 8, 5), f"{BRIDGE}, 64 H100"),
+    ),
+    "llama3.1-405b": (
+        (_interleaved(8, 2, 9, 7), f"{DGX}, llama3.1/README_405b.md, 576 to 2,304 H100"),
+        (_interleaved(8, 2, 8, 8), f"{BRIDGE}, 1,024 H100"),
+    ),
+    "deepseek-v3": (
+        (_DEEPSEEK, f"{DGX}, deepseek_v3/pretraining/README.md, 512 H100"),
+        (replace(_DEEPSEEK, pipeline=16), f"{DGX}, deepseek_v3/pretraining/README.md, 1,024 H100"),
+        (
+            Layout(
+                data=64, pipeline=16, expert=64, sequence_parallel=False, recompute="modules",
+                modules=_EVERY,
+            ),
+            "DeepSeek-V3, arXiv 2412.19437, sections 3.2 and 3.4, 2,048 H800 (DualPipe there)",
+        ),
+    ),
+}  # fmt: skip
+"""By preset: layouts with a source each. Data-parallel degrees are those of the job's GPUs; what a
+source does not say of recomputation and sharding is none, and ZeRO 1."""
+_OPEN = Choices()
+
+
+def published_layouts(
+    model: Transformer,
+    gpus: int,
+    gpus_per_server: int,
+    batch: int,
+    sequence: int,
+    choices: Choices | None = None,
+) -> tuple[Layout, ...]:
+    """Return the published layouts of a preset that fill some GPUs.
+
+    Parameters
+    ----------
+    model : Transformer
+        Of `PUBLISHED` by its name.
+    gpus, gpus_per_server : int
+    batch : int
+        Samples of an iteration.
+    sequence : int
+        Tokens of a sample.
+    choices : Choices, optional
+        What was chosen otherwise than by default leaves out layouts with other values.
+
+    Returns
+    -------
+    tuple of Layout
+        None, where degrees, batch or layers do not divide.
+    """
+    wanted = _OPEN if choices is None else choices
+    found = []
+    for base, _ in PUBLISHED.get(model.name, ()):
+        own = base.tensor * base.context * base.pipeline
+        if gpus % own or gpus_per_server % base.tensor or not _chosen(base, wanted):
+            continue
+        try:
+            layout = replace(base, data=gpus // own)
+            check_layout(model, layout)
+            tokens_of(model, layout, sequence)
+            count = layout.microbatches(batch)
+        except InputError:
+            continue
+        if layout.schedule != "interleaved" or count % layout.pipeline == 0:
+            found.append(layout)
+    return tuple(found)
+
+
+def _chosen(layout: Layout, choices: Choices) -> bool:
+    """Whether a layout has no value that the choices leave out."""
+    if choices.stage_layers != layout.stage_layers:
+        return False
+    for each in fields(choices):
+        value = getattr(choices, each.name)
+        if each.name in ("stage_layers", "modules", "across_servers") or value == each.default:
+            continue
+        name = {"schedules": "schedule", "expert_tensor": "expert_split"}.get(each.name, each.name)
+        if getattr(layout, name) not in value:
+            return False
+    return layout.recompute != "modules" or layout.modules == choices.modules
+
+
+__all__ = ["PUBLISHED", "published_layouts"]

@@ -1,0 +1,77 @@
+"""What layouts and parts have in common is what it is worked out to be for each alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_transformers import LATENT, MIXTRAL, gpt
+
+from parallelism.transformers import collectives, costs, iteration, memory, stages
+from parallelism.transformers.enumeration import Choices, enumerate_layouts
+from parallelism.transformers.gpu import rates_of
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.links import links_of
+
+MODELS = [gpt(8, 1024, 16, 5000), MIXTRAL, LATENT]
+LAYOUTS = [
+    enumerate_layouts(
+        model, 32, 8, 64, model.sequence, Choices(recompute=("none", "full", "modules"))
+    )
+    for model in MODELS
+]
+PLAIN = Implementation()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_layers_depend_on_nothing_that_is_left_out(which, number, layer):
+    model = MODELS[which]
+    layout = LAYOUTS[which][number % len(LAYOUTS[which])]
+    layer %= model.layers
+    known = (model, layer, layout, PLAIN, None)
+    assert costs.layer_costs(*known[:4]) == costs._layer_costs.__wrapped__(*known)
+    assert memory.layer_activations(*known[:4]) == memory._layer_activations.__wrapped__(*known)
+    sent = collectives._layer_communications.__wrapped__(*known)
+    assert collectives.layer_communications(*known[:4]) == sent
+    rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
+    for without in (frozenset(), frozenset({"tensor", "expert"})):
+        seconds = iteration.layer_seconds(model, layer, layout, rates, links, PLAIN, without)
+        assert seconds == iteration._layer_seconds.__wrapped__(
+            model, layer, layout, rates, links, PLAIN, without, None
+        )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2), st.integers(0, 10**6))
+def test_parts_depend_on_nothing_that_is_left_out(which, number):
+    model = MODELS[which]
+    layout = LAYOUTS[which][number % len(LAYOUTS[which])]
+    parts = stages.parts_of(model, layout)
+    assert parts == stages._parts_of.__wrapped__(model, layout)
+    weights = tuple(stages.part_weights(model, part, layout) for part in parts)
+    assert stages.all_part_weights(model, layout) == weights
+    for stage, count in enumerate(stages.stage_weights(model, layout)):
+        own = weights[stage :: layout.pipeline]
+        assert count.dense == pytest.approx(sum(each.dense for each in own))
+        assert count.expert == pytest.approx(sum(each.expert for each in own))
+    for part, first in zip(parts, stages.alike_parts(model, layout), strict=True):
+        assert first <= parts.index(part)
+        assert replace(parts[first], stage=0, chunk=0, first=0).kinds(model) is not None
+        assert (parts[first].layers, parts[first].embedding, parts[first].head) == (
+            part.layers, part.embedding, part.head,
+        )  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2), st.integers(0, 12), st.integers(0, 12))
+def test_layers_of_each_kind_are_counted(which, first, count):
+    model = MODELS[which]
+    count = min(count, max(0, model.layers - first))
+    kinds = costs.layer_kinds(model, first, count)
+    counted = np.zeros(2, dtype=int)
+    for example, layers in kinds:
+        counted[int(model.has_experts(example))] += layers
+    layers = [model.has_experts(i) for i in range(first, first + count)]
+    assert counted.tolist() == [layers.count(False), layers.count(True)]

@@ -1,0 +1,58 @@
+"""Task graphs under construction: dependencies in order, and sizes known beforehand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_transformers import MIXTRAL, gpt
+
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import AXES, Placement
+from parallelism.transformers.schedules import schedule_of
+from parallelism.transformers.shape import whole_shape
+from parallelism.transformers.sizes import expected_bytes, expected_tasks, expert_pairs
+from parallelism.transformers.task_list_kernels import successor_lists
+from topoopt.problem.job import Job, nvlink_server
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12).flatmap(lambda n: st.tuples(
+    st.just(n), st.lists(st.tuples(st.integers(-1, n - 1), st.integers(0, n - 1)))
+)))  # fmt: skip
+def test_dependencies_are_sorted_and_each_is_kept_once(case):
+    tasks, edges = case
+    pairs = np.array(edges, dtype=np.int64).reshape(-1, 2)
+    offsets, successors = successor_lists(pairs[:, 0].copy(), pairs[:, 1].copy(), tasks)
+    for task in range(tasks):
+        expected = sorted({after for before, after in edges if before == task})
+        assert successors[offsets[task] : offsets[task + 1]].tolist() == expected
+    assert offsets[-1] == successors.size
+
+
+@pytest.mark.parametrize("order", [AXES, ("data", "context", "pipeline"), ("pipeline", *AXES[:2])])
+@pytest.mark.parametrize("expert", [2, 4, 8])
+def test_pairs_of_servers_that_exchange_tokens_are_counted(order, expert):
+    layout = Layout(tensor=2, data=16, pipeline=2, expert=expert)
+    placement = Placement(layout, 4, order)
+    pairs = sum(over.source.size for over in whole_shape(placement).tokens)
+    assert expert_pairs(placement) == pairs
+
+
+@pytest.mark.parametrize("experts", [False, True])
+def test_tasks_are_foretold_within_a_third(experts):
+    model = MIXTRAL if experts else gpt(8, 1024, 16, 5000)
+    layout = Layout(data=16, pipeline=2, expert=8 if experts else 1, sequence_parallel=False)
+    family = Job(model, server=nvlink_server("h100", 4), global_batch=256).family(8)
+    placement, schedule = Placement(layout, 4), schedule_of(layout, 256)
+    assert expected_tasks(placement, schedule) == pytest.approx(
+        family.build(placement).tasks, rel=1 / 3
+    )
+
+
+def test_more_servers_and_experts_take_more_memory():
+    def takes(data: int, expert: int) -> float:
+        layout = Layout(tensor=4, data=data, pipeline=8, expert=expert)
+        return expected_bytes(Placement(layout, 8), schedule_of(layout, 64 * data))
+
+    assert takes(64, 1) < takes(64, 16) < takes(64, 64)
+    assert takes(64, 64) < takes(128, 64)

@@ -1,0 +1,63 @@
+"""Which layouts a search simulates: published ones always, others within a memory budget."""
+
+from dataclasses import replace
+
+import pytest
+from small_layouts import layout_job
+from small_plans import assert_valid, planned
+
+import topoopt as to
+from codesign_base import InputError
+from parallelism.transformers import published
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.problem.options import SearchOptions
+from topoopt.search.layouts import LayoutSearch
+
+CLUSTER = to.Cluster(4, 3, "100Gbps")
+
+
+def searched(**options):
+    search = LayoutSearch(Problem(layout_job().family(4), CLUSTER, SearchOptions(**options), 0))
+    return search, search.run()
+
+
+def test_layouts_beyond_the_memory_are_named_and_the_least_is_kept():
+    search, result = searched(simulated=4, memory=1.0)
+    layouts = {one.candidate.layout for one in search.placed}
+    assert len(layouts) == 1
+    assert len(result.skipped) == 3
+    least = min(search._takes(search._first(each)) for each in (*layouts, *search.skipped))
+    assert search._takes(search._first(next(iter(layouts)))) == least
+
+
+def test_a_plan_says_what_was_not_simulated():
+    plan = planned(layout_job(), CLUSTER, simulated=4, memory=1.0, baselines=())
+    said = [note for note in plan.notes if note.startswith("not simulated")]
+    assert len(said) == 1 and said[0].count("microbatch") == 3
+    assert_valid(plan)
+
+
+def test_with_enough_memory_nothing_is_skipped():
+    _, result = searched(simulated=4)
+    assert result.skipped == ()
+
+
+@pytest.mark.parametrize("memory", [1.0, 3e9])
+def test_published_layouts_are_simulated_whatever_they_take(monkeypatch, memory):
+    family = layout_job().family(4)
+    # One that no estimate would choose.
+    full = [each for each in family.layouts() if each.recompute == "full"]
+    slow = max(full, key=lambda each: each.pipeline)
+    rows = ((replace(slow, data=slow.expert), "made up"),)
+    monkeypatch.setitem(published.PUBLISHED, family.model.name, rows)
+    search, result = searched(simulated=1, memory=memory)
+    fastest = {one.candidate.layout: one.placement for one in reversed(search.placed)}
+    assert slow in fastest
+    wired = Rewirer(search.problem).wire(fastest[slow], "search", formula_only=True)
+    assert result.best.time <= wired.time
+
+
+def test_memory_must_be_positive():
+    with pytest.raises(InputError, match="memory is 0"):
+        SearchOptions(memory=0)
