@@ -13,7 +13,7 @@ from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabrics.baselines import BaselineFabric, best_on
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import SCREENED, screened
+from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS
 from topoopt.search.methods import search_for
@@ -73,19 +73,18 @@ class OperatorSearch:
         KeyboardInterrupt
             From the keyboard.
         """
-        found = result.others
+        found, search, effort = result.others, self.search, self.search.effort
         servers = self.problem.cluster.servers
         if self.problem.options.routings(servers) != (Routing.BALANCED,):
-            return [*found[:1], *self._one_path(found[:1]), *found[1:]]
-        search = self.search
+            return [*found[:1], *self._one_path(found[:1]), *found[1 : effort.finalists]]
         if search.moves_by_packets and not result.interrupted:
-            moves = PacketMoves(self.problem, search.space, search.regions)
+            moves = PacketMoves(self.problem, search.space, search.regions, result.work)
             found = moves.improved(found, result.steps, progress)[:FINALISTS]
             if moves.interrupted:
                 result.best = found[0]
                 raise KeyboardInterrupt
-        found = other_routes(self.problem, found)
-        found = screened(self.problem, found, SCREENED, progress)
+        found = other_routes(self.problem, found, effort.routed)
+        found = screened(self.problem, found, effort.confirmed, progress)
         return sorted(found, key=lambda pair: pair.time)
 
     def _one_path(self, pairs: list[Pair]) -> list[Pair]:
