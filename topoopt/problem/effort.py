@@ -28,6 +28,8 @@ class Effort:
         Pairs that packet trains choose among in the end, with all copies.
     finalists : int
         The same on more servers than packet trains are sought with.
+    compared : float
+        Share of the search's steps and work that the search for each fabric compared with may use.
     layouts : int
         Layouts of a transformer that are simulated.
     """
@@ -40,20 +42,21 @@ class Effort:
     routed: int
     confirmed: int
     finalists: int
+    compared: float
     layouts: int
 
 
 EFFORTS = {
     "quick": Effort(
         least_gain=0.02, cuts=4, widenings=5, slice_steps=10, packet_stages=((2, 2),), routed=0,
-        confirmed=1, finalists=1, layouts=8,
+        confirmed=1, finalists=1, compared=0.1, layouts=8,
     ),
     "normal": Effort(
-        least_gain=0.002, cuts=4, widenings=5, slice_steps=25,
-        packet_stages=((6, 3), (2, 6), (1, 12)), routed=1, confirmed=3, finalists=3, layouts=24,
+        least_gain=0.002, cuts=4, widenings=13, slice_steps=25,
+        packet_stages=((6, 3), (2, 6), (1, 12)), routed=1, confirmed=3, finalists=3, compared=0.3, layouts=24,
     ),
     "thorough": Effort(
         least_gain=0.0, cuts=7, widenings=13, slice_steps=0,
-        packet_stages=((30, 4), (5, 6), (1, 12)), routed=4, confirmed=5, finalists=8, layouts=72,
+        packet_stages=((30, 4), (5, 6), (1, 12)), routed=4, confirmed=5, finalists=8, compared=0.1, layouts=72,
     ),
 }  # fmt: skip

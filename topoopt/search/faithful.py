@@ -57,7 +57,9 @@ def plain_chain(search: Search, pair: Pair) -> PlainChain:
     return PlainChain(search.space, pair)
 
 
-def from_hybrid(search: Search, state: SearchState, pairs: list[Pair], going: Deadline) -> list[Pair]:
+def from_hybrid(
+    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+) -> list[Pair]:
     """Start one chain from tables placed whole and all else data-parallel."""
     return [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]
 

@@ -40,7 +40,9 @@ def wired_at_last(search: Search, state: SearchState) -> None:
     state.result.best, state.result.others = pair, [pair]
 
 
-def from_usual(search: Search, state: SearchState, pairs: list[Pair], going: Deadline) -> list[Pair]:
+def from_usual(
+    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+) -> list[Pair]:
     """Start every chain from the usual pair."""
     usual = usual_pair(pairs)
     state.result.best, state.result.others = usual, [usual]

@@ -22,9 +22,6 @@ from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
 
-# Share of the main search's steps and work that each baseline's search may use.
-_BASELINE_SHARE = 0.1
-
 
 class OperatorSearch:
     """One search of a job by operators.
@@ -125,7 +122,7 @@ class OperatorSearch:
         starts = {"plan": result.best.strategy}
         for name, plain in named_strategies(space).items():
             starts[name] = space.intern(plain)
-        share = 0 if result.interrupted else _BASELINE_SHARE
+        share = 0 if result.interrupted else self.search.effort.compared
         budget = Budget(steps=int(result.steps * share), work=result.work * share)
         key = np.random.SeedSequence(self.problem.seed, spawn_key=(2000 + number,))
         rng = np.random.default_rng(key)

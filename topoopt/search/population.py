@@ -49,7 +49,9 @@ _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 Timed = list[tuple[float, Strategy]]
 
 
-def best_starts(search: Search, state: SearchState, pairs: list[Pair], going: Deadline) -> list[Pair]:
+def best_starts(
+    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+) -> list[Pair]:
     """Return the fastest starting pair of each chain."""
     # Where fewer strategies fit than there are chains, several start at the same one.
     return [pairs[c % len(pairs)] for c in range(search.options.chains)]
@@ -64,7 +66,7 @@ def wired_population(
         return best_starts(search, state, pairs, going)
     score = search.quick_scorer(search.ideal)
     try:
-        widened = widening(search, score)
+        widened = promising_widening(search, score, pairs[0].time)
         starts = seeds(search, score, [pair.strategy for pair in pairs], widened)
     except KeyboardInterrupt:
         result.interrupted = True
@@ -118,11 +120,31 @@ def _sought(
     return rounds
 
 
-def widening(search: Search, score: Scorer) -> Timed:
+def promising_widening(search: Search, score: Scorer, best: float) -> Timed:
+    """Return the best widening branches, from few places first where effort is to be saved.
+
+    Parameters
+    ----------
+    search : Search
+    score : Scorer
+    best : float
+        If none is faster than this on the ideal switch, no more places are tried.
+    """
+    if search.effort.least_gain > 0.0:
+        few = widening(search, score, _FEW_WIDENINGS, _FEW_WIDENED)
+        if not few or few[0][0] >= best or search.effort.widenings <= _FEW_WIDENINGS:
+            return few
+    return widening(search, score)
+
+
+def widening(
+    search: Search, score: Scorer, cuts: int | None = None, count: int = _WIDENED
+) -> Timed:
     """Return the best widening branches with their times on the ideal switch, fastest first."""
-    few = search.cluster.servers > _FEW_FROM
-    most = search.effort.widenings
-    cuts, count = (min(_FEW_WIDENINGS, most), _FEW_WIDENED) if few else (most, _WIDENED)
+    if search.cluster.servers > _FEW_FROM:
+        cuts, count = _FEW_WIDENINGS, _FEW_WIDENED
+    elif cuts is None:
+        cuts = search.effort.widenings
     found = widening_branches(
         search.space, search.regions, lambda i, parts: _part_seconds(search, i, parts), cuts
     )
