@@ -130,8 +130,9 @@ JOB: Options = {
 SEARCH: Options = {
     "effort": option(
         str | None, None,
-        "quick, normal or thorough: how much work the answer is worth; normal stops where the last "
-        "tenth of it gained less than 0.2 %. By default normal; thorough with --steps or --seconds.",
+        "quick, normal or thorough: how much work the answer is worth; normal stops where the "
+        "last tenth of it gained less than 0.2 %. By default normal, or thorough with --steps or "
+        "--seconds.",
         rich_help_panel=_SEARCH, show_default="see text",
     ),
     "steps": option(

@@ -1,4 +1,4 @@
-"""How much work a search spends on an answer: three levels, by counted work and never by a clock."""
+"""How much work a search spends on an answer, counted and never timed: three levels."""
 
 from dataclasses import dataclass
 
@@ -53,10 +53,12 @@ EFFORTS = {
     ),
     "normal": Effort(
         least_gain=0.002, cuts=4, widenings=13, slice_steps=25,
-        packet_stages=((6, 3), (2, 6), (1, 12)), routed=1, confirmed=3, finalists=3, compared=0.3, layouts=24,
+        packet_stages=((6, 3), (2, 6), (1, 12)), routed=1, confirmed=3,
+        finalists=3, compared=0.6, layouts=24,
     ),
     "thorough": Effort(
         least_gain=0.0, cuts=7, widenings=13, slice_steps=0,
-        packet_stages=((30, 4), (5, 6), (1, 12)), routed=4, confirmed=5, finalists=8, compared=0.1, layouts=72,
+        packet_stages=((30, 4), (5, 6), (1, 12)), routed=4, confirmed=5,
+        finalists=8, compared=0.1, layouts=72,
     ),
 }  # fmt: skip

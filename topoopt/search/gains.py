@@ -8,7 +8,7 @@ _LAST = 0.1
 
 @dataclass
 class Gains:
-    """The best score of one stage of a search over all work so far, that of earlier stages included.
+    """The best score of one stage of a search, over all work so far with that of earlier stages.
 
     Parameters
     ----------
