@@ -182,7 +182,9 @@ def make_rounds(
                 done = result.steps + sum(r.done for r in rounds)
                 wired = (r.pair.time for r in rounds if r.pair.fabric.name != IDEAL)
                 best = min([result.best.time, *wired])
-                going.progress(Progress("search", done, going.budget.steps, best))
+                going.progress(
+                    Progress("search", done, going.budget.steps, best, state.gains.gained)
+                )
 
     def chain(r: Round) -> None:
         try:

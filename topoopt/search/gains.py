@@ -1,5 +1,6 @@
 """When to stop: what the last tenth of the work has gained."""
 
+from bisect import bisect_right
 from dataclasses import dataclass, field
 
 # Of all work so far, the part whose gain decides whether a stage goes on.
@@ -37,10 +38,17 @@ class Gains:
         self.met.append((work, best))
 
     @property
+    def gained(self) -> float | None:
+        """The share that the last tenth of the work gained; None while the stage is younger."""
+        if not self.met:
+            return None
+        work, best = self.met[-1]
+        place = bisect_right(self.met, (1.0 - _LAST) * work, key=lambda entry: entry[0])
+        before = self.met[place - 1][1] if place else float("inf")
+        return 1.0 - best / before if before < float("inf") else None
+
+    @property
     def over(self) -> bool:
         """Whether the last tenth of the work, all of it in this stage, gained too little."""
-        if self.least <= 0.0 or not self.met:
-            return False
-        work, best = self.met[-1]
-        before = [score for at, score in self.met if at <= (1.0 - _LAST) * work]
-        return bool(before) and best > before[-1] * (1.0 - self.least)
+        gained = self.gained
+        return gained is not None and gained < self.least

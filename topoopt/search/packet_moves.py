@@ -144,7 +144,7 @@ class PacketMoves:
             least = min(climb.least for climb in climbs)
             gains.note(self.work, least)
             if progress:
-                progress(Progress("packet moves", done + count, total, least))
+                progress(Progress("packet moves", done + count, total, least, gains.gained))
 
         def enough(climb: _Climb) -> bool:
             """Whether the last moves gained little, and this pair does not promise more."""
