@@ -15,8 +15,21 @@ from topoopt.search.gains import Gains
 JOB, CLUSTER = to.Job(small_dlrm()), to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
 
 
-def solve(**options):
-    return to.co_optimize(JOB, CLUSTER, SearchOptions(**options), baselines=("ideal-switch",))
+def solve(progress=None, **options):
+    return to.co_optimize(
+        JOB, CLUSTER, SearchOptions(**options), baselines=("ideal-switch",), progress=progress
+    )
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """Of each effort a plan, and the lines that it printed."""
+    found = {}
+    for effort in EFFORTS:
+        lines = []
+        plan = solve(lambda made, to=lines: to.append(_line(made)), effort=effort)
+        found[effort] = plan, lines
+    return found
 
 
 @given(
@@ -50,19 +63,24 @@ def test_a_stage_that_is_younger_than_a_tenth_of_all_work_goes_on():
 
 
 @pytest.mark.parametrize("effort", EFFORTS)
-def test_each_effort_gives_the_same_plan_for_the_same_seed(effort):
-    plan = solve(effort=effort)
+def test_each_effort_gives_the_same_plan_for_the_same_seed(effort, solved):
+    plan, _ = solved[effort]
     assert plan.search.options.effort == effort
     assert solve(effort=effort) == plan
-    # And so do its own options, which have its steps for a budget.
+
+
+@pytest.mark.parametrize("effort", ["quick", "normal"])
+def test_the_options_of_a_plan_reproduce_it(effort, solved):
+    """They have the steps that were made for a budget."""
+    plan, _ = solved[effort]
     again = to.co_optimize(JOB, CLUSTER, plan.search.options, baselines=("ideal-switch",))
     assert (again.packet_time_s, again.parallelization, again.links, again.search.steps) == (
         plan.packet_time_s, plan.parallelization, plan.links, plan.search.steps,
     )  # fmt: skip
 
 
-def test_more_effort_makes_more_steps():
-    quick, normal, thorough = (solve(effort=effort).search.steps for effort in EFFORTS)
+def test_more_effort_makes_more_steps(solved):
+    quick, normal, thorough = (solved[effort][0].search.steps for effort in EFFORTS)
     assert quick <= normal < thorough
 
 
@@ -86,10 +104,5 @@ def test_an_unknown_effort_is_refused():
         SearchOptions(effort="much")
 
 
-def test_the_rate_of_gain_is_shown():
-    lines = []
-    to.co_optimize(
-        JOB, CLUSTER, SearchOptions(effort="thorough"), baselines=(),
-        progress=lambda made: lines.append(_line(made)),
-    )  # fmt: skip
-    assert any(line.endswith("% in the last tenth of the work") for line in lines)
+def test_the_rate_of_gain_is_shown(solved):
+    assert any(line.endswith("% in the last tenth of the work") for line in solved["thorough"][1])
