@@ -52,7 +52,7 @@ EFFORTS = {
         confirmed=1, finalists=1, compared=0.1, layouts=8,
     ),
     "normal": Effort(
-        least_gain=0.002, cuts=4, widenings=13, slice_steps=25,
+        least_gain=0.002, cuts=7, widenings=13, slice_steps=25,
         packet_stages=((6, 3), (2, 6), (1, 12)), routed=1, confirmed=3,
         finalists=3, compared=0.6, layouts=24,
     ),
