@@ -17,12 +17,15 @@ class Progress:
     best : float
         Best score so far, seconds: an iteration time, or the mean of two where trains confirm
         (``score`` of `topoopt.evaluate.problem.Problem`).
+    gained : float, optional
+        Share by which the last tenth of the work improved it, where that decides when to stop.
     """
 
     stage: str
     done: int
     total: int
     best: float
+    gained: float | None = None
 
 
 ProgressCallback = Callable[[Progress], None]

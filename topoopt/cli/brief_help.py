@@ -10,7 +10,7 @@ from topoopt.base.option_groups import Options, option
 
 FIRST = frozenset({
     "model", "servers", "degree", "bandwidth", "device", "gpus", "batch", "global_batch", "seed",
-    "steps", "fabrics", "output", "save_job", "details", "as_json", "help", "help_all",
+    "effort", "fabrics", "output", "save_job", "details", "as_json", "help", "help_all",
 })  # fmt: skip
 """Parameters that brief help shows, of commands that have many more."""
 

@@ -209,7 +209,7 @@ def _say(line: str) -> None:
 
 
 def _milestone(report: Progress) -> int | None:
-    """Return a number that changes when a line is due: every tenth, or 500 steps if timed.
+    """Return a number that changes when a line is due: every tenth, and when steps have doubled.
 
     Scoring the starts and the fabrics compared with is short, and gets one line each.
     """
@@ -220,9 +220,9 @@ def _milestone(report: Progress) -> int | None:
         return report.done
     if report.stage != "search":
         return 0
-    if not 0 < report.total < _UNLIMITED:
-        return report.done // 500
-    return 10 * report.done // report.total
+    doubled = (report.done // 100).bit_length()
+    limited = 0 < report.total < _UNLIMITED
+    return doubled + (10 * report.done // report.total if limited else 0)
 
 
 def _line(report: Progress) -> str:
@@ -243,7 +243,10 @@ def _line(report: Progress) -> str:
         "restarts": "searches",
         "schedules": "choosing a schedule",
     }.get(report.stage, f"comparing with {report.stage}")
-    return f"{stage}: step {report.done}{total}, best {best}"
+    gained = ""
+    if report.gained is not None:
+        gained = f", {100.0 * report.gained:.2g} % in the last tenth of the work"
+    return f"{stage}: step {report.done}{total}, best {best}{gained}"
 
 
 def check_seed(seed: int) -> None:

@@ -70,8 +70,6 @@ def plan_command(
     """
     from dataclasses import replace
 
-    from topoopt.codesign.designs import Limits
-    from topoopt.codesign.pareto import choose_degree
     from topoopt.codesign.solve import co_optimize
 
     if as_json:
@@ -92,6 +90,9 @@ def plan_command(
     weighed = ""
     if any(given[name] != default for name, (_, default) in SPENDING.items()):
         # Fewer ports than there are may be the better buy.
+        from topoopt.codesign.designs import Limits
+        from topoopt.codesign.pareto import choose_degree
+
         with common.progress_reports(quiet) as progress:
             explored = choose_degree(
                 job,

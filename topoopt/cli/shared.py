@@ -132,6 +132,13 @@ JOB: Options = {
 """What is trained, and on what servers."""
 
 SEARCH: Options = {
+    "effort": option(
+        str | None, None,
+        "quick, normal or thorough: how much work the answer is worth; normal stops where the "
+        "last tenth of it gained less than 0.2 %. By default normal, or thorough with --steps or "
+        "--seconds.",
+        rich_help_panel=_SEARCH, show_default="see text",
+    ),
     "steps": option(
         int | None, None, "Search budget in strategy proposals.", show_default="suits the job"
     ),

@@ -61,8 +61,9 @@ def _check_asked(plan: Plan, rebuilt: Rebuilt) -> None:
             f"schedule overlaps iterations, but search.options.schedule is {options.schedule!r}"
         )
     alone = plan.cluster.servers == 1
-    if options.confirm is None:
-        raise InputError("search.options.confirm is null; plans record what was decided")
+    for name in ("confirm", "effort"):
+        if getattr(options, name) is None:
+            raise InputError(f"search.options.{name} is null; plans record what was decided")
     known = options.plan_routings(plan.cluster.servers)
     if not alone and plan.routing not in known:
         raise InputError(

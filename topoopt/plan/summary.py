@@ -99,7 +99,7 @@ def parallelization_text(record: Parallelization, origin: str) -> str:
 def search_text(plan: Plan) -> str:
     """Return how long the search was, and how it ended."""
     search, options = plan.search, plan.search.options
-    words = [f"seed {plan.seed}"]
+    words = [f"seed {plan.seed}", f"{options.effort} effort"]
     if plan.job.kind == "operators":
         chains = 1 if options.faithful else options.chains
         words += [f"{search.steps} steps", f"{chains} chain{'' if chains == 1 else 's'}"]

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from codesign_base import InputError
+from topoopt.problem.effort import EFFORTS, Effort
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.routing import Routing
 
@@ -46,11 +47,11 @@ class SearchOptions:
     Parameters
     ----------
     steps : int, optional
-        Strategy proposals; by default up to 20000, fewer where scores are expensive (see
-        `topoopt.problem.budget.Budget`).
+        Strategy proposals, and then nothing else ends the search; by default up to 20000, fewer
+        where scores are expensive (see `topoopt.problem.budget.Budget`).
     seconds : float, optional
-        A wall-clock budget instead; the plan records the steps that were made, and
-        ``steps=plan.search.steps`` reproduces it.
+        A wall-clock budget instead; the plan records the steps that were made, and its
+        ``search.options`` reproduce it.
     chains : int
         Search chains, each with a strategy and a topology of its own.
     faithful : {None, "paper", "artifact"}
@@ -93,13 +94,20 @@ class SearchOptions:
     engine : str
         Where: ``local`` processes, ``ray``, or ``ray://HOST:PORT``.
     simulated : int
-        Layouts of a transformer that are simulated, best estimates and bounds first.
+        Layouts of a transformer that are simulated, best estimates and bounds first; where it
+        is left at its default, quick simulates 8 and thorough 72.
     memory : float
         Bytes that the task graph of a layout may take, as predicted from the layout. Layouts that
         would take more are not simulated, and the plan's notes name them; those in which the
         model was run by others are, whatever they take.
     reconfiguration : Reconfiguration, optional
         Of the baselines ``sip-ml`` and ``ocs-reconfig``.
+    effort : {None, "quick", "normal", "thorough"}
+        How much work the answer is worth, instead of numbers (see `topoopt.problem.effort`).
+        normal stops where the last tenth of the work gained less than 0.2 %, and lets packet
+        trains try less; quick where it gained less than 2 %; thorough spends the whole budget.
+        Work is counted, not timed. By default normal; thorough where ``steps`` or ``seconds`` are
+        given, and for methods that are there to be compared with.
 
     Raises
     ------
@@ -128,6 +136,7 @@ class SearchOptions:
     simulated: int = 24
     memory: float = 3e9
     reconfiguration: Reconfiguration | None = None
+    effort: str | None = None
 
     def __post_init__(self) -> None:
         if self.steps is not None and self.seconds is not None:
@@ -150,7 +159,7 @@ class SearchOptions:
             raise InputError(f"memory is {self.memory}; give a positive number of bytes")
         for name, choices in (
             ("faithful", FAITHFUL), ("method", METHODS), ("schedule", SCHEDULING),
-            ("confirm", CONFIRMING),
+            ("confirm", CONFIRMING), ("effort", tuple(EFFORTS)),
         ):  # fmt: skip
             value = getattr(self, name)
             if name == "confirm" and value == "train":
@@ -188,11 +197,11 @@ class SearchOptions:
                 raise InputError(f"{each.name} is {value!r}, but {refused[each.name]}")
 
     def settled(self, kind: str, servers: int) -> "SearchOptions":
-        """Return the options with the choice made whether packet trains have the last word.
+        """Return the options with the choices made that depend on the job.
 
-        They cost little for operators on up to so many servers. Layouts send many times more
-        messages, the faithful searches repeat what was published, and the other methods are
-        there to be compared with.
+        Whether packet trains have the last word: they cost little for operators on up to so many
+        servers. Layouts send many times more messages, the faithful searches repeat what was
+        published, and the other methods are there to be compared with. And the effort.
 
         Parameters
         ----------
@@ -204,12 +213,23 @@ class SearchOptions:
         -------
         SearchOptions
         """
-        if self.confirm is not None:
-            return self
-        small = kind == "operators" and servers <= CONFIRMED_SERVERS
-        usual = small and (self.method, self.faithful) == ("joint", None)
-        orders = self.schedule in ("plain", "compute")
-        return replace(self, confirm="packet" if usual and orders else "none")
+        joint = (self.method, self.faithful) == ("joint", None)
+        confirm, effort, simulated = self.confirm, self.effort, self.simulated
+        if confirm is None:
+            small = kind == "operators" and servers <= CONFIRMED_SERVERS
+            orders = self.schedule in ("plain", "compute")
+            confirm = "packet" if small and joint and orders else "none"
+        if effort is None:
+            numbers = self.steps is not None or self.seconds is not None
+            effort = "thorough" if numbers or not joint else "normal"
+        if kind == "layouts" and simulated == type(self).simulated:
+            simulated = EFFORTS[effort].layouts
+        return replace(self, confirm=confirm, effort=effort, simulated=simulated)
+
+    @property
+    def spent(self) -> Effort:
+        """What the effort trades for time; thorough where none was settled."""
+        return EFFORTS["thorough" if self.effort is None else self.effort]
 
     @property
     def searched(self) -> str:

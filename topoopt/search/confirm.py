@@ -29,8 +29,6 @@ from topoopt.problem.options import PACKET_SERVERS, SearchOptions
 PACKET_MODEL = "packet-3"
 PACKET_FINALISTS = 120
 """The same where simulations with packet trains go on from them."""
-SCREENED = 5
-"""Of variants that one copy each has ranked so many have all copies."""
 _RANKED = Transport(reconnect=True)
 # What long trains rank first is theirs by luck as well: some plans take one of two courses, which
 # packet trains of several lengths show. On more servers than this short ones take minutes.

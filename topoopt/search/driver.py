@@ -23,11 +23,12 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.finalists import finalists
+from topoopt.search.gains import Gains
 from topoopt.search.packet_moves import moves_work
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
 from topoopt.search.starts import LEAST_MEMORY, SLOW_START, USUAL, start_pair, starting_strategies
-from topoopt.search.steps import IDEAL, After, Effort, Round, Search, timed
+from topoopt.search.steps import IDEAL, After, Deadline, Round, Search, timed
 
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
@@ -66,7 +67,7 @@ def run(
     SearchResult
         Also when interrupted from the keyboard, provided that any pair was scored.
     """
-    going = Effort.begun(budget, progress)
+    going = Deadline.begun(budget, progress)
     state = keeper.load(search) if keeper else None
     if state is None:
         state = _begun(search, going)
@@ -76,7 +77,7 @@ def run(
         return result
     cut = False
     while (
-        chains and not result.interrupted and not _over(state)
+        chains and not result.interrupted and not _over(state) and not _settled_down(state, budget)
         and result.steps < budget.steps and result.work < budget.work - state.later_work
     ):  # fmt: skip
         if keeper:
@@ -84,6 +85,7 @@ def run(
         cut = not _round(search, state, going)
         if cut:
             break
+        state.gains.note(result.work, result.best.time)
     if keeper and not cut and not result.interrupted:
         keeper.save(search, state, last=True)
     search.method.conclude(search, state)
@@ -150,7 +152,7 @@ def start(
 
 
 def make_rounds(
-    search: Search, state: SearchState, rounds: list[Round], going: Effort, after: After
+    search: Search, state: SearchState, rounds: list[Round], going: Deadline, after: After
 ) -> tuple[bool, bool]:
     """Let all chains make their rounds.
 
@@ -160,7 +162,7 @@ def make_rounds(
     state : SearchState
         What they cost and find is not counted yet.
     rounds : list of Round
-    going : Effort
+    going : Deadline
     after : callable
         A method's step that follows a chain's proposals.
 
@@ -180,7 +182,9 @@ def make_rounds(
                 done = result.steps + sum(r.done for r in rounds)
                 wired = (r.pair.time for r in rounds if r.pair.fabric.name != IDEAL)
                 best = min([result.best.time, *wired])
-                going.progress(Progress("search", done, going.budget.steps, best))
+                going.progress(
+                    Progress("search", done, going.budget.steps, best, state.gains.gained)
+                )
 
     def chain(r: Round) -> None:
         try:
@@ -210,15 +214,15 @@ def make_rounds(
     return not stop_now, False
 
 
-def round_steps(search: Search, pair: Pair, chains: int) -> int:
-    """Return the proposals of a chain's round, from the cost of one score."""
+def round_steps(search: Search, pair: Pair, chains: int, most: int) -> int:
+    """Return the proposals of a chain's round, ``most`` at most, from the cost of one score."""
     scorer, method = search.quick_scorer(pair.fabric), search.method
     scorer.timed(search.builder.build(pair.strategy))
     affordable = method.budget(search.cluster.servers).work / (scorer.work + 1.0)
-    return int(np.clip(affordable / (_ROUNDS * chains), _LEAST_ROUND_STEPS, method.round_steps))
+    return int(np.clip(affordable / (_ROUNDS * chains), _LEAST_ROUND_STEPS, most))
 
 
-def _begun(search: Search, going: Effort) -> SearchState:
+def _begun(search: Search, going: Deadline) -> SearchState:
     """Score the starts, and return the state before the first round."""
     pairs, times, interrupted = start(search, going.progress)
     result = SearchResult(pairs[0], times, interrupted=interrupted)
@@ -226,7 +230,7 @@ def _begun(search: Search, going: Effort) -> SearchState:
         pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
         result.best = pairs[0]
     result.others = finalists(pairs, search.method.spacing, search.kept)
-    state = SearchState(result)
+    state = SearchState(result, gains=Gains(search.effort.least_gain))
     current = [] if interrupted else search.method.population(search, state, pairs, going)
     chains = len(current)
     state.begin(
@@ -236,15 +240,19 @@ def _begun(search: Search, going: Effort) -> SearchState:
             for c in range(chains)
         ],
     )
-    state.round_steps = round_steps(search, pairs[0], chains) if chains else 0
+    most = search.effort.slice_steps or search.method.round_steps
+    state.round_steps = round_steps(search, pairs[0], chains, most) if chains else 0
+    state.gains.note(result.work, result.best.time)
     best = result.best
     if search.moves_by_packets and best.topology is not None:
-        cost = moves_work(best.fabric, search.builder.build(best.strategy))
+        cost = moves_work(
+            best.fabric, search.builder.build(best.strategy), search.effort.packet_stages
+        )
         state.later_work = min(cost, _MOST_LATER * going.budget.work)
     return state
 
 
-def _round(search: Search, state: SearchState, going: Effort) -> bool:
+def _round(search: Search, state: SearchState, going: Deadline) -> bool:
     """Make one round and mix the chains; say whether it counts."""
     result, chains = state.result, len(state.current)
     left = going.budget.steps - result.steps
@@ -312,6 +320,12 @@ def _propose(
 def _over(state: SearchState) -> bool:
     """Whether there is nothing left to try."""
     return not state.reserve and state.stale >= _PATIENCE
+
+
+def _settled_down(state: SearchState, budget: Budget) -> bool:
+    """Whether the last rounds gained too little; steps and seconds that were given are spent."""
+    given = budget.seconds < float("inf") or budget.work == float("inf")
+    return not given and state.gains.over
 
 
 def _settle(search: Search, result: SearchResult) -> None:

@@ -19,7 +19,7 @@ from topoopt.problem.budget import Budget
 from topoopt.problem.ports import PortModel
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
-from topoopt.search.steps import Effort, Search, SearchMethod, rewired, stay
+from topoopt.search.steps import Deadline, Search, SearchMethod, rewired, stay
 
 # FlexFlow's acceptance constant, per millisecond.
 _FLEXFLOW = Acceptance(absolute_alpha=0.05)
@@ -57,7 +57,9 @@ def plain_chain(search: Search, pair: Pair) -> PlainChain:
     return PlainChain(search.space, pair)
 
 
-def from_hybrid(search: Search, state: SearchState, pairs: list[Pair], going: Effort) -> list[Pair]:
+def from_hybrid(
+    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+) -> list[Pair]:
     """Start one chain from tables placed whole and all else data-parallel."""
     return [next((p for p in pairs if p.origin == "hybrid"), pairs[0])]
 

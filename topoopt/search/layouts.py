@@ -38,6 +38,8 @@ _WORTH = 0.995
 _COMPARED = 12
 # Of the layouts simulated, those whose axes are tried in every order.
 _REORDERED = 12
+# Pairs whose routes are improved where packet trains choose.
+_ROUTED = 4
 
 
 @dataclass(frozen=True)
@@ -377,7 +379,7 @@ class LayoutSearch:
         self, result: SearchResult[Placement], progress: ProgressCallback | None = None
     ) -> list[Pair[Placement]]:
         """Return the pairs among which packet trains choose: the best, with other routes, too."""
-        return other_routes(self.problem, result.others)
+        return other_routes(self.problem, result.others, _ROUTED)
 
     def best_on(
         self,

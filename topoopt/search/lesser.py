@@ -6,7 +6,7 @@ from topoopt.search.joint import relieved, scored_crosswise
 from topoopt.search.population import best_starts, seeds, widening
 from topoopt.search.search_state import SearchState
 from topoopt.search.starts import USUAL
-from topoopt.search.steps import Effort, Round, Search, SearchMethod, rewired
+from topoopt.search.steps import Deadline, Round, Search, SearchMethod, rewired
 
 
 def rewired_if_changed(search: Search, state: SearchState, r: Round, changed: bool) -> None:
@@ -22,7 +22,7 @@ def best_for_worst(search: Search, state: SearchState, current: list[Pair]) -> l
 
 
 def on_ideal_switch(
-    search: Search, state: SearchState, pairs: list[Pair], going: Effort
+    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
 ) -> list[Pair]:
     """Start every chain from the strategy that is fastest on the ideal switch, unwired."""
     score = search.scorer(search.ideal)
@@ -40,7 +40,9 @@ def wired_at_last(search: Search, state: SearchState) -> None:
     state.result.best, state.result.others = pair, [pair]
 
 
-def from_usual(search: Search, state: SearchState, pairs: list[Pair], going: Effort) -> list[Pair]:
+def from_usual(
+    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+) -> list[Pair]:
     """Start every chain from the usual pair."""
     usual = usual_pair(pairs)
     state.result.best, state.result.others = usual, [usual]
@@ -48,7 +50,7 @@ def from_usual(search: Search, state: SearchState, pairs: list[Pair], going: Eff
 
 
 def rewired_usual(
-    search: Search, state: SearchState, pairs: list[Pair], going: Effort
+    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
 ) -> list[Pair]:
     """Wire the usual strategy; there is nothing else to search."""
     usual = usual_pair(pairs)

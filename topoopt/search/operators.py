@@ -13,7 +13,7 @@ from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabrics.baselines import BaselineFabric, best_on
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import SCREENED, screened
+from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS
 from topoopt.search.methods import search_for
@@ -21,9 +21,6 @@ from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
-
-# Share of the main search's steps and work that each baseline's search may use.
-_BASELINE_SHARE = 0.1
 
 
 class OperatorSearch:
@@ -73,19 +70,18 @@ class OperatorSearch:
         KeyboardInterrupt
             From the keyboard.
         """
-        found = result.others
+        found, search, effort = result.others, self.search, self.search.effort
         servers = self.problem.cluster.servers
         if self.problem.options.routings(servers) != (Routing.BALANCED,):
-            return [*found[:1], *self._one_path(found[:1]), *found[1:]]
-        search = self.search
+            return [*found[:1], *self._one_path(found[:1]), *found[1 : effort.finalists]]
         if search.moves_by_packets and not result.interrupted:
-            moves = PacketMoves(self.problem, search.space, search.regions)
+            moves = PacketMoves(self.problem, search.space, search.regions, result.work)
             found = moves.improved(found, result.steps, progress)[:FINALISTS]
             if moves.interrupted:
                 result.best = found[0]
                 raise KeyboardInterrupt
-        found = other_routes(self.problem, found)
-        found = screened(self.problem, found, SCREENED, progress)
+        found = other_routes(self.problem, found, effort.routed)
+        found = screened(self.problem, found, effort.confirmed, progress)
         return sorted(found, key=lambda pair: pair.time)
 
     def _one_path(self, pairs: list[Pair]) -> list[Pair]:
@@ -126,7 +122,7 @@ class OperatorSearch:
         starts = {"plan": result.best.strategy}
         for name, plain in named_strategies(space).items():
             starts[name] = space.intern(plain)
-        share = 0 if result.interrupted else _BASELINE_SHARE
+        share = 0 if result.interrupted else self.search.effort.compared
         budget = Budget(steps=int(result.steps * share), work=result.work * share)
         key = np.random.SeedSequence(self.problem.seed, spawn_key=(2000 + number,))
         rng = np.random.default_rng(key)

@@ -24,12 +24,14 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import link_bytes
+from topoopt.problem.effort import Stages
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import packet_time
+from topoopt.search.gains import Gains
 
-# How many pairs are improved with how many simulations each: most gains come early, and from which
-# pair most is to be gained, only trying tells; so many begin and the best go on.
-_STAGES = ((30, 4), (5, 6), (1, 12))
+# Where the last simulations gained little, a pair is tried no more whose yielding score is not
+# below the best time in packet trains by this share.
+_PROMISE = 0.01
 # Variants whose yielding score is longer by more than this are passed over.
 _SLACK = 0.005
 # Variants looked at for each simulation with packet trains, at most.
@@ -39,7 +41,7 @@ _PROPOSALS = 40
 _PACKET_WORK = 3.0
 
 
-def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
+def moves_work(fabric: Fabric, tasks: TaskGraph, stages: Stages) -> float:
     """Return what a search sets aside for its moves.
 
     Parameters
@@ -47,27 +49,35 @@ def moves_work(fabric: Fabric, tasks: TaskGraph) -> float:
     fabric : Fabric
     tasks : TaskGraph
         One iteration.
+    stages : tuple of (int, int)
+        See `topoopt.problem.effort.Effort`.
 
     Returns
     -------
     float
         In the units of `topoopt.evaluate.scoring.Scorer`.
     """
+    simulations = stages[0][0] + sum(pairs * tries for pairs, tries in stages)
+    return simulations * _simulation_work(fabric, tasks)
+
+
+def _simulation_work(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return what one simulation with packet trains counts for."""
     transport = fabric.transport
     hops = float(link_bytes(fabric, tasks).sum()) / (
         transport.train_packets * transport.segment_bytes
     )
-    simulations = _STAGES[0][0] + sum(pairs * tries for pairs, tries in _STAGES)
-    return _PACKET_WORK * simulations * hops
+    return _PACKET_WORK * hops
 
 
 @dataclass
 class _Climb:
-    """A pair on its way, its time in trains and its yielding score, and what was tried."""
+    """A pair on its way: its time in trains, its yielding score, the work of one simulation."""
 
     pair: Pair
     least: float
     score: float
+    work: float
     rng: np.random.Generator
     seen: set[Strategy]
 
@@ -77,7 +87,9 @@ class PacketMoves:
     """Changes strategies on their topologies, as long as that saves time in packet trains.
 
     Half of the variants exchange two servers of one set (`parallelism.search.moves.transpose`),
-    the others are those of the search. Routes are balanced anew for each.
+    the others are those of the search. Routes are balanced anew for each. From which pair most is
+    to be gained, only trying tells; so many begin, and the best go on (`packet_stages` of
+    `topoopt.problem.effort.Effort`).
 
     Parameters
     ----------
@@ -86,9 +98,13 @@ class PacketMoves:
     space : StrategySpace
     regions : Regions
         Of the same model.
+    work : float
+        Of the search before, in the units of `topoopt.evaluate.scoring.Scorer`.
 
     Attributes
     ----------
+    work : float
+        With that of the moves.
     interrupted : bool
         Whether the moves were stopped from the keyboard.
     """
@@ -96,6 +112,7 @@ class PacketMoves:
     problem: Problem
     space: StrategySpace
     regions: Regions
+    work: float = 0.0
     interrupted: bool = field(default=False, init=False)
 
     def improved(
@@ -117,41 +134,65 @@ class PacketMoves:
         list of Pair
             Fastest in packet trains first; also when interrupted from the keyboard.
         """
-        wired = [pair for pair in pairs if pair.topology is not None]
-        times = [self._score(pair.fabric, pair.strategy) for pair in wired]
-        climbs: list[_Climb] = []
-        for place in sorted(range(len(wired)), key=lambda i: (times[i], i)):
-            if len(climbs) == _STAGES[0][0]:
-                break
-            pair = wired[place]
-            least = packet_time(self.problem, pair)
-            if all(climb.least != least for climb in climbs):  # else one is the other's twin
-                key = np.random.SeedSequence(self.problem.seed, spawn_key=(900, place))
-                rng = np.random.default_rng(key)
-                climbs.append(_Climb(pair, least, times[place], rng, {pair.strategy}))
-        total = sum(min(count, len(climbs)) * min(tries, most) for count, tries in _STAGES)
+        stages = self.problem.options.spent.packet_stages
+        climbs = self._begun(pairs, stages[0][0])
+        total = sum(min(count, len(climbs)) * min(tries, most) for count, tries in stages)
         done = 0
+        gains = Gains(self.problem.options.spent.least_gain)
 
         def report(count: int) -> None:
+            least = min(climb.least for climb in climbs)
+            gains.note(self.work, least)
             if progress:
-                least = min(climb.least for climb in climbs)
-                progress(Progress("packet moves", done + count, total, least))
+                progress(Progress("packet moves", done + count, total, least, gains.gained))
+
+        def enough(climb: _Climb) -> bool:
+            """Whether the last moves gained little, and this pair does not promise more."""
+            least = min(climb.least for climb in climbs)
+            return gains.over and climb.score >= least * (1.0 - _PROMISE)
 
         try:
-            for count, tries in _STAGES:
+            for count, tries in stages:
                 for climb in climbs[:count]:
-                    self._climb(climb, min(tries, most), report)
+                    self._climb(climb, min(tries, most), report, enough)
                     done += min(tries, most)
                 climbs.sort(key=lambda climb: climb.least)
         except KeyboardInterrupt:
             self.interrupted = True
         return [climb.pair for climb in sorted(climbs, key=lambda c: c.least)] or list(pairs)
 
-    def _climb(self, climb: _Climb, tries: int, report: Callable[[int], None]) -> None:
+    def _begun(self, pairs: list[Pair], count: int) -> list[_Climb]:
+        """Return the pairs of the best yielding scores, the fastest in packet trains first."""
+        wired = [pair for pair in pairs if pair.topology is not None]
+        times = [self._score(pair.fabric, pair.strategy) for pair in wired]
+        climbs: list[_Climb] = []
+        for place in sorted(range(len(wired)), key=lambda i: (times[i], i)):
+            if len(climbs) == count:
+                break
+            pair = wired[place]
+            least = packet_time(self.problem, pair)
+            cost = _simulation_work(pair.fabric, self.problem.family.build(pair.strategy))
+            self.work += cost
+            if all(climb.least != least for climb in climbs):  # else one is the other's twin
+                key = np.random.SeedSequence(self.problem.seed, spawn_key=(900, place))
+                rng = np.random.default_rng(key)
+                climbs.append(_Climb(pair, least, times[place], cost, rng, {pair.strategy}))
+        if climbs:
+            best = min(climbs, key=lambda climb: climb.least)
+            climbs = [best, *(climb for climb in climbs if climb is not best)]
+        return climbs
+
+    def _climb(
+        self,
+        climb: _Climb,
+        tries: int,
+        report: Callable[[int], None],
+        enough: Callable[[_Climb], bool],
+    ) -> None:
         """Try variants of a pair, and go on from those that are faster."""
         done = 0
         for _ in range(_PROPOSALS * tries):
-            if done == tries:
+            if done == tries or enough(climb):
                 return
             strategy = self._proposed(climb)
             if strategy in climb.seen:
@@ -164,6 +205,7 @@ class PacketMoves:
                 continue
             found = replace(climb.pair, strategy=strategy, fabric=fabric, origin="search")
             least = packet_time(self.problem, found, climb.least)
+            self.work += climb.work
             done += 1
             if least < climb.least:
                 time = Scorer(self.problem.scored("fluid"), fabric)(strategy)
@@ -184,4 +226,7 @@ class PacketMoves:
         return direct_fabric(pair.topology, Routing.BALANCED, tasks=tasks)
 
     def _score(self, fabric: Fabric, strategy: Strategy, limit: float = float("inf")) -> float:
-        return Scorer(self.problem.scored("yielding"), fabric)(strategy, limit)
+        scorer = Scorer(self.problem.scored("yielding"), fabric)
+        score = scorer(strategy, limit)
+        self.work += scorer.work
+        return score

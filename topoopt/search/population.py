@@ -19,9 +19,10 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.routing import Routing
 from topoopt.search.driver import make_rounds, round_steps
+from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import promising
 from topoopt.search.search_state import SearchState
-from topoopt.search.steps import Effort, Round, Search, stay
+from topoopt.search.steps import Deadline, Round, Search, stay
 
 # Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
 _SOUGHT, _WIRED = 2, 4
@@ -31,10 +32,13 @@ _SOUGHT_ROUNDS = 3
 _HOPEFUL = 1.5
 # Strategies this much slower than the best on the ideal switch are not wired.
 _NEAR = 1.35
-# Places at which streams on halves begin and end; fewer where scores are costly.
-_CUTS, _FEW_CUTS, _FEW_FROM = 7, 4, 32
+# Where the last topologies gained little, strategies are wired no more that are not so many times
+# faster on the ideal switch than the best pair.
+_MUCH_FASTER = 1.1
+# Places at which streams on halves begin and end where scores are costly.
+_FEW_CUTS, _FEW_FROM = 4, 32
 # The same of widening branches; how many of them are wired, and how many of both are searched.
-_WIDENINGS, _FEW_WIDENINGS = 13, 5
+_FEW_WIDENINGS = 5
 _WIDENED, _FEW_WIDENED = 64, 8
 _LIKE = 2
 # Widening branches that are slower by no more than this may be faster in packet trains.
@@ -45,14 +49,16 @@ _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 Timed = list[tuple[float, Strategy]]
 
 
-def best_starts(search: Search, state: SearchState, pairs: list[Pair], going: Effort) -> list[Pair]:
+def best_starts(
+    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
+) -> list[Pair]:
     """Return the fastest starting pair of each chain."""
     # Where fewer strategies fit than there are chains, several start at the same one.
     return [pairs[c % len(pairs)] for c in range(search.options.chains)]
 
 
 def wired_population(
-    search: Search, state: SearchState, pairs: list[Pair], going: Effort
+    search: Search, state: SearchState, pairs: list[Pair], going: Deadline
 ) -> list[Pair]:
     """Seek strategies on an ideal switch, wire the best, and return the best pairs."""
     chains, budget, result = search.options.chains, going.budget, state.result
@@ -60,29 +66,16 @@ def wired_population(
         return best_starts(search, state, pairs, going)
     score = search.quick_scorer(search.ideal)
     try:
-        widened = widening(search, score)
+        widened = promising_widening(search, score, pairs[0].time)
         starts = seeds(search, score, [pair.strategy for pair in pairs], widened)
     except KeyboardInterrupt:
         result.interrupted = True
         return []
     result.work += score.work
     first = [s for s in starts[: _SOUGHT * chains] if s[0] <= _HOPEFUL * starts[0][0]]
-    steps = _SOUGHT_ROUNDS * round_steps(search, pairs[0], chains)
-    key = search.problem.seed
-    rounds = [
-        Round(
-            Pair(strategy, None, Routing.ECMP, search.ideal, time, "search"),
-            np.random.default_rng(np.random.SeedSequence(key, spawn_key=(500 + c,))),
-            min(steps, budget.steps // len(first) + (c < budget.steps % len(first))),
-        )
-        for c, (time, strategy) in enumerate(first)
-    ]
-    whole, result.interrupted = make_rounds(search, state, rounds, going, stay)
-    if not whole and not result.interrupted:
-        return []
-    result.steps += sum(r.done for r in rounds)
-    result.work += sum(r.work for r in rounds)
-    if result.interrupted:
+    steps = _SOUGHT_ROUNDS * round_steps(search, pairs[0], chains, search.method.round_steps)
+    rounds = _sought(search, state, first, steps, going)
+    if rounds is None or result.interrupted:
         return []
     candidates = [(r.pair.time, r.pair.strategy) for r in rounds] + starts
     try:
@@ -92,10 +85,66 @@ def wired_population(
         return []
 
 
-def widening(search: Search, score: Scorer) -> Timed:
+def _sought(
+    search: Search, state: SearchState, first: Timed, steps: int, going: Deadline
+) -> list[Round] | None:
+    """Improve strategies on the ideal switch; None where time did not suffice."""
+    result, budget, key = state.result, going.budget, search.problem.seed
+    rounds = [
+        Round(
+            Pair(strategy, None, Routing.ECMP, search.ideal, time, "search"),
+            np.random.default_rng(np.random.SeedSequence(key, spawn_key=(500 + c,))),
+            0,
+        )
+        for c, (time, strategy) in enumerate(first)
+    ]
+    gains = Gains(search.effort.least_gain)
+    gains.note(result.work, first[0][0])
+    made, proposing = 0, rounds
+    while proposing and made < steps and result.steps < budget.steps and not gains.over:
+        count = min(search.effort.slice_steps or steps, steps - made)
+        left, chains = budget.steps - result.steps, len(proposing)
+        for c, r in enumerate(proposing):
+            r.steps, r.done, r.work = min(count, left // chains + (c < left % chains)), 0, 0.0
+        whole, result.interrupted = make_rounds(search, state, proposing, going, stay)
+        if not whole and not result.interrupted:
+            return None
+        # What is exhausted counts as well, so that as many steps give the same search.
+        result.steps += sum(r.steps for r in proposing)
+        result.work += sum(r.work for r in proposing)
+        if result.interrupted:
+            break
+        proposing = [r for r in proposing if r.done == r.steps]
+        made += count
+        gains.note(result.work, min(r.pair.time for r in rounds))
+    return rounds
+
+
+def promising_widening(search: Search, score: Scorer, best: float) -> Timed:
+    """Return the best widening branches, from few places first where effort is to be saved.
+
+    Parameters
+    ----------
+    search : Search
+    score : Scorer
+    best : float
+        If none is faster than this on the ideal switch, no more places are tried.
+    """
+    if search.effort.least_gain > 0.0:
+        few = widening(search, score, _FEW_WIDENINGS, _FEW_WIDENED)
+        if not few or few[0][0] >= best or search.effort.widenings <= _FEW_WIDENINGS:
+            return few
+    return widening(search, score)
+
+
+def widening(
+    search: Search, score: Scorer, cuts: int | None = None, count: int = _WIDENED
+) -> Timed:
     """Return the best widening branches with their times on the ideal switch, fastest first."""
-    few = search.cluster.servers > _FEW_FROM
-    cuts, count = (_FEW_WIDENINGS, _FEW_WIDENED) if few else (_WIDENINGS, _WIDENED)
+    if search.cluster.servers > _FEW_FROM:
+        cuts, count = _FEW_WIDENINGS, _FEW_WIDENED
+    elif cuts is None:
+        cuts = search.effort.widenings
     found = widening_branches(
         search.space, search.regions, lambda i, parts: _part_seconds(search, i, parts), cuts
     )
@@ -125,13 +174,15 @@ def seeds(search: Search, score: Scorer, known: list[Strategy], widened: Timed) 
     found = [*known, *named_strategies(space).values()]
     found += partitions(space, regions, lambda i, parts: _part_seconds(search, i, parts)).values()
     found += _traded(search)
-    few = search.cluster.servers > _FEW_FROM
+    cuts = search.effort.cuts
+    if search.cluster.servers > _FEW_FROM:
+        cuts = min(cuts, _FEW_CUTS)
     timed: dict[Strategy, float] = {}
     for strategy in map(space.intern, found):
         if strategy not in timed:
             timed[strategy] = score(strategy)
     # Of the many streams on halves and widening branches only the best few: they are much alike.
-    halves = map(space.intern, streams_on_halves(space, regions, _FEW_CUTS if few else _CUTS))
+    halves = map(space.intern, streams_on_halves(space, regions, cuts))
     for time, strategy in promising(score, halves, np.inf, _LIKE) + widened[:_LIKE]:
         timed.setdefault(strategy, time)
     order = sorted(timed, key=lambda strategy: timed[strategy])
@@ -187,18 +238,34 @@ def _wired(
     def fastest(wired: list[Pair]) -> float:
         return min(pair.time for pair in wired)
 
-    for _, (pair, work) in in_twos(chosen, wire, lambda: 1.1 * fastest(found), servers):
+    ideal = {strategy: time for time, strategy in (*reversed(candidates), *widened)}
+    gains = Gains(search.effort.least_gain)
+    gains.note(result.work, fastest(found))
+
+    def enough(strategy: Strategy) -> bool:
+        """Whether the last ones gained little, and this is not much faster on the ideal switch."""
+        return gains.over and fastest(found) <= _MUCH_FASTER * ideal[strategy]
+
+    for strategy, (pair, work) in in_twos(chosen, wire, lambda: 1.1 * fastest(found), servers):
         result.work += work
         if pair is not None:
             found.append(pair)
+        gains.note(result.work, fastest(found))
+        if enough(strategy):
+            break
     # Widening branches are much alike on the ideal switch, and differ once they are wired.
     late: list[Pair] = []
     slack = _WORTH_PACKETS if search.moves_by_packets else 1.0
     fresh = [strategy for _, strategy in widened if strategy not in seen]
-    for _, (pair, work) in in_twos(fresh, wire, lambda: slack * fastest(found + late), servers):
+    for strategy, (pair, work) in in_twos(
+        fresh, wire, lambda: slack * fastest(found + late), servers
+    ):
         result.work += work
         if pair is not None:
             late.append(pair)
+        gains.note(result.work, fastest(found + late))
+        if enough(strategy):
+            break
     late.sort(key=lambda pair: pair.time)
     found += late[:chains]
     search.keep(result, found + late)

@@ -22,15 +22,15 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import demand_of
 from topoopt.problem.routing import Routing
 
-# Of so many of the best pairs the routes are improved.
-IMPROVED = 4
 # Simulations for one of them at most, and paths of one server pair that are tried.
 _MOST_TRIES, _MOST_PATHS = 150, 6
 # A gain below this share is rounding.
 _LEAST_GAIN = 1e-6
 
 
-def other_routes(problem: Problem[Family[P]], pairs: Iterable[Pair[P]]) -> list[Pair[P]]:
+def other_routes(
+    problem: Problem[Family[P]], pairs: Iterable[Pair[P]], count: int
+) -> list[Pair[P]]:
     """Return pairs of one path a server pair with their best fellows of other routes.
 
     Parameters
@@ -38,6 +38,8 @@ def other_routes(problem: Problem[Family[P]], pairs: Iterable[Pair[P]]) -> list[
     problem : Problem
     pairs : iterable of Pair
         Fastest first.
+    count : int
+        Of so many of the first the routes are improved.
 
     Returns
     -------
@@ -48,7 +50,7 @@ def other_routes(problem: Problem[Family[P]], pairs: Iterable[Pair[P]]) -> list[
     found: list[Pair[P]] = []
     for place, pair in enumerate(pairs):
         found.append(pair)
-        if place >= IMPROVED or pair.routing is not Routing.BALANCED:
+        if place >= count or pair.routing is not Routing.BALANCED:
             continue
         better = improved_paths(problem, pair)
         if better is not pair:

@@ -25,10 +25,11 @@ from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 from topoopt.base.atomic import write_bytes_atomically
 from topoopt.evaluate.pair import Pair
+from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.result import SearchResult
 
-_SCHEMA = b"topoopt-search/2"
+_SCHEMA = b"topoopt-search/3"
 # Writing may take this share of the time; and there is no need to write more often than this.
 _SHARE, _EVERY_SECONDS = 0.05, 2.0
 # What the pickles of arrays and random generators name beside the classes of these packages.
@@ -73,6 +74,8 @@ class SearchState:
         Of which the second has given regions to the first.
     shared : list of JointMoves
         Neighbours that chains at one pair share.
+    gains : Gains
+        Of the rounds.
     """
 
     result: SearchResult
@@ -87,6 +90,7 @@ class SearchState:
     times: list[float] = field(default_factory=list)
     crossed: set[tuple[Strategy, Strategy]] = field(default_factory=set)
     shared: list[JointMoves] = field(default_factory=list)
+    gains: Gains = field(default_factory=lambda: Gains(0.0))
 
     def begin(self, current: list[Pair], streams: list[np.random.Generator]) -> None:
         """Set chains to pairs, each with random numbers of its own."""

@@ -27,6 +27,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.budget import Budget
+from topoopt.problem.effort import Effort
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import PACKET_FINALISTS
 from topoopt.search.finalists import FINALISTS, finalists
@@ -44,7 +45,7 @@ _ROUND_STEPS = 150
 
 
 @dataclass(frozen=True)
-class Effort:
+class Deadline:
     """When a search stops, and to whom it reports.
 
     Parameters
@@ -60,7 +61,7 @@ class Effort:
     progress: ProgressCallback | None
 
     @classmethod
-    def begun(cls, budget: Budget, progress: ProgressCallback | None) -> "Effort":
+    def begun(cls, budget: Budget, progress: ProgressCallback | None) -> "Deadline":
         """Return a run whose time begins now."""
         return cls(budget, clock.monotonic() + budget.seconds, progress)
 
@@ -163,7 +164,7 @@ class SearchMethod:
         be slower than a start, and packet trains do not go on from it.
     """
 
-    population: Callable[["Search", SearchState, list[Pair], Effort], list[Pair]]
+    population: Callable[["Search", SearchState, list[Pair], Deadline], list[Pair]]
     after: After = stay
     mix: Sequence[Mix] = ()
     conclude: Callable[["Search", SearchState], None] = as_found
@@ -205,6 +206,11 @@ class Search:
         self.regions = Regions(self.builder.graph, self.space.alike)
         # What the rounds go by.
         self.sought = problem.scored("yielding" if self.moves_by_packets else "fluid")
+
+    @property
+    def effort(self) -> Effort:
+        """What the search trades for time."""
+        return self.options.spent
 
     @property
     def builder(self) -> TaskGraphBuilder:

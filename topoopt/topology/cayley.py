@@ -262,10 +262,9 @@ class _Search:
         if self.small:
             n = self.group.order
             length, queue = np.empty(n, np.int64), np.empty(n, np.int64)
-            for units in self._all_sets():
-                self.costs[units] = set_cost(
-                    self.right, self._steps(units), self.by_farthest, length, queue
-                )
+            for a, b in self.makings:
+                for units, steps in self._all_sets(a, b):
+                    self.costs[units] = set_cost(self.right, steps, self.by_farthest, length, queue)
             self.exhausted = True
             return len(self.costs)
         tried = 0
@@ -281,11 +280,17 @@ class _Search:
             self.costs[tuple(sorted(picked.tolist()))] = cost
         return tried
 
-    def _all_sets(self) -> Iterator[tuple[int, ...]]:
-        for a, b in self.makings:
-            for first in combinations(range(self.pairs), a):
-                for rest in combinations(range(self.pairs, self.units.shape[0]), b):
-                    yield first + rest
+    def _all_sets(self, a: int, b: int) -> Iterator[tuple[tuple[int, ...], IntArray]]:
+        """Yield all sets of ``a`` units of two steps and ``b`` of one, and their steps."""
+        own = range(self.pairs, self.units.shape[0])
+        sets = [
+            first + rest
+            for first in combinations(range(self.pairs), a)
+            for rest in combinations(own, b)
+        ]
+        rows = np.array(sets, dtype=np.int64).reshape(len(sets), a + b)
+        both = self.units[rows[:, :a]].reshape(len(sets), 2 * a)
+        yield from zip(sets, np.hstack((both, self.units[rows[:, a:], 0])), strict=True)
 
     def _steps(self, units: tuple[int, ...]) -> IntArray:
         """Return all directed steps of a set of units."""

@@ -99,14 +99,14 @@ def test_improved_paths_save_time_and_stay_shortest(wired):
 
 def test_other_routes_keep_all_pairs_and_add_ecmp(wired):
     pair = wired[1]
-    found = other_routes(PROBLEM, [pair])
+    found = other_routes(PROBLEM, [pair], 4)
     assert pair in found
     assert {each.routing for each in found} == {Routing.BALANCED, Routing.ECMP}
     assert [each.time for each in found] == sorted(each.time for each in found)
     for each in found:
         assert each.time == Scorer(PROBLEM, each.fabric)(pair.strategy)
     plain = replace(pair, routing=Routing.ECMP)
-    assert other_routes(PROBLEM, [plain]) == [plain]
+    assert other_routes(PROBLEM, [plain], 4) == [plain]
 
 
 @pytest.fixture(scope="module")
