@@ -57,6 +57,14 @@ class Problem(Generic[F_co]):
         """Return the same with another kind of score."""
         return replace(self, score=score)
 
+    def least_seconds(self, parallelization: Any) -> float:
+        """Return seconds that no iteration is shorter than, known before its tasks are made."""
+        family: Any = self.family
+        if not isinstance(family, OperatorFamily):
+            return 0.0
+        # Sums in another order must not rule out what is exactly as fast.
+        return family.least_seconds(parallelization) * (1.0 - 1e-9)
+
     def fits(self, parallelization: Any) -> bool:
         """Whether every GPU can hold its part of a parallelization of the family."""
         return bool(self.family.memory(parallelization).max() <= self.family.memory_limit)

@@ -142,6 +142,8 @@ class Rewirer(Generic[P]):
         if self._alone is not None:
             time = self._scorer(self._alone)(strategy)
             return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
+        if self._too_slow(strategy, limit):
+            return None
         tasks = self.family.represented(strategy)
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
         best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
@@ -163,6 +165,12 @@ class Rewirer(Generic[P]):
         if exact:
             pair = self.exactly(pair)
         return pair if pair.time <= limit else None
+
+    def _too_slow(self, strategy: P, limit: float) -> bool:
+        """Whether devices alone take longer; on few servers it is cheap to find that out later."""
+        if tabled(self.cluster.servers) or limit == float("inf"):
+            return False
+        return self.problem.least_seconds(strategy) > limit * (1.0 + SEARCH_TOLERANCE)
 
     def _try(
         self,

@@ -14,7 +14,7 @@ from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
-from routing.routes import Routes
+from routing.routes import Routes, tabled
 from topoopt.bounds.gap import topology_bound
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.problem import Problem
@@ -37,6 +37,8 @@ BASELINE_WORK = 5e7
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8
+# Adding up what devices have to do, before any task is made.
+_DEVICE_WORK = 2e3
 # Making, where it was not made before, a task: memory counts as much as time.
 _BUILD_WORK = 50.0
 # Looking for symmetry, a task.
@@ -255,8 +257,20 @@ class Scorer(Generic[P]):
         """
         if not self.problem.fits(strategy):
             return float("inf")
+        many = not tabled(self.problem.family.servers)
+        if many and limit < float("inf"):
+            # On many servers even making the tasks of what is slow for certain takes long.
+            bound = self.problem.least_seconds(strategy)
+            self.work += _DEVICE_WORK
+            if bound > limit:
+                return bound
         tasks = self.problem.family.represented(strategy)
         bound = 0.0
+        if many and limit < float("inf") and isinstance(self.fabric, Fabric):
+            self.work += _BOUND_WORK * tasks.tasks
+            bound = port_seconds(self.fabric.network, tasks)
+            if bound > limit:
+                return bound
         if limit < float("inf"):
             self.work += _BOUND_WORK * tasks.tasks
             bound = busiest(self.fabric, tasks, limit)
@@ -333,6 +347,32 @@ class Scorer(Generic[P]):
         self.bounded = True
         wired = topology_bound(fabric, tasks).seconds
         return max(wired, busiest(fabric, tasks))
+
+
+def port_seconds(network: Network, tasks: TaskGraph) -> float:
+    """Return the seconds that the busiest server needs for its transfers and its own rings.
+
+    Parameters
+    ----------
+    network : Network
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+        No iteration over this network is shorter, whatever its routes and rings: every byte
+        leaves its source and enters its target. Needs no routes, which of many pairs take long.
+    """
+    servers, sent = tasks.servers, tasks.pair_bytes()
+    out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
+    into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+    load = np.stack((sent.sum(axis=1), sent.sum(axis=0)))
+    for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True):
+        if len(group) > 1:
+            load[:, list(group)] += (len(group) - 1) / len(group) * amount
+    rate = np.stack((out, into))[:, :servers]
+    # Servers without links send nothing; sums in another order must rule out no equal.
+    return float((load / np.maximum(rate, 1e-300)).max(initial=0.0)) * (1.0 - 1e-9)
 
 
 def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:

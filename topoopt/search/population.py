@@ -12,6 +12,7 @@ from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import placed_degrees, streams_on_halves, widening_branches
 from parallelism.strategy import Strategy
+from routing.routes import tabled
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.relaxation import Wirings
 from topoopt.bounds.space_terms import trade_off
@@ -60,8 +61,10 @@ def wired_population(
         return best_starts(search, state, pairs, going)
     score = search.quick_scorer(search.ideal)
     try:
-        widened = widening(search, score)
-        starts = seeds(search, score, [pair.strategy for pair in pairs], widened)
+        # On many servers what is slow on the ideal switch takes too long to simulate to the end.
+        near = np.inf if tabled(search.cluster.servers) else _NEAR * pairs[0].time
+        widened = widening(search, score, near)
+        starts = seeds(search, score, [pair.strategy for pair in pairs], widened, near)
     except KeyboardInterrupt:
         result.interrupted = True
         return []
@@ -92,8 +95,11 @@ def wired_population(
         return []
 
 
-def widening(search: Search, score: Scorer) -> Timed:
-    """Return the best widening branches with their times on the ideal switch, fastest first."""
+def widening(search: Search, score: Scorer, near: float = np.inf) -> Timed:
+    """Return the best widening branches with their times on the ideal switch, fastest first.
+
+    Those that take as long as ``near`` (seconds) there are left out.
+    """
     few = search.cluster.servers > _FEW_FROM
     cuts, count = (_FEW_WIDENINGS, _FEW_WIDENED) if few else (_WIDENINGS, _WIDENED)
     found = widening_branches(
@@ -101,10 +107,12 @@ def widening(search: Search, score: Scorer) -> Timed:
     )
     # Of short branches several places to go on are one.
     distinct = dict.fromkeys(map(search.space.intern, found))
-    return promising(score, distinct, np.inf, count)
+    return promising(score, distinct, near, count)
 
 
-def seeds(search: Search, score: Scorer, known: list[Strategy], widened: Timed) -> Timed:
+def seeds(
+    search: Search, score: Scorer, known: list[Strategy], widened: Timed, near: float = np.inf
+) -> Timed:
     """Return starting strategies with their times on the ideal switch, fastest first.
 
     Parameters
@@ -115,6 +123,8 @@ def seeds(search: Search, score: Scorer, known: list[Strategy], widened: Timed) 
         Some that fit.
     widened : list of (float, Strategy)
         What `widening` returns, of which the best few count.
+    near : float
+        Those but the known that take longer, in seconds, are left out.
 
     Returns
     -------
@@ -129,10 +139,12 @@ def seeds(search: Search, score: Scorer, known: list[Strategy], widened: Timed) 
     timed: dict[Strategy, float] = {}
     for strategy in map(space.intern, found):
         if strategy not in timed:
-            timed[strategy] = score(strategy)
+            limit = np.inf if strategy in known else near
+            own = score(strategy, limit)
+            timed[strategy] = own if own <= limit else np.inf
     # Of the many streams on halves and widening branches only the best few: they are much alike.
     halves = map(space.intern, streams_on_halves(space, regions, _FEW_CUTS if few else _CUTS))
-    for time, strategy in promising(score, halves, np.inf, _LIKE) + widened[:_LIKE]:
+    for time, strategy in promising(score, halves, near, _LIKE) + widened[:_LIKE]:
         timed.setdefault(strategy, time)
     order = sorted(timed, key=lambda strategy: timed[strategy])
     return [(timed[s], s) for s in order if timed[s] < np.inf]
