@@ -7,6 +7,7 @@ from typing_extensions import TypeVar
 
 from parallelism.family import Family
 from parallelism.operator_family import OperatorFamily
+from routing.routes import tabled
 from topoopt.problem.job import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import Schedule
@@ -56,6 +57,14 @@ class Problem(Generic[F_co]):
     def scored(self, score: ScoreKind) -> "Problem[F_co]":
         """Return the same with another kind of score."""
         return replace(self, score=score)
+
+    @property
+    def spares(self) -> bool:
+        """Whether what is slow for certain is not scored, and only the best is wired in all ways.
+
+        On many servers every task graph of operators, and every set of routes, takes seconds.
+        """
+        return isinstance(self.family, OperatorFamily) and not tabled(self.family.servers)
 
     def least_seconds(self, parallelization: Any) -> float:
         """Return seconds that no iteration is shorter than, known before its tasks are made."""

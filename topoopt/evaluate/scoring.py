@@ -9,12 +9,12 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.family import Family, P
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
-from routing.routes import Routes, tabled
+from routing.routes import Routes
 from topoopt.bounds.gap import topology_bound
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.problem import Problem
@@ -257,18 +257,22 @@ class Scorer(Generic[P]):
         """
         if not self.problem.fits(strategy):
             return float("inf")
-        many = not tabled(self.problem.family.servers)
-        if many and limit < float("inf"):
-            # On many servers even making the tasks of what is slow for certain takes long.
+        spares = self.problem.spares and limit < float("inf")
+        if spares:
             bound = self.problem.least_seconds(strategy)
             self.work += _DEVICE_WORK
             if bound > limit:
                 return bound
         tasks = self.problem.family.represented(strategy)
         bound = 0.0
-        if many and limit < float("inf") and isinstance(self.fabric, Fabric):
+        if spares and isinstance(self.fabric, Fabric):
             self.work += _BOUND_WORK * tasks.tasks
-            bound = port_seconds(self.fabric.network, tasks)
+            net = self.fabric.network
+            out, into = (
+                np.bincount(end, net.capacity, net.nodes)[: tasks.servers].astype(np.float64)
+                for end in (net.source, net.target)
+            )
+            bound = port_seconds(tasks, out, into)
             if bound > limit:
                 return bound
         if limit < float("inf"):
@@ -349,30 +353,30 @@ class Scorer(Generic[P]):
         return max(wired, busiest(fabric, tasks))
 
 
-def port_seconds(network: Network, tasks: TaskGraph) -> float:
+def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) -> float:
     """Return the seconds that the busiest server needs for its transfers and its own rings.
 
     Parameters
     ----------
-    network : Network
     tasks : TaskGraph
+    leaving, entering : float64 arrays, shape (servers,) or ()
+        Bytes/s of all links out of and into a server.
 
     Returns
     -------
     float
-        No iteration over this network is shorter, whatever its routes and rings: every byte
-        leaves its source and enters its target. Needs no routes, which of many pairs take long.
+        No iteration is shorter, whatever the routes and rings: every byte leaves its source and
+        enters its target. Needs no routes, which of many pairs take long to make.
     """
-    servers, sent = tasks.servers, tasks.pair_bytes()
-    out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
-    into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+    sent = tasks.pair_bytes()
     load = np.stack((sent.sum(axis=1), sent.sum(axis=0)))
     for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True):
         if len(group) > 1:
             load[:, list(group)] += (len(group) - 1) / len(group) * amount
-    rate = np.stack((out, into))[:, :servers]
-    # Servers without links send nothing; sums in another order must rule out no equal.
-    return float((load / np.maximum(rate, 1e-300)).max(initial=0.0)) * (1.0 - 1e-9)
+    out = (load[0] / np.maximum(leaving, 1e-300)).max(initial=0.0)
+    into = (load[1] / np.maximum(entering, 1e-300)).max(initial=0.0)
+    # Sums in another order must not rule out what is exactly as fast.
+    return float(max(out, into)) * (1.0 - 1e-9)
 
 
 def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:

@@ -17,7 +17,6 @@ import numpy as np
 
 from codesign_base import InfeasibleError
 from parallelism.strategy import Strategy
-from routing.routes import tabled
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
@@ -128,7 +127,7 @@ def start(
 
     try:
         # On many servers what is slow is not even wired, once the first of them says what is.
-        alone = 0 if tabled(servers) else 1
+        alone = 1 if problem.spares else 0
         wired = chain(
             in_twos(fitting[:alone], wire, lambda: SLOW_START * best, servers),
             in_twos(fitting[alone:], wire, lambda: SLOW_START * best, servers),

@@ -12,7 +12,6 @@ from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import placed_degrees, streams_on_halves, widening_branches
 from parallelism.strategy import Strategy
-from routing.routes import tabled
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.relaxation import Wirings
 from topoopt.bounds.space_terms import trade_off
@@ -62,7 +61,7 @@ def wired_population(
     score = search.quick_scorer(search.ideal)
     try:
         # On many servers what is slow on the ideal switch takes too long to simulate to the end.
-        near = np.inf if tabled(search.cluster.servers) else _NEAR * pairs[0].time
+        near = _NEAR * pairs[0].time if search.problem.spares else np.inf
         widened = widening(search, score, near)
         starts = seeds(search, score, [pair.strategy for pair in pairs], widened, near)
     except KeyboardInterrupt:
