@@ -18,6 +18,7 @@ from topoopt.evaluate.scoring import (
     SEARCH_TOLERANCE,
     Scorer,
     busiest,
+    busiest_in_sum,
     direct_fabric,
     port_seconds,
     search_tolerance,
@@ -199,7 +200,10 @@ class Rewirer(Generic[P]):
                 if routing is Routing.MCF or (routing is Routing.K_SHORTEST and spared):
                     continue  # costly, and worth it for the best topology only
                 fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
-                bound = busiest(fabric, tasks, best.time)
+                if spared and routing is Routing.ECMP:
+                    bound = busiest_in_sum(fabric, tasks)
+                else:
+                    bound = busiest(fabric, tasks, best.time)
                 self.work += _WIRE_WORK * self.cluster.servers**2
                 # The routes of many servers fill memory; those of few are kept until their turn.
                 kept = None if self.spares else fabric

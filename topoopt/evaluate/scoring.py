@@ -13,7 +13,12 @@ from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
 from routing.network import Network
-from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
+from routing.paths import (
+    ecmp_link_bytes,
+    ecmp_routes,
+    k_shortest_routes,
+    shortest_routes,
+)
 from routing.routes import Routes
 from topoopt.bounds.gap import topology_bound
 from topoopt.evaluate.mcf_routes import least_congestion_routes
@@ -23,7 +28,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, seeks_symmetry
 from topoopt.fabric.reconfigurable import Playable, least_time, play
 from topoopt.fabric.represented import tasks_within, whole_tasks
-from topoopt.fabric.tasks import demand_of, link_bytes, pairs_in_use
+from topoopt.fabric.tasks import demand_of, given_demand, link_bytes, pairs_in_use
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
@@ -32,6 +37,8 @@ from topoopt.topology.totient import ring_places
 # (error about 0.1 %); whatever it keeps is simulated again exactly.
 _EXACT_SERVERS = 32
 SEARCH_TOLERANCE = 0.03
+NAMED = (Routing.ECMP, Routing.K_SHORTEST)
+"""Routings whose routes follow from the network alone."""
 BASELINE_WORK = 5e7
 """Work that the layouts' simulations on a fabric to compare with may take."""
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
@@ -144,9 +151,7 @@ def plainest_routing(
     for other in known:
         if other is routing:
             break
-        if other in (Routing.ECMP, Routing.K_SHORTEST) and _routed_alike(
-            fabric, direct_fabric(topology, other), tasks
-        ):
+        if other in NAMED and _routed_alike(fabric, direct_fabric(topology, other), tasks):
             return other
     return routing
 
@@ -377,6 +382,27 @@ def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) ->
     into = (load[1] / np.maximum(entering, 1e-300)).max(initial=0.0)
     # Sums in another order must not rule out what is exactly as fast.
     return float(max(out, into)) * (1.0 - 1e-9)
+
+
+def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return what `busiest` does under all shortest paths, but for rings that are not given.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Direct-connect, of `Routing.ECMP`; its routes are not made.
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+        Seconds, at most those of `busiest`.
+    """
+    compute = tasks.kind == TaskKind.COMPUTE
+    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    demand = given_demand(fabric, tasks)
+    load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
+    return float(max(busy, load)) * (1.0 - 1e-9)
 
 
 def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:

@@ -75,7 +75,7 @@ def test_bounds_hold_the_best_rate_between_them(seed: int, servers: int, name: s
     demand[0, 1] = 1.0
     optimum = best_rate(network, demand)
     bound = rate_upper_bound(network, demand, hop_distances(network))
-    carried = routed_rate(network, ecmp_routes(network), demand)
+    carried = routed_rate(network, ecmp_routes(network).link_bytes(network, demand))
     assert carried <= optimum * (1 + 1e-6)
     assert optimum <= bound.rate * (1 + 1e-6)
     assert bound.rate <= 1 / host_seconds(network, demand) * (1 + 1e-12)
@@ -131,7 +131,7 @@ def test_no_wiring_beats_the_bound(seed: int, n: int, degree: int, ports: PortMo
     )
     routes = ecmp_routes(topology.network)
     sent = total_demand(Fabric("any", topology.network, routes), traffic)
-    assert bound <= 1 / routed_rate(topology.network, routes, sent) * (1 + 1e-9)
+    assert bound <= 1 / routed_rate(topology.network, routes.link_bytes(topology.network, sent)) * (1 + 1e-9)
     report = topology_report(built, B, default_prices(), traffic)
     measures = report.measures
     assert measures.wiring_gap is not None
