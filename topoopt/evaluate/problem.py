@@ -12,6 +12,8 @@ from topoopt.problem.job import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import Schedule
 
+BASELINE_WORK = 5e7
+
 ScoreKind = Literal["fluid", "yielding"]
 
 # What is not said to be of another family is of operators.
@@ -65,6 +67,12 @@ class Problem(Generic[F_co]):
         On many servers every task graph of operators, and every set of routes, takes seconds.
         """
         return isinstance(self.family, OperatorFamily) and not tabled(self.family.servers)
+
+    @property
+    def baseline_work(self) -> float:
+        """Work that simulations on a fabric to compare with may take, as of a `Scorer`."""
+        whole = isinstance(self.family, OperatorFamily) and not self.spares
+        return float("inf") if whole else BASELINE_WORK
 
     def least_seconds(self, parallelization: Any) -> float:
         """Return seconds that no iteration is shorter than, known before its tasks are made."""

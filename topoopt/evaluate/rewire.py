@@ -31,6 +31,11 @@ from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 _MOST_SPLITS = 10
 # Members of a group whose rings are chosen, where a wiring of many servers has none for it.
 _CHOSEN_UP_TO = 64
+# Work of one more simulation on many servers, of a strategy that has a wiring.
+_TRIED_WORK = 1e7
+# Transfers of each of many servers beyond which a strategy is not wired beside faster ones: the
+# routes of a million pairs fill memory.
+_MOST_MOVES = 300
 # Cost of building and routing a candidate topology, a server pair.
 _WIRE_WORK = 20.0
 
@@ -152,7 +157,10 @@ class Rewirer(Generic[P]):
             return None
         tasks = self.family.represented(strategy)
         ports = np.array(self.cluster.degree * self.cluster.port_rate)
-        if spares and port_seconds(tasks, ports, ports) > most:
+        if spares and (
+            np.count_nonzero(tasks.kind == TaskKind.TRANSFER) > _MOST_MOVES * tasks.servers
+            or port_seconds(tasks, ports, ports) > most
+        ):
             return None
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
         best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
@@ -217,8 +225,12 @@ class Rewirer(Generic[P]):
                 break
             fabric = made or direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
             quick = self._scorer(fabric, self.tolerance)
+            if self.spares and best.found is not None:
+                quick.budget = _TRIED_WORK
             time = quick.timed(tasks, best.time)
             self.work += quick.work
+            if quick.bounded:
+                continue
             if time < best.time or (best.found is None and time <= best.time):
                 best.time, best.found = time, (topology, routing, fabric)
 

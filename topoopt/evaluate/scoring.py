@@ -39,8 +39,6 @@ _EXACT_SERVERS = 32
 SEARCH_TOLERANCE = 0.03
 NAMED = (Routing.ECMP, Routing.K_SHORTEST)
 """Routings whose routes follow from the network alone."""
-BASELINE_WORK = 5e7
-"""Work that the layouts' simulations on a fabric to compare with may take."""
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8

@@ -131,7 +131,9 @@ def test_no_wiring_beats_the_bound(seed: int, n: int, degree: int, ports: PortMo
     )
     routes = ecmp_routes(topology.network)
     sent = total_demand(Fabric("any", topology.network, routes), traffic)
-    assert bound <= 1 / routed_rate(topology.network, routes.link_bytes(topology.network, sent)) * (1 + 1e-9)
+    assert bound <= 1 / routed_rate(topology.network, routes.link_bytes(topology.network, sent)) * (
+        1 + 1e-9
+    )
     report = topology_report(built, B, default_prices(), traffic)
     measures = report.measures
     assert measures.wiring_gap is not None
