@@ -18,10 +18,10 @@ from parallelism.transformers.placement import Placement, axis_orders
 from routing import routes as routes_module
 from topoopt.bounds.everything import everything_bound, wirings_of
 from topoopt.bounds.layouts import layout_bound, tightened_bound
+from topoopt.evaluate import problem as problem_module
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.fabrics.baselines import baseline_fabric
-from topoopt.evaluate import problem as problem_module
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.prices import default_prices
 from topoopt.search.layouts import diverse, survey
