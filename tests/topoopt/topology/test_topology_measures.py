@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
+from routing import routes as routes_module
 from routing.congestion_lp import min_congestion_lp
 from routing.network import Network
 from routing.paths import ecmp_routes, hop_distances
@@ -242,3 +243,15 @@ def test_large_demand_is_bounded_without_the_flow(monkeypatch: pytest.MonkeyPatc
     assert quick.throughput_best == quick.throughput_lower == full.throughput_lower
     assert quick.throughput_upper >= full.throughput_upper
     assert quick.throughput_limit != "dual"
+
+
+def test_figures_of_many_servers_need_no_table_of_routes(monkeypatch) -> None:
+    built = build_fabric("totient", 12, 3, B)
+    few = topology_report(built, B, default_prices()).to_dict()
+    monkeypatch.setattr(routes_module, "EVERY_PAIR_UP_TO", 3)
+    many = topology_report(built, B, default_prices()).to_dict()
+    for name, value in few.items():
+        if isinstance(value, float):
+            assert many[name] == pytest.approx(value, rel=1e-12), name
+        else:
+            assert many[name] == value, name
