@@ -34,8 +34,8 @@ _CHOSEN_UP_TO = 64
 # Work of one more simulation on many servers, of a strategy that has a wiring.
 _TRIED_WORK = 1e7
 # Transfers of each of many servers beyond which a strategy is not wired beside faster ones: the
-# routes of a million pairs fill memory.
-_MOST_MOVES = 300
+# routes of hundreds of thousands of pairs fill memory.
+_MOST_MOVES = 100
 # Cost of building and routing a candidate topology, a server pair.
 _WIRE_WORK = 20.0
 
