@@ -15,6 +15,8 @@ from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import (
+    CHOSEN_UP_TO,
+    MOST_MOVES,
     SEARCH_TOLERANCE,
     Scorer,
     busiest,
@@ -29,13 +31,8 @@ from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 
 _MOST_SPLITS = 10
-# Members of a group whose rings are chosen, where a wiring of many servers has none for it.
-_CHOSEN_UP_TO = 64
 # Work of one more simulation on many servers, of a strategy that has a wiring.
 _TRIED_WORK = 1e7
-# Transfers of each of many servers beyond which a strategy is not wired beside faster ones: the
-# routes of hundreds of thousands of pairs fill memory.
-_MOST_MOVES = 100
 # Cost of building and routing a candidate topology, a server pair.
 _WIRE_WORK = 20.0
 
@@ -61,7 +58,7 @@ def _lacks_rings(topology: Topology, tasks: TaskGraph) -> bool:
         return False
     own = {ring.group for ring in topology.rings}
     return any(
-        len(group) > _CHOSEN_UP_TO and amount > 0 and group not in own
+        len(group) > CHOSEN_UP_TO and amount > 0 and group not in own
         for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
     )
 
@@ -158,7 +155,7 @@ class Rewirer(Generic[P]):
         tasks = self.family.represented(strategy)
         ports = np.array(self.cluster.degree * self.cluster.port_rate)
         if spares and (
-            np.count_nonzero(tasks.kind == TaskKind.TRANSFER) > _MOST_MOVES * tasks.servers
+            np.count_nonzero(tasks.kind == TaskKind.TRANSFER) > MOST_MOVES * tasks.servers
             or port_seconds(tasks, ports, ports) > most
         ):
             return None

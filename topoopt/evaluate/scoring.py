@@ -39,6 +39,10 @@ _EXACT_SERVERS = 32
 SEARCH_TOLERANCE = 0.03
 NAMED = (Routing.ECMP, Routing.K_SHORTEST)
 """Routings whose routes follow from the network alone."""
+CHOSEN_UP_TO = 64
+"""Members of a group whose rings are chosen, where a wiring of many servers has none for it."""
+MOST_MOVES = 100
+"""Transfers of each of many servers beyond which nothing is scored beside what is faster."""
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8
@@ -278,6 +282,8 @@ class Scorer(Generic[P]):
             bound = port_seconds(tasks, out, into)
             if bound > limit:
                 return bound
+            if not self.fabric.network.switches and _fills_memory(self.fabric, tasks):
+                return float("inf")
         if limit < float("inf"):
             self.work += _BOUND_WORK * tasks.tasks
             bound = busiest(self.fabric, tasks, limit)
@@ -354,6 +360,14 @@ class Scorer(Generic[P]):
         self.bounded = True
         wired = topology_bound(fabric, tasks).seconds
         return max(wired, busiest(fabric, tasks))
+
+
+def _fills_memory(fabric: Fabric, tasks: TaskGraph) -> bool:
+    """Whether a proposal on many servers would have more routes made than a search can keep."""
+    moves = int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER))
+    return moves > MOST_MOVES * tasks.servers or any(
+        len(group) > CHOSEN_UP_TO and group not in fabric.rings for group in tasks.groups
+    )
 
 
 def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) -> float:
