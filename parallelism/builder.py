@@ -28,6 +28,7 @@ from parallelism.taskgraph import TaskGraph
 # Row of the memory, after seconds forward, backward and of the update, gradient bytes, and seconds
 # inside a server.
 _MEMORY = 5
+_SECONDS = 3
 
 
 @dataclass(frozen=True)
@@ -267,6 +268,23 @@ class TaskGraphBuilder:
         # Replaced as a whole, so that chains in several threads may share it.
         self._last = rows
         return rows
+
+    def device_seconds(self, strategy: Strategy) -> npt.NDArray[np.float64]:
+        """Return for how long the device of each server computes, without building any task.
+
+        Parameters
+        ----------
+        strategy : Strategy
+
+        Returns
+        -------
+        float64 array, shape (servers,)
+            Seconds an iteration: forward and backward passes and updates of all its parts.
+        """
+        rows = self._gather(strategy)
+        each = rows.times[:_SECONDS].sum(axis=0)
+        busy = np.bincount(rows.servers, np.repeat(each, np.diff(rows.offsets)), self.servers)
+        return busy.astype(np.float64, copy=False)
 
     def build(self, strategy: Strategy) -> TaskGraph:
         """Return the task graph of one iteration under a legal strategy.

@@ -74,6 +74,10 @@ class OperatorFamily:
         """Return the task graph of one iteration."""
         return self.build(strategy)
 
+    def least_seconds(self, strategy: Strategy) -> float:
+        """Return the seconds of the busiest device, which no iteration is shorter than."""
+        return float(self.builder.device_seconds(strategy).max())
+
     def memory(self, strategy: Strategy) -> FloatArray:
         """Return the bytes that a GPU of each server needs; see `TaskGraphBuilder.memory`."""
         return self.builder.memory(strategy)

@@ -215,3 +215,43 @@ def ecmp_rows(
         pair_hops[pair] = hops
         row_offsets[pair + 1] = used
     return row_offsets, links[:used], weights[:used], pair_latency, pair_hops
+
+
+@kernel
+def ecmp_loads(
+    offsets: IntArray, target: IntArray, transit: IntArray, toward: IntArray, demand: FloatArray
+) -> FloatArray:
+    """Return what a demand puts on each link, split as `ecmp_rows` does, target by target."""
+    hosts, nodes = toward.shape
+    loads = np.zeros(target.size)
+    amount = np.zeros(nodes)
+    begin = np.zeros(nodes + 1, np.int64)
+    order = np.empty(nodes, np.int64)
+    for t in range(hosts):
+        left = toward[t]
+        # Sorted by distance, farthest last; those that cannot reach the target come first.
+        begin[:] = 0
+        for v in range(nodes):
+            begin[left[v] + 1] += 1
+        for level in range(nodes):
+            begin[level + 1] += begin[level]
+        for v in range(nodes - 1, -1, -1):
+            begin[left[v] + 1] -= 1
+            order[begin[left[v] + 1]] = v
+            amount[v] = demand[v, t] if v < hosts else 0.0
+        for position in range(nodes - 1, -1, -1):
+            v = order[position]
+            if left[v] <= 0 or amount[v] == 0.0:
+                continue
+            ways = 0
+            for link in range(offsets[v], offsets[v + 1]):
+                w = target[link]
+                if left[w] == left[v] - 1 and (w == t or transit[w] != 0):
+                    ways += 1
+            part = amount[v] / ways
+            for link in range(offsets[v], offsets[v + 1]):
+                w = target[link]
+                if left[w] == left[v] - 1 and (w == t or transit[w] != 0):
+                    loads[link] += part
+                    amount[w] += part
+    return loads

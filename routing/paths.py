@@ -11,7 +11,7 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from codesign_base.rows import starts
-from routing.network import IntArray, Network
+from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
 
 # Nodes that the k-shortest search may enter for one pair before it turns to exact pruning.
@@ -216,6 +216,38 @@ def ecmp_routes(network: Network, *, relay: bool = False, pairs: IntArray | None
         *_asked(network, pairs, forwarding),
     )
     return Routes(network.hosts, offsets, links, np.minimum(weights, 1.0), latency, hops, pairs)
+
+
+def ecmp_link_bytes(network: Network, demand: FloatArray) -> FloatArray:
+    """Return the bytes that a demand puts on each link under `ecmp_routes`, which are not made.
+
+    Target by target, in time and memory of the distances: routes of all pairs of thousands of
+    hosts fill memory.
+
+    Parameters
+    ----------
+    network : Network
+    demand : float64 array, shape (hosts, hosts)
+        Bytes from row to column.
+
+    Returns
+    -------
+    float64 array, shape (links,)
+
+    Raises
+    ------
+    InfeasibleError
+        If a host cannot reach another.
+    """
+    from routing.path_kernels import ecmp_loads
+
+    toward = hops_toward_hosts(network)
+    sent = np.array(demand, dtype=np.float64)
+    np.fill_diagonal(sent, 0.0)
+    loads: FloatArray = ecmp_loads(
+        network.out_offsets, network.target, forwarding_nodes(network), toward, sent
+    )
+    return loads
 
 
 def links_into(network: Network) -> tuple[IntArray, IntArray]:

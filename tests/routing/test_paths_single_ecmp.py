@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from codesign_base import InfeasibleError
 from routing.network import Network
-from routing.paths import ecmp_routes, forwarding_nodes, hop_distances, shortest_routes
+from routing.paths import (
+    ecmp_link_bytes,
+    ecmp_routes,
+    forwarding_nodes,
+    hop_distances,
+    shortest_routes,
+)
 from routing.routes import Routes
 from topoopt.topology.network_json import network_graph
 
@@ -176,3 +182,15 @@ def test_one_host_has_no_routes() -> None:
     network = Network.from_links("one", 1, 0, [], [], 1.0, 0.0)
     assert ecmp_routes(network).links.size == 0
     assert shortest_routes(network, seed=0).links.size == 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(networks(), st.integers(0, 2**32 - 1))
+def test_bytes_on_links_need_no_routes(network: Network, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    shape = (network.hosts, network.hosts)
+    demand = rng.random(shape) * (rng.random(shape) < 0.5)
+    kept = demand.copy()
+    np.fill_diagonal(kept, 0.0)
+    expected = ecmp_routes(network).link_bytes(network, kept)
+    assert np.allclose(ecmp_link_bytes(network, demand), expected, rtol=1e-12, atol=1e-15)

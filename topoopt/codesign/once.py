@@ -17,7 +17,7 @@ from topoopt.bounds.gap import how, plan_bounds
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedule_pairs
-from topoopt.evaluate.scoring import plainest_routing
+from topoopt.evaluate.scoring import NAMED, plainest_routing
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.tasks import link_bytes, recorded_routes
@@ -229,15 +229,15 @@ def _assemble(
     traffic = traffic_of(tasks)
     carried = link_bytes(pair.fabric, tasks)
     network, topology = pair.fabric.network, pair.topology
-    routes = recorded_routes(pair.fabric, tasks)
     useful = traffic.allreduce_sent() + traffic.transfer_sent()
-    values, which = np.unique(routes.weights, return_inverse=True)
     alone = cluster.servers == 1
     layouts = isinstance(family, LayoutFamily)
     routing = pair.routing
     if topology is not None:
         known = problem.options.plan_routings(cluster.servers)
         routing = plainest_routing(topology, pair.fabric, tasks, routing, known)
+    routes = recorded_routes(pair.fabric, tasks, named=routing in NAMED)
+    values, which = np.unique(routes.weights, return_inverse=True)
     rings = ring_records(topology.rings if topology else ())
     links = link_records(network, rings)
     split = degree_split(links, 0 if alone else cluster.degree)

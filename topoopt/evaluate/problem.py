@@ -7,9 +7,12 @@ from typing_extensions import TypeVar
 
 from parallelism.family import Family
 from parallelism.operator_family import OperatorFamily
+from routing.routes import tabled
 from topoopt.problem.job import Cluster
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.schedule import Schedule
+
+BASELINE_WORK = 5e7
 
 ScoreKind = Literal["fluid", "yielding"]
 
@@ -56,6 +59,28 @@ class Problem(Generic[F_co]):
     def scored(self, score: ScoreKind) -> "Problem[F_co]":
         """Return the same with another kind of score."""
         return replace(self, score=score)
+
+    @property
+    def spares(self) -> bool:
+        """Whether what is slow for certain is not scored, and only the best is wired in all ways.
+
+        On many servers every task graph of operators, and every set of routes, takes seconds.
+        """
+        return isinstance(self.family, OperatorFamily) and not tabled(self.family.servers)
+
+    @property
+    def baseline_work(self) -> float:
+        """Work that simulations on a fabric to compare with may take, as of a `Scorer`."""
+        whole = isinstance(self.family, OperatorFamily) and not self.spares
+        return float("inf") if whole else BASELINE_WORK
+
+    def least_seconds(self, parallelization: Any) -> float:
+        """Return seconds that no iteration is shorter than, known before its tasks are made."""
+        family: Any = self.family
+        if not isinstance(family, OperatorFamily):
+            return 0.0
+        # Sums in another order must not rule out what is exactly as fast.
+        return family.least_seconds(parallelization) * (1.0 - 1e-9)
 
     def fits(self, parallelization: Any) -> bool:
         """Whether every GPU can hold its part of a parallelization of the family."""

@@ -15,10 +15,14 @@ from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import (
+    CHOSEN_UP_TO,
+    MOST_MOVES,
     SEARCH_TOLERANCE,
     Scorer,
     busiest,
+    busiest_in_sum,
     direct_fabric,
+    port_seconds,
     search_tolerance,
 )
 from topoopt.fabric.fabric import Fabric
@@ -28,8 +32,8 @@ from topoopt.topology.exchange_groups import exchange_wirings
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 
 _MOST_SPLITS = 10
-# Members of a group whose rings are chosen, where a wiring of many servers has none for it.
-_CHOSEN_UP_TO = 64
+# Work of one more simulation on many servers, of a strategy that has a wiring.
+_TRIED_WORK = 1e7
 # Cost of building and routing a candidate topology, a server pair.
 _WIRE_WORK = 20.0
 
@@ -55,7 +59,7 @@ def _lacks_rings(topology: Topology, tasks: TaskGraph) -> bool:
         return False
     own = {ring.group for ring in topology.rings}
     return any(
-        len(group) > _CHOSEN_UP_TO and amount > 0 and group not in own
+        len(group) > CHOSEN_UP_TO and amount > 0 and group not in own
         for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
     )
 
@@ -100,6 +104,7 @@ class Rewirer(Generic[P]):
         self.family, self.cluster, self.options = problem.family, problem.cluster, problem.options
         self.tolerance = search_tolerance(self.cluster.servers)
         self.work = 0.0
+        self.spares = problem.spares
         self._alone = no_network(1) if self.cluster.servers == 1 else None
 
     def fresh(self) -> "Rewirer[P]":
@@ -133,7 +138,8 @@ class Rewirer(Generic[P]):
         exact : bool
             Score the best pair exactly, even where the search's scores are not.
         weighted : bool
-            Try ``mcf`` routing on the best topology, too.
+            Try ``mcf`` routing on the best topology, too. On many servers it is then tried in all
+            ways although there is a limit.
 
         Returns
         -------
@@ -143,11 +149,21 @@ class Rewirer(Generic[P]):
         if self._alone is not None:
             time = self._scorer(self._alone)(strategy)
             return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
+        most = limit * (1.0 + SEARCH_TOLERANCE)
+        spares = self.spares and limit < float("inf")
+        if spares and self.problem.least_seconds(strategy) > most:
+            return None
         tasks = self.family.represented(strategy)
+        ports = np.array(self.cluster.degree * self.cluster.port_rate)
+        if spares and (
+            np.count_nonzero(tasks.kind == TaskKind.TRANSFER) > MOST_MOVES * tasks.servers
+            or port_seconds(tasks, ports, ports) > most
+        ):
+            return None
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
         best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
         # The published search knows no other split either.
-        formula_only |= self.options.faithful is not None
+        formula_only |= self.options.faithful is not None or (spares and not weighted)
         self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
         if not formula_only and best.promising is not None:
             # Other rings for the split of the fastest so far: all splits would cost as much
@@ -157,8 +173,11 @@ class Rewirer(Generic[P]):
             self._try(tasks, improved, seen, best)
         if best.found is None:
             return None
-        if weighted and Routing.MCF in self.options.routings(self.cluster.servers):
-            self._route_weighted(tasks, best)
+        routings = self.options.routings(self.cluster.servers)
+        if self.spares and Routing.ECMP in routings and not formula_only:
+            self._reroute(tasks, best, Routing.K_SHORTEST)
+        if weighted and Routing.MCF in routings and not self.spares:
+            self._reroute(tasks, best, Routing.MCF)
         topology, routing, fabric = best.found
         pair = Pair(strategy, topology, routing, fabric, best.time, origin)
         if exact:
@@ -173,7 +192,9 @@ class Rewirer(Generic[P]):
         best: "_Best",
     ) -> None:
         """Score topologies that were not seen yet under every routing."""
-        candidates: list[tuple[float, int, Topology, Routing, Fabric]] = []
+        routings = self.options.routings(self.cluster.servers)
+        spared = self.spares and Routing.ECMP in routings
+        candidates: list[tuple[float, int, Topology, Routing, Fabric | None]] = []
         for topology in _with_rings(topologies, tasks):
             network = topology.network
             links = (network.source, network.target, network.multiplicity)
@@ -181,38 +202,48 @@ class Rewirer(Generic[P]):
             if key in seen:
                 continue
             seen.add(key)
-            for routing in self.options.routings(self.cluster.servers):
-                if routing is Routing.MCF:
+            for routing in routings:
+                if routing is Routing.MCF or (routing is Routing.K_SHORTEST and spared):
                     continue  # costly, and worth it for the best topology only
                 fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
-                bound = busiest(fabric, tasks, best.time)
+                if spared and routing is Routing.ECMP:
+                    bound = busiest_in_sum(fabric, tasks)
+                else:
+                    bound = busiest(fabric, tasks, best.time)
                 self.work += _WIRE_WORK * self.cluster.servers**2
-                candidates.append((bound, len(candidates), topology, routing, fabric))
+                # The routes of many servers fill memory; those of few are kept until their turn.
+                kept = None if self.spares else fabric
+                candidates.append((bound, len(candidates), topology, routing, kept))
         # Most promising first, so that the bounds of most others rule them out unsimulated.
         candidates.sort(key=lambda candidate: candidate[:2])
         if candidates and best.promising is None:
             best.promising = candidates[0][2]
-        for bound, _, topology, routing, fabric in candidates:
+        for bound, _, topology, routing, made in candidates:
             if bound > best.time:
                 break
+            fabric = made or direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
             quick = self._scorer(fabric, self.tolerance)
+            if self.spares and best.found is not None:
+                quick.budget = _TRIED_WORK
             time = quick.timed(tasks, best.time)
             self.work += quick.work
+            if quick.bounded:
+                continue
             if time < best.time or (best.found is None and time <= best.time):
                 best.time, best.found = time, (topology, routing, fabric)
 
-    def _route_weighted(self, tasks: TaskGraph, best: "_Best") -> None:
-        """Try routes of least congestion on the best topology."""
+    def _reroute(self, tasks: TaskGraph, best: "_Best", routing: Routing) -> None:
+        """Try costly routes on the best topology."""
         if best.found is None or not np.any(tasks.kind == TaskKind.TRANSFER):
             return
         topology = best.found[0]
-        fabric = direct_fabric(topology, Routing.MCF, self.problem.seed, tasks=tasks)
+        fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
         self.work += 4 * _WIRE_WORK * self.cluster.servers**2
         quick = self._scorer(fabric, self.tolerance)
         time = quick.timed(tasks, best.time)
         self.work += quick.work
         if time < best.time:
-            best.time, best.found = time, (topology, Routing.MCF, fabric)
+            best.time, best.found = time, (topology, routing, fabric)
 
     def settled(self, pair: Pair[P]) -> Pair[P]:
         """Return a pair whose routes of least congestion are those of its own strategy.

@@ -9,11 +9,16 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.family import Family, P
-from parallelism.taskgraph import TaskGraph, TaskKind
+from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
 from routing.network import Network
-from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
+from routing.paths import (
+    ecmp_link_bytes,
+    ecmp_routes,
+    k_shortest_routes,
+    shortest_routes,
+)
 from routing.routes import Routes
 from topoopt.bounds.gap import topology_bound
 from topoopt.evaluate.mcf_routes import least_congestion_routes
@@ -25,7 +30,7 @@ from topoopt.fabric.fluid import Run, seeks_symmetry
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import Playable, least_time, play
 from topoopt.fabric.represented import tasks_within, whole_tasks
-from topoopt.fabric.tasks import demand_of, link_bytes, pairs_in_use
+from topoopt.fabric.tasks import demand_of, given_demand, link_bytes, pairs_in_use
 from topoopt.fabric.windowed import WindowedCircuits
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
@@ -35,11 +40,17 @@ from topoopt.topology.totient import ring_places
 # (error about 0.1 %); whatever it keeps is simulated again exactly.
 _EXACT_SERVERS = 32
 SEARCH_TOLERANCE = 0.03
-BASELINE_WORK = 5e7
-"""Work that the layouts' simulations on a fabric to compare with may take."""
+NAMED = (Routing.ECMP, Routing.K_SHORTEST)
+"""Routings whose routes follow from the network alone."""
+CHOSEN_UP_TO = 64
+"""Members of a group whose rings are chosen, where a wiring of many servers has none for it."""
+MOST_MOVES = 100
+"""Transfers of each of many servers beyond which nothing is scored beside what is faster."""
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8
+# Adding up what devices have to do, before any task is made.
+_DEVICE_WORK = 2e3
 # Making, where it was not made before, a task: memory counts as much as time.
 _BUILD_WORK = 50.0
 # Looking for symmetry, a task.
@@ -145,9 +156,7 @@ def plainest_routing(
     for other in known:
         if other is routing:
             break
-        if other in (Routing.ECMP, Routing.K_SHORTEST) and _routed_alike(
-            fabric, direct_fabric(topology, other), tasks
-        ):
+        if other in NAMED and _routed_alike(fabric, direct_fabric(topology, other), tasks):
             return other
     return routing
 
@@ -258,8 +267,26 @@ class Scorer(Generic[P]):
         """
         if not self.problem.fits(strategy):
             return float("inf")
+        spares = self.problem.spares and limit < float("inf")
+        if spares:
+            bound = self.problem.least_seconds(strategy)
+            self.work += _DEVICE_WORK
+            if bound > limit:
+                return bound
         tasks = self.problem.family.represented(strategy)
         bound = 0.0
+        if spares and isinstance(self.fabric, Fabric):
+            self.work += _BOUND_WORK * tasks.tasks
+            net = self.fabric.network
+            out, into = (
+                np.bincount(end, net.capacity, net.nodes)[: tasks.servers].astype(np.float64)
+                for end in (net.source, net.target)
+            )
+            bound = port_seconds(tasks, out, into)
+            if bound > limit:
+                return bound
+            if not self.fabric.network.switches and _fills_memory(self.fabric, tasks):
+                return float("inf")
         if limit < float("inf"):
             self.work += _BOUND_WORK * tasks.tasks
             bound = busiest(self.fabric, tasks, limit)
@@ -346,6 +373,61 @@ class Scorer(Generic[P]):
 def _of_servers(fabric: Fabric | GpuPorts) -> Fabric:
     """Return a fabric whose hosts are the servers, which is bounded by no more."""
     return fabric.pooled if isinstance(fabric, GpuPorts) else fabric
+
+
+def _fills_memory(fabric: Fabric, tasks: TaskGraph) -> bool:
+    """Whether a proposal on many servers would have more routes made than a search can keep."""
+    moves = int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER))
+    return moves > MOST_MOVES * tasks.servers or any(
+        len(group) > CHOSEN_UP_TO and group not in fabric.rings for group in tasks.groups
+    )
+
+
+def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) -> float:
+    """Return the seconds that the busiest server needs for its transfers and its own rings.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    leaving, entering : float64 arrays, shape (servers,) or ()
+        Bytes/s of all links out of and into a server.
+
+    Returns
+    -------
+    float
+        No iteration is shorter, whatever the routes and rings: every byte leaves its source and
+        enters its target. Needs no routes, which of many pairs take long to make.
+    """
+    sent = tasks.pair_bytes()
+    load = np.stack((sent.sum(axis=1), sent.sum(axis=0)))
+    for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True):
+        if len(group) > 1:
+            load[:, list(group)] += (len(group) - 1) / len(group) * amount
+    out = (load[0] / np.maximum(leaving, 1e-300)).max(initial=0.0)
+    into = (load[1] / np.maximum(entering, 1e-300)).max(initial=0.0)
+    # Sums in another order must not rule out what is exactly as fast.
+    return float(max(out, into)) * (1.0 - 1e-9)
+
+
+def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return what `busiest` does under all shortest paths, but for rings that are not given.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Direct-connect, of `Routing.ECMP`; its routes are not made.
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+        Seconds, at most those of `busiest`.
+    """
+    compute = tasks.kind == TaskKind.COMPUTE
+    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    demand = given_demand(fabric, tasks)
+    load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
+    return float(max(busy, load)) * (1.0 - 1e-9)
 
 
 def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:

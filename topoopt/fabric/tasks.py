@@ -189,22 +189,26 @@ def listing(fabric: Fabric, tasks: TaskGraph) -> Fabric:
     )
 
 
-def recorded_routes(fabric: Fabric, tasks: TaskGraph) -> Routes:
+def recorded_routes(fabric: Fabric, tasks: TaskGraph, *, named: bool) -> Routes:
     """Return the routes that a plan records.
 
     Parameters
     ----------
     fabric : Fabric
     tasks : TaskGraph
+    named : bool
+        Whether the network and the name of the routing tell the routes.
 
     Returns
     -------
     Routes
-        Of all pairs of up to `routing.routes.EVERY_PAIR_UP_TO` hosts; of more, those of
-        transfers, and of ring edges that are routed like them.
+        Of all pairs of up to `routing.routes.EVERY_PAIR_UP_TO` hosts; of more, none that are
+        named, or those of transfers, and of ring edges that are routed like them.
     """
     if tabled(fabric.network.hosts):
         return fabric.routes
+    if named:
+        return fabric.routes.of(np.zeros(0, dtype=np.int64))
     moves, edges = pairs_in_use(fabric, tasks)
     return fabric.routes.of(moves if fabric.ring_routes is not None else np.union1d(moves, edges))
 
@@ -224,6 +228,15 @@ def demand_of(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
     float64 array, shape (hosts, hosts)
         From row to column.
     """
+    return _demand(fabric, tasks, chosen=True)
+
+
+def given_demand(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
+    """Return the same without the groups whose rings are chosen for the routes."""
+    return _demand(fabric, tasks, chosen=False)
+
+
+def _demand(fabric: Fabric, tasks: TaskGraph, *, chosen: bool) -> FloatArray:
     hosts = fabric.network.hosts
     total = _transferred(fabric, tasks)
     for group, amount in _reduced(tasks):
@@ -233,7 +246,7 @@ def demand_of(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
         if fabric.rings.get(group):
             edges = fabric.ring_edges(group)
             np.add.at(total, edges, _ring_edge_bytes(size, amount, edges.shape[0]))
-        else:
+        elif chosen:
             members = np.array(group)
             total[members[:, None] * hosts + members] += _ring_edge_bytes(size, amount, size - 1)
     total = total.reshape(hosts, hosts)

@@ -286,7 +286,8 @@ def best_on(
     budget: Budget,
     rng: np.random.Generator,
     progress: ProgressCallback | None = None,
-) -> tuple[Strategy, float, str]:
+    most_work: float = float("inf"),
+) -> tuple[Strategy, float, str, bool]:
     """Find the best strategy for a fixed fabric.
 
     Parameters
@@ -301,6 +302,8 @@ def best_on(
         Steps and work.
     rng : numpy.random.Generator
     progress : callable, optional
+    most_work : float
+        Of one simulation: what takes more counts as a bound that its iterations are not below.
 
     Returns
     -------
@@ -309,9 +312,11 @@ def best_on(
         Seconds.
     origin : str
         Name of the start, or "search".
+    bounded : bool
+        Whether the time is such a bound.
     """
     plain = problem.plain
-    quick = Scorer(plain, fabric, search_tolerance(plain.family.servers))
+    quick = Scorer(plain, fabric, search_tolerance(plain.family.servers), most_work)
     origin, fastest = "", float("inf")
     for name, strategy in starts.items():
         time = quick(strategy, fastest)
@@ -327,10 +332,11 @@ def best_on(
         if progress:
             progress(Progress(fabric.name, step + 1, budget.steps, chain.best_time))
     # The search may have batched completions; what is reported is exact.
-    exact = Scorer(plain, fabric)
+    exact = Scorer(plain, fabric, budget=most_work)
     time = exact(starts[origin])
+    bounded = exact.bounded
     if chain.best is not starts[origin]:
         searched = exact(chain.best, time)
         if searched < time:
-            return chain.best, searched, "search"
-    return starts[origin], time, origin
+            return chain.best, searched, "search", exact.bounded
+    return starts[origin], time, origin, bounded

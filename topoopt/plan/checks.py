@@ -22,7 +22,7 @@ from topoopt.bounds.gap import how, plan_bounds
 from topoopt.bounds.layouts import fitting_bounds, least_bound
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import BASELINE_WORK, Scorer
+from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
@@ -411,7 +411,6 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
     family: Any = rebuilt.family
     asked = plan.search.options.reconfiguration
     problem: Problem[Any] = Problem(family, rebuilt.cluster, plan.search.options, plan.seed)
-    layouts = isinstance(family, LayoutFamily)
     packet_stated = says_packets(plan, rebuilt)
     for name, record in plan.baselines.items():
         base = baseline_fabric(name, rebuilt.cluster, prices, plan.seed, asked)
@@ -425,9 +424,7 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"the {family.noun} of {name}: {error}") from None
         _check_record(record.parallelization, strategy, family)
         _check_origin(record.origin, strategy, plan, rebuilt)
-        scorer = Scorer(
-            problem.plain, base.fabric, budget=BASELINE_WORK if layouts else float("inf")
-        )
+        scorer = Scorer(problem.plain, base.fabric, budget=problem.baseline_work)
         time = scorer(strategy)
         if scorer.bounded != record.bounded:
             raise InputError(f"bounded of {name} is {record.bounded}, expected {scorer.bounded}")

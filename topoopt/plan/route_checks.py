@@ -6,7 +6,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
 from routing.paths import hop_distances
 from topoopt.evaluate.mcf_routes import check_least_congestion
-from topoopt.evaluate.scoring import direct_fabric, plainest_routing
+from topoopt.evaluate.scoring import NAMED, direct_fabric, plainest_routing
 from topoopt.fabric.tasks import recorded_routes
 from topoopt.plan.arithmetic import require_same
 from topoopt.plan.plan import Plan
@@ -65,7 +65,9 @@ def _check_listed(plan: Plan, rebuilt: Rebuilt) -> None:
     if plan.routes.pairs is None:
         return
     fabric = rebuilt.fabric
-    used = recorded_routes(fabric, rebuilt.represented()).listed
+    used = recorded_routes(
+        fabric, rebuilt.represented(), named=Routing(plan.routing) in NAMED
+    ).listed
     if not np.array_equal(fabric.routes.listed, used):
         odd = int(np.setxor1d(fabric.routes.listed, used)[0])
         a, b = divmod(odd, fabric.network.hosts)

@@ -9,6 +9,7 @@ import time as clock
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import chain
 from threading import Event, Lock
 from typing import NoReturn
 
@@ -127,7 +128,12 @@ def start(
         return start_pair(Rewirer(problem), strategy, name, limit)
 
     try:
-        wired = in_twos(fitting, wire, lambda: SLOW_START * best, servers)
+        # On many servers what is slow is not even wired, once the first of them says what is.
+        alone = 1 if problem.spares else 0
+        wired = chain(
+            in_twos(fitting[:alone], wire, lambda: SLOW_START * best, servers),
+            in_twos(fitting[alone:], wire, lambda: SLOW_START * best, servers),
+        )
         for done, (_, pair) in enumerate(wired):
             if pair is not None:
                 pairs.append(pair)
@@ -186,7 +192,7 @@ def make_rounds(
                     Progress("search", done, going.budget.steps, best, state.gains.gained)
                 )
 
-    def chain(r: Round) -> None:
+    def one_chain(r: Round) -> None:
         try:
             changed = _propose(search, r, stop, going.deadline, report)
             if not stop.is_set():
@@ -198,13 +204,13 @@ def make_rounds(
     if len(rounds) == 1 or not search.threaded:
         try:
             for r in rounds:
-                chain(r)
+                one_chain(r)
         except KeyboardInterrupt:
             return False, True
         return not stop.is_set(), False
     with ThreadPoolExecutor(min(len(rounds), os.cpu_count() or 1)) as pool:
         try:
-            for future in [pool.submit(chain, r) for r in rounds]:
+            for future in [pool.submit(one_chain, r) for r in rounds]:
                 future.result()
         except KeyboardInterrupt:
             stop.set()

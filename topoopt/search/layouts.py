@@ -16,7 +16,7 @@ from topoopt.bounds.layouts import layout_bound, least_bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import BASELINE_WORK, Scorer
+from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric
@@ -404,7 +404,7 @@ class LayoutSearch:
         Compared
             Its origin is "plan" or "search".
         """
-        best, fastest, bounded = self.fastest_on(base.fabric, BASELINE_WORK)
+        best, fastest, bounded = self.fastest_on(base.fabric, self.problem.baseline_work)
         if progress:
             progress(Progress(base.fabric.name, 1, 1, fastest))
         origin = "plan" if best == result.best.strategy else "search"

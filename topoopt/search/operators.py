@@ -126,4 +126,8 @@ class OperatorSearch:
         budget = Budget(steps=int(result.steps * share), work=result.work * share)
         key = np.random.SeedSequence(self.problem.seed, spawn_key=(2000 + number,))
         rng = np.random.default_rng(key)
-        return Compared(*best_on(base.fabric, self.problem, space, starts, budget, rng, progress))
+        found = best_on(
+            base.fabric, self.problem, space, starts, budget, rng, progress,
+            self.problem.baseline_work,
+        )  # fmt: skip
+        return Compared(*found)

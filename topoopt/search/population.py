@@ -66,8 +66,10 @@ def wired_population(
         return best_starts(search, state, pairs, going)
     score = search.quick_scorer(search.ideal)
     try:
-        widened = promising_widening(search, score, pairs[0].time)
-        starts = seeds(search, score, [pair.strategy for pair in pairs], widened)
+        # On many servers what is slow on the ideal switch takes too long to simulate to the end.
+        near = _NEAR * pairs[0].time if search.problem.spares else np.inf
+        widened = promising_widening(search, score, pairs[0].time, near)
+        starts = seeds(search, score, [pair.strategy for pair in pairs], widened, near)
     except KeyboardInterrupt:
         result.interrupted = True
         return []
@@ -120,7 +122,7 @@ def _sought(
     return rounds
 
 
-def promising_widening(search: Search, score: Scorer, best: float) -> Timed:
+def promising_widening(search: Search, score: Scorer, best: float, near: float = np.inf) -> Timed:
     """Return the best widening branches, from few places first where effort is to be saved.
 
     Parameters
@@ -129,18 +131,24 @@ def promising_widening(search: Search, score: Scorer, best: float) -> Timed:
     score : Scorer
     best : float
         If none is faster than this on the ideal switch, no more places are tried.
+    near : float
+        As in `widening`.
     """
     if search.effort.least_gain > 0.0:
-        few = widening(search, score, _FEW_WIDENINGS, _FEW_WIDENED)
+        few = widening(search, score, near, _FEW_WIDENINGS, _FEW_WIDENED)
         if not few or few[0][0] >= best or search.effort.widenings <= _FEW_WIDENINGS:
             return few
-    return widening(search, score)
+    return widening(search, score, near)
 
 
 def widening(
-    search: Search, score: Scorer, cuts: int | None = None, count: int = _WIDENED
-) -> Timed:
-    """Return the best widening branches with their times on the ideal switch, fastest first."""
+    search: Search, score: Scorer, near: float = np.inf, cuts: int | None = None,
+    count: int = _WIDENED,
+) -> Timed:  # fmt: skip
+    """Return the best widening branches with their times on the ideal switch, fastest first.
+
+    Those that take as long as ``near`` (seconds) there are left out.
+    """
     if search.cluster.servers > _FEW_FROM:
         cuts, count = _FEW_WIDENINGS, _FEW_WIDENED
     elif cuts is None:
@@ -150,10 +158,12 @@ def widening(
     )
     # Of short branches several places to go on are one.
     distinct = dict.fromkeys(map(search.space.intern, found))
-    return promising(score, distinct, np.inf, count)
+    return promising(score, distinct, near, count)
 
 
-def seeds(search: Search, score: Scorer, known: list[Strategy], widened: Timed) -> Timed:
+def seeds(
+    search: Search, score: Scorer, known: list[Strategy], widened: Timed, near: float = np.inf
+) -> Timed:
     """Return starting strategies with their times on the ideal switch, fastest first.
 
     Parameters
@@ -164,6 +174,8 @@ def seeds(search: Search, score: Scorer, known: list[Strategy], widened: Timed) 
         Some that fit.
     widened : list of (float, Strategy)
         What `widening` returns, of which the best few count.
+    near : float
+        Those but the known that take longer, in seconds, are left out.
 
     Returns
     -------
@@ -180,10 +192,12 @@ def seeds(search: Search, score: Scorer, known: list[Strategy], widened: Timed) 
     timed: dict[Strategy, float] = {}
     for strategy in map(space.intern, found):
         if strategy not in timed:
-            timed[strategy] = score(strategy)
+            limit = np.inf if strategy in known else near
+            own = score(strategy, limit)
+            timed[strategy] = own if own <= limit else np.inf
     # Of the many streams on halves and widening branches only the best few: they are much alike.
     halves = map(space.intern, streams_on_halves(space, regions, cuts))
-    for time, strategy in promising(score, halves, np.inf, _LIKE) + widened[:_LIKE]:
+    for time, strategy in promising(score, halves, near, _LIKE) + widened[:_LIKE]:
         timed.setdefault(strategy, time)
     order = sorted(timed, key=lambda strategy: timed[strategy])
     return [(timed[s], s) for s in order if timed[s] < np.inf]

@@ -62,7 +62,8 @@ def start_pair(
         formula; beyond the size of exact searches the others' times are near.
     """
     if name not in USUAL:
-        return rewirer.wire(strategy, name, limit=limit, exact=False)
+        once = rewirer.spares
+        return rewirer.wire(strategy, name, formula_only=once, limit=limit, exact=False)
     pair = rewirer.wire(strategy, name)
     if pair is None or not rewirer.tolerance:
         return pair

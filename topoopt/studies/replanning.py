@@ -156,7 +156,7 @@ class _Strategies:
         return best_on(
             fabric, self.problem, self.space, self.starts, Budget(steps=self.steps),
             np.random.default_rng(self.seed),
-        )  # fmt: skip
+        )[:3]  # fmt: skip
 
     def rewired(self, best: Strategy, origin: str) -> float:
         try:

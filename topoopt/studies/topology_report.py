@@ -1,13 +1,15 @@
 """What `topoopt topology` says of a network: its figures and its cost."""
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
-from routing.paths import ecmp_routes
+from routing.paths import ecmp_link_bytes, ecmp_routes
+from routing.routes import Routes, tabled
 from topoopt.base.text import dollars, table_lines
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabrics.bill import Bill, network_bill
@@ -80,10 +82,15 @@ def topology_report(
     given = Traffic(n, uniform, (), np.zeros(0)) if traffic is None else traffic
     if given.servers != n:
         raise InputError(f"the traffic is of {given.servers} servers, the network has {n}")
-    routes = ecmp_routes(network)
+    routes = Routes.on_demand(n, partial(ecmp_routes, network))
     demand = total_demand(Fabric(built.name, network, routes, _rings(built)), given)
+    loads = (
+        routes.link_bytes(network, demand)
+        if tabled(n)
+        else ecmp_link_bytes(network, demand)  # routes of many pairs fill memory
+    )
     bill = network_bill(network, prices, layer=layer, own=built.own, fibre_usd=fibre_usd)
-    return TopologyReport(measure(built, bandwidth, routes, demand, traffic), bill)
+    return TopologyReport(measure(built, bandwidth, loads, demand, traffic), bill)
 
 
 def _rings(built: BuiltFabric) -> dict[tuple[int, ...], tuple[tuple[int, ...], ...]]:

@@ -9,7 +9,6 @@ from parallelism.taskgraph import Traffic
 from routing.multicommodity import min_congestion
 from routing.network import FloatArray
 from routing.paths import hop_distances
-from routing.routes import Routes
 from routing.throughput_bounds import host_seconds
 from topoopt.topology.moore import moore_bound
 from topoopt.topology.spectrum import spectral_gap
@@ -108,7 +107,7 @@ class Measures:
 def measure(
     built: BuiltFabric,
     bandwidth: float,
-    routes: Routes,
+    loads: FloatArray,
     demand: FloatArray,
     traffic: Traffic | None = None,
 ) -> Measures:
@@ -119,8 +118,8 @@ def measure(
     built : BuiltFabric
     bandwidth : float
         Bytes per second of a server's port in one direction.
-    routes : Routes
-        Equal-cost routes of the network.
+    loads : float64 array, shape (links,)
+        Bytes that equal-cost routes of the demand put on each link.
     demand : float64 array, shape (servers, servers)
         Bytes of each server pair: transfers and ring edges of the traffic, or uniform.
     traffic : Traffic, optional
@@ -143,7 +142,7 @@ def measure(
     distance = hop_distances(network)
     between = distance[:n, :n]
     full = 1.0 / host_seconds(network, demand)
-    carried = routed_rate(network, routes, demand)
+    carried = routed_rate(network, loads)
     bound = rate_upper_bound(network, demand, distance)
     best = carried
     if np.count_nonzero(demand) <= _MOST_PAIRS:
@@ -174,7 +173,7 @@ def measure(
         traffic="uniform" if traffic is None else "given",
         worst_path_hops=int(between[moved > 0].max(initial=0)),
         transfer_path_hops=float((moved * between).sum() / moved.sum()) if moved.any() else 0.0,
-        bandwidth_tax=float((demand.ravel() * routes.hops).sum() / demand.sum()),
+        bandwidth_tax=float(loads.sum() / demand.sum()),
         max_link_utilisation=full / carried,
         throughput_lower=carried / full,
         # The routes prove that the bound is no lower than what they carry, but for rounding.

@@ -11,7 +11,6 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import FloatArray, IntArray, Network
-from routing.routes import Routes
 from routing.throughput_bounds import host_seconds, sweep_seconds
 from topoopt.topology.spectrum import cut_order
 
@@ -32,9 +31,9 @@ class RateBound:
     binding: str
 
 
-def routed_rate(network: Network, routes: Routes, demand: FloatArray) -> float:
-    """Return the rate at which the busiest link of the given routes is full."""
-    return 1.0 / float((routes.link_bytes(network, demand) / network.capacity).max())
+def routed_rate(network: Network, loads: FloatArray) -> float:
+    """Return the rate at which the busiest link is full, from the bytes that each carries."""
+    return 1.0 / float((loads / network.capacity).max())
 
 
 def rate_upper_bound(network: Network, demand: FloatArray, distance: IntArray) -> RateBound:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from codesign_base import InputError
 from parallelism.taskgraph import Traffic
+from routing import routes as routes_module
 from routing.congestion_lp import min_congestion_lp
 from routing.network import Network
 from routing.paths import ecmp_routes, hop_distances
@@ -75,7 +76,7 @@ def test_bounds_hold_the_best_rate_between_them(seed: int, servers: int, name: s
     demand[0, 1] = 1.0
     optimum = best_rate(network, demand)
     bound = rate_upper_bound(network, demand, hop_distances(network))
-    carried = routed_rate(network, ecmp_routes(network), demand)
+    carried = routed_rate(network, ecmp_routes(network).link_bytes(network, demand))
     assert carried <= optimum * (1 + 1e-6)
     assert optimum <= bound.rate * (1 + 1e-6)
     assert bound.rate <= 1 / host_seconds(network, demand) * (1 + 1e-12)
@@ -131,7 +132,9 @@ def test_no_wiring_beats_the_bound(seed: int, n: int, degree: int, ports: PortMo
     )
     routes = ecmp_routes(topology.network)
     sent = total_demand(Fabric("any", topology.network, routes), traffic)
-    assert bound <= 1 / routed_rate(topology.network, routes, sent) * (1 + 1e-9)
+    assert bound <= 1 / routed_rate(topology.network, routes.link_bytes(topology.network, sent)) * (
+        1 + 1e-9
+    )
     report = topology_report(built, B, default_prices(), traffic)
     measures = report.measures
     assert measures.wiring_gap is not None
@@ -240,3 +243,15 @@ def test_large_demand_is_bounded_without_the_flow(monkeypatch: pytest.MonkeyPatc
     assert quick.throughput_best == quick.throughput_lower == full.throughput_lower
     assert quick.throughput_upper >= full.throughput_upper
     assert quick.throughput_limit != "dual"
+
+
+def test_figures_of_many_servers_need_no_table_of_routes(monkeypatch) -> None:
+    built = build_fabric("totient", 12, 3, B)
+    few = topology_report(built, B, default_prices()).to_dict()
+    monkeypatch.setattr(routes_module, "EVERY_PAIR_UP_TO", 3)
+    many = topology_report(built, B, default_prices()).to_dict()
+    for name, value in few.items():
+        if isinstance(value, float):
+            assert many[name] == pytest.approx(value, rel=1e-12), name
+        else:
+            assert many[name] == value, name

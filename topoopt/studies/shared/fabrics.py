@@ -186,7 +186,7 @@ def tenant_run(
     else:
         stretch = 1 if fabric == "ideal-switch" else _FAT_TREE_STRETCH
         alone = Fabric(fabric, *ideal_switch(servers, bandwidth, stretch * latency), {})
-    strategy, _, _ = best_on(
+    strategy, _, _, _ = best_on(
         alone,
         given.problem(),
         given.space,
