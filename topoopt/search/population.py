@@ -11,6 +11,7 @@ from parallelism.search.forest import least
 from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import placed_degrees, streams_on_halves, widening_branches
+from parallelism.search.slices import all_sliced
 from parallelism.strategy import Strategy
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.relaxation import Wirings
@@ -37,6 +38,8 @@ _CUTS, _FEW_CUTS, _FEW_FROM = 7, 4, 32
 _WIDENINGS, _FEW_WIDENINGS = 13, 5
 _WIDENED, _FEW_WIDENED = 64, 8
 _LIKE = 2
+# How many of the best on the ideal switch have their concatenations split by channels, too.
+_SLICED = 4
 # Widening branches that are slower by no more than this may be faster in packet trains.
 _WORTH_PACKETS = 1.03
 # Weights of device time against link-bytes in the additive costs.
@@ -130,6 +133,11 @@ def seeds(search: Search, score: Scorer, known: list[Strategy], widened: Timed) 
     for strategy in map(space.intern, found):
         if strategy not in timed:
             timed[strategy] = score(strategy)
+    for strategy in sorted(timed, key=lambda strategy: timed[strategy])[:_SLICED]:
+        for change in all_sliced(space, strategy):
+            new = strategy.replace(change)
+            if new not in timed:
+                timed[new] = score(new)
     # Of the many streams on halves and widening branches only the best few: they are much alike.
     halves = map(space.intern, streams_on_halves(space, regions, _FEW_CUTS if few else _CUTS))
     for time, strategy in promising(score, halves, np.inf, _LIKE) + widened[:_LIKE]:
