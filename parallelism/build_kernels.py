@@ -23,6 +23,24 @@ def _overlap(i: int, parts_i: int, k: int, parts_k: int) -> float:
 
 
 @kernel
+def slice_of_input(j: int, parts: int, features: int, first: int, width: int) -> tuple[int, int]:
+    """Return which features of an input lie in slice j of a concatenation: from, to (not above).
+
+    Parameters
+    ----------
+    j, parts : int
+        Which of how many equal slices.
+    features : int
+        Of the concatenation.
+    first, width : int
+        Where the input lies among them.
+    """
+    each = features // parts
+    low = max(j * each - first, 0)
+    return low, max(min((j + 1) * each - first, width), low)
+
+
+@kernel
 def build_tasks(
     sample: Ints,
     parameter: Ints,
@@ -40,6 +58,8 @@ def build_tasks(
     edge_source: Ints,
     edge_target: Ints,
     edge_bytes: Floats,
+    edge_beside: Ints,
+    features_of: Ints,
     is_sink: Flags,
 ) -> tuple[Ints, Ints, Ints, Floats, Floats, Ints, Ints, Ints, Ints, Ints, Ints]:
     """Build all tasks and dependencies; see `parallelism.builder` for the meaning.
@@ -148,12 +168,23 @@ def build_tasks(
             sa, pa, sb, pb = sample[a], parameter[a], sample[b], parameter[b]
             cut_a = slices_output[a] and pa > 1
             cut_b = slices_input[b] and pb > 1
+            width = edge_beside[1, edge]
             for i in range(sb):
                 k_low = i * sa // sb
                 k_high = ((i + 1) * sa + sb - 1) // sb
                 for j in range(pb):
                     l_low, l_high = 0, pa
-                    if cut_a and cut_b:
+                    low, high = 0, width
+                    if cut_b and width > 0:
+                        low, high = slice_of_input(
+                            j, pb, features_of[b], edge_beside[0, edge], width
+                        )
+                        if high == low:
+                            continue
+                        if cut_a:
+                            l_low = low * pa // width
+                            l_high = (high * pa + width - 1) // width
+                    elif cut_a and cut_b:
                         l_low = j * pa // pb
                         l_high = ((j + 1) * pa + pb - 1) // pb
                     consumer = i * pb + j
@@ -175,7 +206,13 @@ def build_tasks(
                                 continue
                             if filling == 1:
                                 features = 1.0
-                                if cut_a and cut_b:
+                                if cut_b and width > 0:
+                                    features = (high - low) / width
+                                    if cut_a:
+                                        begin = max(low * pa, m * width)
+                                        end = min(high * pa, (m + 1) * width)
+                                        features = (end - begin) / (pa * width)
+                                elif cut_a and cut_b:
                                     features = _overlap(j, pb, m, pa)
                                 elif cut_a:
                                     features = 1.0 / pa

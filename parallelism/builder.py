@@ -113,6 +113,12 @@ class TaskGraphBuilder:
         self._edge_source = np.array([e[0] for e in edges], dtype=np.int64)
         self._edge_target = np.array([e[1] for e in edges], dtype=np.int64)
         self._edge_bytes = np.array([graph.output_bytes(e[0]) * batch for e in edges])
+        # First feature and features of each input of a concatenation, else zeros.
+        beside = [graph.inputs_side_by_side(index) for index in range(len(graph.operators))]
+        self._edge_beside = np.array(
+            [beside[e[1]].get(e[0], (0, 0)) for e in edges], dtype=np.int64
+        ).reshape(len(edges), 2).T.copy()  # fmt: skip
+        self._features = np.array([op.features for op in graph.operators], dtype=np.int64)
         self._is_sink = np.array([not readers for readers in graph.consumers])
 
     def of_microbatch(self, microbatches: int) -> "TaskGraphBuilder":
@@ -239,7 +245,8 @@ class TaskGraphBuilder:
         rows = self._gather(strategy)
         return server_memory(
             rows.splits, rows.offsets, rows.servers, rows.times[_MEMORY],
-            self._edge_source, self._edge_target, self._edge_bytes, self.server.gpus, self.servers,
+            self._edge_source, self._edge_target, self._edge_bytes, self._edge_beside,
+            self._features, self.server.gpus, self.servers,
         )  # fmt: skip
 
     def _gather(self, strategy: Strategy) -> _Rows:
@@ -289,7 +296,8 @@ class TaskGraphBuilder:
     def build(self, strategy: Strategy) -> TaskGraph:
         """Return the task graph of one iteration under a legal strategy.
 
-        Transfers move exactly the overlap of the producer's and the consumer's index ranges.
+        Transfers move exactly the overlap of the producer's and the consumer's index ranges; a
+        slice of a concatenation needs what lies in it of the inputs.
         A backward pass returns each of them in the other direction. Gradients of a parameter
         shard are reduced over its replicas as soon as all of them have finished its backward
         pass, overlapping with the rest of the backward pass.
@@ -334,6 +342,8 @@ class TaskGraphBuilder:
             self._edge_source,
             self._edge_target,
             self._edge_bytes,
+            self._edge_beside,
+            self._features,
             self._is_sink,
         )
         kind, first, second, size, delay, operator, phase, part, succ_offsets, succ, pred = arrays

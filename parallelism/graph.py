@@ -1,5 +1,6 @@
 """Operators and the model graph: what one training sample costs, and what may be split."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property
@@ -34,7 +35,7 @@ class Mode(IntEnum):
     convolution channels, embedding columns). ``REDUCTION``: each part needs a slice of the
     input and makes a partial sum of the whole output (dense rows, embedding rows).
     ``HEADS``: whole input, partial sum (attention heads with their share of the output
-    projection). ``CHANNEL``: slice in, slice out (element-wise, pooling).
+    projection). ``CHANNEL``: slice in, slice out (element-wise, pooling, concatenation).
     """
 
     OUTPUT = 0
@@ -111,12 +112,46 @@ class Operator:
             count *= extent
         return count
 
+    @property
+    def features(self) -> int:
+        """Extent of the output's feature axis: the first of an image, else the last."""
+        return self.output_shape[0 if len(self.output_shape) == 3 else -1]
+
     def split(self, mode: Mode) -> Split | None:
         """Return the operator's split of this mode, or None if it is not legal."""
         for split in self.splits:
             if split.mode == mode:
                 return split
         return None
+
+
+def mixed_later(operators: Sequence[Operator]) -> list[bool]:
+    """Return of which operators every feature reaches every later result.
+
+    Parameters
+    ----------
+    operators : sequence of Operator
+        In topological order.
+
+    Returns
+    -------
+    list of bool
+        Whether on every way from an operator's output, after operators that may work slice by
+        slice (``Mode.CHANNEL``), one follows that needs all slices, or sums over them and is
+        read. Only then may slices of a concatenation be made apart: whatever comes later waits
+        for all of them.
+    """
+    read = [False] * len(operators)
+    mixed = [True] * len(operators)
+    for index in reversed(range(len(operators))):
+        op = operators[index]
+        mixed[index] = mixed[index] and read[index]
+        apart = op.split(Mode.CHANNEL) is not None and not mixed[index]
+        summed = op.split(Mode.REDUCTION) is not None and not read[index]
+        for source in op.inputs:
+            read[source] = True
+            mixed[source] = mixed[source] and not apart and not summed
+    return mixed
 
 
 @dataclass(frozen=True)
@@ -136,8 +171,8 @@ class ModelGraph:
     Raises
     ------
     InputError
-        If there is no operator, names repeat, an input does not come earlier, or a count is
-        negative.
+        If there is no operator, names repeat, an input does not come earlier, a count is
+        negative, or slices of a concatenation are never brought together.
     """
 
     name: str
@@ -176,6 +211,13 @@ class ModelGraph:
                     f"model {self.name!r}: operator {op.name!r} has output shape "
                     f"{op.output_shape}; every extent must be at least 1"
                 )
+        for op, mixed in zip(self.operators, mixed_later(self.operators), strict=True):
+            sliced = op.kind is OperatorKind.CONCAT and op.split(Mode.CHANNEL) is not None
+            if sliced and not mixed:
+                raise InputError(
+                    f"model {self.name!r}: concatenation {op.name!r} may be split by channels, "
+                    "but no operator that is read needs all of them; leave that split out"
+                )
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
@@ -190,6 +232,31 @@ class ModelGraph:
     def parameters(self) -> int:
         """Trainable parameters of the whole model."""
         return sum(op.parameters for op in self.operators)
+
+    def inputs_side_by_side(self, index: int) -> dict[int, tuple[int, int]]:
+        """Return where the inputs of an operator lie among its own features.
+
+        Parameters
+        ----------
+        index : int
+            Operator.
+
+        Returns
+        -------
+        dict of int to (int, int)
+            Input to its first feature and its number of features; empty for all but
+            concatenations, of which a slice needs slices of some inputs only.
+        """
+        op = self.operators[index]
+        if op.kind is not OperatorKind.CONCAT or op.split(Mode.CHANNEL) is None:
+            return {}
+        found: dict[int, tuple[int, int]] = {}
+        first = 0
+        for source in op.inputs:
+            width = self.operators[source].features
+            found[source] = first, width
+            first += width
+        return found
 
     def parameter_bytes(self, index: int) -> float:
         """Bytes of one operator's parameters."""

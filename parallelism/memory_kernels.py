@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.jit import kernel
+from parallelism.build_kernels import slice_of_input
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -22,6 +23,8 @@ def server_memory(
     edge_source: Ints,
     edge_target: Ints,
     edge_bytes: Floats,
+    edge_beside: Ints,
+    features: Ints,
     gpus: int,
     count: int,
 ) -> Floats:
@@ -40,6 +43,11 @@ def server_memory(
         Operators.
     edge_bytes : float64 array, shape (edges,)
         Bytes of the whole tensor.
+    edge_beside : int64 array, shape (2, edges)
+        Where the producer lies among the features of a concatenation: the first, and how many;
+        zeros for other readers.
+    features : int64 array, shape (operators,)
+        Of each operator's output.
     gpus, count : int
         GPUs a server; servers.
 
@@ -64,15 +72,24 @@ def server_memory(
             same = servers[offsets[made] + place] == servers[offsets[read] + place]
             place += 1
         parameter = splits[PARAMETER, read]
-        if same and (parameter == 1 or splits[MODE, read] == _CHANNEL):
+        width = edge_beside[1, edge]
+        if same and (parameter == 1 or (splits[MODE, read] == _CHANNEL and width == 0)):
             continue  # every part reads what its own server made
         # A part keeps what it received for its backward pass: its share of the input, and
         # every partial sum of it.
         share = edge_bytes[edge] / splits[SAMPLE, read] / gpus
-        if parameter > 1 and splits[SLICES_INPUT, read] == 1:
+        sliced = parameter > 1 and splits[SLICES_INPUT, read] == 1
+        if sliced and width == 0:
             share /= parameter
         if splits[PARAMETER, made] > 1 and splits[SLICES_OUTPUT, made] == 0:
             share *= splits[PARAMETER, made]
         for place in range(offsets[read], offsets[read + 1]):
-            needed[servers[place]] += share
+            part = 1.0
+            if sliced and width > 0:
+                j = (place - offsets[read]) % parameter
+                low, high = slice_of_input(
+                    j, parameter, features[read], edge_beside[0, edge], width
+                )
+                part = (high - low) / width
+            needed[servers[place]] += share * part
     return needed

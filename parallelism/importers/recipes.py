@@ -308,11 +308,17 @@ class Workshop:
         return Runnable(forward, tensors)
 
     def concat(self, part: OperatorPart) -> Runnable:
-        """Return a concatenation; inputs of the model stand last."""
+        """Return a concatenation, or its first slice; inputs of the model stand last."""
         missing = part.op.output_elements - sum(math.prod(shape) for shape in part.inputs)
         extents = [math.prod(shape) for shape in part.inputs]
         extents += [missing] if missing > 0 else []
-        tensors = [self.tensor(part.samples, extent) for extent in extents]
+        left = part.cut(part.op.output_elements, Mode.CHANNEL)
+        joined = []
+        for extent in extents:
+            if left > 0:
+                joined.append(min(extent, left))
+            left -= extent
+        tensors = [self.tensor(part.samples, extent) for extent in joined]
         return Runnable(lambda: self.torch.cat(tensors, dim=1), tensors)
 
     def softmax(self, part: OperatorPart) -> Runnable:

@@ -15,9 +15,10 @@ Counting rules, the same for every model:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from codesign_base import InputError
-from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
+from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split, mixed_later
 from parallelism.operators.shapes import Tensor, check_counts, check_shape
 
 INDEX_BYTES = 8
@@ -59,10 +60,15 @@ class GraphBuilder:
         self._operators: list[Operator] = []
 
     def build(self) -> ModelGraph:
-        """Return the finished graph."""
-        return ModelGraph(
-            self._name, tuple(self._operators), self._batch_per_gpu, self._element_bytes
-        )
+        """Return the finished graph.
+
+        Concatenations may be split by channels where `mixed_later` holds.
+        """
+        operators = [
+            op if mixed or op.kind is not OperatorKind.CONCAT else replace(op, splits=())
+            for op, mixed in zip(self._operators, mixed_later(self._operators), strict=True)
+        ]
+        return ModelGraph(self._name, tuple(operators), self._batch_per_gpu, self._element_bytes)
 
     def input(self, *shape: int) -> Tensor:
         """Return a model input of one sample's shape; it is not an operator."""

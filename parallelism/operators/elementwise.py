@@ -33,7 +33,8 @@ def concat(build: GraphBuilder, name: str, tensors: Sequence[Tensor]) -> Tensor:
     """Concatenation along the feature axis; model inputs count as standing last.
 
     The features of the operators' outputs lie side by side from the first feature on, in the
-    order given, so that an operator graph alone says which input owns which features.
+    order given, so that an operator graph alone says which input owns which features. A slice of
+    them needs slices of some of the inputs only (`ModelGraph.inputs_side_by_side`).
     """
     _check_distinct(f"concat {name!r}", tensors)
     axis = 0 if len(tensors[0].shape) == 3 else len(tensors[0].shape) - 1
@@ -52,6 +53,7 @@ def concat(build: GraphBuilder, name: str, tensors: Sequence[Tensor]) -> Tensor:
         tensors,
         shape,
         elements=(moved, moved),
+        splits=legal_splits((Mode.CHANNEL, shape[axis])),
         profile_key="Concat_1",
     )
 

@@ -10,6 +10,7 @@ from parallelism.search.mcmc import Change, Score
 from parallelism.search.moves import assign, moved
 from parallelism.search.regions import Region, Regions
 from parallelism.search.replayed import Replayed
+from parallelism.search.slices import all_sliced
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 
@@ -17,7 +18,8 @@ from parallelism.strategy import OperatorConfig, Strategy
 MOST_PLACEMENTS = 24
 # Regions of so many operators come first in a sweep: there is most to gain.
 LARGE = 3
-# Stands for all boundaries between differently placed neighbours; by how much they move.
+# Stands for all boundaries between differently placed neighbours, and for concatenations; by how
+# much boundaries move.
 BOUNDARIES: Region = ()
 _SHIFTS = (1, 2, 4)
 # An improvement below this share is rounding, not progress.
@@ -124,6 +126,7 @@ class LocalSearch(Replayed):
         """
         if region == BOUNDARIES:
             yield from self._boundaries()
+            yield from all_sliced(self.space, self.best)
             return
         seen: set[tuple[OperatorConfig, bool]] = set()
         leaders = _different(self.space, region)

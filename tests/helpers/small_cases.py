@@ -1,6 +1,6 @@
 """Small random jobs that several test modules share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 from hypothesis import strategies as st
@@ -75,3 +75,43 @@ def jobs(draw, sizes=(1, 2, 3, 4, 6, 8)):
             OperatorConfig(sample, parameter, draw(st.sampled_from(list(Mode))), tuple(chosen))
         )
     return ModelGraph("random", tuple(ops), 1), Strategy(tuple(configs)), servers
+
+
+@st.composite
+def concat_jobs(draw, sizes=(1, 2, 3, 4, 6)):
+    """Draw (model graph, legal strategy, servers) of tables and a dense layer side by side.
+
+    Some are joined in a concatenation that may be split by channels, wherever its inputs begin.
+    """
+    servers = draw(st.sampled_from(sizes))
+    widths = draw(st.lists(st.sampled_from([1, 2, 3, 5, 6, 12]), min_size=2, max_size=4))
+    ops = []
+    for i, width in enumerate(widths):
+        splits = tuple(Split(mode, width) for mode in (Mode.OUTPUT, Mode.REDUCTION, Mode.CHANNEL))
+        sparse = i > 0
+        made = operator(f"in{i}", [], draw(st.sampled_from([0, 1000])), sparse)
+        ops.append(replace(made, output_shape=(width,), splits=splits[: 2 if sparse else 3]))
+    total = sum(widths)
+    slices = (Split(Mode.CHANNEL, total),)
+    count = len(ops)
+    join = operator("concat", range(count), 0)
+    ops.append(replace(join, kind=OperatorKind.CONCAT, output_shape=(total,), splits=slices))
+    if draw(st.booleans()):
+        through = operator("through", [len(ops) - 1], draw(st.sampled_from([0, 1000])))
+        ops.append(replace(through, output_shape=(total,), splits=slices))
+    rows = (Split(Mode.OUTPUT, FEATURES), Split(Mode.REDUCTION, total))
+    ops.append(replace(operator("sum", [len(ops) - 1]), splits=rows))
+    ops.append(operator("last", [len(ops) - 1], draw(st.sampled_from([0, 1000]))))
+    configs = []
+    for op in ops:
+        sample = draw(st.sampled_from([s for s in (1, 2, 3, 4, 6) if s <= servers]))
+        legal = [(1, Mode.OUTPUT)] + [
+            (p, split.mode)
+            for split in op.splits
+            for p in range(2, servers // sample + 1)
+            if split.extent % p == 0
+        ]
+        parameter, mode = draw(st.sampled_from(legal))
+        chosen = draw(st.permutations(range(servers)))[: sample * parameter]
+        configs.append(OperatorConfig(sample, parameter, mode, tuple(chosen)))
+    return ModelGraph("tables", tuple(ops), 1), Strategy(tuple(configs)), servers

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InputError
-from parallelism.graph import Mode, ModelGraph, OperatorKind
+from parallelism.graph import Mode, ModelGraph, OperatorKind, Split
 from parallelism.models import (
     PRESETS,
     bert,
@@ -148,8 +148,10 @@ def test_every_preset_is_sound(name: str) -> None:
         if op.kind is OperatorKind.DENSE:
             output = op.split(Mode.OUTPUT)
             assert (output.extent if output else 1) == op.output_shape[-1]
-        if op.kind in (OperatorKind.CONCAT, OperatorKind.SOFTMAX):
+        if op.kind is OperatorKind.SOFTMAX:
             assert not op.splits
+        if op.kind is OperatorKind.CONCAT:
+            assert op.splits in ((), (Split(Mode.CHANNEL, op.output_shape[-1]),))
         if op.kind is OperatorKind.CONCAT:
             inputs = sum(graph.operators[i].output_elements for i in op.inputs)
             assert 0 <= op.output_elements - inputs <= 2

@@ -179,8 +179,39 @@ def own_costs(
     return np.array(rows).T.copy()
 
 
+def slice_shares(
+    first: int, width: int, features: int, read: tuple[Degrees, ...]
+) -> tuple[float, ...]:
+    """Return the largest share of an input that a slice of a concatenation needs.
+
+    Parameters
+    ----------
+    first, width, features : int
+        Where the input begins among the features of the concatenation, how many it has, and how
+        many the concatenation has.
+    read : tuple of (sample, parameter, mode)
+        Configurations of the concatenation.
+
+    Returns
+    -------
+    tuple of float
+        One a configuration, at most 1.
+    """
+    found = []
+    for _, parts, mode in read:
+        slices = parts if mode.slices_input else 1
+        edges = [at * (features // slices) - first for at in range(slices)] + [features - first]
+        inside = np.clip(np.array(edges), 0, width)
+        found.append(float(np.diff(inside).max()) / width)
+    return tuple(found)
+
+
 def shared_costs(
-    size: float, made: tuple[Degrees, ...], read: tuple[Degrees, ...], wirings: Wirings
+    size: float,
+    made: tuple[Degrees, ...],
+    read: tuple[Degrees, ...],
+    wirings: Wirings,
+    shares: tuple[float, ...] | None = None,
 ) -> FloatArray:
     """Return what each pair of configurations of a producer and its reader moves at least.
 
@@ -196,6 +227,10 @@ def shared_costs(
     made, read : tuple of (sample, parameter, mode)
         Configurations of the producer and of the reader.
     wirings : Wirings
+    shares : tuple of float, optional
+        Of a reader that is a concatenation, see `slice_shares`. Its slices need unequal shares of
+        the producer, and ``INTO_READER`` is what the one receives that needs most of it; together
+        they need all of it, once for every copy of the samples.
 
     Returns
     -------
@@ -209,8 +244,14 @@ def shared_costs(
     sent = whole_b / sa / np.where(cut_a, pa, 1.0)
     features = np.maximum(np.where(cut_a, pa, 1.0), np.where(cut_b, pb, 1.0))
     overlap = 1.0 / np.maximum(sa, sb) / features
+    if shares is not None:
+        share = np.array(shares)[None, :]
+        needed = whole_a / sb * share
+        overlap = np.minimum(1.0 / np.where(cut_a, pa, 1.0), share) / np.maximum(sa, sb)
     into, out = needed / overlap, sent / overlap
-    hops = np.maximum(sa * pa * wirings.hops(out), sb * pb * wirings.hops(into))
+    hops = sa * pa * wirings.hops(out)
+    if shares is None:
+        hops = np.maximum(hops, sb * pb * wirings.hops(into))
     # Ratios of whole numbers: what is less than a part in 10^9 of an overlap is rounding.
     late = [
         (part - 1.0) * overlap * size / wirings.port_rate + np.where(part > 1.0, wirings.lag, 0.0)

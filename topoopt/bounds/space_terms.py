@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from parallelism.builder import TaskGraphBuilder
-from parallelism.graph import ModelGraph
+from parallelism.graph import Mode, ModelGraph
 from parallelism.taskgraph import FloatArray
 from topoopt.bounds.relaxation import (
     Own,
@@ -15,6 +15,7 @@ from topoopt.bounds.relaxation import (
     operator_degrees,
     own_costs,
     shared_costs,
+    slice_shares,
 )
 from topoopt.bounds.tradeoff import SplitCosts, Terms
 
@@ -61,18 +62,22 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts
     reader = [min(readers, default=-1) for readers in graph.consumers]
     for a, b in pairwise(path):
         reader[a] = b
-    tables: dict[tuple[float, int, int], FloatArray | None] = {}
+    tables: dict[tuple[float, int, int, tuple[float, ...] | None], FloatArray | None] = {}
+    beside = [graph.inputs_side_by_side(index) for index in range(len(graph.operators))]
     shared: list[FloatArray | None] = []
     for index, to in enumerate(reader):
         if to < 0:
             shared.append(None)
             continue
         size = graph.output_bytes(index) * builder.batch
-        key = (size, alike[index], alike[to])
+        made, read = degrees[alike[index]], degrees[alike[to]]
+        shares = None
+        if index in beside[to]:
+            shares = slice_shares(*beside[to][index], graph.operators[to].features, read)
+        key = (size, alike[index], alike[to], shares)
         if key not in tables:
-            made, read = degrees[alike[index]], degrees[alike[to]]
             few = len(made) * len(read) <= MOST_PAIRS
-            tables[key] = shared_costs(size, made, read, wirings) if few else None
+            tables[key] = shared_costs(size, made, read, wirings, shares) if few else None
         shared.append(tables[key])
     choices = SplitCosts(
         tuple(own[r] for r in alike), tuple(reader), tuple(shared),
@@ -176,6 +181,7 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
             own[index, Own.LAST_RING] += 1.0
 
     end = len(path) - 1
+    apart = _apart(graph)
     pairs = sum(table[0].size for table in choices.shared if table is not None)
     cuts = MOST_CUTS if pairs <= MANY_PAIRS else FEW_CUTS
     for cut in sorted({round(x) for x in np.linspace(0, end, cuts)}):
@@ -187,6 +193,8 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
         own, shared = term(f"chain to {name}")
         chain(own, shared, 0, cut, False)
         own[at, Own.TAIL] += 1.0
+        if at in apart:
+            continue
         own, shared = term(f"last chain to {name}")
         chain(own, shared, 0, cut, True)
         own[at, Own.TAIL] += 1.0
@@ -204,7 +212,8 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     joints = sorted(joints, key=lambda place: -choices.reader.count(path[place]))[:MOST_JOINTS]
     for start in sorted({*joints, end}):
         fed = _ancestors(inputs, {path[start]})
-        for stop in sorted({start, end}):
+        joined = [place for place in range(start, end + 1) if path[place] not in apart]
+        for stop in sorted({*joined[:1], *joined[-1:]}):
             names_of = [graph.operators[path[place]].name for place in (start, stop)]
             own, shared = term(f"network before {names_of[0]}, last rings after {names_of[1]}")
             for index in fed:
@@ -212,6 +221,26 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
             chain(own, shared, start, stop, True)
             last_rings(own, path[stop])
     return Terms(tuple(names), np.array(own_rows), np.array(shared_rows))
+
+
+def _apart(graph: ModelGraph) -> set[int]:
+    """Return the operators whose last backward pass not all inputs need wait for.
+
+    A slice of a concatenation reads some of the inputs only, so that gradients of others do not
+    wait for it, nor for what follows it slice by slice; they do for the operator that needs all
+    slices, and for its readers. So of these operators, and of all that leads to them, nothing is
+    said that begins with the last of them to finish.
+    """
+    sliced = [bool(graph.inputs_side_by_side(i)) for i in range(len(graph.operators))]
+    # What still works on slices, or is the first to need all.
+    after = list(sliced)
+    onward = list(sliced)
+    for index, op in enumerate(graph.operators):
+        if any(onward[source] for source in op.inputs):
+            after[index] = True
+            onward[index] = onward[index] or op.split(Mode.CHANNEL) is not None
+    inputs = [op.inputs for op in graph.operators]
+    return _ancestors(inputs, {i for i, found in enumerate(after) if found})
 
 
 def _ancestors(inputs: list[tuple[int, ...]], of: set[int]) -> set[int]:

@@ -11,6 +11,7 @@ from parallelism.search.forest import least
 from parallelism.search.named import named_strategies
 from parallelism.search.partition import partitions
 from parallelism.search.seeds import placed_degrees, streams_on_halves, widening_branches
+from parallelism.search.slices import all_sliced
 from parallelism.strategy import Strategy
 from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.relaxation import Wirings
@@ -41,6 +42,8 @@ _FEW_CUTS, _FEW_FROM = 4, 32
 _FEW_WIDENINGS = 5
 _WIDENED, _FEW_WIDENED = 64, 8
 _LIKE = 2
+# How many of the best on the ideal switch have their concatenations split by channels, too.
+_SLICED = 4
 # Widening branches that are slower by no more than this may be faster in packet trains.
 _WORTH_PACKETS = 1.03
 # Weights of device time against link-bytes in the additive costs.
@@ -195,6 +198,12 @@ def seeds(
             limit = np.inf if strategy in known else near
             own = score(strategy, limit)
             timed[strategy] = own if own <= limit else np.inf
+    for strategy in sorted(timed, key=lambda strategy: timed[strategy])[:_SLICED]:
+        for change in all_sliced(space, strategy):
+            new = strategy.replace(change)
+            if new not in timed:
+                own = score(new, near)
+                timed[new] = own if own <= near else np.inf
     # Of the many streams on halves and widening branches only the best few: they are much alike.
     halves = map(space.intern, streams_on_halves(space, regions, cuts))
     for time, strategy in promising(score, halves, near, _LIKE) + widened[:_LIKE]:

@@ -7,7 +7,7 @@ import numpy as np
 from fabric_cases import random_fabric
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_cases import BATCH, FakeCompute, FakeServer, jobs, operator
+from small_cases import BATCH, FakeCompute, FakeServer, concat_jobs, jobs, operator
 
 from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode, ModelGraph
@@ -32,7 +32,7 @@ def chosen_places(builder: TaskGraphBuilder, strategy: Strategy) -> list[int]:
 
 @settings(max_examples=400, deadline=None)
 @given(
-    jobs(sizes=(1, 2, 3, 4, 6, 8)),
+    st.one_of(jobs(sizes=(1, 2, 3, 4, 6, 8)), concat_jobs()),
     st.integers(1, 3),
     st.sampled_from([30.0, 1e2, 1e3, 1e4, 1e6]),
     st.sampled_from([0.0, 0.05]),

@@ -3,7 +3,7 @@
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import RooflineModel, Server
-from parallelism.graph import Mode, ModelGraph, Operator
+from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind
 from topoopt.bandwidth.model.collectives import Collective
 from topoopt.bandwidth.model.workload import Layer, LayerPhase, LayerWorkload
 
@@ -92,7 +92,8 @@ def model_workload(graph: ModelGraph, tensor: int = 1) -> LayerWorkload:
 
 def _choose(op: Operator, tensor: int, sliced: bool) -> Mode | None:
     """Return how an operator is split, or None if every NPU of the group does all of it."""
-    if tensor == 1:
+    if tensor == 1 or op.kind is OperatorKind.CONCAT:
+        # Slices of what lies side by side are not those of the inputs' slices.
         return None
     whole_input = (Mode.HEADS, Mode.OUTPUT)
     wanted = (Mode.REDUCTION, Mode.CHANNEL, Mode.OUTPUT) if sliced else whole_input
