@@ -11,6 +11,7 @@ from parallelism.family import Family, P
 from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes, tabled
+from topoopt.evaluate.least_times import busiest, busiest_in_sum, port_seconds
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
@@ -19,10 +20,7 @@ from topoopt.evaluate.scoring import (
     MOST_MOVES,
     SEARCH_TOLERANCE,
     Scorer,
-    busiest,
-    busiest_in_sum,
     direct_fabric,
-    port_seconds,
     search_tolerance,
 )
 from topoopt.fabric.fabric import Fabric

@@ -9,29 +9,27 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.family import Family, P
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import (
-    ecmp_link_bytes,
     ecmp_routes,
     k_shortest_routes,
     shortest_routes,
 )
 from routing.routes import Routes
 from topoopt.bounds.gap import topology_bound
+from topoopt.evaluate.least_times import busiest, of_servers, port_seconds
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
-from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, seeks_symmetry
 from topoopt.fabric.gpu_ports import GpuPorts
-from topoopt.fabric.reconfigurable import Playable, least_time, play
+from topoopt.fabric.reconfigurable import Playable, play
 from topoopt.fabric.represented import tasks_within, whole_tasks
-from topoopt.fabric.tasks import demand_of, given_demand, link_bytes, pairs_in_use
-from topoopt.fabric.windowed import WindowedCircuits
+from topoopt.fabric.tasks import demand_of, pairs_in_use
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
 from topoopt.topology.totient import ring_places
@@ -358,7 +356,7 @@ class Scorer(Generic[P]):
         run = play(self.fabric, tasks, self.tolerance, limit=limit, budget=self.budget)
         self.work += _TASK_WORK * tasks.tasks + run.resolved
         if isinstance(run, Run) and run.spent and isinstance(self.fabric, Fabric | GpuPorts):
-            return max(run.least, self._bound(_of_servers(self.fabric), tasks))
+            return max(run.least, self._bound(of_servers(self.fabric), tasks))
         if tasks.alike is None and seeks_symmetry(tasks):
             self.work += _COLLAPSE_WORK * tasks.tasks
         return run.makespan
@@ -370,90 +368,9 @@ class Scorer(Generic[P]):
         return max(wired, busiest(fabric, tasks))
 
 
-def _of_servers(fabric: Fabric | GpuPorts) -> Fabric:
-    """Return a fabric whose hosts are the servers, which is bounded by no more."""
-    return fabric.pooled if isinstance(fabric, GpuPorts) else fabric
-
-
 def _fills_memory(fabric: Fabric, tasks: TaskGraph) -> bool:
     """Whether a proposal on many servers would have more routes made than a search can keep."""
     moves = int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER))
     return moves > MOST_MOVES * tasks.servers or any(
         len(group) > CHOSEN_UP_TO and group not in fabric.rings for group in tasks.groups
     )
-
-
-def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) -> float:
-    """Return the seconds that the busiest server needs for its transfers and its own rings.
-
-    Parameters
-    ----------
-    tasks : TaskGraph
-    leaving, entering : float64 arrays, shape (servers,) or ()
-        Bytes/s of all links out of and into a server.
-
-    Returns
-    -------
-    float
-        No iteration is shorter, whatever the routes and rings: every byte leaves its source and
-        enters its target. Needs no routes, which of many pairs take long to make.
-    """
-    sent = tasks.pair_bytes()
-    load = np.stack((sent.sum(axis=1), sent.sum(axis=0)))
-    for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True):
-        if len(group) > 1:
-            load[:, list(group)] += (len(group) - 1) / len(group) * amount
-    out = (load[0] / np.maximum(leaving, 1e-300)).max(initial=0.0)
-    into = (load[1] / np.maximum(entering, 1e-300)).max(initial=0.0)
-    # Sums in another order must not rule out what is exactly as fast.
-    return float(max(out, into)) * (1.0 - 1e-9)
-
-
-def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
-    """Return what `busiest` does under all shortest paths, but for rings that are not given.
-
-    Parameters
-    ----------
-    fabric : Fabric
-        Direct-connect, of `Routing.ECMP`; its routes are not made.
-    tasks : TaskGraph
-
-    Returns
-    -------
-    float
-        Seconds, at most those of `busiest`.
-    """
-    compute = tasks.kind == TaskKind.COMPUTE
-    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
-    demand = given_demand(fabric, tasks)
-    load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
-    return float(max(busy, load)) * (1.0 - 1e-9)
-
-
-def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:
-    """Return the seconds that the busiest link or device of a fabric is occupied.
-
-    No simulated iteration is shorter: where routes are fixed, every link must carry all its
-    bytes; elsewhere the ports of every server must.
-
-    Parameters
-    ----------
-    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
-    tasks : TaskGraph
-    enough : float
-        Of a fabric that is occupied for longer than this many seconds, some load above it.
-
-    Returns
-    -------
-    float
-    """
-    if isinstance(fabric, DirectCircuits | WindowedCircuits):
-        return least_time(fabric, tasks)
-    fabric = _of_servers(fabric)
-    compute = tasks.kind == TaskKind.COMPUTE
-    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
-    if busy * (1.0 - 1e-9) > enough:
-        return float(busy) * (1.0 - 1e-9)
-    load = (link_bytes(fabric, tasks, enough) / fabric.network.capacity).max(initial=0.0)
-    # Sums in another order must not rule out what is exactly as fast.
-    return float(max(busy, load)) * (1.0 - 1e-9)

@@ -17,8 +17,9 @@ from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import schedule_of
 from routing.network import Network
 from routing.paths import ecmp_routes
+from topoopt.evaluate.least_times import busiest
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scoring import Scorer, busiest
+from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import play

@@ -13,7 +13,7 @@ from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.transformers.enumeration import Choices
-from topoopt.evaluate.scoring import busiest
+from topoopt.evaluate.least_times import busiest
 from topoopt.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabrics.baselines import baseline_fabric, baseline_fabrics

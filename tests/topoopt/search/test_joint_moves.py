@@ -16,9 +16,10 @@ from parallelism.graph import Mode
 from parallelism.search.named import data_parallel
 from parallelism.strategy import check_legal
 from topoopt import models
+from topoopt.evaluate.least_times import busiest
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer, busiest
+from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.budget import Budget
 from topoopt.search.driver import run
 from topoopt.search.joint import crossed, moves_of

@@ -1,0 +1,93 @@
+"""What an iteration takes at least by ports, links and devices, without being simulated."""
+
+import numpy as np
+
+from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from routing.paths import ecmp_link_bytes
+from topoopt.fabric.circuits import DirectCircuits
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.gpu_ports import GpuPorts
+from topoopt.fabric.reconfigurable import Playable, least_time
+from topoopt.fabric.tasks import given_demand, link_bytes
+from topoopt.fabric.windowed import WindowedCircuits
+
+
+def of_servers(fabric: Fabric | GpuPorts) -> Fabric:
+    """Return a fabric whose hosts are the servers, which is bounded by no more."""
+    return fabric.pooled if isinstance(fabric, GpuPorts) else fabric
+
+
+def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) -> float:
+    """Return the seconds that the busiest server needs for its transfers and its own rings.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    leaving, entering : float64 arrays, shape (servers,) or ()
+        Bytes/s of all links out of and into a server.
+
+    Returns
+    -------
+    float
+        No iteration is shorter, whatever the routes and rings: every byte leaves its source and
+        enters its target. Needs no routes, which of many pairs take long to make.
+    """
+    sent = tasks.pair_bytes()
+    load = np.stack((sent.sum(axis=1), sent.sum(axis=0)))
+    for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True):
+        if len(group) > 1:
+            load[:, list(group)] += (len(group) - 1) / len(group) * amount
+    out = (load[0] / np.maximum(leaving, 1e-300)).max(initial=0.0)
+    into = (load[1] / np.maximum(entering, 1e-300)).max(initial=0.0)
+    # Sums in another order must not rule out what is exactly as fast.
+    return float(max(out, into)) * (1.0 - 1e-9)
+
+
+def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return what `busiest` does under all shortest paths, but for rings that are not given.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Direct-connect, of `Routing.ECMP`; its routes are not made.
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+        Seconds, at most those of `busiest`.
+    """
+    compute = tasks.kind == TaskKind.COMPUTE
+    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    demand = given_demand(fabric, tasks)
+    load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
+    return float(max(busy, load)) * (1.0 - 1e-9)
+
+
+def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:
+    """Return the seconds that the busiest link or device of a fabric is occupied.
+
+    No simulated iteration is shorter: where routes are fixed, every link must carry all its
+    bytes; elsewhere the ports of every server must.
+
+    Parameters
+    ----------
+    fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
+    tasks : TaskGraph
+    enough : float
+        Of a fabric that is occupied for longer than this many seconds, some load above it.
+
+    Returns
+    -------
+    float
+    """
+    if isinstance(fabric, DirectCircuits | WindowedCircuits):
+        return least_time(fabric, tasks)
+    fabric = of_servers(fabric)
+    compute = tasks.kind == TaskKind.COMPUTE
+    busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
+    if busy * (1.0 - 1e-9) > enough:
+        return float(busy) * (1.0 - 1e-9)
+    load = (link_bytes(fabric, tasks, enough) / fabric.network.capacity).max(initial=0.0)
+    # Sums in another order must not rule out what is exactly as fast.
+    return float(max(busy, load)) * (1.0 - 1e-9)
