@@ -27,8 +27,8 @@ from parallelism.transformers.presets import TRANSFORMERS
 from topoopt.cli.app import app
 from topoopt.evaluate.scoring import SEARCH_TOLERANCE
 from topoopt.plan.plan import Plan
-from topoopt.problem.budget import Budget
-from topoopt.problem.job import Cluster
+from topoopt.problem.effort import EFFORTS
+from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -210,8 +210,9 @@ def test_every_command_line_exists():
 
 
 def test_every_option_that_a_page_names_exists():
-    known = set().union(*known_options().values())
-    others = {"--quick"}  # of scripts and of the harness
+    root = {name for option in typer.main.get_command(app).params for name in option.opts}
+    known = set().union(root, *known_options().values())
+    others = {"--quick", "--table"}  # of scripts, of the harness and of benchmarks
     named = {
         (page, option) for page, text in OF_TODAY.items()
         for option in re.findall(r"`(--[a-z-]+)", text)
@@ -432,16 +433,23 @@ def test_documented_defaults_are_those_of_the_code():
     table = DOCS["defaults.md"]
     server, roofline = Server(), RooflineModel()
     cluster = Cluster(servers=2, degree=1, bandwidth="1Gbps")
-    assert f"| GPUs a server | {server.gpus} |" in table
+    layouts = Job(topoopt.load_transformer("gpt2"), global_batch=8).server
+    assert f"{server.gpus} A100 of 80 GB (`a100`); of transformers by layouts " in table
+    assert f"layouts {layouts.gpus} H100 (`h100`)" in table
     assert server.accelerator.name == "a100-80gb"
+    assert layouts.accelerator.name == "h100-sxm"
     assert "| links inside a server | 25e9 bytes/s" in table
     assert server.intra_bandwidth == 25e9
     assert f"roofline: {roofline.efficiency:g} of the FP32 peak" in table
     assert f"{roofline.memory_efficiency:g} of the memory bandwidth" in table
     assert f"{roofline.launch_overhead * 1e6:g} us a pass" in table
     assert (cluster.ports, cluster.hop_latency) == ("directed", 1e-6)
-    steps = Budget.default(16).steps
-    assert f"seed 0, {SearchOptions().chains} chains, up to {steps} proposals" in table
+    normal = EFFORTS["normal"]
+    assert SearchOptions().settled("operators", 16).spent == normal
+    assert f"seed 0, {SearchOptions().chains} chains, normal effort" in table
+    assert f"gained less than {normal.least_gain:.1%} (".replace("%", " %") in table
+    assert f"{SearchOptions().simulated} layouts simulated, of task graphs up to " in table
+    assert f"up to {SearchOptions().memory_bytes / 1e9:g} GB |" in table
     assert f"end within {SEARCH_TOLERANCE:.0%} of".replace("%", " %") in DOCS["fabric-model.md"]
 
 

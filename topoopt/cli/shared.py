@@ -189,10 +189,10 @@ SEARCH: Options = {
         rich_help_panel=_OPERATORS,
     ),
     "simulated": option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
-    "memory": option(
+    "memory_bytes": option(
         float, 3e9,
         "Bytes that the task graph of a layout may take, as predicted: larger ones are not "
-        "simulated, and named.",
+        "simulated, and named.", "--memory",
         rich_help_panel=_LAYOUTS,
     ),
 }  # fmt: skip

@@ -297,7 +297,7 @@ def _assemble(
             *family.assumptions(pair.strategy, microbatches=scheduled.schedule.microbatches),
             *price_notes(cluster, compared, prices),
             *bounded_notes(compared),
-            *skipped_notes(result.skipped, problem.options.memory),
+            *skipped_notes(result.skipped, problem.options.memory_bytes),
             *schedule_notes(scheduled),
             *_packet_notes(problem, packets, result.interrupted),
         ],

@@ -8,6 +8,7 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.family import Family, P
+from parallelism.operator_family import OperatorFamily
 from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes, tabled
@@ -321,7 +322,7 @@ class Rewirer(Generic[P]):
             yield self._trunked(traffic)
         # Groups that all exchange among themselves, as tokens go to experts. For operators this
         # has made no plan faster, at up to a tenth of the search's time.
-        if self.family.noun == "layout":
+        if not isinstance(self.family, OperatorFamily):
             yield from exchange_wirings(
                 traffic, cluster.degree, cluster.port_rate, cluster.hop_latency, cluster.port_model
             )

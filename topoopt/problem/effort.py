@@ -14,6 +14,9 @@ class Effort:
     least_gain : float
         A stage of the search ends where the last tenth of all work gained less than this share;
         0: it goes on to its end, or until the budget is spent.
+    least_work : float
+        No stage ends before so much work in all, in re-solved flows (about 0.3 us each): small
+        jobs are cheap to search whole.
     cuts, widenings : int
         Places at which streams on halves, and widening branches, may begin and end, on up to 32
         servers.
@@ -35,6 +38,7 @@ class Effort:
     """
 
     least_gain: float
+    least_work: float
     cuts: int
     widenings: int
     slice_steps: int
@@ -48,16 +52,16 @@ class Effort:
 
 EFFORTS = {
     "quick": Effort(
-        least_gain=0.02, cuts=4, widenings=5, slice_steps=10, packet_stages=((2, 2),), routed=0,
-        confirmed=1, finalists=1, compared=0.1, layouts=8,
+        least_gain=0.02, least_work=0.0, cuts=4, widenings=5, slice_steps=10,
+        packet_stages=((2, 2),), routed=0, confirmed=1, finalists=1, compared=0.1, layouts=8,
     ),
     "normal": Effort(
-        least_gain=0.002, cuts=7, widenings=13, slice_steps=25,
+        least_gain=0.002, least_work=3e5, cuts=7, widenings=13, slice_steps=25,
         packet_stages=((6, 3), (2, 6), (1, 12)), routed=1, confirmed=3,
         finalists=3, compared=0.6, layouts=24,
     ),
     "thorough": Effort(
-        least_gain=0.0, cuts=7, widenings=13, slice_steps=0,
+        least_gain=0.0, least_work=0.0, cuts=7, widenings=13, slice_steps=0,
         packet_stages=((30, 4), (5, 6), (1, 12)), routed=4, confirmed=5,
         finalists=8, compared=0.1, layouts=72,
     ),

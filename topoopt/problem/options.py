@@ -96,7 +96,7 @@ class SearchOptions:
     simulated : int
         Layouts of a transformer that are simulated, best estimates and bounds first; where it
         is left at its default, quick simulates 8 and thorough 72.
-    memory : float
+    memory_bytes : float
         Bytes that the task graph of a layout may take, as predicted from the layout. Layouts that
         would take more are not simulated, and the plan's notes name them; those in which the
         model was run by others are, whatever they take.
@@ -134,7 +134,7 @@ class SearchOptions:
     workers: int = 1
     engine: str = "local"
     simulated: int = 24
-    memory: float = 3e9
+    memory_bytes: float = 3e9
     reconfiguration: Reconfiguration | None = None
     effort: str | None = None
 
@@ -155,8 +155,8 @@ class SearchOptions:
                 raise InputError(f"{name} is {count}; give {least} to {_MOST[name]}")
         if self.seconds is not None and not self.seconds > 0:
             raise InputError(f"seconds is {self.seconds}; give a positive number")
-        if not self.memory > 0:
-            raise InputError(f"memory is {self.memory}; give a positive number of bytes")
+        if not self.memory_bytes > 0:
+            raise InputError(f"memory_bytes is {self.memory_bytes}; give a positive number")
         for name, choices in (
             ("faithful", FAITHFUL), ("method", METHODS), ("schedule", SCHEDULING),
             ("confirm", CONFIRMING), ("effort", tuple(EFFORTS)),

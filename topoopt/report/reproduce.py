@@ -179,7 +179,7 @@ def _search(plan: Plan) -> tuple[Options, list[str]]:
         ("schedule", asked.schedule, "plain"),
         ("restarts", restarts, 1),
         ("simulated", asked.simulated, 24),
-        ("memory", asked.memory, 3e9),
+        ("memory", asked.memory_bytes, 3e9),
     ]
     remarks = []
     if search.interrupted and not operators:

@@ -78,7 +78,8 @@ def run(
         return result
     cut = False
     while (
-        chains and not result.interrupted and not _over(state) and not _settled_down(state, budget)
+        chains and not result.interrupted
+        and not _over(search, state) and not _settled_down(state, budget)
         and result.steps < budget.steps and result.work < budget.work - state.later_work
     ):  # fmt: skip
         if keeper:
@@ -91,7 +92,7 @@ def run(
         keeper.save(search, state, last=True)
     search.method.conclude(search, state)
     _settle(search, result)
-    result.converged = _over(state)
+    result.converged = _over(search, state)
     return result
 
 
@@ -236,7 +237,7 @@ def _begun(search: Search, going: Deadline) -> SearchState:
         pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
         result.best = pairs[0]
     result.others = finalists(pairs, search.method.spacing, search.kept)
-    state = SearchState(result, gains=Gains(search.effort.least_gain))
+    state = SearchState(result, gains=Gains(search.effort.least_gain, search.effort.least_work))
     current = [] if interrupted else search.method.population(search, state, pairs, going)
     chains = len(current)
     state.begin(
@@ -246,8 +247,10 @@ def _begun(search: Search, going: Deadline) -> SearchState:
             for c in range(chains)
         ],
     )
-    most = search.effort.slice_steps or search.method.round_steps
-    state.round_steps = round_steps(search, pairs[0], chains, most) if chains else 0
+    whole = search.method.round_steps
+    state.round_steps = round_steps(search, pairs[0], chains, whole) if chains else 0
+    if search.effort.slice_steps and result.work > search.effort.least_work:
+        state.round_steps = min(state.round_steps, search.effort.slice_steps)
     state.gains.note(result.work, result.best.time)
     best = result.best
     if search.moves_by_packets and best.topology is not None:
@@ -323,9 +326,15 @@ def _propose(
     return r.pair is not pair
 
 
-def _over(state: SearchState) -> bool:
-    """Whether there is nothing left to try."""
-    return not state.reserve and state.stale >= _PATIENCE
+def _over(search: Search, state: SearchState) -> bool:
+    """Whether there is nothing left to try: no reserve, and many rounds in vain.
+
+    Short rounds, between which gains are looked at, count as the parts of one that they are.
+    """
+    parts = 1
+    if search.effort.slice_steps and state.round_steps == search.effort.slice_steps:
+        parts = search.method.round_steps // state.round_steps
+    return not state.reserve and state.stale >= _PATIENCE * parts
 
 
 def _settled_down(state: SearchState, budget: Budget) -> bool:

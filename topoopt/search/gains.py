@@ -15,6 +15,8 @@ class Gains:
     ----------
     least : float
         Share below which what the last tenth of the work gained ends the stage; 0 never does.
+    after : float
+        Work before which the stage does not end.
 
     Attributes
     ----------
@@ -23,6 +25,7 @@ class Gains:
     """
 
     least: float
+    after: float = 0.0
     met: list[tuple[float, float]] = field(default_factory=list)
 
     def note(self, work: float, best: float) -> None:
@@ -51,4 +54,4 @@ class Gains:
     def over(self) -> bool:
         """Whether the last tenth of the work, all of it in this stage, gained too little."""
         gained = self.gained
-        return gained is not None and gained < self.least
+        return gained is not None and gained < self.least and self.met[-1][0] >= self.after

@@ -313,7 +313,7 @@ class LayoutSearch:
         chosen = [*own, *(each for each in promising if each not in own)]
         chosen = self._within_memory(chosen, len(own))
         placed = self.placed = []
-        most = self.problem.options.memory
+        most = self.problem.options.memory_bytes
         try:
             for done, candidate in enumerate(chosen):
                 first = self._first(candidate.layout)
@@ -347,7 +347,7 @@ class LayoutSearch:
         If nothing is left, the one that takes least.
         """
         takes = [self._takes(self._first(each.layout)) for each in chosen]
-        most = self.problem.options.memory
+        most = self.problem.options.memory_bytes
         kept = [i for i, size in enumerate(takes) if i < own or size <= most]
         kept = kept or [takes.index(min(takes))]
         self.skipped = {chosen[i].layout: None for i in range(len(chosen)) if i not in kept}

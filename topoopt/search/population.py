@@ -103,11 +103,13 @@ def _sought(
         )
         for c, (time, strategy) in enumerate(first)
     ]
-    gains = Gains(search.effort.least_gain)
+    gains = Gains(search.effort.least_gain, search.effort.least_work)
     gains.note(result.work, first[0][0])
     made, proposing = 0, rounds
     while proposing and made < steps and result.steps < budget.steps and not gains.over:
-        count = min(search.effort.slice_steps or steps, steps - made)
+        # What costs little altogether is not cut into slices, which would be looked at one by one.
+        cut = search.effort.slice_steps if result.work > search.effort.least_work else 0
+        count = min(cut or steps, steps - made)
         left, chains = budget.steps - result.steps, len(proposing)
         for c, r in enumerate(proposing):
             r.steps, r.done, r.work = min(count, left // chains + (c < left % chains)), 0, 0.0
@@ -262,7 +264,7 @@ def _wired(
         return min(pair.time for pair in wired)
 
     ideal = {strategy: time for time, strategy in (*reversed(candidates), *widened)}
-    gains = Gains(search.effort.least_gain)
+    gains = Gains(search.effort.least_gain, search.effort.least_work)
     gains.note(result.work, fastest(found))
 
     def enough(strategy: Strategy) -> bool:

@@ -128,8 +128,10 @@ def test_the_steps_of_a_run_with_the_default_budget_reproduce_its_plan(monkeypat
 
     monkeypatch.setattr(OperatorSearch, "budget", tenth)
     model = small_dlrm(2)
-    usual = solve(model, 3, 3, steps=None)
-    assert solve(model, 3, 3, steps=usual.search.steps).to_json() == usual.to_json()
+    usual = solve(model, 3, 3, steps=None, effort="thorough")
+    assert (
+        solve(model, 3, 3, steps=usual.search.steps, effort="thorough").to_json() == usual.to_json()
+    )
 
 
 def interrupt_after(calls, stage):

@@ -134,14 +134,14 @@ def test_worse_routes_do_not_pass_for_weighted_ones():
 
 def test_a_plan_with_weighted_routes_is_verified(monkeypatch):
     # Weighted routes win whenever they are tried.
-    def always(self, tasks, best):
+    def always(self, tasks, best, routing):
         if best.found is None or not np.any(tasks.kind == TaskKind.TRANSFER):
             return
         fabric = direct_fabric(best.found[0], Routing.MCF, self.problem.seed, tasks=tasks)
         best.found = (best.found[0], Routing.MCF, fabric)
         best.time = Scorer(self.problem, fabric).simulate(tasks)
 
-    monkeypatch.setattr(Rewirer, "_route_weighted", always)
+    monkeypatch.setattr(Rewirer, "_reroute", always)
     job, cluster = to.Job(small_dlrm(8)), to.Cluster(8, 3, "100Gbps")
     plan = to.co_optimize(job, cluster, SearchOptions(method="topology-only"), baselines=())
     assert plan.routing == "mcf"
