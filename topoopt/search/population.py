@@ -117,7 +117,7 @@ def _sought(
         if not whole and not result.interrupted:
             return None
         # What is exhausted counts as well, so that as many steps give the same search.
-        result.steps += sum(r.steps for r in proposing)
+        result.steps += sum(r.done if result.interrupted else r.steps for r in proposing)
         result.work += sum(r.work for r in proposing)
         if result.interrupted:
             break

@@ -58,5 +58,5 @@ def test_published_layouts_are_simulated_whatever_they_take(monkeypatch, memory)
 
 
 def test_memory_must_be_positive():
-    with pytest.raises(InputError, match="memory is 0"):
+    with pytest.raises(InputError, match="memory_bytes is 0"):
         SearchOptions(memory_bytes=0)
