@@ -13,15 +13,10 @@ from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
 from routing import routes as routes_module
 from topoopt.evaluate import problem as problem_module
+from topoopt.evaluate.least_times import busiest, busiest_in_sum, port_seconds
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import (
-    Scorer,
-    busiest,
-    busiest_in_sum,
-    direct_fabric,
-    port_seconds,
-)
+from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.evaluate.setting import setting
 from topoopt.fabric.simulate import score
 
