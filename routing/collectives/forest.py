@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from codesign_base import InfeasibleError
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
+from routing.collectives.member_links import MemberLinks, Paths, link_members
 from routing.collectives.rate import gather_rate
-from routing.collectives.relays import MemberLinks, Paths, link_members
 from routing.collectives.trees import Forest, Tree
 from routing.network import Network
 

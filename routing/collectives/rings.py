@@ -9,7 +9,7 @@ import networkx as nx
 
 from codesign_base import InfeasibleError, InputError
 from routing.collectives.rate import members_of
-from routing.collectives.trees import Forest, Tree
+from routing.collectives.trees import Forest, Tree, of_links
 from routing.network import Network
 
 MOST_STRIDES = 64
@@ -55,7 +55,7 @@ def ring_forest(network: Network, orders: Sequence[Sequence[int]]) -> Forest:
     name = "ring" if len(orders) == 1 else "rings"
     # Every part but one's passes each pair of neighbours.
     load = sum((_load(ways, order) for order in orders), Counter[Arc]())
-    rate = len(orders) / (len(members) - 1) / _busiest(load, _capacities(network))
+    rate = len(orders) / (len(members) - 1) / _busiest(load, of_links(network, network.capacity))
     return Forest(name, members, rate, len(orders), tuple(trees))
 
 
@@ -81,7 +81,7 @@ def strided_rings(network: Network, group: Sequence[int], most: int) -> list[tup
     size = len(members)
     strides = [s for s in range(1, size) if gcd(s, size) == 1][:MOST_STRIDES]
     orders = [tuple(members[at * stride % size] for at in range(size)) for stride in strides]
-    ways, capacity = _ways(network, orders), _capacities(network)
+    ways, capacity = _ways(network, orders), of_links(network, network.capacity)
     loads = [_load(ways, order) for order in orders]
     chosen: list[tuple[int, ...]] = []
     total: Counter[Arc] = Counter()
@@ -107,11 +107,6 @@ def _load(ways: Ways, order: Sequence[int]) -> "Counter[Arc]":
 
 def _busiest(load: "Counter[Arc]", capacity: dict[Arc, float]) -> float:
     return max(amount / capacity[pair] for pair, amount in load.items())
-
-
-def _capacities(network: Network) -> dict[Arc, float]:
-    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
-    return dict(zip(ends, network.capacity.tolist(), strict=True))
 
 
 def _ways(network: Network, orders: Sequence[Sequence[int]]) -> Ways:

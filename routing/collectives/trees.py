@@ -1,13 +1,12 @@
 """Broadcast trees of all members of a group, and how long collectives over them take."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 
-from routing.network import Network
+from routing.network import FloatArray, Network
 
 
 @dataclass(frozen=True)
@@ -54,21 +53,10 @@ class Forest:
     units: int
     trees: tuple[Tree, ...]
 
-    @cached_property
-    def hops(self) -> int:
-        """Hops from a root to the member that it reaches last, the most of all trees."""
-        most = 0
-        for tree in self.trees:
-            depth = {tree.root: 0}
-            for path in tree.paths:
-                depth[path[-1]] = depth[path[0]] + len(path) - 1
-            most = max(most, *depth.values())
-        return most
-
     def latency(self, network: Network) -> float:
         """Return the longest time that the first byte takes from a root to a member, in seconds."""
         most = 0.0
-        link = _latencies(network)
+        link = of_links(network, network.latency)
         for tree in self.trees:
             when = {tree.root: 0.0}
             for path in tree.paths:
@@ -114,8 +102,7 @@ def shared_rate(network: Network, trees: Iterable[Tree], units: int) -> float:
         for path in tree.paths:
             for pair in pairwise(path):
                 load[pair] = load.get(pair, 0) + tree.copies
-    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
-    capacity = dict(zip(ends, network.capacity.tolist(), strict=True))
+    capacity = of_links(network, network.capacity)
     return float(min(capacity[pair] * units / amount for pair, amount in load.items()))
 
 
@@ -129,8 +116,7 @@ def turned(network: Network) -> Network:
     )  # fmt: skip
 
 
-def _latencies(network: Network) -> dict[tuple[int, int], float]:
-    ends: Sequence[tuple[int, int]] = list(
-        zip(network.source.tolist(), network.target.tolist(), strict=True)
-    )
-    return dict(zip(ends, network.latency.tolist(), strict=True))
+def of_links(network: Network, values: FloatArray) -> dict[tuple[int, int], float]:
+    """Return a value of each link by its ends."""
+    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
+    return dict(zip(ends, values.tolist(), strict=True))

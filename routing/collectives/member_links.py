@@ -48,17 +48,17 @@ def link_members(rate: GatherRate, *, near: bool = True) -> MemberLinks:
     Returns
     -------
     MemberLinks
-        Without ``near``, or if relays receive what they send, of the whole rate.
+        Without ``near``, or if forwarders receive what they send, of the whole rate.
     """
     trees, scale = rate.per_member.numerator, rate.per_member.denominator
     capacity = {pair: amount * scale for pair, amount in rate.capacity.items()}
     far = _distances(rate)
-    relays = sorted(far.keys() - set(rate.members), key=lambda node: (-far[node], node))
+    forwarders = sorted(far.keys() - set(rate.members), key=lambda node: (-far[node], node))
     if near:
-        capacity = _without(capacity, relays, rate.members, trees)
+        capacity = _without(capacity, forwarders, rate.members, trees)
     paths: dict[Arc, Paths] = {pair: [(pair, amount)] for pair, amount in capacity.items()}
-    for relay in relays:
-        _take_out(paths, relay, rate.members, trees)
+    for forwarder in forwarders:
+        _take_out(paths, forwarder, rate.members, trees)
     return MemberLinks(trees, scale, paths)
 
 
@@ -83,14 +83,14 @@ def _distances(rate: GatherRate) -> dict[int, int]:
 
 
 def _without(
-    capacity: dict[Arc, int], relays: Sequence[int], members: Sequence[int], trees: int
+    capacity: dict[Arc, int], forwarders: Sequence[int], members: Sequence[int], trees: int
 ) -> dict[Arc, int]:
-    """Return the links that are left without the first relays that no cut needs."""
+    """Return the links that are left without the first forwarders that no cut needs."""
     source = max(max(pair) for pair in capacity) + 1
     cuts = Cuts(joined_arcs(capacity.items(), (((source, m), trees) for m in members)))
     kept = dict(capacity)
-    for relay in relays:
-        mine = [pair for pair in kept if relay in pair]
+    for forwarder in forwarders:
+        mine = [pair for pair in kept if forwarder in pair]
         cuts.change(dict.fromkeys(mine, 0))
         if all(cuts.value(source, member) == len(members) * trees for member in members):
             for pair in mine:
@@ -100,29 +100,29 @@ def _without(
     return kept
 
 
-def _take_out(paths: dict[Arc, Paths], relay: int, members: Sequence[int], trees: int) -> None:
+def _take_out(paths: dict[Arc, Paths], forwarder: int, members: Sequence[int], trees: int) -> None:
     """Replace capacity through a node by capacity past it."""
-    into = sorted(a for a, b in paths if b == relay)
-    out = sorted(b for a, b in paths if a == relay)
+    into = sorted(a for a, b in paths if b == forwarder)
+    out = sorted(b for a, b in paths if a == forwarder)
     for target, origin in ((b, a) for b in out for a in into if a != b):
-        most = min(_amount(paths, (origin, relay)), _amount(paths, (relay, target)))
-        amount = _spare(paths, origin, relay, target, members, trees, most) if most else 0
+        most = min(_amount(paths, (origin, forwarder)), _amount(paths, (forwarder, target)))
+        amount = _spare(paths, origin, forwarder, target, members, trees, most) if most else 0
         if amount:
-            first = _taken(paths, (origin, relay), amount)
-            second = _taken(paths, (relay, target), amount)
+            first = _taken(paths, (origin, forwarder), amount)
+            second = _taken(paths, (forwarder, target), amount)
             paths.setdefault((origin, target), []).extend(_concatenated(first, second))
     # What is left is needed by no cut.
-    for pair in [pair for pair in paths if relay in pair]:
+    for pair in [pair for pair in paths if forwarder in pair]:
         del paths[pair]
 
 
 def _spare(
-    paths: dict[Arc, Paths], origin: int, relay: int, target: int, members: Sequence[int],
+    paths: dict[Arc, Paths], origin: int, forwarder: int, target: int, members: Sequence[int],
     trees: int, most: int,
 ) -> int:  # fmt: skip
     """Return how much capacity may go past a node instead of through it.
 
-    A cut loses it that has the relay on one side and both ends on the other. Every set that
+    A cut loses it that has the forwarder on one side and both ends on the other. Every set that
     holds the source of all broadcasts and lacks a member must keep what all trees need.
     """
     source, needed = -1, len(members) * trees
@@ -133,7 +133,7 @@ def _spare(
         (((index[a], index[b]), _amount(paths, (a, b))) for a, b in paths),
         (((index[source], index[member]), trees) for member in members),
     )
-    for sources, sinks in (((origin, target), (relay,)), ((relay,), (origin, target))):
+    for sources, sinks in (((origin, target), (forwarder,)), ((forwarder,), (origin, target))):
         held = joined_arcs(
             capacity.items(),
             (((index[source], index[node]), free) for node in sources),
