@@ -67,7 +67,9 @@ def _hosts(group: str, hosts: int) -> list[int]:
             found.append(int(first))
             continue
         if int(last) >= hosts or int(step or 1) < 1:
-            raise InputError(f"--group has {part.strip()!r}; give hosts 0 to {hosts - 1}")
+            raise InputError(
+                f"--group has {part.strip()!r}; give hosts 0 to {hosts - 1} and a step from 1 on"
+            )
         found += range(int(first), int(last) + 1, int(step or 1))
     return found
 

@@ -103,7 +103,9 @@ def load_workload(path: str | Path) -> Workload:
         where = f"plan file {str(path)!r}"
         kind = kind_of(parse_json(text, where))
         if kind not in (Document.PLAN, Document.OTHER):
-            more = ", and give the network with --fabric" if kind is Document.NETWORK else ""
+            more = (
+                " (simulate runs it on a network with --fabric)" if kind is Document.NETWORK else ""
+            )
             raise InputError(
                 f"{str(path)!r} is {kind}, and holds no tasks; name a task graph or plan{more}"
             )
