@@ -1,5 +1,6 @@
 """Ten thousand mutated inputs of each kind: every one succeeds or is refused in a sentence."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +16,11 @@ SOURCES = Path(topoopt.__file__).parents[1]
 
 
 def worked(kinds, first, end, folder):
-    """Run cases in a process of their own."""
+    """Run cases in a process of their own, which shares the compiled kernels of the others."""
+    kernels = {k: os.environ[k] for k in ("NUMBA_CACHE_DIR",) if k in os.environ}
     return subprocess.run(
         [sys.executable, HELPERS / "fuzz_worker.py", kinds, str(first), str(end), folder],
-        env={"PYTHONPATH": f"{SOURCES}:{HELPERS}", "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": f"{SOURCES}:{HELPERS}", "PATH": "/usr/bin:/bin", **kernels},
         capture_output=True,
         text=True,
     )
