@@ -12,7 +12,7 @@ from topoopt import Cluster, Job, co_optimize, verify_plan
 from topoopt.codesign.restarts import restart_seed
 from topoopt.problem.options import SearchOptions
 
-JOB = Job(small_dlrm())
+JOB = Job(small_dlrm(2, bottom_layers=1, top_layers=1))
 CLUSTER = Cluster(servers=4, degree=2, bandwidth="10Gbps")
 BASELINES = ("fat-tree", "expander")
 ASKED = {"seed": 3, "steps": 12, "restarts": 3, "baselines": BASELINES}

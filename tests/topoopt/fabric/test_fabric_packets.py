@@ -138,13 +138,20 @@ def random_case(seed: int) -> tuple[Fabric, TaskGraph]:
     return fabric, TaskGraph.from_lists(hosts, tasks, edges, groups)
 
 
-@settings(max_examples=400, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(0, 2**31 - 1))
-def test_equals_the_plain_simulation(case: int, seed: int) -> None:
+def equals_the_plain_simulation(case: int, seed: int) -> None:
     fabric, graph = random_case(case)
     found = compared(fabric, graph, seed)
     longest = max(found.finish)
     assert score(fabric, graph, model="packet", seed=seed) == pytest.approx(longest, rel=1e-9)
+
+
+CASES = given(st.integers(0, 2**32 - 1), st.integers(0, 2**31 - 1))
+test_equals_the_plain_simulation = settings(max_examples=150, deadline=None)(
+    CASES(equals_the_plain_simulation)
+)
+test_many_equal_the_plain_simulation = pytest.mark.slow(
+    settings(max_examples=2000, deadline=None)(CASES(equals_the_plain_simulation))
+)
 
 
 # --- closed forms ---------------------------------------------------------------------------

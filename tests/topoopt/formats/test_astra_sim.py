@@ -79,7 +79,7 @@ def test_a_collective_alone_takes_our_time(steps, kind):
     network = circulant(9, steps)
     rings = tuple(tuple(i * p % 9 for i in group) for p in steps if np.gcd(p, 9) == 1)
     fabric = Fabric("circulant", network, ecmp_routes(network), {group: rings})
-    tasks = TaskGraph.from_lists(9, [(kind, 0, -1, 9 * 8936.0 * 660, 0.0)], [], (group,))
+    tasks = TaskGraph.from_lists(9, [(kind, 0, -1, 9 * 8936.0 * 165, 0.0)], [], (group,))
     ours, seconds, carried, _ = run(tasks, fabric)
     assert seconds == pytest.approx(ours, rel=1e-3)
     check_links(fabric, tasks, carried)

@@ -12,7 +12,8 @@ from topoopt.problem.effort import EFFORTS
 from topoopt.problem.options import SearchOptions
 from topoopt.search.gains import Gains
 
-JOB, CLUSTER = to.Job(small_dlrm()), to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+JOB = to.Job(small_dlrm(2, bottom_layers=1, top_layers=1))
+CLUSTER = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
 
 
 def solve(progress=None, **options):

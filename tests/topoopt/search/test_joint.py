@@ -61,7 +61,7 @@ def test_joint_search_is_no_worse_than_the_strategy_alone():
 
 
 def test_the_steps_that_a_joint_plan_reports_reproduce_it():
-    job, cluster = to.Job(small_dlrm()), to.Cluster(4, 2, "100Gbps")
+    job, cluster = to.Job(small_dlrm(2)), to.Cluster(4, 2, "100Gbps")
     for steps in (7, 60, 150):
         plan = to.co_optimize(job, cluster, SearchOptions(steps=steps), baselines=())
         assert plan.search.steps <= steps

@@ -141,14 +141,14 @@ def test_the_steps_of_a_search_that_its_work_ended_reproduce_it():
     found = [
         run(
             search(models.get_model("dlrm-16"), servers=8, rate="25Gbps"),
-            Budget(steps=20000, work=1e6),
+            Budget(steps=20000, work=3e5),
         )
     ]
     found.append(
         run(search(models.get_model("dlrm-16"), servers=8, rate="25Gbps"), Budget(found[0].steps))
     )
     first, again = found
-    assert first.work >= 1e6
+    assert first.work >= 3e5
     assert (first.work, first.best.time, first.best.strategy) == (
         again.work, again.best.time, again.best.strategy,
     )  # fmt: skip
