@@ -7,6 +7,7 @@ import networkx as nx
 
 from codesign_base import InputError
 from routing.collectives.cuts import Cuts
+from routing.collectives.exchange import Exchange, exchanges
 from routing.collectives.forest import gather_forest
 from routing.collectives.rate import gather_rate, members_of, roots_of, whole_capacities
 from routing.collectives.rings import ring_forest, strided_rings
@@ -19,7 +20,9 @@ _SAME = 1e-9  # rates that differ by less are the same number, rounded in anothe
 MOST_PACKED = 128
 """Members that trees of the best rate are made for: the work grows with their cube."""
 
-COLLECTIVES = ("allreduce", "allgather", "reduce-scatter", "broadcast", "reduce")
+COLLECTIVES = (
+    "allreduce", "allgather", "reduce-scatter", "broadcast", "reduce", "all-to-all",
+)  # fmt: skip
 ROOTED = ("broadcast", "reduce")
 """Collectives from one member, or to one."""
 
@@ -37,8 +40,11 @@ class Schedule:
     gather : Forest or None
         Of the AllGather or Broadcast.
     bytes_per_s : float
-        Bytes of the whole buffer over the time that they take without latency.
+        Bytes of the whole buffer over the time that they take without latency; of an all-to-all
+        those of one member's.
     latency_s : float
+    exchange : Exchange or None
+        Of the all-to-all.
     """
 
     name: str
@@ -46,6 +52,7 @@ class Schedule:
     gather: Forest | None
     bytes_per_s: float
     latency_s: float
+    exchange: Exchange | None = None
 
     def time(self, size: float) -> float:
         """Return the seconds of a collective of a buffer of so many bytes."""
@@ -112,7 +119,8 @@ def choose_schedules(
     network : Network
     group : sequence of int
         Hosts; the others and switches forward.
-    collective : {"allreduce", "allgather", "reduce-scatter", "broadcast", "reduce"}
+    collective : str
+        One of `COLLECTIVES`.
     root : int, optional
         The member that has the buffer of a Broadcast, or gets that of a Reduce; with these only.
 
@@ -148,6 +156,12 @@ def choose_schedules(
             "only"
         )
     members = members_of(network, group)
+    if collective == "all-to-all":
+        ways, rate = exchanges(network, members)
+        made = tuple(
+            Schedule(way.name, None, None, way.bytes_per_s, way.latency_s, way) for way in ways
+        )
+        return Choice(collective, members, None, made, rate, _farthest(network, members, None))
     gathers = collective not in ("reduce-scatter", "reduce")
     scatters = collective not in ("allgather", "broadcast")
     back = turned(network)

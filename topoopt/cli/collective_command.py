@@ -20,7 +20,8 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 def collective_command(
     network: Annotated[Path, typer.Argument(help="A network file (JSON or GraphML).")],
     collective: Annotated[
-        str, typer.Option(help="allreduce, allgather, reduce-scatter, broadcast or reduce.")
+        str,
+        typer.Option(help="allreduce, allgather, reduce-scatter, broadcast, reduce or all-to-all."),
     ] = "allreduce",
     root: Annotated[
         int | None,
@@ -31,7 +32,7 @@ def collective_command(
         typer.Option(help="Hosts, such as 0,4,9 or 0-15 or 0-127:8.", show_default="all"),
     ] = None,
     sizes: Annotated[
-        str, typer.Option(help="Bytes of the whole buffer, with units.")
+        str, typer.Option(help="Bytes of the whole buffer (all-to-all: of a host's), with units.")
     ] = "1KB,1MB,1GB",
     output: Annotated[
         Path | None,
@@ -120,7 +121,7 @@ def _text(choice: "Choice", sizes: list[float], name: str) -> str:
     ]
     way = "from" if choice.collective == "broadcast" else "to"
     rooted = "" if choice.root is None else f" {way} host {choice.root}"
-    left_out = len(choice.members) > MOST_PACKED
+    left_out = len(choice.members) > MOST_PACKED and choice.collective != "all-to-all"
     return "\n".join(
         [
             f"{choice.collective}{rooted} over {len(choice.members)} hosts of {name}",

@@ -52,6 +52,10 @@ def test_times_and_the_written_schedule(monkeypatch, capsys, network, tmp_path) 
     assert "no schedule below" in text
     assert run(monkeypatch, network, "--collective", "reduce", "--group", "1-7:2") == 0
     assert "reduce to host 1 over 4 hosts of eight" in capsys.readouterr().out
+    assert run(monkeypatch, network, "--collective", "all-to-all", "--group", "0-3", "-o", out) == 0
+    assert "fastest: shortest-paths, least-congestion from" in capsys.readouterr().out
+    written = json.loads(out.read_text())
+    assert len({(way["path"][0], way["path"][-1]) for way in written["exchange"]}) == 4 * 3
 
 
 @pytest.mark.parametrize(
