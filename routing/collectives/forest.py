@@ -1,4 +1,4 @@
-"""Broadcast trees of every member that together reach the best rate.
+"""Broadcast trees, of every member or one, that together reach the best rate.
 
 Trees grow one at a time. A link may join a tree if what remains is enough for all trees that have
 not grown yet, which one smallest cut tells (Tarjan, "A good algorithm for edge-disjoint
@@ -12,19 +12,21 @@ from collections.abc import Sequence
 from codesign_base import InfeasibleError
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
 from routing.collectives.member_links import MemberLinks, Paths, link_members
-from routing.collectives.rate import gather_rate
+from routing.collectives.rate import GatherRate, gather_rate
 from routing.collectives.trees import Forest, Tree
 from routing.network import Network
 
 
-def gather_forest(network: Network, group: Sequence[int]) -> Forest:
-    """Return trees that broadcast from all members of a group at the best rate.
+def gather_forest(network: Network, group: Sequence[int], root: int | None = None) -> Forest:
+    """Return trees that broadcast to all members of a group at the best rate.
 
     Parameters
     ----------
     network : Network
     group : sequence of int
         Hosts; the others and switches forward.
+    root : int, optional
+        The member that broadcasts; all do without.
 
     Returns
     -------
@@ -36,24 +38,25 @@ def gather_forest(network: Network, group: Sequence[int]) -> Forest:
         As `gather_rate`; and InfeasibleError if nodes outside the group receive and send
         different capacity, and no trees of the best rate are found.
     """
-    rate = gather_rate(network, group)
+    rate = gather_rate(network, group, root)
     try:
         links = link_members(rate)
-        trees = _pack(links, rate.members, network.name)
+        trees = _pack(links, rate, network.name)
     except InfeasibleError:
         links = link_members(rate, near=False)
-        trees = _pack(links, rate.members, network.name)
+        trees = _pack(links, rate, network.name)
     return Forest("trees", rate.members, rate.bytes_per_s, links.trees, trees)
 
 
-def _pack(links: MemberLinks, members: Sequence[int], name: str) -> tuple[Tree, ...]:
+def _pack(links: MemberLinks, rate: GatherRate, name: str) -> tuple[Tree, ...]:
+    members = rate.members
     paths = {pair: list(some) for pair, some in links.paths.items()}
     left = {pair: sum(amount for _, amount in some) for pair, some in paths.items()}
     out: dict[int, list[Arc]] = {member: [] for member in members}
     for pair in sorted(left):
         out[pair[0]].append(pair)
     # Trees that are still to grow: hosts reached so far, links used, copies; single roots first.
-    waiting: dict[int, int] = dict.fromkeys(members, links.trees)
+    waiting: dict[int, int] = dict.fromkeys(rate.roots, links.trees)
     started: list[tuple[tuple[int, ...], tuple[Arc, ...], int]] = []
     grown: list[Tree] = []
     while waiting or started:

@@ -22,7 +22,7 @@ class MemberLinks:
     Parameters
     ----------
     trees : int
-        Broadcast trees of each member, of one unit of capacity each.
+        Broadcast trees of each root, of one unit of capacity each.
     scale : int
         Units of capacity here of one in the network.
     paths : dict of (int, int) to list of (tuple of int, int)
@@ -50,15 +50,15 @@ def link_members(rate: GatherRate, *, near: bool = True) -> MemberLinks:
     MemberLinks
         Without ``near``, or if forwarders receive what they send, of the whole rate.
     """
-    trees, scale = rate.per_member.numerator, rate.per_member.denominator
+    trees, scale = rate.per_root.numerator, rate.per_root.denominator
     capacity = {pair: amount * scale for pair, amount in rate.capacity.items()}
     far = _distances(rate)
     forwarders = sorted(far.keys() - set(rate.members), key=lambda node: (-far[node], node))
     if near:
-        capacity = _without(capacity, forwarders, rate.members, trees)
+        capacity = _without(capacity, forwarders, rate, trees)
     paths: dict[Arc, Paths] = {pair: [(pair, amount)] for pair, amount in capacity.items()}
     for forwarder in forwarders:
-        _take_out(paths, forwarder, rate.members, trees)
+        _take_out(paths, forwarder, rate, trees)
     return MemberLinks(trees, scale, paths)
 
 
@@ -83,16 +83,16 @@ def _distances(rate: GatherRate) -> dict[int, int]:
 
 
 def _without(
-    capacity: dict[Arc, int], forwarders: Sequence[int], members: Sequence[int], trees: int
+    capacity: dict[Arc, int], forwarders: Sequence[int], rate: GatherRate, trees: int
 ) -> dict[Arc, int]:
     """Return the links that are left without the first forwarders that no cut needs."""
     source = max(max(pair) for pair in capacity) + 1
-    cuts = Cuts(joined_arcs(capacity.items(), (((source, m), trees) for m in members)))
+    cuts = Cuts(joined_arcs(capacity.items(), (((source, m), trees) for m in rate.roots)))
     kept = dict(capacity)
     for forwarder in forwarders:
         mine = [pair for pair in kept if forwarder in pair]
         cuts.change(dict.fromkeys(mine, 0))
-        if all(cuts.value(source, member) == len(members) * trees for member in members):
+        if all(cuts.value(source, m) == len(rate.roots) * trees for m in rate.members):
             for pair in mine:
                 del kept[pair]
         else:
@@ -100,13 +100,13 @@ def _without(
     return kept
 
 
-def _take_out(paths: dict[Arc, Paths], forwarder: int, members: Sequence[int], trees: int) -> None:
+def _take_out(paths: dict[Arc, Paths], forwarder: int, rate: GatherRate, trees: int) -> None:
     """Replace capacity through a node by capacity past it."""
     into = sorted(a for a, b in paths if b == forwarder)
     out = sorted(b for a, b in paths if a == forwarder)
     for target, origin in ((b, a) for b in out for a in into if a != b):
         most = min(_amount(paths, (origin, forwarder)), _amount(paths, (forwarder, target)))
-        amount = _spare(paths, origin, forwarder, target, members, trees, most) if most else 0
+        amount = _spare(paths, origin, forwarder, target, rate, trees, most) if most else 0
         if amount:
             first = _taken(paths, (origin, forwarder), amount)
             second = _taken(paths, (forwarder, target), amount)
@@ -117,7 +117,7 @@ def _take_out(paths: dict[Arc, Paths], forwarder: int, members: Sequence[int], t
 
 
 def _spare(
-    paths: dict[Arc, Paths], origin: int, forwarder: int, target: int, members: Sequence[int],
+    paths: dict[Arc, Paths], origin: int, forwarder: int, target: int, rate: GatherRate,
     trees: int, most: int,
 ) -> int:  # fmt: skip
     """Return how much capacity may go past a node instead of through it.
@@ -125,13 +125,14 @@ def _spare(
     A cut loses it that has the forwarder on one side and both ends on the other. Every set that
     holds the source of all broadcasts and lacks a member must keep what all trees need.
     """
-    source, needed = -1, len(members) * trees
+    source, needed = -1, len(rate.roots) * trees
+    members = rate.members
     nodes = sorted({node for pair in paths for node in pair} | set(members))
     index = {node: at for at, node in enumerate([source, *nodes])}
     free = needed + most
     capacity = joined_arcs(
         (((index[a], index[b]), _amount(paths, (a, b))) for a, b in paths),
-        (((index[source], index[member]), trees) for member in members),
+        (((index[source], index[root]), trees) for root in rate.roots),
     )
     for sources, sinks in (((origin, target), (forwarder,)), ((forwarder,), (origin, target))):
         held = joined_arcs(

@@ -1,8 +1,9 @@
-"""How fast the members of a group can all broadcast at once: the bottleneck cut.
+"""How fast members of a group can broadcast to it at once: the bottleneck cut.
 
-In an AllGather each of ``n`` members sends its part to all others. Through any cut that parts at
-least one member from a set with ``m`` members, ``m`` parts must leave it; so no part flows faster
-than the least of (capacity out of the set) / m. By Edmonds' theorem on disjoint arborescences
+In an AllGather each of ``n`` members is a root, which sends its part to all others; in a Broadcast
+one is. Through any cut that parts at least one member from a set with ``m`` roots, ``m`` parts
+must leave it; so no part flows faster than the least of (capacity out of the set) / m. By Edmonds'
+theorem on disjoint arborescences
 trees reach that rate (Zhao et al., "ForestColl: Throughput-Optimal Collective Communications on
 Heterogeneous Network Fabrics", 2024, section 5.1), so it is a bound and an optimum.
 """
@@ -22,42 +23,47 @@ MOST_UNITS = 10**6
 
 @dataclass(frozen=True)
 class GatherRate:
-    """The rate at which all members of a group can broadcast at once.
+    """The rate at which members of a group can broadcast to it at once.
 
     Parameters
     ----------
     members : tuple of int
         Hosts, ascending.
+    roots : tuple of int
+        Members that broadcast, ascending.
     unit : float
         Bytes/s of one unit of capacity.
     capacity : mapping of (int, int) to int
         Of each link, in units.
-    per_member : Fraction
-        Units of capacity that each member's broadcast gets.
+    per_root : Fraction
+        Units of capacity that each root's broadcast gets.
     cut : tuple of int
-        Nodes of a set that binds: what leaves it is its members' broadcasts, and no more.
+        Nodes of a set that binds: what leaves it is its roots' broadcasts, and no more.
     """
 
     members: tuple[int, ...]
+    roots: tuple[int, ...]
     unit: float
     capacity: Capacities
-    per_member: Fraction
+    per_root: Fraction
     cut: tuple[int, ...]
 
     @property
     def bytes_per_s(self) -> float:
-        """Bytes per second of each member's broadcast."""
-        return float(self.per_member) * self.unit
+        """Bytes per second of each root's broadcast."""
+        return float(self.per_root) * self.unit
 
 
-def gather_rate(network: Network, group: Sequence[int]) -> GatherRate:
-    """Return the best rate of an AllGather, and the cut that forbids a better one.
+def gather_rate(network: Network, group: Sequence[int], root: int | None = None) -> GatherRate:
+    """Return the best rate of an AllGather or Broadcast, and the cut that forbids a better one.
 
     Parameters
     ----------
     network : Network
     group : sequence of int
         Hosts, at least two; the others and switches forward.
+    root : int, optional
+        The member that broadcasts; all do without.
 
     Returns
     -------
@@ -71,34 +77,35 @@ def gather_rate(network: Network, group: Sequence[int]) -> GatherRate:
         If members cannot reach each other.
     """
     members = members_of(network, group)
+    roots = roots_of(members, root)
     unit, capacity = whole_capacities(network)
     source = network.hosts + network.switches
     # What leaves all but one member bounds the rate; each cut found lowers it until none does
     # (Dinkelbach's iteration, which ends at the smallest ratio).
-    last = members[-1]
+    last = next(member for member in reversed(members) if roots != (member,))
     rest = frozenset(range(source)) - {last}
-    rate, side = _ratio(capacity, rest, members), rest
+    rate, side = _ratio(capacity, rest, roots), rest
     while True:
         if rate == 0:
             raise InfeasibleError(
                 f"network {network.name!r}: host {min(set(members) - side)} cannot be reached from "
-                f"host {min(set(members) & side)}; choose a group that is connected both ways"
+                f"host {min(set(roots) & side)}; choose a group that is connected both ways"
             )
         cuts = Cuts(
             joined_arcs(
                 ((pair, amount * rate.denominator) for pair, amount in capacity.items()),
-                (((source, member), rate.numerator) for member in members),
+                (((source, member), rate.numerator) for member in roots),
             )
         )
         better = None
         for member in members:
-            if cuts.value(source, member) < len(members) * rate.numerator:
+            if cuts.value(source, member) < len(roots) * rate.numerator:
                 found = frozenset(cuts.side() - {source})
-                ratio = _ratio(capacity, found, members)
+                ratio = _ratio(capacity, found, roots)
                 if better is None or ratio < better[0]:
                     better = ratio, found
         if better is None:
-            return GatherRate(members, unit, capacity, rate, tuple(sorted(side)))
+            return GatherRate(members, roots, unit, capacity, rate, tuple(sorted(side)))
         rate, side = better
 
 
@@ -152,6 +159,21 @@ def members_of(network: Network, group: Sequence[int]) -> tuple[int, ...]:
     return members
 
 
-def _ratio(capacity: Capacities, side: frozenset[int], members: Sequence[int]) -> Fraction:
+def roots_of(members: tuple[int, ...], root: int | None) -> tuple[int, ...]:
+    """Return the members that broadcast: one, or all where none is named.
+
+    Raises
+    ------
+    InputError
+        If the root is no member.
+    """
+    if root is None:
+        return members
+    if root not in members:
+        raise InputError(f"root is {root}, which is not in the group; give one of its hosts")
+    return (root,)
+
+
+def _ratio(capacity: Capacities, side: frozenset[int], roots: Sequence[int]) -> Fraction:
     out = sum(amount for (a, b), amount in capacity.items() if a in side and b not in side)
-    return Fraction(out, sum(member in side for member in members))
+    return Fraction(out, sum(root in side for root in roots))

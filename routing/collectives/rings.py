@@ -8,8 +8,8 @@ from math import gcd
 import networkx as nx
 
 from codesign_base import InfeasibleError, InputError
-from routing.collectives.rate import members_of
-from routing.collectives.trees import Forest, Tree, of_links
+from routing.collectives.rate import members_of, roots_of
+from routing.collectives.trees import Forest, Tree, of_links, shared_rate
 from routing.network import Network
 
 MOST_STRIDES = 64
@@ -19,7 +19,9 @@ Arc = tuple[int, int]
 Ways = dict[Arc, tuple[int, ...]]
 
 
-def ring_forest(network: Network, orders: Sequence[Sequence[int]]) -> Forest:
+def ring_forest(
+    network: Network, orders: Sequence[Sequence[int]], root: int | None = None
+) -> Forest:
     """Return an AllGather over rings, each of which carries the same share of every part.
 
     Parameters
@@ -27,6 +29,8 @@ def ring_forest(network: Network, orders: Sequence[Sequence[int]]) -> Forest:
     network : Network
     orders : sequence of sequence of int
         Hosts of each ring, the same ones in all; neighbours that no link joins use a shortest path.
+    root : int, optional
+        Only this member broadcasts.
 
     Returns
     -------
@@ -35,7 +39,7 @@ def ring_forest(network: Network, orders: Sequence[Sequence[int]]) -> Forest:
     Raises
     ------
     InputError
-        If there is no ring, or rings have other hosts.
+        If there is no ring, rings have other hosts, or the root is none of them.
     InfeasibleError
         If a host cannot be reached from the one before it.
     """
@@ -53,6 +57,10 @@ def ring_forest(network: Network, orders: Sequence[Sequence[int]]) -> Forest:
             Tree(root, 1, tuple([*along[at:], *along[:at]][:-1])) for at, root in enumerate(order)
         ]
     name = "ring" if len(orders) == 1 else "rings"
+    if root is not None:
+        trees = [tree for tree in trees if tree.root in roots_of(members, root)]
+        rate = shared_rate(network, trees, len(orders))
+        return Forest(name, members, rate, len(orders), tuple(trees))
     # Every part but one's passes each pair of neighbours.
     load = sum((_load(ways, order) for order in orders), Counter[Arc]())
     rate = len(orders) / (len(members) - 1) / _busiest(load, of_links(network, network.capacity))

@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 
 from codesign_base import InfeasibleError
-from routing.collectives.rate import members_of
+from routing.collectives.rate import members_of, roots_of
 from routing.collectives.trees import Forest, Tree, shared_rate
 from routing.network import Network
 
 Arc = tuple[int, int]
 
 
-def shortest_forest(network: Network, group: Sequence[int]) -> Forest:
-    """Return one tree of shortest paths a member, over the links that others use least.
+def shortest_forest(network: Network, group: Sequence[int], root: int | None = None) -> Forest:
+    """Return one tree of shortest paths a root, over the links that others use least.
 
     Members copy and forward; hosts outside the group and switches only forward, so that a path
     through them ends at one member.
@@ -21,6 +21,8 @@ def shortest_forest(network: Network, group: Sequence[int]) -> Forest:
     network : Network
     group : sequence of int
         Hosts.
+    root : int, optional
+        The member that broadcasts; all do without.
 
     Returns
     -------
@@ -29,7 +31,7 @@ def shortest_forest(network: Network, group: Sequence[int]) -> Forest:
     Raises
     ------
     InputError
-        If the group is none.
+        If the group is none, or the root not in it.
     InfeasibleError
         If members cannot reach each other.
     """
@@ -42,7 +44,8 @@ def shortest_forest(network: Network, group: Sequence[int]) -> Forest:
         after[a].append(b)
         cost[a, b] = 1.0 / capacity
     load = dict.fromkeys(cost, 0.0)
-    trees = tuple(_tree(root, members, after, cost, load, network.name) for root in members)
+    roots = roots_of(members, root)
+    trees = tuple(_tree(each, members, after, cost, load, network.name) for each in roots)
     return Forest("shortest-trees", members, shared_rate(network, trees, 1), 1, trees)
 
 

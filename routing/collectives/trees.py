@@ -30,10 +30,10 @@ class Tree:
 
 @dataclass(frozen=True)
 class Forest:
-    """Broadcast trees of all members of a group, all at once: an AllGather.
+    """Broadcast trees to a group, all at once: of all members an AllGather, of one a Broadcast.
 
-    The same trees from their leaves to their roots are a ReduceScatter of the network whose links
-    point the other way.
+    The same trees from their leaves to their roots are a ReduceScatter, or a Reduce, of the
+    network whose links point the other way.
 
     Parameters
     ----------
@@ -41,9 +41,9 @@ class Forest:
     members : tuple of int
         Hosts, ascending.
     bytes_per_s : float
-        Of each member's broadcast.
+        Of each root's broadcast.
     units : int
-        Of each member's trees together: a tree carries ``copies / units`` of its member's part.
+        Of each root's trees together: a tree carries ``copies / units`` of its root's part.
     trees : tuple of Tree
     """
 
@@ -52,6 +52,11 @@ class Forest:
     bytes_per_s: float
     units: int
     trees: tuple[Tree, ...]
+
+    @property
+    def whole_bytes_per_s(self) -> float:
+        """Bytes per second of all roots' broadcasts together."""
+        return self.bytes_per_s * len({tree.root for tree in self.trees})
 
     def latency(self, network: Network) -> float:
         """Return the longest time that the first byte takes from a root to a member, in seconds."""
@@ -66,20 +71,20 @@ class Forest:
         return most
 
     def gather_time(self, network: Network, size: float) -> float:
-        """Return the time of an AllGather, whose members forward bytes as they come.
+        """Return the time of all broadcasts, whose members forward bytes as they come.
 
         Parameters
         ----------
         network : Network
         size : float
-            Bytes of all members' parts together.
+            Bytes of all roots' parts together.
 
         Returns
         -------
         float
             Seconds.
         """
-        return size / len(self.members) / self.bytes_per_s + self.latency(network)
+        return size / self.whole_bytes_per_s + self.latency(network)
 
 
 def shared_rate(network: Network, trees: Iterable[Tree], units: int) -> float:

@@ -4,6 +4,7 @@ from collections import Counter
 from fractions import Fraction
 from itertools import combinations, pairwise
 
+import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -59,7 +60,7 @@ def least_ratio(network, members):
     return best
 
 
-def check(network, forest):
+def check(network, forest, roots=None):
     """Trees reach all members once, and together load no link above its capacity."""
     load = Counter()
     copies = Counter()
@@ -73,7 +74,7 @@ def check(network, forest):
                 load[pair] += tree.copies
         assert has == set(forest.members)
         copies[tree.root] += tree.copies
-    assert copies == dict.fromkeys(forest.members, forest.units)
+    assert copies == dict.fromkeys(roots or forest.members, forest.units)
     capacity = dict(
         zip(zip(network.source.tolist(), network.target.tolist(), strict=True),
             network.capacity.tolist(), strict=True)
@@ -104,7 +105,7 @@ def gathered(forest, parts):
 def reduced(forest, buffers):
     """Do a ReduceScatter over trees from their leaves: sums at their roots, and what it took."""
     sums = {}
-    for root in forest.members:
+    for root in dict.fromkeys(tree.root for tree in forest.trees):
         at = 0
         for tree in (tree for tree in forest.trees if tree.root == root):
             units = slice(at, at + tree.copies)
@@ -153,6 +154,40 @@ def test_an_allreduce_over_trees_adds_all_numbers_once(case, seed) -> None:
     parts = {root: draw.integers(0, 999, forests[1].units) for root in members}
     for held in gathered(forests[1], parts).values():
         assert held == {(r, u): parts[r][u] for r in members for u in range(forests[1].units)}
+
+
+@given(networks(), st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=60)
+def test_a_broadcast_reaches_the_smallest_cut_behind_its_root(case, seed) -> None:
+    network, members = case
+    root = members[seed % len(members)]
+    graph = nx.DiGraph()
+    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
+    for (a, b), capacity in zip(ends, network.capacity.tolist(), strict=True):
+        graph.add_edge(a, b, capacity=capacity)
+    for collective, on in (("broadcast", graph), ("reduce", graph.reverse())):
+        # One cut alone limits each member; trees reach the least of them (Edmonds, 1973).
+        least = min(nx.maximum_flow_value(on, root, m) for m in members if m != root)
+        choice = choose_schedules(network, members, collective, root)
+        assert choice.rate_bound == pytest.approx(least)
+        forests = {s.name: s.gather or s.scatter for s in choice.schedules}
+        assert forests["trees"].bytes_per_s == pytest.approx(least)
+        for schedule in choice.schedules:
+            forest = forests[schedule.name]
+            assert schedule.bytes_per_s == pytest.approx(forest.bytes_per_s)
+            own = network if collective == "broadcast" else turned(network)
+            check(own, forest, [root])
+            assert schedule.latency_s >= choice.latency_bound * (1 - 1e-12)
+        draw = np.random.default_rng(seed)
+        forest = forests["trees"]
+        if collective == "broadcast":
+            part = draw.integers(0, 999, forest.units)
+            for held in gathered(forest, {root: part}).values():
+                assert held == {(root, unit): part[unit] for unit in range(forest.units)}
+        else:
+            buffers = {m: {root: draw.integers(0, 999, forest.units)} for m in members}
+            total = sum(buffers[m][root] for m in members)
+            assert np.array_equal(reduced(forest, buffers)[root], total)
 
 
 @given(networks(), st.floats(1.0, 1e10))
@@ -239,4 +274,4 @@ def test_units_are_the_greatest_common_divisor() -> None:
     unit, capacity = whole_capacities(network)
     assert unit == 12.5e9
     assert capacity == {(0, 1): 1, (1, 0): 4}
-    assert gather_rate(network, [0, 1]).per_member == Fraction(1)
+    assert gather_rate(network, [0, 1]).per_root == Fraction(1)

@@ -20,14 +20,19 @@ _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 def collective_command(
     network: Annotated[Path, typer.Argument(help="A network file (JSON or GraphML).")],
     collective: Annotated[
-        str, typer.Option(help="allreduce, allgather or reduce-scatter.")
+        str,
+        typer.Option(help="allreduce, allgather, reduce-scatter, broadcast, reduce or all-to-all."),
     ] = "allreduce",
+    root: Annotated[
+        int | None,
+        typer.Option(help="Host that a broadcast is from, or a reduce to.", show_default="first"),
+    ] = None,
     group: Annotated[
         str | None,
         typer.Option(help="Hosts, such as 0,4,9 or 0-15 or 0-127:8.", show_default="all"),
     ] = None,
     sizes: Annotated[
-        str, typer.Option(help="Bytes of the whole buffer, with units.")
+        str, typer.Option(help="Bytes of the whole buffer (all-to-all: of a host's), with units.")
     ] = "1KB,1MB,1GB",
     output: Annotated[
         Path | None,
@@ -39,7 +44,7 @@ def collective_command(
 
     Example: topoopt collective network.json --group 0-127:8 --sizes 1MB,1GB
     """
-    from routing.collectives.choice import choose_schedules
+    from routing.collectives.choice import ROOTED, choose_schedules
     from topoopt.formats.collective_json import save_schedule
     from topoopt.topology.network_file import load_network
 
@@ -47,7 +52,9 @@ def collective_command(
     common.check_outputs(output, inputs=[network])
     graph = load_network(network)
     members = range(graph.hosts) if group is None else _hosts(group, graph.hosts)
-    choice = choose_schedules(graph, list(members), collective)
+    if root is None and collective in ROOTED and members:
+        root = min(members)
+    choice = choose_schedules(graph, list(members), collective, root)
     if output is not None:
         save_schedule(choice, choice.best(wanted[-1]), output)
     if as_json:
@@ -78,6 +85,7 @@ def _report(choice: "Choice", sizes: list[float]) -> dict[str, Any]:
     return {
         "collective": choice.collective,
         "members": list(choice.members),
+        "root": choice.root,
         "sizes": [
             {
                 "bytes": size,
@@ -111,10 +119,12 @@ def _text(choice: "Choice", sizes: list[float], name: str) -> str:
         f"{schedule.name} from {format_bytes(size)} on" if size else schedule.name
         for size, schedule in crossings
     ]
-    left_out = len(choice.members) > MOST_PACKED
+    way = "from" if choice.collective == "broadcast" else "to"
+    rooted = "" if choice.root is None else f" {way} host {choice.root}"
+    left_out = len(choice.members) > MOST_PACKED and choice.collective != "all-to-all"
     return "\n".join(
         [
-            f"{choice.collective} over {len(choice.members)} hosts of {name}",
+            f"{choice.collective}{rooted} over {len(choice.members)} hosts of {name}",
             *table_lines([head, *rows]),
             f"fastest: {', '.join(steps)}",
             *[f"trees of the best rate are made for up to {MOST_PACKED} hosts"] * left_out,

@@ -22,6 +22,9 @@ def save_schedule(choice: Choice, schedule: Schedule, path: Path) -> None:
 
     Notes
     -----
+    ``exchange`` of an all-to-all lists paths and the share of their pair's part; it is empty
+    where every part is split equally among all shortest paths. A Broadcast is a ``gather`` of one
+    root, a Reduce such a ``scatter``.
     ``gather`` and ``scatter`` (null if there is none) hold ``units`` and ``trees``. A tree carries
     ``copies / units`` of the part of its ``root``; ``paths`` lead from a member that has it to one
     that has not, in an order in which they can be sent. In ``scatter`` paths are those of the
@@ -31,10 +34,14 @@ def save_schedule(choice: Choice, schedule: Schedule, path: Path) -> None:
         "collective": choice.collective,
         "schedule": schedule.name,
         "members": list(choice.members),
+        "root": choice.root,
         "bytes_per_s": schedule.bytes_per_s,
         "latency_s": schedule.latency_s,
         "scatter": _forest(schedule.scatter, back=True),
         "gather": _forest(schedule.gather, back=False),
+        "exchange": None
+        if schedule.exchange is None
+        else [{"path": list(nodes), "share": share} for nodes, share in schedule.exchange.paths],
     }
     write_text_atomically(path, json.dumps(document, allow_nan=False) + "\n")
 

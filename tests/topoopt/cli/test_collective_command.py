@@ -50,6 +50,12 @@ def test_times_and_the_written_schedule(monkeypatch, capsys, network, tmp_path) 
     text = capsys.readouterr().out
     assert "allreduce over 4 hosts of eight" in text
     assert "no schedule below" in text
+    assert run(monkeypatch, network, "--collective", "reduce", "--group", "1-7:2") == 0
+    assert "reduce to host 1 over 4 hosts of eight" in capsys.readouterr().out
+    assert run(monkeypatch, network, "--collective", "all-to-all", "--group", "0-3", "-o", out) == 0
+    assert "fastest: shortest-paths, least-congestion from" in capsys.readouterr().out
+    written = json.loads(out.read_text())
+    assert len({(way["path"][0], way["path"][-1]) for way in written["exchange"]}) == 4 * 3
 
 
 @pytest.mark.parametrize(
@@ -60,6 +66,8 @@ def test_times_and_the_written_schedule(monkeypatch, capsys, network, tmp_path) 
         (("--group", "0-7:0"), "--group has '0-7:0'"),
         (("--group", "5"), "at least two distinct hosts"),
         (("--collective", "gather"), "choose allreduce"),
+        (("--collective", "broadcast", "--root", "8"), "root is 8, which is not in the group"),
+        (("--root", "0"), "root is 0 for collective 'allreduce'; give one for broadcast"),
         (("--sizes", "1GB,"), "sizes"),
         (("--sizes", "-1GB"), "sizes"),
     ],

@@ -1,0 +1,85 @@
+"""All-to-all: every member of a group has another part for each of the others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from routing.collectives.rate import members_of
+from routing.collectives.trees import of_links
+from routing.multicommodity import min_congestion
+from routing.network import Network
+from routing.paths import ecmp_link_bytes, ecmp_routes
+
+ACCURACY = 0.01
+"""Of the least congestion; the bound that comes with it holds in any case."""
+
+SharedPath = tuple[tuple[int, ...], float]
+"""Nodes from one member to another, and the share of their part that goes so."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A way to send all parts at once.
+
+    Parameters
+    ----------
+    name : str
+    bytes_per_s : float
+        Of each member's buffer, of which every member gets an equal part.
+    latency_s : float
+        Of the longest way.
+    paths : tuple of SharedPath
+        Empty where each pair's part is split equally among all its shortest paths.
+    """
+
+    name: str
+    bytes_per_s: float
+    latency_s: float
+    paths: tuple[SharedPath, ...]
+
+
+def exchanges(network: Network, group: Sequence[int]) -> tuple[list[Exchange], float]:
+    """Return ways to do an all-to-all, and a rate that none passes.
+
+    Parameters
+    ----------
+    network : Network
+    group : sequence of int
+        Hosts; the others and switches forward.
+
+    Returns
+    -------
+    ways : list of Exchange
+        "shortest-paths" splits among all shortest paths; "least-congestion" takes longer ones,
+        too, and is within `ACCURACY` of the best unless the router gave up before.
+    rate : float
+        Bytes per second of each member's buffer, from the dual solution of the least congestion.
+
+    Raises
+    ------
+    InputError
+        If the group is none.
+    InfeasibleError
+        If members cannot reach each other.
+    """
+    members = np.array(members_of(network, group), dtype=np.int64)
+    demand = np.zeros((network.hosts, network.hosts))
+    demand[np.ix_(members, members)] = 1.0 / members.size
+    np.fill_diagonal(demand, 0.0)
+    spread = min_congestion(network, demand, ACCURACY)
+    short = ecmp_routes(network, pairs=np.flatnonzero(demand))
+    busiest = float((ecmp_link_bytes(network, demand) / network.capacity).max())
+    link = of_links(network, network.latency)
+    paths = tuple(
+        path
+        for pair in spread.pairs.tolist()
+        for path in spread.paths(*divmod(pair, network.hosts))
+    )
+    longest = max(sum(link[hop] for hop in pairwise(nodes)) for nodes, _ in paths)
+    ways = [
+        Exchange("shortest-paths", 1.0 / busiest, float(short.latency.max()), ()),
+        Exchange("least-congestion", 1.0 / spread.congestion, longest, paths),
+    ]
+    return ways, 1.0 / spread.lower_bound
