@@ -122,6 +122,11 @@ _TABLE = (
         1979e12,
     ),
     Accelerator(
+        "h100-96gb", 60e12, 417.5e12, 835.5e12, 835.5e12, 96e9, 2.4e12,
+        "torchtitan, benchmarks of Llama 3 on H100: SXM with HBM2e, limited to 500 W, its peak "
+        f"between those of SXM and NVL; peaks are those of NVL ({_H100.format('NVL')})", 1670.5e12,
+    ),
+    Accelerator(
         "h100-pcie", 51e12, 378e12, 756.5e12, 756.5e12, 80e9, 2e12, _H100.format("PCIe"), 1513e12
     ),
     Accelerator(
@@ -175,6 +180,7 @@ SCALE_UP: dict[str, ScaleUp] = {
     "a100-40gb": ScaleUp(8, 300e9, 25e9, _DGX.format("A100", 6, 200)),
     "a100-80gb": ScaleUp(8, 300e9, 25e9, _DGX.format("A100", 6, 200)),
     "h100-sxm": ScaleUp(8, 450e9, 50e9, _DGX.format("H100", 7, 400)),
+    "h100-96gb": ScaleUp(8, 450e9, 50e9, "Meta Grand Teton: NVLink switch; 400 Gbit/s a GPU"),
     "h100-pcie": ScaleUp(
         8, 64e9, 50e9,
         "NVIDIA H100 data sheet, PCIe column: PCIe 5 (a bridge of 300e9 bytes/s joins pairs only)",

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from math import comb, exp, lgamma
 from typing import Literal
 
 from parallelism.transformers.architecture import Experts, Transformer
@@ -16,6 +15,7 @@ from parallelism.transformers.costs import (
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import CollectiveKind
+from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.stages import Part, all_part_weights, parts_of
 
 Group = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
@@ -136,11 +136,14 @@ def _layer_pass(
             "ring", "context", layout.context, element * tokens * width, passed, when
         )
     if experts is not None and layout.expert > 1:
-        copies = split_tokens(tokens, layout) * experts.per_token * implementation.load_imbalance
+        copies = split_tokens(tokens, layout) * implementation.load_imbalance
+        copies *= copies_sent(experts, layout, implementation)
         if implementation.fp8_dispatch and implementation.precision == "fp8":
             element = (1.0 + 4.0 / 128.0 + element) / 2.0  # the mean of there and back
+        # Outputs that come back are needed by no backward pass.
+        times = 1 if when == "recompute" and implementation.selective == "products" else 2
         yield Communication(
-            "alltoall", "expert", layout.expert, element * copies * model.hidden, 2, when,
+            "alltoall", "expert", layout.expert, element * copies * model.hidden, times, when,
             experts if implementation.forwarded_tokens else None,
         )  # fmt: skip
 
@@ -155,43 +158,6 @@ def _tensor_block(
     yield Communication("reducescatter", "tensor", ranks, size, 1, when)
     if when == "backward" and not implementation.gathered_inputs:
         yield Communication("allgather", "tensor", ranks, size, 1, "weight")
-
-
-def servers_reached(experts: Experts, servers: int) -> float:
-    """Return the mean number of servers that hold experts of one token.
-
-    Parameters
-    ----------
-    experts : Experts
-    servers : int
-        Over which the experts are spread evenly, in their order.
-
-    Returns
-    -------
-    float
-        Tokens choose ``groups_per_token`` groups, and ``per_token`` experts in these, all choices
-        alike. Where neither groups nor servers divide the other, groups are not looked at.
-    """
-    groups, chosen = experts.groups, experts.groups_per_token
-    if max(groups, servers) % min(groups, servers):
-        groups = chosen = 1
-    own = max(1, groups // servers)
-    # Experts of a chosen group that one server holds; experts that a token may choose.
-    held, pool = experts.count / max(groups, servers), chosen * experts.count / groups
-    missed = 0.0
-    for hit in range(min(own, chosen) + 1):
-        share = comb(own, hit) * comb(groups - own, chosen - hit) / comb(groups, chosen)
-        if share:
-            missed += share * _none_of(hit * held, pool, experts.per_token)
-    return servers * (1.0 - missed)
-
-
-def _none_of(some: float, pool: float, drawn: int) -> float:
-    """Return the chance that none of ``some`` in a pool is among so many drawn from it."""
-    if pool - some < drawn:
-        return 0.0
-    left = lgamma(pool - some + 1.0) - lgamma(pool - some - drawn + 1.0)
-    return exp(left + lgamma(pool - drawn + 1.0) - lgamma(pool + 1.0))
 
 
 def end_communications(

@@ -4,6 +4,7 @@ Everything is for one microbatch on one rank of a layout: ``microbatch * sequenc
 tokens, weights split over the tensor group, experts over the expert group.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil
 
@@ -11,6 +12,7 @@ from codesign_base import InputError
 from parallelism.transformers.architecture import Attention, Experts, Transformer
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.work import (
     NOTHING,
     Gemm,
@@ -216,17 +218,39 @@ def _layer_costs(
     rest += elementwise(2 * (3 * hidden + masks), 2 * (3 * hidden + masks), 2)
     whole = core + rest
     if layout.recompute == "full":
-        return whole.recomputed(whole.forward)
+        again = whole.forward
+        if implementation.selective == "products" and not model.has_experts(layer):
+            again = replace(again, gemms=again.gemms[:-1])  # the output of the feed-forward part
+        return whole.recomputed(again)
     if layout.recompute == "modules":
         return whole.recomputed(
             _modules_again(model, layer, layout, implementation, tokens, hidden)
         )
     if layout.recompute == "selective":
         if implementation.selective == "products":
-            return whole.recomputed(rest.forward.every_second_product())
+            return whole.recomputed(_second_products(model, layer, layout, rest.forward, tokens))
         if not implementation.flash:
             return whole.recomputed(core.forward)
     return whole
+
+
+def _second_products(
+    model: Transformer, layer: int, layout: Layout, rest: Work, tokens: float
+) -> Work:
+    """Return every second product in the order of a layer, and all element-wise work.
+
+    The order is queries, keys, values, output, and of a gated feed-forward part both inputs of
+    the nonlinearity before its output: keys, output and one of the inputs are done again. Of
+    latent attention, experts and parts that are not gated half of each product counts.
+    """
+    attention, element, tensor = model.attention, float(model.dense_bytes), layout.tensor
+    if attention.latent is not None or model.has_experts(layer) or not model.gated:
+        return rest.every_second_product()
+    key = kv_heads_of(attention, layout) * attention.head_width
+    again = product(tokens, key, model.hidden, 1, element)
+    again += product(tokens, model.hidden, attention.value_width / tensor, 1, element)
+    again += product(tokens, model.feed_forward / tensor, model.hidden, 1, element)
+    return replace(rest, gemms=again.forward.gemms)
 
 
 def _modules_again(
@@ -417,9 +441,13 @@ def _experts(
     # Softmax and choice; permutation before and weighted sum after, there and back. Exchanged
     # tokens are read and written on the way, and sorted by expert where a rank has several.
     moved = own * experts.per_token * model.hidden * element
-    ways = 4 * (1 + (layout.expert > 1) + (layout.expert > 1 and local > 1))
+    ways: float = 4 * (1 + (layout.expert > 1) + (layout.expert > 1 and local > 1))
+    if implementation.forwarded_tokens and not implementation.overlap_expert and layout.expert > 1:
+        # The kernels that exchange move what is sent and received, while nothing runs beside
+        # them; only sorting by expert is left, of what arrived once at a rank.
+        ways = 2.0 + 2.0 * copies_sent(experts, layout, implementation) / experts.per_token
     moved /= implementation.elementwise  # by kernels of their own in every stack
-    costs += elementwise(2 * scores + ways * moved, 3 * scores + (ways + 1) * moved, ways)
+    costs += elementwise(2 * scores + ways * moved, 3 * scores + (ways + 1) * moved, round(ways))
     costs += _feed_forward(
         model, experts.width, arriving / local, layout.expert_split, implementation, count=local
     )

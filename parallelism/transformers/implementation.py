@@ -40,7 +40,9 @@ class Implementation:
         pass (PyTorch's DTensor), rather than gathered again (Megatron).
     selective : {"core", "products"}
         What selective recomputation does again: attention cores (Korthikanti et al., 2022), or
-        every second product and all element-wise work (torchtitan).
+        every second product and all element-wise work (torchtitan). With the latter, PyTorch's
+        checkpoints, full recomputation ends where the backward pass needs no more: it leaves out
+        the last product of a dense layer, and what experts send back.
     overlap_tensor, overlap_data, overlap_context, overlap_expert, overlap_pipeline : float
         Fractions of the communication of each kind that hide behind computing, as far as there
         is any at the time, 0 to 1. Of messages between stages the rest occupies the stage that
@@ -72,9 +74,9 @@ class Implementation:
     runtime_bytes : float
         Bytes that the runtime keeps: context of the GPU, buffers of communication and products.
     forwarded_tokens : bool
-        A token goes once to each server that holds experts of it, and is forwarded inside
-        (DeepSeek-V3, section 3.2.2; DeepEP), rather than once for each expert; outputs are
-        weighted and summed before they come back.
+        A token goes once to each server that holds experts of it, and is forwarded inside, once
+        to each rank (DeepSeek-V3, section 3.2.2; DeepEP), rather than once for each expert;
+        outputs are weighted and summed before they come back.
     fp8_dispatch : bool
         With FP8 products, tokens go to experts, and gradients of what comes back, in FP8 with a
         scale of 4 bytes for 128 elements; what comes back, and its like, is in BF16.
@@ -172,9 +174,16 @@ ALEPH_ALPHA_2023 = Implementation(
 
 FSDP2 = Implementation(
     "fsdp2", gathered_inputs=True, selective="products", overlap_tensor=0.0,
-    kernels=0.91, elementwise=2.0, norms=2.0,
+    elementwise=2.0, norms=2.0,
 )  # fmt: skip
-"""PyTorch's per-parameter sharding and DTensor: torchtitan, NeMo AutoModel."""
+"""PyTorch's per-parameter sharding and DTensor, compiled: torchtitan, dense models of NeMo
+AutoModel."""
+
+FSDP2_MOE = replace(
+    FSDP2, stack="fsdp2-moe", elementwise=1.0, norms=1.0, optimizer_bytes=4, forwarded_tokens=True,
+)  # fmt: skip
+"""Mixtures of experts of NeMo AutoModel: kernels of Transformer Engine, DeepEP with nothing
+beside it, weights and moments of Adam in BF16 without an FP32 copy; nothing of it is fitted."""
 
 FSDP1 = Implementation(
     "fsdp1", gradient_bytes=2, overlap_tensor=0.0, overlap_data=0.5,
@@ -200,8 +209,8 @@ other half batch; set, not met with runs."""
 STACKS: dict[str, Implementation] = {
     one.stack: one
     for one in (
-        MEGATRON_CORE, MEGATRON_MOE, DEEPSEEK_V3, FSDP2, FSDP1, LLAMA3, MEGATRON_2022,
-        MEGATRON_2021, DEEPSPEED_2022, ALEPH_ALPHA_2023,
+        MEGATRON_CORE, MEGATRON_MOE, DEEPSEEK_V3, FSDP2, FSDP2_MOE, FSDP1, LLAMA3,
+        MEGATRON_2022, MEGATRON_2021, DEEPSPEED_2022, ALEPH_ALPHA_2023,
     )
 }  # fmt: skip
 """Stacks by name, the default first; `docs/llm.md` says what of them is fitted on what."""

@@ -13,7 +13,6 @@ from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
     pipeline_send,
-    servers_reached,
     step_communications,
 )
 from parallelism.transformers.costs import (
@@ -27,6 +26,7 @@ from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links, Span, collective_seconds, span_of
+from parallelism.transformers.reach import servers_reached
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.stages import Part, alike_parts, part_weights, parts_of, stage_weights
 from parallelism.transformers.timeline import PassTimes, timeline
@@ -128,7 +128,8 @@ def communication_seconds(communication: Communication, layout: Layout, links: L
     crossing = None
     if communication.forwarded is not None:
         experts = communication.forwarded
-        crossing = servers_reached(experts, span.servers) / experts.per_token
+        crossing = servers_reached(experts, span.servers)
+        crossing /= servers_reached(experts, communication.ranks)
     return collective_seconds(communication.kind, communication.size, span, links, crossing)
 
 

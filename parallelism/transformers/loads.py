@@ -13,7 +13,6 @@ from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
     pipeline_send,
-    servers_reached,
 )
 from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs
 from parallelism.transformers.gpu import GpuRates
@@ -27,6 +26,7 @@ from parallelism.transformers.iteration import (
 )
 from parallelism.transformers.links import Links
 from parallelism.transformers.placement import Placement
+from parallelism.transformers.reach import servers_reached
 from parallelism.transformers.schedules import PassKind
 from parallelism.transformers.stages import (
     Part,
@@ -249,7 +249,8 @@ def _crossing(model: Transformer, placement: Placement) -> float:
     if model.experts is None:
         return 1.0
     servers = np.unique(placement.expert_groups()[0, :, 0] // placement.ranks_per_server).size
-    return servers_reached(model.experts, servers) / model.experts.per_token
+    ranks = placement.layout.expert
+    return servers_reached(model.experts, servers) / servers_reached(model.experts, ranks)
 
 
 def _whole(message: Communication, tensor: int) -> float:

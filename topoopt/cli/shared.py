@@ -56,8 +56,8 @@ SPENDING: Options = {
 JOB: Options = {
     "device": option(
         str | None, None,
-        "Accelerator: a100, a100-40gb, h100, h100-pcie, h200, h800, b200, b300, gb200, gb300, "
-        "mi300x, mi355x or tpu-v5p.",
+        "Accelerator: a100, a100-40gb, h100, h100-96gb, h100-pcie, h200, h800, b200, b300, gb200, "
+        "gb300, mi300x, mi355x or tpu-v5p.",
         show_default="a100; h100 of layouts",
     ),
     "gpus": option(
@@ -116,8 +116,8 @@ JOB: Options = {
     "stack": option(
         str, "megatron-core",
         "Training software, whose overlaps and memory count: megatron-core, megatron-moe, "
-        "deepseek-v3, fsdp2, fsdp1, llama3, megatron-2022, megatron-2021, deepspeed-2022, "
-        "aleph-alpha-2023.",
+        "deepseek-v3, fsdp2, fsdp2-moe, fsdp1, llama3, megatron-2022, megatron-2021, "
+        "deepspeed-2022, aleph-alpha-2023.",
         rich_help_panel=_LAYOUTS,
     ),
     "precision": option(

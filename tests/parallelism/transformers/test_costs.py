@@ -12,8 +12,9 @@ from parallelism.transformers.costs import (
     layer_costs,
     model_flops,
 )
-from parallelism.transformers.implementation import MEGATRON_2022, Implementation
+from parallelism.transformers.implementation import MEGATRON_2022, Implementation, get_stack
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.work import Gemm
 from tests.helpers.small_transformers import (
     GPT3_175B,
@@ -161,3 +162,20 @@ def test_modules_are_computed_again_as_in_the_forward_pass() -> None:
     # Two norms read and write; gate and input are read, their product written.
     tokens = LLAMA3_8B.sequence / 2
     assert moved.traffic == 2 * tokens * (4 * LLAMA3_8B.hidden + 3 * LLAMA3_8B.feed_forward)
+
+
+@pytest.mark.parametrize("tensor", [1, 4])
+def test_checkpoints_of_pytorch_do_again_what_the_backward_pass_needs(tensor: int) -> None:
+    """Llama 3 8B by hand: keys, output and one input of the nonlinearity; or all but the last."""
+    model, tokens = get_transformer("llama3-8b"), 2 * 8192
+    stack = get_stack("fsdp2")
+    layout = Layout(tensor=tensor, sequence_parallel=tensor > 1, microbatch=2)
+    plain = layer_costs(model, 0, replace(layout, recompute="none"), stack)
+    some = layer_costs(model, 0, replace(layout, recompute="selective"), stack).recompute
+    assert some.attention_flops == 0.0
+    assert some.flops * tensor == 2 * tokens * 4096 * (1024 + 4096 + 14336)
+    whole = layer_costs(model, 0, replace(layout, recompute="full"), stack).recompute
+    assert (plain.forward.flops - whole.flops) * tensor == 2 * tokens * 4096 * 14336
+    assert whole.attention_flops == plain.forward.attention_flops
+    megatron = layer_costs(model, 0, replace(layout, recompute="full"))
+    assert megatron.recompute.flops == megatron.forward.flops

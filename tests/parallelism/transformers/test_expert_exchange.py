@@ -13,7 +13,8 @@ from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
 from parallelism.taskgraph import TaskKind, traffic_of
 from parallelism.transformers.architecture import Experts
-from parallelism.transformers.collectives import layer_communications, servers_reached
+from parallelism.transformers.collectives import layer_communications
+from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import STACKS, Implementation, get_stack
 from parallelism.transformers.iteration import communication_seconds, iteration_time
@@ -23,6 +24,7 @@ from parallelism.transformers.load import load_transformer
 from parallelism.transformers.loads import loads_of
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement
+from parallelism.transformers.reach import servers_reached
 from parallelism.transformers.schedules import schedule_of
 from tests.helpers.placed_tasks_oracle import plain_tasks
 from tests.helpers.small_transformers import MIXTRAL
@@ -90,6 +92,32 @@ def test_forwarding_inside_takes_all_copies_of_a_server() -> None:
     assert communication_seconds(message, layout, near) == pytest.approx(message.size * 7 / 8 / 1e9)
     plain = replace(message, forwarded=None)
     assert communication_seconds(plain, layout, near) == pytest.approx(message.size * 7 / 16 / 1e9)
+
+
+@pytest.mark.parametrize("degree", [2, 8])
+def test_a_token_is_sent_once_to_each_rank(degree: int) -> None:
+    """The bytes of a message, and what is sorted by expert, by listing all choices."""
+    layout = Layout(data=8, expert=degree, sequence_parallel=False, zero=3)
+    plain = replace(STACKS["fsdp2-moe"], forwarded_tokens=False)
+    experts = Experts(16, 3, 64)
+    model = replace(MIXTRAL, experts=experts)
+    once, each = (
+        next(m for m in layer_communications(model, 0, layout, stack) if m.kind == "alltoall")
+        for stack in (STACKS["fsdp2-moe"], plain)
+    )
+    share = listed(experts, degree) / experts.per_token
+    assert once.size == pytest.approx(each.size * share)
+    copies = layout.microbatch * model.sequence * experts.per_token * model.hidden * 2
+    fewer = layer_costs(model, 0, layout, plain).forward.traffic
+    fewer -= layer_costs(model, 0, layout, STACKS["fsdp2-moe"]).forward.traffic
+    assert fewer == pytest.approx(copies * (12 - 2 - 2 * share))
+
+
+def test_what_experts_send_back_is_not_computed_again() -> None:
+    layout = Layout(data=8, expert=8, sequence_parallel=False, zero=3, recompute="full")
+    for stack, times in (("fsdp2-moe", 1), ("megatron-core", 2)):
+        found = layer_communications(MIXTRAL, 0, layout, STACKS[stack])
+        assert [m.count for m in found if m.when == "recompute"] == [times]
 
 
 def placed(implementation: Implementation):

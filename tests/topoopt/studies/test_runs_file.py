@@ -1,6 +1,7 @@
 """Published runs from a file: what is read, what is refused, and what the model says of them."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -14,7 +15,8 @@ from parallelism.transformers.links import links_of
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.presets import get_transformer
 from topoopt.cli.app import app
-from topoopt.studies.validation.runs_file import validate_runs
+from topoopt.studies.validation.calibration import errors, fit, leave_one_model_out
+from topoopt.studies.validation.runs_file import published_run, read_runs, validate_runs
 
 RUN = {
     "name": "small", "hidden": 4096, "ffn": 14336, "gated": True, "layers": 32, "heads": 32,
@@ -70,6 +72,29 @@ def test_a_run_may_be_in_fp8_and_fold_its_experts(tmp_path) -> None:
         get_stack("megatron-moe"), sequence=4096,
     ).seconds  # fmt: skip
     assert run.model_s == pytest.approx(seconds)
+
+
+def test_a_run_is_of_the_gpu_that_its_source_prints(tmp_path) -> None:
+    """torchtitan's H100 have less memory bandwidth and power than those of a DGX."""
+    dgx, printed = (
+        validate_runs(written(tmp_path, software="fsdp2", source=source)).runs[0]
+        for source in ("somebody", "pytorch/torchtitan, benchmarks/llama3_h100_202412")
+    )
+    assert (dgx.accelerator, printed.accelerator) == ("h100", "h100-96gb")
+    assert 1.1 < printed.model_s / dgx.model_s < 3.35 / 2.4
+
+
+def test_a_model_left_out_is_of_all_its_runs(tmp_path) -> None:
+    entry = read_runs(written(tmp_path, software="fsdp1"))[0]
+    first = published_run(entry)
+    other = replace(first, name="other", model=replace(first.model, layers=16), seconds=6.5)
+    both = [first, replace(first, seconds=13.0)]
+    apart = leave_one_model_out([*both, other], "fsdp1")
+    assert {name: len(found) for name, found in apart.items()} == {"small": 2, "other": 1}
+    alone = fit([other], "fsdp1")
+    assert apart["small"] == pytest.approx(
+        errors([first, replace(first, seconds=13.0)], "fsdp1", alone)
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,65 +1,97 @@
-"""What was fitted for H100 and Megatron-Core, and how it does on models that were left out.
+"""What was fitted on published runs, and how it does on models that were left out.
 
 ``python -m topoopt.studies.validation.calibration RUNS.json`` fits again and prints both errors.
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from parallelism.taskgraph import FloatArray
 from parallelism.transformers.gpu import rates_of
-from parallelism.transformers.implementation import MEGATRON_CORE
+from parallelism.transformers.implementation import STACKS
 from topoopt.studies.validation.llm import run_case
 from topoopt.studies.validation.published_run import PublishedRun
 from topoopt.studies.validation.runs_file import published_run, read_runs
 
+# What is fitted of each stack, with its bounds; numbers that are one share a value.
+_NUMBERS: dict[str, tuple[tuple[tuple[str, ...], float, float], ...]] = {
+    "megatron-core": ((("product_efficiency",), 0.3, 1.0), (("iteration_s",), 0.0, 1.0)),
+    "fsdp2": ((("elementwise", "norms"), 1.0, 10.0),),
+    "fsdp2-moe": (),
+    "fsdp1": ((("overlap_data",), 0.0, 1.0),),
+}
 
-def errors(runs: list[PublishedRun], efficiency: float, iteration_s: float) -> list[float]:
-    """Return relative errors of runs for an efficiency of products and seconds an iteration."""
-    rates = replace(rates_of("h100"), product_efficiency=efficiency)
-    stack = replace(MEGATRON_CORE, iteration_s=iteration_s)
-    return [run_case(replace(run, implementation=stack), rates).error for run in runs]
+
+def errors(runs: list[PublishedRun], stack: str, values: Sequence[float]) -> list[float]:
+    """Return relative errors of runs of a stack for values of its fitted numbers."""
+    given: dict[str, Any] = {
+        name: value
+        for (names, _, _), value in zip(_NUMBERS[stack], values, strict=True)
+        for name in names
+    }
+    efficiency = given.pop("product_efficiency", None)
+    found = []
+    for run in runs:
+        rates = rates_of(run.accelerator)
+        if efficiency is not None:
+            rates = replace(rates, product_efficiency=efficiency)
+        changed = replace(run, implementation=replace(run.implementation, **given))
+        found.append(run_case(changed, rates).error)
+    return found
 
 
-def fit(runs: list[PublishedRun]) -> tuple[float, float]:
-    """Return the efficiency of products and the seconds an iteration with least squares."""
-    start = (rates_of("h100").product_efficiency, MEGATRON_CORE.iteration_s)
+def fit(runs: list[PublishedRun], stack: str) -> list[float]:
+    """Return the values of a stack's fitted numbers with least squares over its runs."""
+    numbers = _NUMBERS[stack]
+    if not numbers:
+        return []
+    h100, one = rates_of("h100"), STACKS[stack]
+    start = [
+        float(getattr(h100 if names[0] == "product_efficiency" else one, names[0]))
+        for names, _, _ in numbers
+    ]
 
     def residuals(at: FloatArray) -> FloatArray:
-        return np.array(errors(runs, float(at[0]), float(at[1])))
+        return np.array(errors(runs, stack, [float(value) for value in at]))
 
     found = least_squares(
-        residuals, start, bounds=([0.3, 0.0], [1.0, 1.0]), x_scale=start,
-        diff_step=[0.01, 0.01], max_nfev=6,
+        residuals, start, bounds=([low for _, low, _ in numbers], [high for *_, high in numbers]),
+        x_scale=start, diff_step=[0.01] * len(start), max_nfev=6,
     )  # fmt: skip
-    return float(found.x[0]), float(found.x[1])
+    return [float(value) for value in found.x]
 
 
-def leave_one_model_out(runs: list[PublishedRun]) -> dict[str, list[float]]:
-    """Return the errors of each model's runs, fitted on all others."""
-    models = list(dict.fromkeys(run.name.rsplit(" ", 1)[0] for run in runs))
-    found = {}
-    for model in models:
-        mine = [run for run in runs if run.name.rsplit(" ", 1)[0] == model]
-        found[model] = errors(mine, *fit([run for run in runs if run not in mine]))
-    return found
+def leave_one_model_out(runs: list[PublishedRun], stack: str) -> dict[str, list[float]]:
+    """Return the errors of each model's runs, by the name of its first, fitted on all others."""
+    models: dict[tuple[int, int], list[PublishedRun]] = {}
+    for run in runs:
+        models.setdefault((run.model.layers, run.model.hidden), []).append(run)
+    return {
+        mine[0].name: errors(mine, stack, fit([run for run in runs if run not in mine], stack))
+        for mine in models.values()
+    }
 
 
 def main(path: str) -> None:
     """Print what is fitted on a file of runs, and errors with and without each model."""
     every = [published_run(entry) for entry in read_runs(Path(path))]
-    runs = [r for r in every if r.implementation == MEGATRON_CORE and r.accelerator == "h100"]
-    best = fit(runs)
-    print(f"product_efficiency {best[0]:.3f}, iteration_s {best[1]:.3f}")
-    print(f"fitted: mean {100 * np.abs(errors(runs, *best)).mean():.2f} %")
-    apart = leave_one_model_out(runs)
-    for model, found in apart.items():
-        print(f"{model} left out: {', '.join(f'{100 * error:+.1f}' for error in found)} %")
-    whole = np.abs(np.concatenate([np.array(found) for found in apart.values()]))
+    left_out: list[float] = []
+    for stack, numbers in _NUMBERS.items():
+        runs = [run for run in every if run.implementation == STACKS[stack]]
+        best = fit(runs, stack)
+        for (names, _, _), value in zip(numbers, best, strict=True):
+            print(f"{stack}: {' = '.join(names)} = {value:.3f}")
+        print(f"{stack}: fitted, mean {100 * np.abs(errors(runs, stack, best)).mean():.2f} %")
+        for model, found in leave_one_model_out(runs, stack).items():
+            print(f"{model} left out: {', '.join(f'{100 * error:+.1f}' for error in found)} %")
+            left_out += found
+    whole = np.abs(left_out)
     print(f"left out: mean {100 * whole.mean():.2f} %, max {100 * whole.max():.2f} %")
 
 

@@ -27,11 +27,13 @@ _FITTED = frozenset(
     + [f"Llama3.1-70B {gpus}" for gpus in (64, 128, 256, 512, 1024, 2048)]
     + ["MCore 1.7B 48", "MCore 7.1B 96", "MCore 16B 192", "MCore 32B 384", "MCore 70B 768",
        "MCore 119B 1536", "MCore 177B 2304", "MCore 314B 3072", "MCore 462B 6144",
-       "AutoModel Llama3-70B 64", "AutoModel Qwen3-30B-A3B 8", "TorchTitan 8B FSDP 8",
-       "TorchTitan 8B FSDP 128", "TorchTitan 8B FSDP8xTP8 64", "mpt-30b 512 h100",
+       "AutoModel Llama3-70B 64", "TorchTitan 8B FSDP 8", "TorchTitan 8B FSDP 128",
+       "TorchTitan 8B FSDP8xTP8 64", "mpt-30b 512 h100",
        "mpt-30b 128 h100", "mpt-13b 512 h100", "mpt-13b 64 h100", "mpt-30b 8 a100",
        "mpt-13b 8 a100"]
 )  # fmt: skip
+# Sources that print another GPU than their runs' ``accel``.
+_HARDWARE = {"llama3_h100_202412": "h100-96gb", "asyncTP_llama3_h100": "h100-96gb"}
 
 
 @checked(frozen=True, config=STRICT)
@@ -177,12 +179,17 @@ def published_run(entry: RunEntry) -> PublishedRun:
     layouts = tuple(_layout(entry, one, model) for one in entry.layouts)
     if not layouts:
         raise InputError(f"run {entry.name!r}: layouts is empty; give those that the source allows")
-    domain = scale_up_of(entry.accel)
+    accelerator, software = entry.accel, entry.software
+    for source, printed in _HARDWARE.items():
+        accelerator = printed if source in entry.source else accelerator
+    if software == "fsdp2" and entry.moe:
+        software = "fsdp2-moe"
+    domain = scale_up_of(accelerator)
     fitted = entry.name in _FITTED if entry.fitted is None else entry.fitted
     return PublishedRun(
         entry.name, entry.source, "fitted" if fitted else "held-out", model, layouts, entry.batch,
-        entry.seq, entry.seconds, entry.accel, links_of(entry.accel, domain.gpus, domain.nic),
-        get_stack(entry.software, precision=entry.precision),
+        entry.seq, entry.seconds, accelerator, links_of(accelerator, domain.gpus, domain.nic),
+        get_stack(software, precision=entry.precision),
     )  # fmt: skip
 
 
