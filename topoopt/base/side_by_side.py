@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
+from topoopt.base.freed import give_back
+
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
@@ -50,6 +52,7 @@ def in_twos(
             found = [pool.submit(task, item, held) for item in two]
             for item, each in zip(two, found, strict=True):
                 yield item, each.result()
+            give_back()
     finally:
         # After an interruption what has not begun never does.
         pool.shutdown(cancel_futures=True)

@@ -188,7 +188,10 @@ SEARCH: Options = {
         str, "local", "local processes, ray on this machine, or ray://HOST:PORT.",
         rich_help_panel=_OPERATORS,
     ),
-    "simulated": option(int, 24, "Layouts that are simulated.", rich_help_panel=_LAYOUTS),
+    "simulated": option(
+        int | None, None, "Layouts that are simulated.", rich_help_panel=_LAYOUTS,
+        show_default="24; 8 at quick, 72 at thorough effort",
+    ),
     "memory_bytes": option(
         float, 3e9,
         "Bytes that the task graph of a layout may take, as predicted: larger ones are not "

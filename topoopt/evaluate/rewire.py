@@ -210,14 +210,17 @@ class Rewirer(Generic[P]):
                 else:
                     bound = busiest(fabric, tasks, best.time)
                 self.work += _WIRE_WORK * self.cluster.servers**2
-                # The routes of many servers fill memory; those of few are kept until their turn.
-                kept = None if self.spares else fabric
+                # The routes of many servers fill memory; those of few are kept until their turn,
+                # if they have one.
+                kept = None if self.spares or bound > best.time else fabric
                 candidates.append((bound, len(candidates), topology, routing, kept))
         # Most promising first, so that the bounds of most others rule them out unsimulated.
         candidates.sort(key=lambda candidate: candidate[:2])
         if candidates and best.promising is None:
             best.promising = candidates[0][2]
-        for bound, _, topology, routing, made in candidates:
+        candidates.reverse()
+        while candidates:
+            bound, _, topology, routing, made = candidates.pop()
             if bound > best.time:
                 break
             fabric = made or direct_fabric(topology, routing, self.problem.seed, tasks=tasks)

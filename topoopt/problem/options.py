@@ -93,9 +93,9 @@ class SearchOptions:
         How many of them run at a time; results do not depend on it.
     engine : str
         Where: ``local`` processes, ``ray``, or ``ray://HOST:PORT``.
-    simulated : int
-        Layouts of a transformer that are simulated, best estimates and bounds first; where it
-        is left at its default, quick simulates 8 and thorough 72.
+    simulated : int, optional
+        Layouts of a transformer that are simulated, best estimates and bounds first; by default
+        24, quick 8 and thorough 72.
     memory_bytes : float
         Bytes that the task graph of a layout may take, as predicted from the layout. Layouts that
         would take more are not simulated, and the plan's notes name them; those in which the
@@ -133,7 +133,7 @@ class SearchOptions:
     restarts: int = 1
     workers: int = 1
     engine: str = "local"
-    simulated: int = 24
+    simulated: int | None = None
     memory_bytes: float = 3e9
     reconfiguration: Reconfiguration | None = None
     effort: str | None = None
@@ -222,7 +222,7 @@ class SearchOptions:
         if effort is None:
             numbers = self.steps is not None or self.seconds is not None
             effort = "thorough" if numbers or not joint else "normal"
-        if kind == "layouts" and simulated == type(self).simulated:
+        if kind == "layouts" and simulated is None:
             simulated = EFFORTS[effort].layouts
         return replace(self, confirm=confirm, effort=effort, simulated=simulated)
 

@@ -167,10 +167,13 @@ def _search(plan: Plan) -> tuple[Options, list[str]]:
     if operators and (asked.seconds is not None or search.interrupted):
         # Only the steps that were made say how long this search was.
         seed, steps, restarts = None, search.steps, 1
-    usual = replace(asked, confirm=None).settled(plan.job.kind, plan.cluster.servers)
+    kind, servers = plan.job.kind, plan.cluster.servers
+    usual = replace(asked, confirm=None, simulated=None).settled(kind, servers)
+    by_itself = replace(asked, effort=None, steps=steps, seconds=None).settled(kind, servers)
     options: Options = [
         ("seed", plan.seed if seed is None else seed, None),
         ("steps", steps, None),
+        ("effort", asked.effort or by_itself.effort, by_itself.effort),
         ("chains", asked.chains, 3),
         ("faithful", asked.faithful, None),
         ("method", asked.method, "joint"),
@@ -178,7 +181,7 @@ def _search(plan: Plan) -> tuple[Options, list[str]]:
         ("confirm", asked.confirm, usual.confirm),
         ("schedule", asked.schedule, "plain"),
         ("restarts", restarts, 1),
-        ("simulated", asked.simulated, 24),
+        ("simulated", asked.simulated, usual.simulated),
         ("memory", asked.memory_bytes, 3e9),
     ]
     remarks = []

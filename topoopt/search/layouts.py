@@ -309,7 +309,8 @@ class LayoutSearch:
             for each in found.candidates
             if self._alike(each.layout) or each.layout in self.family.published
         ]
-        promising = diverse(found.candidates, self.problem.options.simulated)
+        options = self.problem.options
+        promising = diverse(found.candidates, options.simulated or options.spent.layouts)
         chosen = [*own, *(each for each in promising if each not in own)]
         chosen = self._within_memory(chosen, len(own))
         placed = self.placed = []
