@@ -7,42 +7,57 @@ import numpy as np
 
 
 def execute(text, buffers):
-    """Run an algorithm file on buffers, and return the chunks sent from rank to rank.
+    """Run an algorithm file, and return the chunks sent from rank to rank.
 
-    Thread blocks take their steps in order; a send goes into the queue of (sender, receiver,
-    channel), and a receive waits for it.
+    ``buffers`` are by rank and letter. Thread blocks take their steps in order; a send goes into
+    the queue of (sender, receiver, channel), a receive waits for it, and a step that depends on
+    another waits until that one is done.
     """
     top = ElementTree.fromstring(text)
-    letter = "o" if top.get("coll") == "allgather" else "i"
-    assert all(gpu.get(f"{letter}_chunks") == str(len(buffers[0])) for gpu in top)
-    queues = {}
-    sent = Counter()
-    blocks = []
+    queues, sent, done, blocks, ends = {}, Counter(), set(), [], Counter()
     for gpu in top.iter("gpu"):
         for block in gpu.iter("tb"):
             rank, channel = int(gpu.get("id")), block.get("chan")
             to, come = int(block.get("send")), int(block.get("recv"))
-            blocks.append((rank, (rank, to, channel), (come, rank, channel), deque(block)))
+            ends[rank, to, channel, "out"] += to >= 0
+            ends[come, rank, channel, "in"] += come >= 0
+            name = rank, int(block.get("id"))
+            blocks.append((name, (rank, to, channel), (come, rank, channel), deque(block)))
+    assert max(ends.values()) == 1, "a connection of two thread blocks"
     moved = True
     while moved:
         moved = False
-        for rank, out, into, steps in blocks:
+        for name, out, into, steps in blocks:
+            rank = name[0]
             while steps:
-                kind, at = steps[0].get("type"), int(steps[0].get("srcoff"))
-                assert steps[0].get("srcbuf") == steps[0].get("dstbuf") == letter
-                assert steps[0].get("dstoff") == steps[0].get("srcoff")
-                value = buffers[rank][at]
-                if kind != "s":
+                step = steps[0]
+                kind = step.get("type")
+                wait = rank, int(step.get("depid")), int(step.get("deps"))
+                if wait[1] >= 0 and wait not in done:
+                    break
+                source = buffers[rank][step.get("srcbuf")], int(step.get("srcoff"))
+                target = buffers[rank][step.get("dstbuf")], int(step.get("dstoff"))
+                if kind == "cpy":
+                    count = int(step.get("cnt"))
+                    for i in range(count):
+                        target[0][target[1] + i] = source[0][source[1] + i]
+                elif kind == "s":
+                    queues.setdefault(out, deque()).append(source[0][source[1]])
+                else:
                     if not queues.get(into):
                         break
-                    chunk, told = queues[into].popleft()
-                    assert chunk == at
-                    value = told + value if kind in ("rrs", "rrc", "rrcs") else told
+                    value = queues[into].popleft()
+                    if kind in ("rrs", "rrc", "rrcs"):
+                        value = value + source[0][source[1]]
                     if kind in ("r", "rcs", "rrc", "rrcs"):
-                        buffers[rank][at] = value
+                        target[0][target[1]] = value
+                    if kind in ("rcs", "rrs", "rrcs"):
+                        queues.setdefault(out, deque()).append(value)
                 if kind in ("s", "rcs", "rrs", "rrcs"):
-                    queues.setdefault(out, deque()).append((at, value))
+                    assert out[1] >= 0
                     sent[out[:2]] += 1
+                if step.get("hasdep") == "1":
+                    done.add((*name, int(step.get("s"))))
                 steps.popleft()
                 moved = True
     assert not any(steps for *_, steps in blocks), "a step waits for ever"
@@ -54,21 +69,31 @@ def assert_right(text, seed=0):
     """Run a file on random numbers, check what every rank ends with, and return what was sent.
 
     In place: of an AllReduce all is the sum, of a ReduceScatter each rank's part of it, and an
-    AllGather begins with each rank's part, and with nothing else that counts.
+    AllGather begins with each rank's part, and with nothing else that counts. Of an all-to-all
+    each rank ends with its part of every rank's.
     """
     top = ElementTree.fromstring(text)
     size, chunks = int(top.get("ngpus")), int(top.get("nchunksperloop"))
     per = chunks // size
-    buffers = np.random.default_rng(seed).integers(0, 1000, (size, chunks))
-    before = buffers.copy()
+    before = np.random.default_rng(seed).integers(0, 1000, (size, chunks))
+    letter = "o" if top.get("coll") == "allgather" else "i"
+    assert all(int(gpu.get(f"{letter}_chunks")) == chunks for gpu in top)
+    buffers = [{letter: before[rank].copy()} for rank in range(size)]
+    if top.get("coll") == "alltoall":
+        for gpu, each in zip(top, buffers, strict=True):
+            each["o"] = np.full(chunks, -1)
+            each["s"] = np.full(int(gpu.get("s_chunks")), -1)
     sent = execute(text, buffers)
     for rank in range(size):
         own = slice(rank * per, (rank + 1) * per)
+        found = buffers[rank]
         if top.get("coll") == "allreduce":
-            assert (buffers[rank] == before.sum(axis=0)).all()
+            assert (found["i"] == before.sum(axis=0)).all()
         elif top.get("coll") == "reduce_scatter":
-            assert (buffers[rank, own] == before.sum(axis=0)[own]).all()
+            assert (found["i"][own] == before.sum(axis=0)[own]).all()
+        elif top.get("coll") == "alltoall":
+            assert (found["o"] == before[:, own].ravel()).all()
         else:
             assert top.get("coll") == "allgather"
-            assert (buffers[:, own] == before[rank, own]).all()
+            assert all((each["o"][own] == before[rank, own]).all() for each in buffers)
     return sent

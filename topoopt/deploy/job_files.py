@@ -1,15 +1,12 @@
 """What the job needs: ranks on hosts, NCCL's and launch settings, collectives as MSCCL files."""
 
-from collections import defaultdict
-
-from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import ports_of
 from topoopt.deploy.launch import megatron, question_of, torchtitan
+from topoopt.deploy.msccl_files import msccl_files
+from topoopt.deploy.nccl_tuner import nccl_tuner
 from topoopt.deploy.tables import write_table
-from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
-from topoopt.plan.plan import Plan
-from topoopt.plan.ranks import Rank, in_order, ranks_of, ring_ranks
+from topoopt.plan.ranks import Rank, in_order, ranks_of
 
 MASTER_PORT = 29500
 
@@ -37,8 +34,9 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
     notes: list[str] = []
     for server in made.servers:
         files[f"nccl/{made.name(server)}.conf"] = _nccl(made, server)
+    files["nccl/tuner.csv"] = nccl_tuner(made, ranks)
     notes += _nccl_notes(made)
-    files |= _msccl(made, ranks, notes)
+    files |= msccl_files(made, ranks, notes)
     if (asked := question_of(plan)) is not None:
         lines, left_out = megatron(plan, *asked)
         files["megatron.args"] = "".join(f"{line}\n" for line in lines)
@@ -132,66 +130,3 @@ def _nccl_notes(made: Deployment) -> list[str]:
             "two next hosts share a cable; use the MSCCL files"
         )
     return notes
-
-
-def _msccl(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[str, str]:
-    """Return files of each group that reduces together, over the rings wired for its servers.
-
-    Sharded optimizer states and weights are reduced and gathered in two collectives, all else in
-    one.
-    """
-    asked = question_of(made.plan)
-    collectives = {"allreduce": ring_allreduce}
-    if asked is not None and asked[1].zero > 0:
-        collectives = {"reduce-scatter": ring_reduce_scatter, "allgather": ring_allgather}
-    orders: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
-    for ring in made.plan.rings:
-        orders[tuple(sorted(ring.order))].append(tuple(ring.order))
-    files: dict[str, str] = {}
-    without = 0
-    for name, group in _groups(made, ranks).items():
-        servers = tuple(sorted({rank.server for rank in group}))
-        if len(servers) == 1:
-            continue  # inside a server, where NCCL needs no plan
-        if servers not in orders:
-            without += 1
-            continue
-        rings = ring_ranks(orders[servers], group)
-        for kind, write in collectives.items():
-            files[f"msccl/{kind}-{name}.xml"] = write(f"{kind}-{name}", rings)
-    if asked is not None and asked[1].expert > 1:
-        notes.append(
-            "MSCCL: all-to-alls of experts, and reductions of their gradients, have no file"
-        )
-    if without:
-        notes.append(
-            f"MSCCL: {without} groups that reduce together have no rings of their own in the "
-            "plan, and no file; they reduce over the routes"
-        )
-    return files
-
-
-def _groups(made: Deployment, ranks: list[Rank]) -> dict[str, list[Rank]]:
-    """Return the groups whose gradients are summed: data and context ranks, or replicas."""
-    if ranks[0].place:
-        found: dict[tuple[int, int], list[Rank]] = defaultdict(list)
-        for rank in ranks:
-            found[rank.place["pipeline"], rank.place["tensor"]].append(rank)
-        return {f"stage{p}-tensor{t}": group for (p, t), group in sorted(found.items())}
-    return {
-        f"group{number}": [rank for rank in ranks if rank.server in servers]
-        for number, servers in enumerate(sorted(_replica_servers(made.plan)))
-    }
-
-
-def _replica_servers(plan: Plan) -> set[tuple[int, ...]]:
-    """Return the servers of each group of replicas of an operator's dense weights."""
-    found: set[tuple[int, ...]] = set()
-    if isinstance(plan.parallelization, StrategyRecord) and isinstance(plan.job, OperatorQuestion):
-        for record, operator in zip(
-            plan.parallelization.operators, plan.job.model.operators, strict=True
-        ):
-            if operator.parameters and not operator.sparse:
-                for shard in range(record.parameter):
-                    found.add(tuple(sorted(record.servers[shard :: record.parameter])))
-    return {servers for servers in found if len(servers) > 1}

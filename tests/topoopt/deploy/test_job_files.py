@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import tomllib
+from collections import defaultdict
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msccl_oracle import assert_right
 from sites import full_site
-from small_layouts import layout_job
+from small_layouts import layout_job, shared_moe_plan
 from small_plans import planned, shared_layout_plan, shared_plan
 
 import topoopt as to
@@ -24,6 +25,7 @@ from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.job_files import job_files
 from topoopt.deploy.launch import megatron, question_of, torchtitan
+from topoopt.deploy.msccl_files import chunk_paths, expert_groups
 from topoopt.plan.ranks import in_order, ranks_of, ring_ranks
 
 
@@ -82,6 +84,28 @@ def test_ranks_are_numbered_as_megatron_does(tensor, context, data, pipeline, or
         assert in_order(plan, ranks)
 
 
+def named_groups(plan, ranks):
+    """Ranks of each group of stages by its name in files, and all ranks otherwise."""
+    found = defaultdict(lambda: [int(rank) for rank in ranks])
+    if (asked := question_of(plan)) is None:
+        return found
+    layout = asked[1]
+    groups = defaultdict(list)
+    for number, row in ranks.items():
+        stage = row["pipeline"]
+        inner = int(number) % (layout.gpus // layout.pipeline)
+        whole, _, split = np.unravel_index(
+            inner,
+            (10**6, layout.expert, layout.expert_split),
+        )
+        groups[f"{stage}-tensor{row['tensor']}"].append(int(number))
+        groups[f"{stage}-group{whole}-{split}"].append(int(number))
+        groups[f"{stage}-experts{inner % (layout.expert * layout.expert_split)}"].append(
+            int(number)
+        )
+    return groups
+
+
 def test_rings_of_servers_go_through_all_ranks_of_each():
     ranks = ranks_of(pipelined_plan())
     rings = ring_ranks([(0, 1, 2, 3), (0, 3, 2, 1)], ranks)
@@ -92,23 +116,23 @@ def test_rings_of_servers_go_through_all_ranks_of_each():
     assert rings[0][0] != rings[1][0]
 
 
-@pytest.mark.parametrize("plan", [shared_plan, shared_layout_plan, pipelined_plan])
+def exchanging_plan():
+    """A plan whose expert groups exchange tokens between servers."""
+    return shared_moe_plan(expert=4)
+
+
+@pytest.mark.parametrize("plan", [shared_plan, shared_layout_plan, pipelined_plan, exchanging_plan])
 def test_collectives_are_right_over_planned_cables_alone(plan):
     made = deployment(plan())
     files, notes = job_files(made)
     ranks = {row["rank"]: row for row in csv.DictReader(io.StringIO(files["ranks.csv"]))}
     server = {host.name: number for number, host in enumerate(made.site.hosts)}
     found = [name for name in files if name.startswith("msccl/")]
+    assert any("alltoall" in name for name in found) == (plan is exchanging_plan)
+    named = named_groups(made.plan, ranks)
     assert found or any("MSCCL" in note for note in notes)
     for name in found:
-        group = [int(rank) for rank in ranks]
-        if "stage" in name:
-            stage, tensor = name.removesuffix(".xml").split("stage")[1].split("-tensor")
-            group = [
-                int(number)
-                for number, row in ranks.items()
-                if (row["pipeline"], row["tensor"]) == (stage, tensor)
-            ]
+        group = named[name.removesuffix(".xml").partition("-stage")[2] or name]
         sent = assert_right(files[name])
         for a, b in sent:
             pair = tuple(server[ranks[str(group[at])]["host"]] for at in (a, b))
@@ -237,3 +261,31 @@ def test_folded_experts_modules_and_fp8_are_said():
     assert file["parallelism"]["expert_tensor_parallel_degree"] == 1
     assert file["activation_checkpoint"]["mode"] == "full"
     assert any("FP8" in note for note in said) and any("single modules" in note for note in said)
+
+
+@pytest.mark.parametrize(("tensor", "split"), [(1, None), (4, None), (4, 1), (4, 2)])
+def test_expert_groups_are_those_of_megatron(tensor, split):
+    """Of an array in the order tensor of experts, expert, data of experts, pipeline."""
+    plan = pipelined_plan()
+    gpus = plan.job.server.gpus
+    layout = Layout(
+        tensor=tensor, context=2, data=4 * gpus, pipeline=2, expert=8, expert_tensor=split
+    )
+    ranks = ranks_of(
+        replace(plan, parallelization=replace(plan.parallelization, layout=layout, order=AXES))
+    )
+    width = split or tensor
+    grid = np.arange(layout.gpus).reshape(2, -1, 8, width)
+    expected = {tuple(row) for row in np.moveaxis(grid, 2, -1).reshape(-1, 8)}
+    found = expert_groups(layout, ranks)
+    assert {tuple(rank.number for rank in group) for group in found.values()} == expected
+
+
+@pytest.mark.parametrize(
+    ("shares", "parts", "counts"),
+    [((0.5, 0.5), 2, (1, 1)), ((0.7, 0.3), 4, (3, 1)), ((1.0,), 3, (3,)), ((0.9, 0.1), 2, (2, 0))],
+)
+def test_chunks_are_given_out_by_shares(shares, parts, counts):
+    paths = [((0, i, 9), share) for i, share in enumerate(shares)]
+    given_out = chunk_paths(paths, parts)
+    assert tuple(given_out.count(path) for path, _ in paths) == counts

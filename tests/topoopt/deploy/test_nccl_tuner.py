@@ -1,0 +1,56 @@
+"""The tuner's table by the rules of NCCL's example plugin: the first row that fits."""
+
+import csv
+
+import pytest
+from small_layouts import shared_moe_plan
+from small_plans import shared_layout_plan, shared_plan
+
+from topoopt.deploy.deployment import deployment
+from topoopt.deploy.msccl_files import reducing_groups, ring_orders, servers_of
+from topoopt.deploy.nccl_tuner import TUNED, nccl_tuner
+from topoopt.plan.ranks import ranks_of
+
+
+def chosen(text, kind, size, nodes, ranks):
+    """Return algorithm, protocol and channels."""
+    for row in csv.reader(line for line in text.splitlines() if not line.startswith("#")):
+        assert len(row) == 8
+        fits = row[0] == kind and int(row[1]) <= size <= int(row[2])
+        if fits and row[6] in ("-1", str(nodes)) and row[7] in ("-1", str(ranks)):
+            return row[3], row[4], int(row[5])
+    raise AssertionError("no row fits")
+
+
+@pytest.mark.parametrize("plan", [shared_plan, shared_layout_plan, shared_moe_plan])
+@pytest.mark.parametrize("kind", TUNED)
+def test_groups_take_the_rings_that_are_wired(plan, kind):
+    made = deployment(plan())
+    ranks = ranks_of(made.plan)
+    text = nccl_tuner(made, ranks)
+    orders = ring_orders(made.plan)
+    over = [group for group in reducing_groups(made.plan, ranks).values()
+            if servers_of(group) in orders]  # fmt: skip
+    assert over
+    for group in over:
+        servers = servers_of(group)
+        few = min(
+            len(orders[servers_of(other)])
+            for other in over
+            if (len(other), len(servers_of(other))) == (len(group), len(servers))
+        )
+        whole = chosen(text, kind, 10**9, len(servers), len(group))
+        assert whole == ("ring", "simple", few)  # a cable of 100 Gbps is one channel
+        assert chosen(text, kind, 1024, len(servers), len(group))[:2] == ("ring", "ll")
+        # At the border ll's second copy of the bytes takes as long as it saves a step.
+        border = len(group) * few * 12.5e9 * 11.3e-6
+        assert chosen(text, kind, int(border) - 2, len(servers), len(group))[1] == "ll"
+        assert chosen(text, kind, int(border) + 2, len(servers), len(group))[1] == "simple"
+
+
+def test_everything_else_has_more_than_the_one_channel_of_the_plugin():
+    made = deployment(shared_plan())
+    text = nccl_tuner(made, ranks_of(made.plan))
+    for kind in (*TUNED, "broadcast", "reduce"):
+        for nodes in (1, 2, 77):
+            assert chosen(text, kind, 2**40, nodes, 1234)[2] > 1

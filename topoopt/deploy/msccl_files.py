@@ -1,0 +1,231 @@
+"""MSCCL algorithm files of a plan's collectives: rings of groups that reduce, all-to-alls."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from parallelism.operator_records import OperatorQuestion, StrategyRecord
+from parallelism.transformers.layout import Layout
+from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.forwarding import paths_of_pair
+from topoopt.deploy.launch import question_of
+from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
+from topoopt.formats.msccl_alltoall import Path, routed_alltoall
+from topoopt.plan.plan import Plan
+from topoopt.plan.ranks import Rank, ring_ranks
+
+MOST_STEPS = 256
+"""Steps of a thread block that microsoft/msccl reads (MSCCL_MAX_NUM_STEPS)."""
+
+_MOST_PARTS = 4
+"""Chunks into which what one rank sends another is divided, to go over several paths."""
+
+
+def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[str, str]:
+    """Return files of each group that reduces or exchanges over several servers.
+
+    Sharded optimizer states and weights are reduced and gathered in two collectives, all else in
+    one, over the rings wired for the group's servers. All-to-alls go over the plan's routes.
+
+    Parameters
+    ----------
+    made : Deployment
+    ranks : list of Rank
+    notes : list of str
+        What is left out is added.
+    """
+    asked = question_of(made.plan)
+    collectives = {"allreduce": ring_allreduce}
+    if asked is not None and asked[1].zero > 0:
+        collectives = {"reduce-scatter": ring_reduce_scatter, "allgather": ring_allgather}
+    orders = ring_orders(made.plan)
+    files: dict[str, str] = {}
+    without = 0
+    for name, group in reducing_groups(made.plan, ranks).items():
+        servers = servers_of(group)
+        if len(servers) == 1:
+            continue  # inside a server, where NCCL needs no plan
+        if servers not in orders:
+            without += 1
+            continue
+        rings = ring_ranks(orders[servers], group)
+        for kind, write in collectives.items():
+            files[f"msccl/{kind}-{name}.xml"] = write(f"{kind}-{name}", rings)
+    if asked is not None and asked[1].expert > 1:
+        files |= _alltoalls(made, ranks, asked[1], notes)
+    if without:
+        notes.append(
+            f"MSCCL: {without} groups that reduce together have no rings of their own in the "
+            "plan, and no file; they reduce over the routes"
+        )
+    long = sum(f's="{MOST_STEPS}"' in text for text in files.values())
+    if long:
+        notes.append(
+            f"MSCCL: {long} files have thread blocks of more than {MOST_STEPS} steps, which its "
+            "runtime refuses; they need one built with a larger MSCCL_MAX_NUM_STEPS"
+        )
+    return files
+
+
+def ring_orders(plan: Plan) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+    """Return the rings of each set of servers."""
+    orders: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
+    for ring in plan.rings:
+        orders[tuple(sorted(ring.order))].append(tuple(ring.order))
+    return dict(orders)
+
+
+def servers_of(group: Sequence[Rank]) -> tuple[int, ...]:
+    """Return the servers of some ranks, ascending."""
+    return tuple(sorted({rank.server for rank in group}))
+
+
+def reducing_groups(plan: Plan, ranks: list[Rank]) -> dict[str, list[Rank]]:
+    """Return the groups whose gradients are summed, by name.
+
+    Data and context ranks of a stage, and if experts are spread those of them that have the same
+    experts; or replicas of operators.
+
+    Parameters
+    ----------
+    plan : Plan
+    ranks : list of Rank
+    """
+    asked = question_of(plan)
+    if asked is None:
+        return {
+            f"group{number}": [rank for rank in ranks if rank.server in servers]
+            for number, servers in enumerate(sorted(_replica_servers(plan)))
+        }
+    layout = asked[1]
+    found: dict[str, list[Rank]] = defaultdict(list)
+    for rank in sorted(ranks, key=lambda rank: (rank.place["pipeline"], rank.place["tensor"])):
+        found[f"stage{rank.place['pipeline']}-tensor{rank.place['tensor']}"].append(rank)
+    if layout.expert > 1:
+        share = layout.expert_split * layout.expert
+        for rank in ranks:
+            place = _of_stage(layout, rank) % share
+            found[f"stage{rank.place['pipeline']}-experts{place}"].append(rank)
+    return {name: group for name, group in found.items() if len(group) > 1}
+
+
+def expert_groups(layout: Layout, ranks: list[Rank]) -> dict[str, list[Rank]]:
+    """Return the groups that exchange tokens, by name, as Megatron-LM orders experts' ranks.
+
+    Ranks of a stage count tensor innermost, then context, then data; of these the ones that split
+    an expert are next to each other, then come those with other experts.
+
+    Parameters
+    ----------
+    layout : Layout
+    ranks : list of Rank
+    """
+    split = layout.expert_split
+    found: dict[tuple[int, int, int], list[Rank]] = defaultdict(list)
+    for rank in ranks:
+        place = _of_stage(layout, rank)
+        key = rank.place["pipeline"], place // (split * layout.expert), place % split
+        found[key].append(rank)
+    return {f"stage{p}-group{g}-{s}": group for (p, g, s), group in sorted(found.items())}
+
+
+def _of_stage(layout: Layout, rank: Rank) -> int:
+    at = rank.place
+    return at["tensor"] + layout.tensor * (at["context"] + layout.context * at["data"])
+
+
+def _alltoalls(
+    made: Deployment, ranks: list[Rank], layout: Layout, notes: list[str]
+) -> dict[str, str]:
+    files: dict[str, str] = {}
+    rounded = forwarded = 0
+    for name, group in expert_groups(layout, ranks).items():
+        servers = servers_of(group)
+        if len(servers) == 1:
+            continue
+        ways = {
+            (a, b): paths_of_pair(made.network, made.routes, a, b)
+            for a in servers
+            for b in servers
+            if a != b
+        }
+        parts = min(max(map(len, ways.values())), _MOST_PARTS)
+        wanted = {pair: chunk_paths(found, parts) for pair, found in ways.items()}
+        rounded += any(
+            abs(wanted[pair].count(path) / parts - share) > 1e-6
+            for pair, found in ways.items()
+            for path, share in found
+        )
+        forwarded += any(
+            not set(path) <= set(servers) for paths in wanted.values() for path in paths
+        )
+        text = routed_alltoall(f"alltoall-{name}", len(group), _rank_paths(group, wanted, parts))
+        files[f"msccl/alltoall-{name}.xml"] = text
+    if rounded:
+        notes.append(
+            f"MSCCL: {rounded} all-to-alls divide what a pair sends over paths in up to "
+            f"{_MOST_PARTS} equal chunks, near to the plan's shares"
+        )
+    if forwarded:
+        notes.append(
+            f"MSCCL: {forwarded} all-to-alls have paths through hosts outside of their group, "
+            "which forward by rdma.sh"
+        )
+    return files
+
+
+def chunk_paths(found: Sequence[tuple[Path, float]], parts: int) -> list[Path]:
+    """Return the path of each of some equal chunks, in numbers nearest to shares.
+
+    Parameters
+    ----------
+    found : sequence of (tuple of int, float)
+        Paths and their shares, which sum to one.
+    parts : int
+        Chunks, given out by largest remainders.
+    """
+    counts = [int(share * parts + 1e-9) for _, share in found]
+    by_rest = sorted(
+        range(len(found)), key=lambda i: (counts[i] - found[i][1] * parts, -found[i][1], i)
+    )
+    for i in by_rest[: parts - sum(counts)]:
+        counts[i] += 1
+    return [path for (path, _), count in zip(found, counts, strict=True) for _ in range(count)]
+
+
+def _rank_paths(
+    group: Sequence[Rank], wanted: Mapping[tuple[int, int], list[Path]], parts: int
+) -> dict[tuple[int, int], list[Path]]:
+    """Return paths of ranks, by their numbers in the group: in between those of the sender's GPU.
+
+    Servers without a rank of the group forward packets on their own, and are no part of it.
+    """
+    here: dict[int, list[int]] = defaultdict(list)
+    for number, rank in enumerate(group):
+        here[rank.server].append(number)
+    found: dict[tuple[int, int], list[Path]] = {}
+    for a, one in enumerate(group):
+        turn = here[one.server].index(a)
+        for b, other in enumerate(group):
+            if a == b:
+                continue
+            if one.server == other.server:
+                found[a, b] = [(a, b)] * parts
+                continue
+            found[a, b] = [
+                (a, *(here[s][turn % len(here[s])] for s in path[1:-1] if s in here), b)
+                for path in wanted[one.server, other.server]
+            ]
+    return found
+
+
+def _replica_servers(plan: Plan) -> set[tuple[int, ...]]:
+    """Return the servers of each group of replicas of an operator's dense weights."""
+    found: set[tuple[int, ...]] = set()
+    if isinstance(plan.parallelization, StrategyRecord) and isinstance(plan.job, OperatorQuestion):
+        for record, operator in zip(
+            plan.parallelization.operators, plan.job.model.operators, strict=True
+        ):
+            if operator.parameters and not operator.sparse:
+                for shard in range(record.parameter):
+                    found.add(tuple(sorted(record.servers[shard :: record.parameter])))
+    return {servers for servers in found if len(servers) > 1}
