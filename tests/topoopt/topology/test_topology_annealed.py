@@ -35,10 +35,10 @@ def test_the_shortest_paths_known_are_found(servers, degree, ports, hops):
     assert mean_distance(network) == pytest.approx(hops, rel=1e-12)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.data())
 def test_rings_are_hamiltonian_and_share_no_link(data):
-    servers = data.draw(st.integers(4, 30), "servers")
+    servers = data.draw(st.integers(4, 20), "servers")
     degree = data.draw(st.integers(2, min(5, servers - 2)), "degree")
     ports = data.draw(st.sampled_from([BOTH, DIRECTED]), "ports")
     if ports is BOTH and servers * degree % 2:
@@ -109,11 +109,11 @@ def test_the_kernel_leaves_the_best_and_what_it_costs(both_ways):
 
 
 def test_the_same_seed_makes_the_same_network():
-    one, _ = annealed(20, 3, 1e9, 1e-6, DIRECTED, seed=5)
+    one, _ = annealed(13, 3, 1e9, 1e-6, DIRECTED, seed=5)
     from topoopt.topology import annealed as module
 
     module._ringed.cache_clear()
-    other, _ = annealed(20, 3, 1e9, 1e-6, DIRECTED, seed=5)
+    other, _ = annealed(13, 3, 1e9, 1e-6, DIRECTED, seed=5)
     assert (one.target == other.target).all()
 
 
