@@ -43,6 +43,7 @@ MODULES = (
 EXAMPLES: dict[str, dict[str, Any]] = {
     "totient": {"servers": 16, "degree": 4},
     "cayley": {"servers": 16, "degree": 4},
+    "annealed": {"servers": 16, "degree": 4},
     "expander": {"servers": 16, "degree": 4},
     "xpander": {"servers": 20, "degree": 4},
     "de-bruijn": {"servers": 16, "degree": 2},

@@ -47,7 +47,7 @@ def topology_command(
     placement: Annotated[
         bool, typer.Option("--placement", help="totient: seat servers on rings by traffic.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of cayley, expander and xpander.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of cayley, annealed, expander and xpander.")] = 0,
     layer: Annotated[
         str, typer.Option(help="What joins servers' ports: patch-panel, ocs or none.")
     ] = "patch-panel",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import chain, product
 from math import gcd, prod
 from typing import Any
 
@@ -16,6 +16,8 @@ from routing.network import IntArray
 _MOST_AUTOMORPHISMS = 64
 _MOST_FACTORS = 6
 _MOST_GROUPS = 200
+# Entries that the tables of all groups of an order may have.
+_MOST_ENTRIES = 200 * 256**2
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +129,16 @@ def cyclic_extension(
     extra = np.zeros(sizes.size, np.int64) if carry is None else np.array(carry, dtype=np.int64)
     if phi[int((extra % sizes) @ radix)] != int((extra % sizes) @ radix):
         raise InputError(f"carry {extra.tolist()} is not fixed by matrix {map_.tolist()}")
-    number = np.arange(count * top)
-    x, y = number % count, number // count
-    moved = vectors[powers[y[:, None], x[None, :]]]
-    total = y[:, None] + y[None, :]
-    added = vectors[x][:, None, :] + moved + (total >= top)[:, :, None] * extra
-    table = (added % sizes) @ radix + total % top * count
+    added = ((vectors[:, None, :] + vectors[None, :, :]) % sizes) @ radix
+    wrapped = added[:, int((extra % sizes) @ radix)]
+    # x, y and x' of x + phi^y(x').
+    moved = added[:, powers].transpose(1, 0, 2)
+    total = np.arange(top)[:, None] + np.arange(top)
+    table = np.where(
+        (total >= top)[:, None, :, None], wrapped[moved][:, :, None], moved[:, :, None]
+    )
+    table += (total % top * count)[:, None, :, None]
+    table = table.reshape(count * top, count * top)
     return FiniteGroup(_name(moduli, top, map_, extra), table)
 
 
@@ -172,7 +178,7 @@ def groups_of_order(order: int) -> list[FiniteGroup]:
         All abelian groups; their extensions by cyclic groups that `cyclic_extension` makes of
         units, of companion matrices and, on one cycle, of carries; alternating and symmetric
         groups. One of each `FiniteGroup.fingerprint`. Not all groups of the order, and 200 at
-        most, of which abelian ones are the last.
+        most (fewer of more than 256 elements), of which abelian ones are the last.
 
     Raises
     ------
@@ -181,11 +187,21 @@ def groups_of_order(order: int) -> list[FiniteGroup]:
     """
     if order < 1:
         raise InputError(f"groups of order {order}; give at least 1")
-    found: dict[tuple[tuple[int, int, int], ...], FiniteGroup] = {}
-    for group in (*_extensions(order), *_letter_groups(order)):
-        found.setdefault(group.fingerprint(), group)
-    ranked = sorted(found.values(), key=lambda group: group.commuting)
-    return ranked[:_MOST_GROUPS]
+    most = max(1, min(_MOST_GROUPS, _MOST_ENTRIES // order**2))
+    seen: set[tuple[tuple[int, int, int], ...]] = set()
+    found: list[FiniteGroup] = []
+    for group in chain(_extensions(order), _letter_groups(order)):
+        mark = group.fingerprint()
+        if mark not in seen:
+            seen.add(mark)
+            found.append(group)
+        if len(found) > 2 * most:
+            found = _least_commuting(found)[:most]
+    return _least_commuting(found)[:most]
+
+
+def _least_commuting(groups: list[FiniteGroup]) -> list[FiniteGroup]:
+    return sorted(groups, key=lambda group: group.commuting)
 
 
 def _letter_groups(order: int) -> Iterator[FiniteGroup]:

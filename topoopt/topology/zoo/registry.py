@@ -10,6 +10,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.network import Network
 from topoopt.problem.ports import PortModel, port_model
+from topoopt.topology.annealed import annealed
 from topoopt.topology.cables import check_degree
 from topoopt.topology.expander import random_regular_cables
 from topoopt.topology.fabrics import ideal_switch
@@ -29,6 +30,7 @@ from topoopt.topology.zoo.xpander import xpander
 FABRICS = {
     "totient": "AllReduce rings and matchings for the traffic (TopoOpt); --degree ports a server",
     "cayley": "Cayley graph of short paths that falls into rings; --degree ports a server",
+    "annealed": "regular network of short paths that falls into rings; --degree ports a server",
     "expander": "random regular wiring of --degree ports a server",
     "xpander": "random lift of a complete graph; servers a multiple of --degree + 1",
     "de-bruijn": "generalised de Bruijn network of --degree directed ports, any size",
@@ -115,7 +117,7 @@ def build_fabric(
     latency : float
         Seconds of each link.
     ports : {"directed", "bidirectional"}
-        Of ``totient``, ``cayley`` and ``expander``.
+        Of ``totient``, ``cayley``, ``annealed`` and ``expander``.
     dims : str, optional
         Of ``torus`` and ``twisted-torus`` (4x4x8), ``hamming-mesh`` (2x2x4x4, the board first) and
         ``product`` (RI(4)_FC(8)).
@@ -130,7 +132,7 @@ def build_fabric(
     selection, placement
         Of ``totient``; see `topoopt.topology.finder.find_topology`.
     seed : int
-        Of ``cayley``, ``expander`` and ``xpander``.
+        Of ``cayley``, ``annealed``, ``expander`` and ``xpander``.
 
     Returns
     -------
@@ -166,7 +168,7 @@ def build_fabric(
     if name in ("hypercube", "full-mesh"):
         build = hypercube if name == "hypercube" else full_mesh
         return _direct(name, build(servers, bandwidth, latency), degree, 0)
-    if name in ("totient", "cayley", "expander", "xpander", "de-bruijn", "kautz"):
+    if name in ("totient", "cayley", "annealed", "expander", "xpander", "de-bruijn", "kautz"):
         if degree is None:
             raise InputError(f"{name} needs the ports of a server; give --degree")
         return _free_degree(
@@ -222,8 +224,9 @@ def _free_degree(
             selection=selection, placement=placement,
         )  # fmt: skip
         return BuiltFabric(name, found.network, degree, 0, found.rings, both_ways)
-    if name == "cayley":
-        network, rings = cayley(servers, degree, bandwidth, latency, ports, seed)
+    if name in ("cayley", "annealed"):
+        build_ringed = cayley if name == "cayley" else annealed
+        network, rings = build_ringed(servers, degree, bandwidth, latency, ports, seed)
         return BuiltFabric(name, network, degree, 0, rings, both_ways)
     if name == "expander":
         wiring = Wiring(servers, degree, ports)
