@@ -21,7 +21,7 @@ from routing.network import IntArray, Network
 from routing.paths import ecmp_link_bytes
 from topoopt.problem.ports import PortModel
 from topoopt.topology.cables import check_rates
-from topoopt.topology.hamiltonian import hamiltonian_cycles, ring_of
+from topoopt.topology.hamiltonian import disjoint_cycles, hamiltonian_cycles, ring_of
 from topoopt.topology.wiring import Ring, Wiring, labelled
 
 # Orbits that are tried; where none divides the servers, every server is one.
@@ -140,8 +140,7 @@ def _ringed(
     )[:_MOST_RINGED]
     columns = degree // 2 if both_ways else degree
     rings, near = _most_rings([near for _, _, near in ranked], columns, both_ways, seed)
-    rest = np.zeros((n, n), dtype=np.int64)
-    rest[np.arange(n)[:, None], near] = 1
+    rest = _cables(near)
     for ring in rings:
         after = np.roll(ring, -1)
         rest[ring, after] = 0
@@ -150,10 +149,23 @@ def _ringed(
     return rings, rest
 
 
+def _cables(near: IntArray) -> IntArray:
+    """Return the cables from row to column."""
+    n = near.shape[0]
+    cables = np.zeros((n, n), dtype=np.int64)
+    cables[np.arange(n)[:, None], near] = 1
+    return cables
+
+
 def _most_rings(
     networks: list[IntArray], columns: int, both_ways: bool, seed: int
 ) -> tuple[tuple[tuple[int, ...], ...], IntArray]:
     """Return the most rings of one of the networks, the first that has as many, and it."""
+    if both_ways and networks[0].shape[1] % 2:
+        # A ring may need links of the odd port, which are in no column.
+        of = [disjoint_cycles(_cables(near), seed)[::2] for near in networks]
+        best = max(range(len(networks)), key=lambda i: (len(of[i]), -i))
+        return of[best], networks[best]
     for count in range(columns, 0, -1):
         for near in networks:
             following = near[:, : 2 * columns : 2] if both_ways else near
