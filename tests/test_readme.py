@@ -448,7 +448,7 @@ def test_documented_defaults_are_those_of_the_code():
     assert SearchOptions().settled("operators", 16).spent == normal
     assert f"seed 0, {SearchOptions().chains} chains, normal effort" in table
     assert f"gained less than {normal.least_gain:.1%} (".replace("%", " %") in table
-    assert f"{SearchOptions().simulated} layouts simulated, of task graphs up to " in table
+    assert f"{normal.layouts} layouts simulated, of task graphs up to " in table
     assert f"up to {SearchOptions().memory_bytes / 1e9:g} GB |" in table
     assert f"end within {SEARCH_TOLERANCE:.0%} of".replace("%", " %") in DOCS["fabric-model.md"]
 

@@ -149,6 +149,7 @@ LOADED_LATE = {
         "topoopt.fabric.packet_queue_kernels",
         "topoopt.fabric.varying_kernels",
         "topoopt.plan.rebuild",
+        "topoopt.topology.annealed_kernels",
         "topoopt.topology.cayley_kernels",
         "topoopt.topology.circulant_kernels",
         "topoopt.topology.near_matching",
