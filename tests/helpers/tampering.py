@@ -112,10 +112,10 @@ class Watched:
 
 @cache
 def readers(plan):
-    """Return the fields that rebuilding reads, and those of each check, by name.
+    """Return what is rebuilt, the fields that this reads, and those of each check, by name.
 
     A check is a function of the plan and what is rebuilt: of a plan that differs in other fields
-    it finds what it found before.
+    it finds what it found before, and what is rebuilt is what was.
     """
     watched = Watched(plan())
     rebuilt = rebuild(watched)
@@ -125,7 +125,7 @@ def readers(plan):
             each = Watched(plan())
             check(each, rebuilt)
             found[check] = each.read
-    return watched.read, found
+    return rebuilt, watched.read, found
 
 
 def noticed(plan, document, path, after):
@@ -135,11 +135,12 @@ def noticed(plan, document, path, after):
     except InputError as error:
         assert "\n" not in str(error)
         return True
-    by_rebuilding, by_check = readers(plan)
+    rebuilt, by_rebuilding, by_check = readers(plan)
     # Of a change of the whole document any field.
     anything = not path or path[0] in by_rebuilding
     try:
-        rebuilt = rebuild(tampered)
+        if anything:
+            rebuilt = rebuild(tampered)
         for check, read in by_check.items():
             if anything or path[0] in read:
                 check(tampered, rebuilt)

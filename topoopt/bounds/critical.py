@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from codesign_base.rows import spread, starts
 from parallelism.alike import READS, SENDS, Alike
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +66,7 @@ def least_of(
     -------
     Least
     """
-    moves = tasks.kind == TaskKind.TRANSFER
+    moves = tasks.kind == TRANSFER
     through = np.where(moves, tasks.size / pair_rate, 0.0)
     after = np.where(moves, after, 0.0)
     length = np.where(moves, through + after, tasks.size)
@@ -150,7 +150,7 @@ def least_end(
 
 def device_end(tasks: TaskGraph, span: Span) -> float:
     """Return the least time at which the last device has done its work."""
-    own = np.flatnonzero(tasks.kind == TaskKind.COMPUTE)
+    own = np.flatnonzero(tasks.kind == COMPUTE)
     return least_end(own, tasks.first[own], tasks.size[own], span, tasks.devices)
 
 
@@ -197,7 +197,7 @@ def port_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray, npt.NDA
     """
     if tasks.alike is not None:
         return _represented_uses(tasks, tasks.alike)
-    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    moves = np.flatnonzero(tasks.kind == TRANSFER)
     task, server, size = ring_uses(tasks)
     count, rings = moves.size, task.size
     return (
@@ -239,8 +239,8 @@ def _copies(tasks: TaskGraph, alike: Alike) -> FloatArray:
     before = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
     after = tasks.successors
     found = np.ones(after.size)
-    compute = tasks.kind == TaskKind.COMPUTE
-    moves = tasks.kind == TaskKind.TRANSFER
+    compute = tasks.kind == COMPUTE
+    moves = tasks.kind == TRANSFER
     for move, rank, pairs in ((after, before, out), (before, after, into)):
         edges = np.flatnonzero(moves[move] & compute[rank])
         keys = alike.of_task[move[edges]] * kinds + tasks.first[rank[edges]] % kinds
@@ -258,8 +258,8 @@ def transfer_ports(tasks: TaskGraph) -> bool:
     """
     before = np.repeat(np.arange(tasks.tasks), np.diff(tasks.successor_offsets))
     after = tasks.successors
-    compute = tasks.kind == TaskKind.COMPUTE
-    moves = tasks.kind == TaskKind.TRANSFER
+    compute = tasks.kind == COMPUTE
+    moves = tasks.kind == TRANSFER
     place = np.where(compute, tasks.server_of_device[np.where(compute, tasks.first, 0)], -1)
     into, out = moves[before], moves[after]
     if tasks.alike is not None:

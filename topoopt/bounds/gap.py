@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from parallelism.alike import Alike
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
 from routing.paths import hop_distances
 from topoopt.bounds.bounds import (
     ROUNDING,
@@ -172,7 +172,7 @@ def topology_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) ->
     network = fabric.network
     out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
     into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
-    moves = tasks.kind == TaskKind.TRANSFER
+    moves = tasks.kind == TRANSFER
     first, second = np.where(moves, tasks.first, 0), np.where(moves, tasks.second, 0)
     distance = _distances(fabric)
     lag = (2.0 if fabric.transport.handshake else 1.0) * _least_latency(fabric)
@@ -207,7 +207,7 @@ def _distances(fabric: Fabric) -> IntArray:
 
 def _distance_end(tasks: TaskGraph, span: Span, distance: IntArray, total: float) -> float:
     """Bound by bytes times distance, over the capacity of all links."""
-    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    moves = np.flatnonzero(tasks.kind == TRANSFER)
     if tasks.alike is not None:
         return _represented_distance(tasks, tasks.alike, span, distance, total)
     task, server, size = ring_uses(tasks)
@@ -230,7 +230,7 @@ def _least_hops(tasks: TaskGraph, alike: Alike, distance: IntArray) -> FloatArra
     least = np.full(alike.classes.first_element.size, np.inf)
     hops = distance[pattern.source[own], pattern.target[own]]
     np.minimum.at(least, alike.classes.element[own], hops)
-    return np.where(tasks.kind == TaskKind.TRANSFER, least[alike.of_task], 0.0)
+    return np.where(tasks.kind == TRANSFER, least[alike.of_task], 0.0)
 
 
 def _represented_distance(
@@ -251,7 +251,7 @@ def _represented_distance(
     hops[reduces] = nearest[pattern.group[reduces]]
     by_class = np.bincount(alike.classes.element, weights=hops)
     members = np.array([len(group) for group in tasks.groups] or [1])
-    sends = tasks.kind == TaskKind.TRANSFER
+    sends = tasks.kind == TRANSFER
     rings = tasks.collective & (members[np.where(tasks.collective, tasks.first, 0)] > 1)
     uses = np.concatenate((np.flatnonzero(sends), np.flatnonzero(rings)))
     passes = np.where(tasks.collective, tasks.passes, 1.0)[uses]
@@ -312,7 +312,7 @@ def routed_least(fabric: Fabric, tasks: TaskGraph, orders: Orders) -> Least:
     if transfer_ports(tasks):
         out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
         into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
-        moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+        moves = np.flatnonzero(tasks.kind == TRANSFER)
         pair = np.minimum(out[tasks.first[moves]], into[tasks.second[moves]])
         through[moves] = orders.volume[moves] / pair
     return Least(length, through, np.where(orders.compute, 0.0, orders.lag))

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from parallelism.taskgraph import COMPUTE, FloatArray, TaskGraph
 from routing.paths import ecmp_link_bytes
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
@@ -57,7 +57,7 @@ def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
     float
         Seconds, at most those of `busiest`.
     """
-    compute = tasks.kind == TaskKind.COMPUTE
+    compute = tasks.kind == COMPUTE
     busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
     demand = given_demand(fabric, tasks)
     load = (ecmp_link_bytes(fabric.network, demand) / fabric.network.capacity).max(initial=0.0)
@@ -84,7 +84,7 @@ def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) ->
     if isinstance(fabric, DirectCircuits | WindowedCircuits):
         return least_time(fabric, tasks)
     fabric = of_servers(fabric)
-    compute = tasks.kind == TaskKind.COMPUTE
+    compute = tasks.kind == COMPUTE
     busy = np.bincount(tasks.first[compute], weights=tasks.size[compute], minlength=1).max()
     if busy * (1.0 - 1e-9) > enough:
         return float(busy) * (1.0 - 1e-9)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import collapse, expand_binding
@@ -104,7 +104,7 @@ def run_fluid(
 
 def seeks_symmetry(tasks: TaskGraph) -> bool:
     """Say whether a task graph has enough transfers for looking for symmetry to pay."""
-    return int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER)) >= COLLAPSE_FROM
+    return int(np.count_nonzero(tasks.kind == TRANSFER)) >= COLLAPSE_FROM
 
 
 def _play(

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import class_rows, seconds_per_byte
@@ -36,7 +36,7 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     """
     hosts = fabric.network.hosts
     tasks = checked_tasks(fabric, tasks)
-    compute = tasks.kind == TaskKind.COMPUTE
+    compute = tasks.kind == COMPUTE
     resource = tasks.first.copy()
     volume = tasks.size.copy()
     lag = np.zeros(tasks.tasks)
@@ -45,7 +45,7 @@ def task_orders(fabric: Fabric, tasks: TaskGraph) -> Orders:
     end = np.zeros(tasks.tasks, dtype=np.int64)
     slots = entries = 0
 
-    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    moves = np.flatnonzero(tasks.kind == TRANSFER)
     if moves.size:
         pairs = tasks.first[moves] * hosts + tasks.second[moves]
         resource[moves] = pairs

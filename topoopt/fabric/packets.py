@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import checked_tasks, listing, starting_order
@@ -113,7 +113,7 @@ def run_packets(
         raise InputError(f"seed is {seed}; give 0 to {_SEED_LIMIT - 1}")
     tasks = checked_tasks(fabric, tasks)
     _check_one_level(tasks)
-    compute = tasks.kind == TaskKind.COMPUTE
+    compute = tasks.kind == COMPUTE
     messages, rings, lag = _messages(fabric, tasks)
     _check_count(fabric, messages, rings)
     sends = np.zeros(tasks.tasks, dtype=np.bool_)
@@ -231,7 +231,7 @@ def _least_after(
 
     packet = fabric.transport.segment_bytes / fabric.network.capacity.max(initial=1.0)
     rounds = _rounds(messages, rings)
-    length = np.where(tasks.kind == TaskKind.COMPUTE, tasks.size, 0.0)
+    length = np.where(tasks.kind == COMPUTE, tasks.size, 0.0)
     np.maximum.at(length, messages.task, packet * rounds * messages.packets)
     return heads_and_tails(
         length,
@@ -268,7 +268,7 @@ def _check_one_level(tasks: TaskGraph) -> None:
     """Refuse priorities among messages: links of trains are first in, first out."""
     if tasks.priority is None:
         return
-    sends = tasks.kind != TaskKind.COMPUTE
+    sends = tasks.kind != COMPUTE
     levels = np.unique(tasks.priority[sends]).size
     if levels > 1:
         raise InputError(
@@ -313,7 +313,7 @@ def _messages(
     """Return all messages, the rings that they belong to, and the lag of what sends nothing."""
     transport, hosts = fabric.transport, fabric.network.hosts
     lag = np.zeros(tasks.tasks)
-    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    moves = np.flatnonzero(tasks.kind == TRANSFER)
     lag[moves] = fabric.message_lags(tasks.first[moves] * hosts + tasks.second[moves])
     moves = moves[tasks.size[moves] > 0]
     pairs = [tasks.first[moves] * hosts + tasks.second[moves]]

@@ -6,7 +6,7 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.rows import spread
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
 from routing.routes import Routes, tabled
 from topoopt.fabric.fabric import Fabric
 
@@ -27,7 +27,7 @@ def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
         )
     if not (_in_range(tasks.size) and _in_range(tasks.delay)):
         raise InputError("task graph: a size or delay is negative or not finite; correct that task")
-    moves = np.flatnonzero(tasks.kind == TaskKind.TRANSFER)
+    moves = np.flatnonzero(tasks.kind == TRANSFER)
     pairs = tasks.first[moves] * hosts + tasks.second[moves]
     begin, end = fabric.rows.entries(pairs)
     unrouted = np.flatnonzero(begin == end)
@@ -50,7 +50,7 @@ def _htsim_tasks(tasks: TaskGraph) -> TaskGraph:
     alone = np.array([len(g) < 2 for g in tasks.groups] + [False])[
         np.where(reduces, tasks.first, -1)
     ]
-    sends = reduces | (tasks.kind == TaskKind.TRANSFER)
+    sends = reduces | (tasks.kind == TRANSFER)
     return replace(
         tasks,
         delay=np.where(alone & (tasks.size > 0.0), 0.0, tasks.delay),
@@ -154,7 +154,7 @@ def pairs_in_use(fabric: Fabric, tasks: TaskGraph) -> tuple[IntArray, IntArray]:
     """
     hosts = fabric.network.hosts
     if tasks.alike is None:
-        moves = tasks.kind == TaskKind.TRANSFER
+        moves = tasks.kind == TRANSFER
         source, target = tasks.first[moves], tasks.second[moves]
     else:
         pattern = tasks.alike.pattern

@@ -389,6 +389,8 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
 
 def _check_complete(record: Any, document: Any, name: str, path: tuple[str, ...] = ()) -> None:
     """Refuse a plan that leaves fields to their defaults: files are written with all of them."""
+    if record is None or isinstance(record, str | int | float):
+        return
     if is_dataclass(record):
         for field in fields(record):
             at = (*path, field.name)

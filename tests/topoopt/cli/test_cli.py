@@ -1,11 +1,14 @@
 """The command line: answers on standard output, one sentence and status 2 for wrong input."""
 
+import io
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -51,13 +54,31 @@ def workplace(tmp_path_factory):
     return directory, done
 
 
-def topoopt(*arguments, directory="."):
+def in_a_process(*arguments, directory="."):
     """Run the console script as a user does."""
     script = "import sys; from topoopt.cli import main; sys.argv[0] = 'topoopt'; main()"
     return subprocess.run(
         [sys.executable, "-c", script, *arguments],
         cwd=directory, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
+
+
+def topoopt(*arguments, directory="."):
+    """Run what the console script runs, in this process."""
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stdout(output),
+        redirect_stderr(errors),
+        pytest.raises(SystemExit) as ended,
+    ):
+        patch.setattr("sys.argv", ["topoopt", *arguments])
+        # Messages name the program by its file, but where it runs as a module.
+        patch.setattr(sys.modules["__main__"], "__package__", None, raising=False)
+        patch.chdir(directory)
+        main()
+    status = ended.value.code or 0
+    return subprocess.CompletedProcess(arguments, status, output.getvalue(), errors.getvalue())
 
 
 def inside(*arguments, directory="."):
@@ -106,7 +127,7 @@ def test_plan_prints_a_page_and_writes_the_plan(workplace):
 
 def test_plan_as_json_is_the_plan_file(workplace):
     directory, _ = workplace
-    done = topoopt("plan", "small.yaml", *FAST, "--json", directory=directory)
+    done = in_a_process("plan", "small.yaml", *FAST, "--json", directory=directory)
     assert done.returncode == 0
     document = json.loads(done.stdout)
     assert document == json.loads((directory / "plan.json").read_text())
@@ -393,9 +414,12 @@ def test_usage_errors_have_status_2(arguments):
     assert "Usage: topoopt" in result.stderr and "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("arguments", REFUSED_BY_THE_PARSER)
-def test_the_shell_sees_one_line_for_usage_errors(arguments):
-    done = topoopt(*arguments)
+@pytest.mark.parametrize(
+    ("run", "arguments"),
+    [(in_a_process, REFUSED_BY_THE_PARSER[0]), *product([topoopt], REFUSED_BY_THE_PARSER)],
+)
+def test_the_shell_sees_one_line_for_usage_errors(run, arguments):
+    done = run(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     command = " plan" if arguments[0] == "plan" else " verify" if arguments[0] == "verify" else ""
@@ -457,7 +481,8 @@ def test_routes_do_not_overwrite_the_network_they_are_for(workplace):
 @pytest.mark.parametrize("case", ["no unit", "degree 0", "device", "missing profile"])
 def test_the_shell_sees_one_line_and_status_2(workplace, case):
     options, said = WRONG[case]
-    done = topoopt(*command_line("plan", options), directory=workplace[0])
+    run = in_a_process if case == "no unit" else topoopt
+    done = run(*command_line("plan", options), directory=workplace[0])
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ") and said in line
