@@ -18,7 +18,7 @@ from topoopt.bounds.relaxation import Wirings
 
 # Work spent on tightening bounds: tasks of all graphs, what each graph takes besides, and what it
 # takes to find who is alike beside the exchanges looked at, in tasks that would take as long.
-_WORK = 1.5e7
+_WORK = 8e6
 _EACH = 2e4
 _ALIKE = 8e4
 # Bytes of a task graph, as predicted, beyond which a bound is not tightened by it.
@@ -105,15 +105,17 @@ def tightened_bound(
         Work that this took: tasks of all these graphs, or what takes as long.
     """
     least, work = Bound(float("inf"), {}), 0.0
-    for placement in family.placements(layout):
-        tasks = family.represented(placement)
+    placements = family.placements(layout)
+    alone = [placement_bound(family, wirings, each) or bound for each in placements]
+    for number in sorted(range(len(alone)), key=lambda i: alone[i].seconds):
+        if alone[number].seconds >= least.seconds:
+            break
+        tasks = family.represented(placements[number])
         work += tasks.tasks + _EACH
         if tasks.alike is not None:
             work += _ALIKE + tasks.alike.pattern.elements
         one = strategy_bound(tasks, wirings.degree, wirings.bandwidth, wirings.lag)
-        if one.seconds < least.seconds:
-            placed = placement_bound(family, wirings, placement) or one
-            one = max(one, placed, key=lambda each: each.seconds)
+        one = max(one, alone[number], key=lambda each: each.seconds)
         least = min(least, one, key=lambda each: each.seconds)
     return max(bound, least, key=lambda each: each.seconds), work
 
