@@ -7,7 +7,7 @@ from codesign_base import InfeasibleError
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
 from topoopt.bounds.bounds import Bound, resource_bound, space_bound
-from topoopt.bounds.layouts import fitting_bounds, layout_bound, least_bound
+from topoopt.bounds.layouts import fitting_bounds, layout_bound, least_bound, placement_bound
 from topoopt.bounds.relaxation import Wirings
 from topoopt.problem.job import Cluster
 from topoopt.problem.schedule import Schedule
@@ -92,7 +92,10 @@ def everything_bound(
 def own_bound(family: AnyFamily, cluster: Cluster, parallelization: Any) -> Bound | None:
     """Return a bound of one parallelization that its task graph does not show; None without."""
     if isinstance(family, LayoutFamily):
-        return layout_bound(family, wirings_of(family, cluster), parallelization.layout)
+        wirings = wirings_of(family, cluster)
+        of_layout = layout_bound(family, wirings, parallelization.layout)
+        placed = placement_bound(family, wirings, parallelization) or of_layout
+        return max(of_layout, placed, key=lambda bound: bound.seconds)
     return None
 
 

@@ -14,7 +14,7 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
-from parallelism.transformers.schedules import PipelineSchedule
+from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline
 from routing.throughput_bounds import least_link_bytes
 from topoopt.bounds.relaxation import Wirings
@@ -149,6 +149,35 @@ def exchange_terms(
     return best
 
 
+def placed_pipeline(family: LayoutFamily, wirings: Wirings, placement: Placement) -> float:
+    """Bound the iteration time of a placement by its passes, sends and exchanges in series.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    wirings : Wirings
+        Ports of the servers.
+    placement : Placement
+        Of ranks within servers, with expert groups of several.
+
+    Returns
+    -------
+    float
+        Seconds of the schedule with passes as in `exchange_terms`, and outputs that all cross
+        to other servers alone on all ports; and of the optimizer's step.
+    """
+    layout, home = placement.layout, placement.home
+    loads = family.loads(placement)
+    ports = wirings.degree * wirings.bandwidth
+    passes = passes_with_exchange(loads, crossings_of(placement), layout, ports)
+    stage = np.arange(passes.shape[1]) % layout.pipeline
+    away = (home != np.roll(home, -1, axis=2)).all(axis=(0, 1))
+    send = away[stage] * (loads.boundary_bytes / ports + wirings.lag)
+    forward, backward, weight = passes
+    times = PassTimes(forward, backward, weight, send, send)
+    return timeline(schedule_of(layout, family.batch), times).makespan + loads.update_s
+
+
 def passes_with_exchange(
     loads: Loads, across: Crossings, layout: Layout, rate: float
 ) -> FloatArray:
@@ -224,5 +253,6 @@ def ports_seconds(
 
 
 __all__ = [
-    "Crossings", "crossings_of", "exchange_terms", "passes_with_exchange", "ports_seconds",
+    "Crossings", "crossings_of", "exchange_terms", "passes_with_exchange", "placed_pipeline",
+    "ports_seconds",
 ]  # fmt: skip

@@ -13,12 +13,12 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.timeline import PassTimes, timeline
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
-from topoopt.bounds.exchanges import exchange_terms
+from topoopt.bounds.exchanges import exchange_terms, placed_pipeline
 from topoopt.bounds.relaxation import Wirings
 
 # Work spent on tightening bounds: tasks of all graphs, what each graph takes besides, and what it
 # takes to find who is alike beside the exchanges looked at, in tasks that would take as long.
-_WORK = 1.5e7
+_WORK = 8e6
 _EACH = 2e4
 _ALIKE = 8e4
 # Bytes of a task graph, as predicted, beyond which a bound is not tightened by it.
@@ -85,7 +85,7 @@ def least_bound(
 def tightened_bound(
     family: LayoutFamily, wirings: Wirings, layout: Layout, bound: Bound
 ) -> tuple[Bound, float]:
-    """Bound a layout's time by the task graphs of all its placements.
+    """Bound a layout's time by what each of its placements takes.
 
     Parameters
     ----------
@@ -99,20 +99,46 @@ def tightened_bound(
     Returns
     -------
     Bound
-        The least `topoopt.bounds.bounds.strategy_bound` over every order of the axes, where that is
-        tighter.
+        The least over every order of the axes of the larger of the placement's
+        `topoopt.bounds.bounds.strategy_bound` and `placement_bound`, where that is tighter.
     float
         Work that this took: tasks of all these graphs, or what takes as long.
     """
     least, work = Bound(float("inf"), {}), 0.0
-    for placement in family.placements(layout):
-        tasks = family.represented(placement)
+    placements = family.placements(layout)
+    alone = [placement_bound(family, wirings, each) or bound for each in placements]
+    for number in sorted(range(len(alone)), key=lambda i: alone[i].seconds):
+        if alone[number].seconds >= least.seconds:
+            break
+        tasks = family.represented(placements[number])
         work += tasks.tasks + _EACH
         if tasks.alike is not None:
             work += _ALIKE + tasks.alike.pattern.elements
         one = strategy_bound(tasks, wirings.degree, wirings.bandwidth, wirings.lag)
+        one = max(one, alone[number], key=lambda each: each.seconds)
         least = min(least, one, key=lambda each: each.seconds)
     return max(bound, least, key=lambda each: each.seconds), work
+
+
+def placement_bound(family: LayoutFamily, wirings: Wirings, placement: Placement) -> Bound | None:
+    """Return what the task graph of a placement of experts does not show; None without experts.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    wirings : Wirings
+        Ports of the servers.
+    placement : Placement
+
+    Returns
+    -------
+    Bound or None
+        ``pipeline``: see `topoopt.bounds.exchanges.placed_pipeline`.
+    """
+    if placement.layout.expert_ranks == 1 or spans(placement):
+        return None
+    seconds = placed_pipeline(family, wirings, placement)
+    return Bound(seconds * ROUNDING, {"pipeline": seconds})
 
 
 def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Bound:
@@ -191,5 +217,6 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
 
 
 __all__ = [
-    "fitting_bounds", "layout_bound", "least_bound", "least_injection", "tightened_bound",
+    "fitting_bounds", "layout_bound", "least_bound", "least_injection", "placement_bound",
+    "tightened_bound",
 ]  # fmt: skip

@@ -15,9 +15,10 @@ from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.implementation import get_stack
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import schedule_of
+from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.exchanges import crossings_of, exchange_terms, ports_seconds
-from topoopt.bounds.layouts import layout_bound
+from topoopt.bounds.layouts import layout_bound, placement_bound, tightened_bound
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.topology.fabrics import ideal_switch, random_regular
@@ -48,7 +49,11 @@ def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -
             8, 3, rate, 1e-6, np.random.default_rng(number), CLUSTER.port_model
         )
     time = score(Fabric("any", network, routes), family.build(placement))
-    bound = layout_bound(family, wirings_of(family, CLUSTER), layout)
+    wirings = wirings_of(family, CLUSTER)
+    bound = layout_bound(family, wirings, layout)
+    placed = placement_bound(family, wirings, placement)
+    assert placed is not None
+    assert placed.seconds <= time
     if switched:  # a switch has no hops to count
         assert bound.terms["pipeline"] <= time * (1 + 1e-9)
     else:
@@ -112,3 +117,17 @@ def test_the_bound_counts_more_than_instant_messages() -> None:
         fast = replace(wirings, bandwidth=1e18)
         instant = exchange_terms(PLAIN, fast, layout, schedule, far)
         assert max(terms.values()) > 1.05 * max(instant.values())
+
+
+def test_each_placement_is_bounded_by_all_that_is_known_of_it() -> None:
+    wirings = wirings_of(PLAIN, CLUSTER)
+    wide = [x for x in LAYOUTS[0] if x.expert_ranks > 4 and x.tensor == 1]
+    layout = next(x for x in wide if (x.pipeline, x.context, x.microbatch) == (4, 2, 8))
+    loose = layout_bound(PLAIN, wirings, layout)
+    apart = [
+        strategy_bound(PLAIN.represented(each), 3, CLUSTER.port_rate, wirings.lag).seconds
+        for each in PLAIN.placements(layout)
+    ]
+    tight, _ = tightened_bound(PLAIN, wirings, layout, loose)
+    # The placement of which one term is least is not that of which another is.
+    assert tight.seconds > 1.001 * max(loose.seconds, min(apart))
