@@ -218,16 +218,20 @@ def refine(pattern: Pattern, rows: Rows, colour: Words, gain: int = 2) -> Classe
 
 def words_of(values: FloatArray) -> Words:
     """Return the bits of numbers, less the last twelve: equal but for rounding counts as equal."""
-    bits = np.ascontiguousarray(values).view(np.uint64)
-    return np.asarray((bits + np.uint64(1 << 11)) >> np.uint64(12), dtype=np.uint64)
+    word: Words = np.ascontiguousarray(values).view(np.uint64) + np.uint64(1 << 11)
+    word >>= np.uint64(12)
+    return word
 
 
 def mixed(words: Words) -> Words:
     """Hash word by word (splitmix64)."""
-    word = words + _ODD
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(word ^ (word >> np.uint64(31)), dtype=np.uint64)
+    word: Words = words + _ODD
+    word ^= word >> np.uint64(30)
+    word *= np.uint64(0xBF58476D1CE4E5B9)
+    word ^= word >> np.uint64(27)
+    word *= np.uint64(0x94D049BB133111EB)
+    word ^= word >> np.uint64(31)
+    return word
 
 
 def numbered(colour: Words) -> IntArray:

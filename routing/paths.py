@@ -215,7 +215,8 @@ def ecmp_routes(network: Network, *, relay: bool = False, pairs: IntArray | None
         forwarding,
         *_asked(network, pairs, forwarding),
     )
-    return Routes(network.hosts, offsets, links, np.minimum(weights, 1.0), latency, hops, pairs)
+    np.minimum(weights, 1.0, out=weights)
+    return Routes(network.hosts, offsets, links, weights, latency, hops, pairs)
 
 
 def ecmp_link_bytes(network: Network, demand: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
+from routing.routes import tabled
 from topoopt.base.freed import give_back
 
 _Item = TypeVar("_Item")
@@ -23,8 +24,8 @@ def in_twos(
 ) -> Iterator[tuple[_Item, _Result]]:
     """Yield items with what a task makes of them, in order.
 
-    Up to a size one after the other; beyond, two at a time. Both of two know the limit that held
-    before them, however many threads there are and whichever ends first.
+    Two at a time from a size on, until what two of them keep would fill memory. Both of two know
+    the limit that held before them, however many threads there are and whichever ends first.
 
     Parameters
     ----------
@@ -40,9 +41,11 @@ def in_twos(
     item
     result
     """
-    if servers < THREADED_FROM:
+    if servers < THREADED_FROM or not tabled(servers):
         for item in items:
             yield item, task(item, limit())
+            if servers >= THREADED_FROM:
+                give_back()
         return
     left = iter(items)
     pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1))

@@ -74,11 +74,11 @@ def collapse(orders: Orders) -> Quotient | None:
     task_colour = _first_colours(orders)
     link_colour = mixed(words_of(orders.capacity))
     device_colour = np.zeros(orders.devices, dtype=np.uint64)
-    weight_words = words_of(orders.weights)
+    weight_bits = orders.weights.view(np.uint64)
     counts = (0, 0, 0)
     order: IntArray | None = None
     while True:
-        refine_links(orders, weight_words, task_colour, link_colour)
+        refine_links(orders, weight_bits, task_colour, link_colour)
         link_classes = np.unique(link_colour).size
         if 2 * link_classes > orders.capacity.size:
             return None
@@ -88,7 +88,7 @@ def collapse(orders: Orders) -> Quotient | None:
             )
             if order.size < orders.compute.size:
                 return None
-        refine_tasks(orders, order, weight_words, task_colour, link_colour, device_colour)
+        refine_tasks(orders, order, weight_bits, task_colour, link_colour, device_colour)
         task_classes = np.unique(task_colour).size
         found = (task_classes, link_classes, np.unique(device_colour).size)
         if 2 * task_classes > orders.compute.size or task_classes * link_classes > MOST_CELLS:

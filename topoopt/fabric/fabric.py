@@ -176,11 +176,12 @@ class Fabric:
         return self.rows.lags(pairs)
 
     def _lags(self, routes: Routes) -> FloatArray:
-        pace = np.append(self.network.capacity / self.network.multiplicity, np.inf)
-        # The row after the last ends at this extra entry, and rows without links stay infinite.
-        entries = pace[np.append(routes.links, self.network.links)]
-        slowest = np.minimum.reduceat(entries, routes.offsets[:-1])
-        slowest[routes.offsets[:-1] == routes.offsets[1:]] = np.inf
+        pace = self.network.capacity / self.network.multiplicity
+        begin = routes.offsets[:-1]
+        linked = begin < routes.offsets[1:]
+        slowest = np.where(linked, pace.min(initial=np.inf), np.inf)
+        if linked.any() and pace.max() > pace.min():
+            slowest[linked] = np.minimum.reduceat(pace[routes.links], begin[linked])
         return self.transport.message_lag(routes.latency, routes.hops, slowest)
 
     def prepare(self, groups: Iterable[Group], *, given: bool = False) -> None:

@@ -2,12 +2,18 @@
 
 from collections.abc import Callable
 from threading import Lock
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from routing.network import FloatArray, IntArray
 from routing.routes import Routes
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+MADE_AT_ONCE = 1 << 14
+"""Pairs: those of more are routed part by part, because routers take several times the memory."""
 
 
 class RouteRows:
@@ -67,9 +73,10 @@ class RouteRows:
         begin, end = self.used, self.used + links.size
         if end > self.links.size:
             room = max(end, 2 * self.links.size)
-            # Simulations in other threads go on with the arrays they hold.
-            self.links = np.concatenate((self.links, np.zeros(room - self.links.size, np.int32)))
-            self.weights = np.concatenate((self.weights, np.zeros(room - self.weights.size)))
+            # Simulations in other threads go on with the arrays they hold. What is not written to
+            # takes no memory yet.
+            self.links = _longer(self.links, self.used, room)
+            self.weights = _longer(self.weights, self.used, room)
         self.links[begin:end] = links
         self.weights[begin:end] = weights
         self.used = end
@@ -84,15 +91,27 @@ class RouteRows:
             new = np.unique(pairs[self._row[pairs] == 0])
             if not new.size:
                 return
-            made = self._routes.more(pairs=new)
-            begin, _ = self._append(made.links, made.weights)
-            if self._lag is not None:
-                lags = self._lag(self._routes) if self._lags is None else self._lags
-                self._lags = np.concatenate((lags, self._lag(made)))
-            first = self._begin.size
-            self._begin = np.concatenate((self._begin, begin + made.offsets[:-1]))
-            self._end = np.concatenate((self._end, begin + made.offsets[1:]))
-            self._row[new] = np.arange(first + 1, first + new.size + 1)
+            for part in np.split(new, np.arange(MADE_AT_ONCE, new.size, MADE_AT_ONCE)):
+                self._make(part, self._routes.more)
+
+    def _make(self, new: IntArray, more: Callable[..., Routes]) -> None:
+        assert self._row is not None
+        made = more(pairs=new)
+        begin, _ = self._append(made.links, made.weights)
+        if self._lag is not None:
+            lags = self._lag(self._routes) if self._lags is None else self._lags
+            self._lags = np.concatenate((lags, self._lag(made)))
+        first = self._begin.size
+        self._begin = np.concatenate((self._begin, begin + made.offsets[:-1]))
+        self._end = np.concatenate((self._end, begin + made.offsets[1:]))
+        self._row[new] = np.arange(first + 1, first + new.size + 1)
+
+
+def _longer(array: npt.NDArray[_Scalar], used: int, room: int) -> npt.NDArray[_Scalar]:
+    """Return an array of another size with the same first places."""
+    longer = np.empty(room, array.dtype)
+    longer[:used] = array[:used]
+    return longer
 
 
 __all__ = ["RouteRows"]

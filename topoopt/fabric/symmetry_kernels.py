@@ -17,8 +17,14 @@ def _salted(colour: np.uint64, salt: int) -> np.uint64:
 
 
 @kernel
+def _weight_word(bits: np.uint64) -> np.uint64:
+    """Return the word of a weight as `parallelism.alike.words_of` does."""
+    return (bits + np.uint64(1 << 11)) >> np.uint64(12)
+
+
+@kernel
 def refine_links(
-    orders: Orders, weight_words: Words, task_colour: Words, link_colour: Words
+    orders: Orders, weight_bits: Words, task_colour: Words, link_colour: Words
 ) -> None:
     """Refine the colours of links by those of the flows over them, with their weights."""
     compute, begin, end, links = orders.compute, orders.begin, orders.end, orders.links
@@ -27,14 +33,14 @@ def refine_links(
         if not compute[task]:
             base = _salted(task_colour[task], _TASK)
             for entry in range(begin[task], end[task]):
-                total[links[entry]] += mixed(base ^ weight_words[entry])
+                total[links[entry]] += mixed(base ^ _weight_word(weight_bits[entry]))
     for link in range(link_colour.size):
         link_colour[link] = mixed(link_colour[link] + mixed(total[link]))
 
 
 @kernel
 def refine_tasks(
-    orders: Orders, order: Ints, weight_words: Words, task_colour: Words, link_colour: Words,
+    orders: Orders, order: Ints, weight_bits: Words, task_colour: Words, link_colour: Words,
     device_colour: Words,
 ) -> None:  # fmt: skip
     """Refine the colours of tasks and devices once: by links, devices, and all dependencies."""
@@ -46,7 +52,8 @@ def refine_tasks(
         if not compute[task]:
             total = np.uint64(0)
             for entry in range(begin[task], end[task]):
-                total += mixed(_salted(link_colour[links[entry]], _LINK) ^ weight_words[entry])
+                word = _weight_word(weight_bits[entry])
+                total += mixed(_salted(link_colour[links[entry]], _LINK) ^ word)
             task_colour[task] = mixed(task_colour[task] + mixed(total))
     # One sweep each way carries colours along whole chains of dependencies.
     told = np.zeros(tasks, dtype=np.uint64)

@@ -9,6 +9,7 @@ from codesign_base.rows import spread
 from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
 from routing.routes import Routes, tabled
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.route_rows import MADE_AT_ONCE
 
 
 def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
@@ -130,12 +131,15 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
 def _carried(fabric: Fabric, demand: FloatArray) -> FloatArray:
     """Return the bytes that transfers put on each link."""
     sent = np.flatnonzero(demand)
-    begin, end = fabric.rows.entries(sent)
-    counts = end - begin
-    at = spread(begin, counts)
-    bytes_ = np.repeat(demand[sent], counts) * fabric.rows.weights[at]
-    total = np.bincount(fabric.rows.links[at], weights=bytes_, minlength=fabric.network.links)
-    return total.astype(np.float64, copy=False)
+    total: FloatArray = np.zeros(fabric.network.links)
+    # Part by part, because what is added takes more memory than the routes.
+    for part in np.split(sent, np.arange(MADE_AT_ONCE, sent.size, MADE_AT_ONCE)):
+        begin, end = fabric.rows.entries(part)
+        counts = end - begin
+        at = spread(begin, counts)
+        bytes_ = np.repeat(demand[part], counts) * fabric.rows.weights[at]
+        total += np.bincount(fabric.rows.links[at], weights=bytes_, minlength=total.size)
+    return total
 
 
 def pairs_in_use(fabric: Fabric, tasks: TaskGraph) -> tuple[IntArray, IntArray]:

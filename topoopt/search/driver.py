@@ -137,8 +137,12 @@ def start(
         )
         for done, (_, pair) in enumerate(wired):
             if pair is not None:
-                pairs.append(pair)
-                best = min(best, pair.time)
+                pairs = sorted([*pairs, pair], key=lambda pair: pair.time)
+                best = pairs[0].time
+                # Only those that chains may start from, and the usual two, go on from here: the
+                # routes of many servers fill memory.
+                chains = search.options.chains
+                pairs = pairs[:chains] + [p for p in pairs[chains:] if p.origin in USUAL]
             if progress:
                 progress(Progress("start", len(times) + done + 1, len(named), best))
     except KeyboardInterrupt:
@@ -147,10 +151,9 @@ def start(
         interrupted = True
     if not pairs:
         _refuse(search, named[LEAST_MEMORY])
-    pairs.sort(key=lambda pair: pair.time)
-    # Only those that chains may start from, and the usual two, need exact times.
+    # The usual two have exact times.
     kept = [pair for pair in pairs if pair.origin in USUAL]
-    others = [pair for pair in pairs[: search.options.chains] if pair.origin not in USUAL]
+    others = [pair for pair in pairs if pair.origin not in USUAL]
     exactly = in_twos(others, lambda pair, _: Rewirer(problem).exactly(pair), lambda: 0.0, servers)
     kept += [pair for _, pair in exactly]
     kept.sort(key=lambda pair: pair.time)

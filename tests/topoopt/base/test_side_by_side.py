@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from routing.routes import EVERY_PAIR_UP_TO
 from topoopt.base.side_by_side import THREADED_FROM, in_twos
 
 
@@ -23,8 +24,9 @@ def least_so_far(servers, task):
     return limits, results
 
 
-def test_small_jobs_go_one_after_the_other():
-    limits, results = least_so_far(THREADED_FROM - 1, lambda item: item)
+@pytest.mark.parametrize("servers", [THREADED_FROM - 1, EVERY_PAIR_UP_TO + 1])
+def test_small_jobs_and_huge_ones_go_one_after_the_other(servers):
+    limits, results = least_so_far(servers, lambda item: item)
     assert results == [9, 7, 8, 3, 5]
     assert limits == {9: 99, 7: 9, 8: 7, 3: 7, 5: 3}
 

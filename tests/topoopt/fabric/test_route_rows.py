@@ -11,7 +11,8 @@ from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing import routes as routes_module
 from topoopt.evaluate.scoring import direct_fabric
-from topoopt.fabric import Fabric, simulate
+from topoopt.fabric import Fabric, route_rows, simulate
+from topoopt.fabric import tasks as tasks_module
 from topoopt.fabric.jitter import jittered
 from topoopt.fabric.tasks import link_bytes, listing, pairs_in_use
 from topoopt.problem.routing import Routing
@@ -55,6 +56,7 @@ def test_routes_on_demand_change_nothing(which, pairs, groups):
     whole = made(which, tasks)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(routes_module, "EVERY_PAIR_UP_TO", 0)
+        patch.setattr(route_rows, "MADE_AT_ONCE", 3)
         some = made(which, tasks)
         assert some.routes.pairs is not None
         own = listing(some, tasks)
@@ -66,6 +68,14 @@ def test_routes_on_demand_change_nothing(which, pairs, groups):
         assert np.array_equal(moves, np.unique([a * SERVERS + b for a, b in pairs]))
         used = moves if own.ring_routes is not None else np.union1d(moves, edges)
         assert np.array_equal(own.routes.listed, used)
+
+
+def test_bytes_of_links_add_up_part_by_part(monkeypatch):
+    tasks = tasks_of([(a, b) for a in range(SERVERS) for b in range(SERVERS) if a != b], [1])
+    fabric = made("random", tasks)
+    whole = link_bytes(fabric, tasks)
+    monkeypatch.setattr(tasks_module, "MADE_AT_ONCE", 5)
+    assert np.allclose(link_bytes(fabric, tasks), whole, rtol=1e-12)
 
 
 def test_a_pair_that_is_not_listed_has_no_route():
