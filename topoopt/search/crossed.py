@@ -46,8 +46,9 @@ def crossed(
         for pair in wirings:
             if pair.strategy == other:
                 continue
-            time = Scorer(problem, pair.fabric)(other, best)
-            if time < best:
+            scorer = Scorer(problem, pair.fabric, budget=problem.candidate_work)
+            time = scorer(other, best)
+            if time < best and not scorer.bounded:
                 best = time
                 found.append(replace(pair, strategy=other, time=time, origin="search"))
     return found
