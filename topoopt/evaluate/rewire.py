@@ -49,8 +49,8 @@ def no_network(servers: int) -> Fabric:
     return Fabric("topoopt", network, routes, {})
 
 
-def _lacks_rings(topology: Topology, tasks: TaskGraph) -> bool:
-    """Whether rings of a large group are still to be chosen, for which all its pairs are routed.
+def lacks_rings(topology: Topology, tasks: TaskGraph) -> bool:
+    """Say whether rings of a large group are still to be chosen, for which all pairs are routed.
 
     On few servers, where those are routed anyway, it does not matter.
     """
@@ -67,7 +67,7 @@ def _with_rings(topologies: Iterable[Topology], tasks: TaskGraph) -> Iterator[To
     """Leave out topologies that lack rings of large groups; if all do, all but the first."""
     spare, some = None, False
     for topology in topologies:
-        if _lacks_rings(topology, tasks):
+        if lacks_rings(topology, tasks):
             spare = spare or topology
         else:
             some = True
@@ -215,8 +215,7 @@ class Rewirer(Generic[P]):
                 self.work += _WIRE_WORK * self.cluster.servers**2
                 # The routes of many servers fill memory; those of few are kept until their turn,
                 # if they have one.
-                few = tabled(self.cluster.servers)
-                kept = fabric if few and bound <= best.time else None
+                kept = None if self.spares or bound > best.time else fabric
                 candidates.append((bound, len(candidates), topology, routing, kept))
         # Most promising first, so that the bounds of most others rule them out unsimulated.
         candidates.sort(key=lambda candidate: candidate[:2])

@@ -1,5 +1,7 @@
 """Wirings that take too much work to simulate: bounded, never taken, and counted in the plan."""
 
+from dataclasses import replace
+
 import pytest
 from small_layouts import layout_job
 from small_plans import assert_valid, planned
@@ -9,6 +11,7 @@ from codesign_base import InfeasibleError
 from parallelism.transformers import family as family_module
 from topoopt.bounds.gap import topology_bound
 from topoopt.evaluate import problem as problem_module
+from topoopt.evaluate import rewire
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
@@ -102,3 +105,22 @@ def test_work_is_limited_beyond_tables_of_all_pairs(monkeypatch):
     monkeypatch.setattr(problem_module, "tabled", lambda _: False)
     assert layouts.candidate_work == problem_module.BASELINE_WORK
     assert operators.candidate_work == float("inf")
+
+
+def test_wirings_without_rings_of_large_groups_are_not_crossed(monkeypatch):
+    problem = searched().problem
+    slow, *others = sorted(
+        (problem.family.placements(each)[0] for each in problem.family.layouts()),
+        key=lambda each: -problem.family.estimate(each.layout, 4e10),
+    )
+    pair = Rewirer(problem).wire(slow, "test")
+    monkeypatch.setattr(rewire, "tabled", lambda _: False)
+    monkeypatch.setattr(rewire, "CHOSEN_UP_TO", 1)
+    found = crossed(problem, [pair], [(other, 0.0) for other in others])
+    wired = {ring.group for ring in pair.topology.rings}
+    assert found
+    assert all(set(problem.family.build(each.strategy).groups) <= wired for each in found)
+    bare = replace(pair, topology=replace(pair.topology, rings=()))
+    reduced = [o for o in others if any(len(g) > 1 for g in problem.family.build(o).groups)]
+    assert reduced
+    assert crossed(problem, [bare], [(other, 0.0) for other in reduced]) == []
