@@ -41,6 +41,7 @@ from topoopt.plan.records import (
     schedule_notes,
     schedule_record,
     skipped_notes,
+    unsimulated_notes,
 )
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
@@ -298,6 +299,7 @@ def _assemble(
             *price_notes(cluster, compared, prices),
             *bounded_notes(compared),
             *skipped_notes(result.skipped, problem.options.memory_bytes),
+            *unsimulated_notes(result.unsimulated),
             *schedule_notes(scheduled),
             *_packet_notes(problem, packets, result.interrupted),
         ],

@@ -7,6 +7,7 @@ from typing_extensions import TypeVar
 
 from parallelism.family import Family
 from parallelism.operator_family import OperatorFamily
+from parallelism.transformers.family import LayoutFamily
 from routing.routes import tabled
 from topoopt.problem.job import Cluster
 from topoopt.problem.options import SearchOptions
@@ -73,6 +74,15 @@ class Problem(Generic[F_co]):
         """Work that simulations on a fabric to compare with may take, as of a `Scorer`."""
         whole = isinstance(self.family, OperatorFamily) and not self.spares
         return float("inf") if whole else BASELINE_WORK
+
+    @property
+    def candidate_work(self) -> float:
+        """Work that the simulation of a layout on one wiring may take, as of a `Scorer`.
+
+        On many servers the tasks of a wiring without symmetry fill memory.
+        """
+        layouts = isinstance(self.family, LayoutFamily)
+        return BASELINE_WORK if layouts and not tabled(self.family.servers) else float("inf")
 
     def least_seconds(self, parallelization: Any) -> float:
         """Return seconds that no iteration is shorter than, known before its tasks are made."""

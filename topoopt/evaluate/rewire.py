@@ -49,8 +49,8 @@ def no_network(servers: int) -> Fabric:
     return Fabric("topoopt", network, routes, {})
 
 
-def _lacks_rings(topology: Topology, tasks: TaskGraph) -> bool:
-    """Whether rings of a large group are still to be chosen, for which all its pairs are routed.
+def lacks_rings(topology: Topology, tasks: TaskGraph) -> bool:
+    """Say whether rings of a large group are still to be chosen, for which all pairs are routed.
 
     On few servers, where those are routed anyway, it does not matter.
     """
@@ -67,7 +67,7 @@ def _with_rings(topologies: Iterable[Topology], tasks: TaskGraph) -> Iterator[To
     """Leave out topologies that lack rings of large groups; if all do, all but the first."""
     spare, some = None, False
     for topology in topologies:
-        if _lacks_rings(topology, tasks):
+        if lacks_rings(topology, tasks):
             spare = spare or topology
         else:
             some = True
@@ -96,6 +96,8 @@ class Rewirer(Generic[P]):
     ----------
     work : float
         Cost so far, in the units of `topoopt.evaluate.scoring.Scorer`.
+    unsimulated : int
+        Wirings with routes that may be faster than what was found, as only a bound is known.
     """
 
     def __init__(self, problem: Problem[Family[P]]) -> None:
@@ -103,6 +105,7 @@ class Rewirer(Generic[P]):
         self.family, self.cluster, self.options = problem.family, problem.cluster, problem.options
         self.tolerance = search_tolerance(self.cluster.servers)
         self.work = 0.0
+        self.unsimulated = 0
         self.spares = problem.spares
         self._alone = no_network(1) if self.cluster.servers == 1 else None
 
@@ -143,7 +146,7 @@ class Rewirer(Generic[P]):
         Returns
         -------
         Pair or None
-            None if every pair is slower than the limit.
+            None if every pair is slower than the limit, or takes too much work to simulate.
         """
         if self._alone is not None:
             time = self._scorer(self._alone)(strategy)
@@ -225,11 +228,13 @@ class Rewirer(Generic[P]):
                 break
             fabric = made or direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
             quick = self._scorer(fabric, self.tolerance)
+            quick.budget = self.problem.candidate_work
             if self.spares and best.found is not None:
                 quick.budget = _TRIED_WORK
             time = quick.timed(tasks, best.time)
             self.work += quick.work
             if quick.bounded:
+                self.unsimulated += time < best.time
                 continue
             if time < best.time or (best.found is None and time <= best.time):
                 best.time, best.found = time, (topology, routing, fabric)

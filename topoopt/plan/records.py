@@ -148,6 +148,17 @@ def skipped_notes(skipped: Sequence[str], memory: float) -> list[str]:
     ]
 
 
+def unsimulated_notes(count: int) -> list[str]:
+    """Return a sentence that says how many wirings were not simulated for their size."""
+    if not count:
+        return []
+    networks = "1 wiring with its routes was" if count == 1 else f"{count} wirings with routes were"
+    return [
+        f"{networks} not simulated, because too few servers are alike on them for the work that a "
+        "simulation may take; bounds do not rule out that they are faster"
+    ]
+
+
 def bounded_notes(compared: Mapping[str, Baseline]) -> list[str]:
     """Return a sentence for each fabric whose time is a bound that it is not below."""
     return [

@@ -6,6 +6,7 @@ from dataclasses import replace
 from parallelism.family import Family, P
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import lacks_rings
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.routing import Routing
 from topoopt.search.finalists import finalists
@@ -34,20 +35,24 @@ def crossed(
     -------
     list of Pair
         Each faster than all before it, and than those given. Up to twelve parallelizations are
-        tried, on three wirings with routes that are the same for any traffic.
+        tried, on three wirings with routes that are the same for any traffic, and with rings for
+        its large groups.
     """
     found: list[Pair[P]] = []
     best = min((pair.time for pair in pairs), default=float("inf"))
-    fixed = [pair for pair in pairs if pair.topology is not None and pair.routing in _FIXED]
-    wirings = finalists(fixed, count=_WIRINGS)
+    wirings = finalists((pair for pair in pairs if pair.routing in _FIXED), count=_WIRINGS)
     for tried, (other, hoped) in enumerate(others):
         if tried == _TRIED or hoped >= best:
             break
+        tasks = problem.family.represented(other)
         for pair in wirings:
-            if pair.strategy == other:
+            if pair.topology is None or pair.strategy == other:
                 continue
-            time = Scorer(problem, pair.fabric)(other, best)
-            if time < best:
+            if lacks_rings(pair.topology, tasks):
+                continue
+            scorer = Scorer(problem, pair.fabric, budget=problem.candidate_work)
+            time = scorer(other, best)
+            if time < best and not scorer.bounded:
                 best = time
                 found.append(replace(pair, strategy=other, time=time, origin="search"))
     return found

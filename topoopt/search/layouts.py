@@ -248,7 +248,7 @@ class LayoutSearch:
         Raises
         ------
         InfeasibleError
-            If no layout fits.
+            If no layout fits, or none can be simulated on any wiring.
         """
 
         def report(stage: str, done: int, total: int, best: float) -> None:
@@ -258,20 +258,23 @@ class LayoutSearch:
         found = survey(self.family, self.cluster, lambda *at: report("layouts", *at))
         interrupted = self._simulate(found, report)
         pairs: list[Pair[Placement]] = []
-        best, wired = float("inf"), 0
-        for one in [*self.placed[:_WIRED], *self._published(_WIRED)]:
+        best, wired, unsimulated = float("inf"), 0, 0
+        hopeful = [*self.placed[:_WIRED], *self._published(_WIRED)]
+        # Of the others, the first that can be simulated at all, if none of these can.
+        others = [one for one in self.placed[_WIRED:] if one not in hopeful]
+        for turn, one in enumerate([*hopeful, *others]):
             # A plan is not slower than a published layout on the formula's wiring, be it by the
             # little that is not worth the wirings of a search.
             little = one.ideal_s >= best * _WORTH
             if one.ideal_s >= best or (little and one not in self._published()):
                 continue
-            if interrupted and pairs:
+            if pairs and (interrupted or turn >= len(hopeful)):
                 break
+            rewirer = Rewirer(self.problem)
             try:
-                made = Rewirer(self.problem).wire(
-                    one.placement, "search", limit=best, formula_only=little
-                )
+                made = rewirer.wire(one.placement, "search", limit=best, formula_only=little)
                 wired += 1
+                unsimulated += rewirer.unsimulated
                 if made is not None:
                     pairs.append(made)
                     best = min(best, made.time)
@@ -280,6 +283,12 @@ class LayoutSearch:
                 if not pairs:
                     raise
                 interrupted = True
+        if not pairs:
+            raise InfeasibleError(
+                f"none of {unsimulated} wirings of {self.cluster.servers} servers can be simulated "
+                f"for any of {len(self.placed)} placed layouts, as on them too few servers are "
+                "alike; give fewer servers, or a smaller global batch"
+            )
         try:
             if not interrupted:
                 worth = [(one.placement, one.ideal_s / _WORTH) for one in self.placed]
@@ -295,6 +304,7 @@ class LayoutSearch:
             converged=not interrupted,
             skipped=tuple(layout_text(layout) for layout in self.skipped),
             counts={"layouts": found.layouts, "fitting": found.fitting, "wired": wired},
+            unsimulated=unsimulated,
             everything=found.bound,
         )
 

@@ -45,6 +45,8 @@ class SearchResult(Generic[P]):
         How many of what else it looked at.
     skipped : tuple of str
         What was not simulated, because it would have taken too much memory.
+    unsimulated : int
+        Wirings with routes of which only a bound is known, and that may be faster.
     everything : Bound or None
         Over all parallelizations, where the search has worked it out.
     """
@@ -58,4 +60,5 @@ class SearchResult(Generic[P]):
     converged: bool = False
     counts: dict[str, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
+    unsimulated: int = 0
     everything: Bound | None = None
