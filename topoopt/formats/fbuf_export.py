@@ -178,7 +178,7 @@ def _connections(network: Network, rate: float) -> tuple[IntArray, IntArray, Int
         if cables.setdefault(pair, count) != count:
             raise InputError(
                 f"links {a}->{b} and {b}->{a} have {count} and {cables[pair]} cables; a .fbuf "
-                "file joins a pair by as many in both directions"
+                "file joins a pair by as many in both directions; plan with bidirectional ports"
             )
     pairs = sorted(cables)
     return (
