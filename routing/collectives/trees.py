@@ -70,22 +70,6 @@ class Forest:
             most = max(most, *when.values())
         return most
 
-    def gather_time(self, network: Network, size: float) -> float:
-        """Return the time of all broadcasts, whose members forward bytes as they come.
-
-        Parameters
-        ----------
-        network : Network
-        size : float
-            Bytes of all roots' parts together.
-
-        Returns
-        -------
-        float
-            Seconds.
-        """
-        return size / self.whole_bytes_per_s + self.latency(network)
-
 
 def shared_rate(network: Network, trees: Iterable[Tree], units: int) -> float:
     """Return the rate of each member's broadcast where trees share links.
