@@ -11,7 +11,7 @@ from clos_oracle import permutation_traffic
 
 from routing.clos.bounds import bound_of_paths, gap
 from routing.clos.fabric import Clos
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.metric import evaluate
 from routing.clos.paths import clos_paths
 from routing.clos.routers import route
@@ -23,11 +23,11 @@ def paper_fabric(failed: int) -> Clos:
     return Clos.uniform(64, 32).with_failed_spines(range(failed))
 
 
-def large_traffic() -> Flows:
+def large_traffic() -> ClosFlows:
     rng = np.random.default_rng(0)
     source, target = (rng.permutation(np.arange(100_096) // 391) for _ in range(2))
     keep = source != target
-    return Flows.of(source[keep], target[keep], np.sort(rng.integers(50, size=keep.size))[keep])
+    return ClosFlows.of(source[keep], target[keep], np.sort(rng.integers(50, size=keep.size))[keep])
 
 
 @pytest.mark.parametrize("failed", [0, 1, 8])

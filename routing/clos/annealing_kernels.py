@@ -4,7 +4,7 @@ import numpy as np
 
 from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
-from routing.clos.arrays_kernels import Floats, Paths, SmallInts, Words
+from routing.clos.arrays_kernels import ClosPaths, Floats, SmallInts, Words
 from routing.clos.chase_kernels import draw
 
 
@@ -14,7 +14,7 @@ def _move(
     old: int,
     new: int,
     change: float,
-    paths: Paths,
+    paths: ClosPaths,
     weight: Floats,
     inverse: Floats,
     load: Floats,
@@ -41,7 +41,7 @@ def anneal(
     cold: float,
     first: SmallInts,
     member: SmallInts,
-    paths: Paths,
+    paths: ClosPaths,
     weight: Floats,
     inverse: Floats,
     load: Floats,

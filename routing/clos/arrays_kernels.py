@@ -14,7 +14,7 @@ SmallInts = npt.NDArray[np.int32]
 Words = npt.NDArray[np.uint64]
 
 
-class Paths(NamedTuple):
+class ClosPaths(NamedTuple):
     """Candidate paths of some flows.
 
     Parameters
@@ -68,7 +68,7 @@ class Demand(NamedTuple):
 
     Parameters
     ----------
-    paths : Paths
+    paths : ClosPaths
     bits : int
         Logarithm of the number of slots of a path.
     weight, job : arrays, shape (flows,)
@@ -76,7 +76,7 @@ class Demand(NamedTuple):
         Flows ``job_flow[job_first[j] : job_first[j + 1]]`` are those of job j.
     """
 
-    paths: Paths
+    paths: ClosPaths
     bits: int
     weight: Floats
     job: SmallInts
@@ -121,7 +121,7 @@ class State(NamedTuple):
     listed: SmallInts
 
 
-class Search(NamedTuple):
+class AssignmentSearch(NamedTuple):
     """What a search over assignments keeps besides the assignment.
 
     Parameters

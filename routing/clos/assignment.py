@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from codesign_base import InfeasibleError, InputError
 from routing.clos.fabric import Clos, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Assignment:
         object.__setattr__(self, "spine", spine)
 
 
-def check_connected(clos: Clos, flows: Flows) -> None:
+def check_connected(clos: Clos, flows: ClosFlows) -> None:
     """Raise InfeasibleError if a flow has no live path."""
     if clos.core_failures_only and clos.live_spines.size:
         return
@@ -49,7 +49,7 @@ def check_connected(clos: Clos, flows: Flows) -> None:
         )
 
 
-def check_assignment(clos: Clos, flows: Flows, spine: IntArray) -> None:
+def check_assignment(clos: Clos, flows: ClosFlows, spine: IntArray) -> None:
     """Raise InputError unless exactly the flows that leave their ToR have an existing spine."""
     flows.check_fits(clos)
     if spine.shape != (flows.count,):
@@ -61,7 +61,7 @@ def check_assignment(clos: Clos, flows: Flows, spine: IntArray) -> None:
         raise InputError(f"flow {flow} is assigned spine {spine[flow]}; it needs {need}")
 
 
-def live_spines(clos: Clos, flows: Flows, spine: IntArray) -> npt.NDArray[np.int32]:
+def live_spines(clos: Clos, flows: ClosFlows, spine: IntArray) -> npt.NDArray[np.int32]:
     """Return the spines that flows hold, -1 where there is none or one of its links has failed."""
     way = np.clip(spine, -1, clos.spines - 1)
     up = clos.up[flows.source_tor, way] > 0

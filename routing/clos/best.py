@@ -3,14 +3,14 @@
 import numpy as np
 
 from codesign_base import InfeasibleError
-from routing.clos.arrays_kernels import Paths, SmallInts
+from routing.clos.arrays_kernels import ClosPaths, SmallInts
 from routing.clos.assignment import Assignment, live_spines
 from routing.clos.fabric import Clos, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare
 from routing.clos.paths import clos_paths
 from routing.clos.placing import color, greedy_sorted, place
-from routing.clos.state import SearchState
+from routing.clos.state import AssignmentState
 
 # Candidates looked at (1 to 2 ns each): a floor, and so many a flow that may move. The budgets
 # count work, not time, so that results do not depend on the machine.
@@ -25,7 +25,7 @@ def effort_of(flows: int) -> int:
     return min(300 + flows, 10_000)
 
 
-def best_spines(clos: Clos, flows: Flows, seed: int, previous: Assignment | None) -> IntArray:
+def best_spines(clos: Clos, flows: ClosFlows, seed: int, previous: Assignment | None) -> IntArray:
     """Return the best spines found from several starts.
 
     Starts are edge colouring, placement by size and the previous assignment. The best one is
@@ -38,7 +38,7 @@ def best_spines(clos: Clos, flows: Flows, seed: int, previous: Assignment | None
     ----------
     clos : Clos
         The fabric as it is now.
-    flows : Flows
+    flows : ClosFlows
         What is sent; known to fit the fabric, with a live path each.
     seed : int
         Of the search.
@@ -51,7 +51,7 @@ def best_spines(clos: Clos, flows: Flows, seed: int, previous: Assignment | None
         Spines, -1 within a ToR.
     """
     paths = clos_paths(clos, flows)
-    state = SearchState(paths, flows, seed)
+    state = AssignmentState(paths, flows, seed)
     if previous is not None:
         kept = live_spines(clos, flows, previous.spine)
     small = flows.count <= SMALL
@@ -90,14 +90,14 @@ def best_spines(clos: Clos, flows: Flows, seed: int, previous: Assignment | None
     return found.astype(np.int64)
 
 
-def best_paths(paths: Paths, flows: Flows, *, seed: int = 0) -> SmallInts:
+def best_paths(paths: ClosPaths, flows: ClosFlows, *, seed: int = 0) -> SmallInts:
     """Return the best paths found on any fabric: as `best_spines`, from placement by size.
 
     Parameters
     ----------
-    paths : Paths
+    paths : ClosPaths
         Candidates, at least one of them live for every flow that needs links.
-    flows : Flows
+    flows : ClosFlows
         What is sent.
     seed : int, default 0
         Of the search.
@@ -120,7 +120,7 @@ def best_paths(paths: Paths, flows: Flows, *, seed: int = 0) -> SmallInts:
             f"flow {int(np.flatnonzero(cut)[0])} has no live candidate path; repair a link or "
             "take the flow out"
         )
-    state = SearchState(paths, flows, seed)
+    state = AssignmentState(paths, flows, seed)
     state.set(start)
     if state.speed.min(initial=1.0) < ALL:
         kicks = KICKS if flows.count <= SMALL else 0

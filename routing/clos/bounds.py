@@ -2,22 +2,22 @@
 
 import numpy as np
 
-from routing.clos.arrays_kernels import Paths
+from routing.clos.arrays_kernels import ClosPaths
 from routing.clos.fabric import FloatArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare
 
 MOST_SUBSETS = 10  # jobs up to which every set of jobs is looked at
 
 
-def bound_of_paths(paths: Paths, flows: Flows) -> FloatArray:
+def bound_of_paths(paths: ClosPaths, flows: ClosFlows) -> FloatArray:
     """Return a lexicographic upper bound of the efficiency vector on any fabric.
 
     Parameters
     ----------
-    paths : Paths
+    paths : ClosPaths
         Candidates.
-    flows : Flows
+    flows : ClosFlows
         What is sent.
 
     Returns
@@ -28,7 +28,7 @@ def bound_of_paths(paths: Paths, flows: Flows) -> FloatArray:
     Notes
     -----
     Every flow takes one link of those that leave its source ToR and one of those that enter its
-    target ToR (the groups of `Paths`). The lexicographically smaller of two bounds is returned.
+    target ToR (the groups of `ClosPaths`). The lexicographically smaller of two bounds is returned.
 
     *Fluid*: links of a group act as one, so that flows may split; the filling of jobs over the
     groups gives the best vector of that relaxation.
@@ -63,16 +63,16 @@ def bound_of_paths(paths: Paths, flows: Flows) -> FloatArray:
     return fluid if compare(fluid, bound) < 0 else bound
 
 
-def _fluid(paths: Paths, flows: Flows) -> FloatArray:
+def _fluid(paths: ClosPaths, flows: ClosFlows) -> FloatArray:
     """Return the jobs' speeds when the links of every group act as one."""
-    from routing.clos.state import SearchState
+    from routing.clos.state import AssignmentState
 
     size = max(paths.groups, 1)
     capacity = np.zeros(size)
     known = paths.group_of_link >= 0
     np.add.at(capacity, paths.group_of_link[known], paths.capacity[known])
     free = (paths.ways[paths.kind] == 0) | (paths.group[:, 0] < 0)
-    merged = Paths(
+    merged = ClosPaths(
         np.append(capacity, np.inf),
         np.where(free[:, None], size, paths.group).astype(np.int32),
         np.zeros(flows.count, dtype=np.int32),
@@ -81,7 +81,7 @@ def _fluid(paths: Paths, flows: Flows) -> FloatArray:
         paths.group,
         np.full(size + 1, -1, dtype=np.int32),
     )
-    state = SearchState(merged, flows)
+    state = AssignmentState(merged, flows)
     state.set(np.zeros(flows.count, dtype=np.int32))
     return state.speed
 

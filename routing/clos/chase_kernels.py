@@ -8,7 +8,7 @@ move to where the overload grows least; a flow does not return at once to where 
 import numpy as np
 
 from codesign_base.jit import inner_kernel, kernel
-from routing.clos.arrays_kernels import Demand, Floats, Paths, Search, State, Words
+from routing.clos.arrays_kernels import AssignmentSearch, ClosPaths, Demand, Floats, State, Words
 from routing.clos.state_kernels import insert, remove
 
 SLACK = 1e-9  # relative overload that counts as none
@@ -35,7 +35,7 @@ def draw(state: Words, below: int) -> int:
 
 
 @kernel
-def room_of_groups(paths: Paths, thresholds: Floats) -> Floats:
+def room_of_groups(paths: ClosPaths, thresholds: Floats) -> Floats:
     """Return what each group of links holds: its capacity, then flows above each threshold."""
     capacity = paths.capacity
     groups = paths.group_of_link.max() + 1  # the stand-in for no link has -1
@@ -58,7 +58,7 @@ def room_of_groups(paths: Paths, thresholds: Floats) -> Floats:
 
 
 @inner_kernel
-def refused(wanted: Floats, demand: Demand, state: State, search: Search) -> bool:
+def refused(wanted: Floats, demand: Demand, state: State, search: AssignmentSearch) -> bool:
     """Say whether a count of flows at their ToRs already rules out the wanted speeds."""
     weight, group = demand.weight, demand.paths.group
     room, thresholds, asked = search.room, search.thresholds, search.asked
@@ -90,7 +90,7 @@ def refused(wanted: Floats, demand: Demand, state: State, search: Search) -> boo
 
 
 @inner_kernel
-def roll_back(moves: int, demand: Demand, state: State, search: Search) -> None:
+def roll_back(moves: int, demand: Demand, state: State, search: AssignmentSearch) -> None:
     """Undo moves, the last one first."""
     for i in range(moves - 1, -1, -1):
         flow = search.log[0, i]
@@ -99,7 +99,7 @@ def roll_back(moves: int, demand: Demand, state: State, search: Search) -> None:
 
 
 @inner_kernel
-def _mark(link: int, count: int, state: State, search: Search) -> int:
+def _mark(link: int, count: int, state: State, search: AssignmentSearch) -> int:
     """Enter or strike a link in the list of overfull ones; return the list's length."""
     overfull, place = state.listed, search.place
     full = state.use[link] > search.limit[link]
@@ -118,7 +118,7 @@ def _mark(link: int, count: int, state: State, search: Search) -> int:
 
 @inner_kernel
 def chase(
-    wanted: Floats, effort: int, budget: int, demand: Demand, state: State, search: Search
+    wanted: Floats, effort: int, budget: int, demand: Demand, state: State, search: AssignmentSearch
 ) -> int:
     """Move flows until the wanted speeds fit; return the moves, negative (less 1) if they do not.
 
@@ -241,7 +241,7 @@ def chase(
 
 @kernel
 def pursue(
-    wanted: Floats, effort: int, budget: int, demand: Demand, state: State, search: Search
+    wanted: Floats, effort: int, budget: int, demand: Demand, state: State, search: AssignmentSearch
 ) -> bool:
     """Reach the wanted speeds, or leave everything as it was; say which.
 

@@ -10,7 +10,7 @@ from codesign_base import InputError
 from routing.clos.assignment import Assignment
 from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
 from routing.clos.flow_keys import join, keys_of, with_own_weights
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.metric import evaluate
 from routing.clos.placing import place_new
 from routing.clos.rings import Rings, find_rings
@@ -93,7 +93,7 @@ class Controller:
         self.time_limit = time_limit
         self.time = float("-inf")
         self._keys = np.zeros(0, dtype=np.int64)  # ascending, so that flows are found by search
-        self._flows = Flows.of([], [], [], [], [], [])
+        self._flows = ClosFlows.of([], [], [], [], [], [])
         self._spine = np.zeros(0, dtype=np.int64)
         self._seen = np.zeros(0)
         self._memory: dict[int, _Memory] = {}
@@ -104,7 +104,7 @@ class Controller:
         self._movers = np.zeros(0, dtype=np.int64)
 
     @property
-    def flows(self) -> Flows:
+    def flows(self) -> ClosFlows:
         """Flows that hold a route."""
         return self._flows
 
@@ -113,12 +113,12 @@ class Controller:
         """Spines of `flows`."""
         return self._spine
 
-    def spines_of(self, flows: Flows) -> IntArray:
+    def spines_of(self, flows: ClosFlows) -> IntArray:
         """Return the spines of given flows, -1 for those without a route.
 
         Parameters
         ----------
-        flows : Flows
+        flows : ClosFlows
             With NICs.
 
         Returns
@@ -140,12 +140,12 @@ class Controller:
         self._take(~np.isin(self._flows.job, np.asarray(jobs, dtype=np.int64)))
         self._forgotten += before - self._keys.size
 
-    def observe(self, flows: Flows, time: float, clos: Clos | None = None) -> RouteChanges:
+    def observe(self, flows: ClosFlows, time: float, clos: Clos | None = None) -> RouteChanges:
         """Take note of what is in flight, and decide about routes.
 
         Parameters
         ----------
-        flows : Flows
+        flows : ClosFlows
             Flows in flight, or announced; with NICs, which with the job tell them apart.
         time : float
             Seconds of any clock; must not decrease.
@@ -259,7 +259,7 @@ class Controller:
         )  # fmt: skip
         return np.unique(self._movers[:count]) if count else self._movers[:0]
 
-    def places_of(self, flows: Flows) -> IntArray:
+    def places_of(self, flows: ClosFlows) -> IntArray:
         """Return the positions of given flows in `flows`, -1 for those not known."""
         place, known = self._find(keys_of(flows))
         return np.where(known, place, -1)
@@ -315,12 +315,12 @@ class Controller:
         rank[by_job] = (np.arange(rings.count) - begin[job[by_job]] + 0.5) / size[job[by_job]]
         return np.lexsort((rings.ring, job[rings.ring], rank[rings.ring]))
 
-    def _as_rings(self) -> Flows:
+    def _as_rings(self) -> ClosFlows:
         """Return the known flows with their rings for jobs."""
         if self._rings is None:
             self._rings = find_rings(self._flows)
         flows = self._flows
-        return Flows.of(flows.source_tor, flows.target_tor, self._rings.ring, flows.bytes_)
+        return ClosFlows.of(flows.source_tor, flows.target_tor, self._rings.ring, flows.bytes_)
 
     def _worth_it(self, old: IntArray, new: IntArray, held: BoolArray) -> IntArray:
         """Return the new spines, or the old ones where moving costs more than it gains."""
@@ -375,7 +375,7 @@ class Controller:
         self._keys, self._spine = self._keys[mask], self._spine[mask]
         self._seen = self._seen[mask]
 
-    def _add(self, flows: Flows, keys: IntArray, time: float) -> int:
+    def _add(self, flows: ClosFlows, keys: IntArray, time: float) -> int:
         """Add unknown flows without spines; return how many."""
         if keys.size == 0:
             return 0

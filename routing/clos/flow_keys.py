@@ -7,12 +7,12 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from routing.clos.fabric import IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 
 _BITS = 21  # of a NIC number in a flow's key
 
 
-def keys_of(flows: Flows) -> IntArray:
+def keys_of(flows: ClosFlows) -> IntArray:
     """Return a number for each flow that no other job or pair of NICs has.
 
     Raises InputError if flows have no NICs, or a number is too large for the key.
@@ -26,18 +26,18 @@ def keys_of(flows: Flows) -> IntArray:
     return keys
 
 
-def join(a: Flows, b: Flows, order: IntArray) -> Flows:
+def join(a: ClosFlows, b: ClosFlows, order: IntArray) -> ClosFlows:
     """Return two sets of flows as one, in the given order of their concatenation."""
     pairs = zip(_columns(a), _columns(b), strict=True)
-    return Flows.of(*(np.concatenate(pair)[order] for pair in pairs))
+    return ClosFlows.of(*(np.concatenate(pair)[order] for pair in pairs))
 
 
-def with_own_weights(flows: Flows) -> Flows:
+def with_own_weights(flows: ClosFlows) -> ClosFlows:
     """Return flows with weights of their own: the job's largest flow may be gone."""
-    return Flows.of(*_columns(flows))
+    return ClosFlows.of(*_columns(flows))
 
 
-def _columns(flows: Flows) -> tuple[npt.NDArray[Any], ...]:
+def _columns(flows: ClosFlows) -> tuple[npt.NDArray[Any], ...]:
     assert flows.source_nic is not None and flows.target_nic is not None
     return (
         flows.source_tor, flows.target_tor, flows.job, flows.bytes_,

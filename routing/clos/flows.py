@@ -21,8 +21,8 @@ def parts(number: IntArray, count: int) -> tuple[SmallInts, SmallInts]:
 
 
 @dataclass(frozen=True, eq=False)
-class Flows:
-    """Flows between the ToRs of a Clos fabric; build them with `Flows.of`.
+class ClosFlows:
+    """Flows between the ToRs of a Clos fabric; build them with `ClosFlows.of`.
 
     A flow whose ToRs are the same needs no spine; its assignment is -1.
 
@@ -77,7 +77,7 @@ class Flows:
             flow = int(np.flatnonzero(self.weight > 1.0)[0])
             raise InputError(
                 f"weight of flow {flow} is {self.weight[flow]}; a weight is the share of the "
-                "job's largest flow, at most 1 (Flows.of computes it)"
+                "job's largest flow, at most 1 (ClosFlows.of computes it)"
             )
 
     @classmethod
@@ -89,25 +89,25 @@ class Flows:
         bytes_: npt.ArrayLike = 1.0,
         source_nic: npt.ArrayLike | None = None,
         target_nic: npt.ArrayLike | None = None,
-    ) -> "Flows":
+    ) -> "ClosFlows":
         """Return flows with their weights computed from bytes and jobs.
 
         Parameters
         ----------
         source_tor, target_tor, job : array_like of int, shape (flows,)
-            As in `Flows`.
+            As in `ClosFlows`.
         bytes_ : array_like of float, shape (flows,) or one value for all
             Bytes of each flow.
         source_nic, target_nic : array_like of int, shape (flows,), optional
-            As in `Flows`.
+            As in `ClosFlows`.
 
         Returns
         -------
-        Flows
+        ClosFlows
 
         Examples
         --------
-        >>> Flows.of([0, 1], [1, 2], [0, 0], [4e9, 2e9]).weight.tolist()
+        >>> ClosFlows.of([0, 1], [1, 2], [0, 0], [4e9, 2e9]).weight.tolist()
         [1.0, 0.5]
         """
         source = np.asarray(source_tor, dtype=np.int64)
@@ -158,10 +158,10 @@ class Flows:
         leaves: npt.NDArray[np.bool_] = self.source_tor != self.target_tor
         return leaves
 
-    def subset(self, chosen: npt.ArrayLike) -> "Flows":
+    def subset(self, chosen: npt.ArrayLike) -> "ClosFlows":
         """Return the chosen flows (indices or a mask), with the weights that they have here."""
         index = np.asarray(chosen)
-        return Flows(
+        return ClosFlows(
             self.source_tor[index],
             self.target_tor[index],
             self.weight[index],

@@ -9,7 +9,7 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from routing.clos.fabric import Clos, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 
 Placement = Literal["packed", "random"]
 
@@ -226,7 +226,7 @@ def check_fits(job: RingJob, clos: Clos) -> None:
         )
 
 
-def flows_of(clos: Clos, jobs: Sequence[RingJob]) -> Flows:
+def flows_of(clos: Clos, jobs: Sequence[RingJob]) -> ClosFlows:
     """Return the flows of jobs: job by job, ring by ring, in the order of the ring.
 
     Parameters
@@ -236,7 +236,7 @@ def flows_of(clos: Clos, jobs: Sequence[RingJob]) -> Flows:
 
     Returns
     -------
-    Flows
+    ClosFlows
         One flow a NIC, with NICs; jobs are numbered by their positions in ``jobs``.
 
     Raises
@@ -251,7 +251,7 @@ def flows_of(clos: Clos, jobs: Sequence[RingJob]) -> Flows:
     target = np.concatenate([nothing, *(job.next_nics.ravel() for job in jobs)])
     counts = [job.flows for job in jobs]
     size = max(clos.nics_per_tor, 1)
-    return Flows.of(
+    return ClosFlows.of(
         source // size,
         target // size,
         np.repeat(np.arange(len(jobs)), counts),

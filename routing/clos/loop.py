@@ -10,7 +10,7 @@ from codesign_base import InputError
 from routing.clos.control import Controller
 from routing.clos.epoch_times import EpochTimes
 from routing.clos.fabric import Clos, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.jobs import RingJob
 from routing.clos.simulation import NIC_RATE, Simulation, Stop
 
@@ -186,7 +186,7 @@ def _in_order(clos: Clos, changes: Sequence[tuple[float, Clos]]) -> list[tuple[f
     return sorted(changes, key=lambda change: change[0])
 
 
-def _order(controller: Controller, flows: Flows) -> IntArray:
+def _order(controller: Controller, flows: ClosFlows) -> IntArray:
     """Return, for each flow that the controller knows, its position in ``flows``."""
     places = controller.places_of(flows)
     known = places >= 0

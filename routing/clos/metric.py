@@ -18,10 +18,10 @@ from functools import cached_property
 import numpy as np
 
 from codesign_base import InputError
-from routing.clos.arrays_kernels import Paths, SmallInts
+from routing.clos.arrays_kernels import ClosPaths, SmallInts
 from routing.clos.assignment import Assignment, check_assignment
 from routing.clos.fabric import Clos, FloatArray, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.paths import clos_paths
 
 TOLERANCE = 1e-9
@@ -70,14 +70,14 @@ class Efficiency:
         return float(np.sum(self.speed)) ** 2 / squares if squares > 0 else 1.0
 
 
-def evaluate(clos: Clos, flows: Flows, assignment: Assignment) -> Efficiency:
+def evaluate(clos: Clos, flows: ClosFlows, assignment: Assignment) -> Efficiency:
     """Return the jobs' speeds under an assignment on a two-layer fabric.
 
     Parameters
     ----------
     clos : Clos
         The fabric.
-    flows : Flows
+    flows : ClosFlows
         What is sent.
     assignment : Assignment
         A spine for every flow that leaves its ToR. A flow over a failed link has speed 0.
@@ -95,14 +95,14 @@ def evaluate(clos: Clos, flows: Flows, assignment: Assignment) -> Efficiency:
     return evaluate_paths(clos_paths(clos, flows), flows, assignment.spine.astype(np.int32))
 
 
-def evaluate_paths(paths: Paths, flows: Flows, way: SmallInts) -> Efficiency:
+def evaluate_paths(paths: ClosPaths, flows: ClosFlows, way: SmallInts) -> Efficiency:
     """Return the jobs' speeds when flow f takes path ``way[f]`` (-1: needs no link).
 
     Parameters
     ----------
-    paths : Paths
+    paths : ClosPaths
         Candidates on any fabric.
-    flows : Flows
+    flows : ClosFlows
         What is sent.
     way : int32 array, shape (flows,)
         Path of each flow.
@@ -111,9 +111,9 @@ def evaluate_paths(paths: Paths, flows: Flows, way: SmallInts) -> Efficiency:
     -------
     Efficiency
     """
-    from routing.clos.state import SearchState
+    from routing.clos.state import AssignmentState
 
-    state = SearchState(paths, flows)
+    state = AssignmentState(paths, flows)
     state.set(np.asarray(way, dtype=np.int32))
     return Efficiency(flows.jobs, state.speed.copy(), state.max_load)
 

@@ -7,10 +7,10 @@ from routing.clos.assignment import Assignment
 from routing.clos.best import best_spines
 from routing.clos.bounds import bound_of_paths
 from routing.clos.fabric import Clos, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare
 from routing.clos.paths import clos_paths
-from routing.clos.state import SearchState
+from routing.clos.state import AssignmentState
 
 SMALL = 24  # flows up to which branch and bound is tried
 NODES_PER_SECOND = 500_000  # of the deterministic time
@@ -20,7 +20,7 @@ GRAIN = 10**6  # steps of a flow's weight and of a capacity in CP-SAT, where the
 
 def optimum(
     clos: Clos,
-    flows: Flows,
+    flows: ClosFlows,
     *,
     seed: int = 0,
     previous: Assignment | None = None,
@@ -37,7 +37,7 @@ def optimum(
     ----------
     clos : Clos
         The fabric.
-    flows : Flows
+    flows : ClosFlows
         What is sent; known to fit the fabric, with a live path each.
     seed : int, default 0
         Of the search and the solver.
@@ -63,7 +63,7 @@ def optimum(
         raise InputError(f"time_limit is {limit} s; give a positive number")
     spine = best_spines(clos, flows, seed, previous)
     paths = clos_paths(clos, flows)
-    state = SearchState(paths, flows, seed)
+    state = AssignmentState(paths, flows, seed)
     state.set(spine.astype(np.int32))
     bound = bound_of_paths(paths, flows)
     if compare(np.sort(state.speed), bound) >= 0:
@@ -86,7 +86,7 @@ def optimum(
 
 
 def least_max_load(
-    clos: Clos, flows: Flows, hint: IntArray, seed: int, limit: float
+    clos: Clos, flows: ClosFlows, hint: IntArray, seed: int, limit: float
 ) -> tuple[IntArray, bool]:
     """Minimise the largest weighted load over capacity with CP-SAT.
 

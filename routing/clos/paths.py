@@ -13,24 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from routing.clos.arrays_kernels import Paths
+from routing.clos.arrays_kernels import ClosPaths
 from routing.clos.fabric import Clos, FloatArray, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 
 
-def clos_paths(clos: Clos, flows: Flows) -> Paths:
+def clos_paths(clos: Clos, flows: ClosFlows) -> ClosPaths:
     """Return the candidates on a two-layer fabric: path p goes over spine p.
 
     Parameters
     ----------
     clos : Clos
         The fabric.
-    flows : Flows
+    flows : ClosFlows
         What is sent.
 
     Returns
     -------
-    Paths
+    ClosPaths
     """
     pairs = clos.tors * clos.spines
     base = np.empty((flows.count, 2), dtype=np.int32)
@@ -49,10 +49,12 @@ def clos_paths(clos: Clos, flows: Flows) -> Paths:
     group[:, 1] = flows.target_tor + clos.tors
     of_link = np.full(2 * pairs + 1, -1, dtype=np.int32)
     of_link[:-1].reshape(-1, clos.spines)[:] = np.arange(2 * clos.tors)[:, None]
-    return Paths(np.append(clos.capacity, np.inf), base, kind, shift, ways, group, of_link)
+    return ClosPaths(np.append(clos.capacity, np.inf), base, kind, shift, ways, group, of_link)
 
 
-def listed_paths(capacity: npt.ArrayLike, candidates: Sequence[Sequence[Sequence[int]]]) -> Paths:
+def listed_paths(
+    capacity: npt.ArrayLike, candidates: Sequence[Sequence[Sequence[int]]]
+) -> ClosPaths:
     """Return paths given one by one: any fabric, any number of layers.
 
     Parameters
@@ -65,7 +67,7 @@ def listed_paths(capacity: npt.ArrayLike, candidates: Sequence[Sequence[Sequence
 
     Returns
     -------
-    Paths
+    ClosPaths
         Flows with the same candidates share one entry.
 
     Raises
@@ -91,7 +93,7 @@ def listed_paths(capacity: npt.ArrayLike, candidates: Sequence[Sequence[Sequence
                         f"link {link} does not exist; choose one of 0..{room.size - 1}"
                     )
                 shift[number, k, p] = link
-    return Paths(
+    return ClosPaths(
         np.append(room, np.inf),
         np.zeros((len(rows), slots), dtype=np.int32),
         kind,
@@ -136,19 +138,19 @@ class ThreeLayer:
         core = self.pods * self.aggregations * self.cores
         return np.full(2 * edge + 2 * core, float(self.capacity))
 
-    def paths(self, flows: Flows, capacity: npt.ArrayLike | None = None) -> Paths:
+    def paths(self, flows: ClosFlows, capacity: npt.ArrayLike | None = None) -> ClosPaths:
         """Return the candidates of flows between ToRs numbered pod by pod.
 
         Parameters
         ----------
-        flows : Flows
+        flows : ClosFlows
             What is sent.
         capacity : array_like of float, optional
             Capacities in the order of `links`, for fabrics with failures.
 
         Returns
         -------
-        Paths
+        ClosPaths
             Path p between pods goes over core p, within a pod over aggregation switch p.
         """
         room = np.asarray(self.links() if capacity is None else capacity, dtype=np.float64)
@@ -173,6 +175,6 @@ class ThreeLayer:
         of_link[: 2 * edge] = np.repeat(np.arange(2 * tors), aggs)
         kind: IntArray = np.where(~flows.crosses, 2, np.where(inside, 1, 0))
         ways = np.array([way.size, aggs, 0], dtype=np.int32)
-        return Paths(
+        return ClosPaths(
             np.append(room, np.inf), base, kind.astype(np.int32), shift, ways, group, of_link
         )

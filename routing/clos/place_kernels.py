@@ -3,14 +3,14 @@
 import numpy as np
 
 from codesign_base.jit import kernel
-from routing.clos.arrays_kernels import Floats, Paths, SmallInts
+from routing.clos.arrays_kernels import ClosPaths, Floats, SmallInts
 
 
 @kernel
 def place_flows(
     order: SmallInts,
     look_ahead: float,
-    paths: Paths,
+    paths: ClosPaths,
     weight: Floats,
     inverse: Floats,
     load: Floats,
@@ -56,7 +56,7 @@ def place_flows(
 
 
 @kernel
-def add_loads(paths: Paths, weight: Floats, chosen: SmallInts, load: Floats) -> None:
+def add_loads(paths: ClosPaths, weight: Floats, chosen: SmallInts, load: Floats) -> None:
     """Add the loads of the flows that have a path."""
     base, kind, shift = paths.base, paths.kind, paths.shift
     for flow in range(weight.size):

@@ -2,21 +2,21 @@
 
 import numpy as np
 
-from routing.clos.arrays_kernels import Paths, SmallInts
+from routing.clos.arrays_kernels import ClosPaths, SmallInts
 from routing.clos.assignment import check_connected, live_spines
 from routing.clos.fabric import Clos, FloatArray, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.paths import clos_paths
 
 
-def greedy_order(clos: Clos, flows: Flows) -> SmallInts:
+def greedy_order(clos: Clos, flows: ClosFlows) -> SmallInts:
     """Return flows by groups "leaving ToR t" and "entering ToR t", largest first.
 
     Parameters
     ----------
     clos : Clos
         The fabric.
-    flows : Flows
+    flows : ClosFlows
         What is sent.
 
     Returns
@@ -36,7 +36,7 @@ def greedy_order(clos: Clos, flows: Flows) -> SmallInts:
 
 
 def place(
-    paths: Paths,
+    paths: ClosPaths,
     weight: FloatArray,
     order: SmallInts,
     chosen: SmallInts | None = None,
@@ -46,7 +46,7 @@ def place(
 
     Parameters
     ----------
-    paths : Paths
+    paths : ClosPaths
         Candidates.
     weight : float64 array, shape (flows,)
         What each flow adds to a link.
@@ -76,7 +76,7 @@ def place(
     return way
 
 
-def greedy(clos: Clos, flows: Flows, paths: Paths) -> SmallInts:
+def greedy(clos: Clos, flows: ClosFlows, paths: ClosPaths) -> SmallInts:
     """Place flows as the public greedy does: by counts, in order of groups.
 
     Each flow takes the spine that minimises max(flows on the link up, flows on the link down),
@@ -91,14 +91,16 @@ def greedy(clos: Clos, flows: Flows, paths: Paths) -> SmallInts:
     return place(paths, np.ones(flows.count), greedy_order(clos, flows), look_ahead=False)
 
 
-def greedy_sorted(clos: Clos, flows: Flows, paths: Paths) -> SmallInts:
+def greedy_sorted(clos: Clos, flows: ClosFlows, paths: ClosPaths) -> SmallInts:
     """Place flows by weight, heaviest first, in order of groups among equals."""
     order = greedy_order(clos, flows)
     by_size = order[np.argsort(-flows.weight[order], kind="stable")]
     return place(paths, flows.weight, by_size)
 
 
-def color(clos: Clos, flows: Flows, paths: Paths, given: SmallInts | None = None) -> SmallInts:
+def color(
+    clos: Clos, flows: ClosFlows, paths: ClosPaths, given: SmallInts | None = None
+) -> SmallInts:
     """Colour the flows' edges, heaviest first; place what dead links leave over greedily.
 
     A bipartite multigraph of source and target ToRs is coloured with the live spines by Kempe
@@ -143,7 +145,7 @@ def color(clos: Clos, flows: Flows, paths: Paths, given: SmallInts | None = None
     return _place_missing(flows, paths, colour)
 
 
-def place_new(clos: Clos, flows: Flows, spine: IntArray) -> IntArray:
+def place_new(clos: Clos, flows: ClosFlows, spine: IntArray) -> IntArray:
     """Give a spine to flows that have none, or one that is no longer live; move no other.
 
     Each takes the spine on which the larger of its two links' load over capacity stays least;
@@ -152,7 +154,7 @@ def place_new(clos: Clos, flows: Flows, spine: IntArray) -> IntArray:
     Parameters
     ----------
     clos : Clos
-    flows : Flows
+    flows : ClosFlows
     spine : int64 array, shape (flows,)
         What holds now; -1 for none.
 
@@ -171,7 +173,7 @@ def place_new(clos: Clos, flows: Flows, spine: IntArray) -> IntArray:
     )
 
 
-def _place_missing(flows: Flows, paths: Paths, chosen: SmallInts) -> SmallInts:
+def _place_missing(flows: ClosFlows, paths: ClosPaths, chosen: SmallInts) -> SmallInts:
     """Place the flows that need a path and have none, heaviest first; move no other."""
     missing = np.flatnonzero((chosen < 0) & flows.crosses)
     if missing.size == 0:

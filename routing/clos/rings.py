@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from routing.clos.fabric import IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +48,12 @@ class Rings:
         )
 
 
-def find_rings(flows: Flows) -> Rings:
+def find_rings(flows: ClosFlows) -> Rings:
     """Return the rings of flows that have NICs.
 
     Parameters
     ----------
-    flows : Flows
+    flows : ClosFlows
         With NICs; no two of one job from the same NIC.
 
     Returns

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from routing.clos.fabric import IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 
 
 @dataclass(frozen=True, eq=False)
@@ -12,7 +12,7 @@ class RouteChanges:
 
     Parameters
     ----------
-    flows : Flows
+    flows : ClosFlows
         All flows that hold a route now: in flight, or expected to come back.
     spine : int64 array, shape (flows,)
         Their spines; -1 within a ToR.
@@ -28,7 +28,7 @@ class RouteChanges:
         Time that the call took (of the clock, not simulated).
     """
 
-    flows: Flows
+    flows: ClosFlows
     spine: IntArray
     changed: IntArray
     moved: int

@@ -6,7 +6,7 @@ from codesign_base import InputError
 from routing.clos.arrays_kernels import SmallInts
 from routing.clos.assignment import Assignment, check_connected
 from routing.clos.fabric import Clos, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.paths import clos_paths
 from routing.clos.placing import color, greedy, greedy_sorted
 from routing.clos.spreading import anneal_spines, draw_random, hash_ecmp
@@ -20,7 +20,7 @@ OBLIVIOUS = ("ecmp", "random")
 
 def route(
     clos: Clos,
-    flows: Flows,
+    flows: ClosFlows,
     method: str,
     *,
     seed: int = 0,
@@ -33,7 +33,7 @@ def route(
     ----------
     clos : Clos
         The fabric as it is now.
-    flows : Flows
+    flows : ClosFlows
         What is sent.
     method : str
         A name in `METHODS`.
@@ -72,7 +72,7 @@ def route(
 
 
 def _spines(
-    clos: Clos, flows: Flows, method: str, seed: int, previous: Assignment | None
+    clos: Clos, flows: ClosFlows, method: str, seed: int, previous: Assignment | None
 ) -> IntArray | SmallInts:
     if method == "best":
         from routing.clos.best import best_spines

@@ -62,7 +62,7 @@ class Rates(NamedTuple):
     counts: Ints
 
 
-class Run(NamedTuple):
+class RingRun(NamedTuple):
     """A simulation of rings; the rows of its tables stand above.
 
     Parameters

@@ -4,7 +4,7 @@ import numpy as np
 
 from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
-from routing.clos.arrays_kernels import Demand, Search, State, Words
+from routing.clos.arrays_kernels import AssignmentSearch, Demand, State, Words
 from routing.clos.chase_kernels import REFUSALS, SLACK, draw, pursue, refused, room_of_groups
 from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, is_live, rank, remove
 
@@ -14,7 +14,7 @@ DISPLACED = 128  # flows up to which a kick may displace flows at random
 
 
 @kernel
-def climb(budget: int, effort: int, demand: Demand, state: State, search: Search) -> None:
+def climb(budget: int, effort: int, demand: Demand, state: State, search: AssignmentSearch) -> None:
     """Improve the vector of speeds until no job can be raised or the budget is spent.
 
     A job at speed v is raised by asking for a little more than v for it and for every faster
@@ -74,7 +74,7 @@ def climb(budget: int, effort: int, demand: Demand, state: State, search: Search
 
 
 @inner_kernel
-def displace(many: int, demand: Demand, state: State, search: Search) -> None:
+def displace(many: int, demand: Demand, state: State, search: AssignmentSearch) -> None:
     """Move so many flows, drawn at random, to live paths drawn at random."""
     for _ in range(many):
         flow = draw(search.random, demand.weight.size)
@@ -87,7 +87,9 @@ def displace(many: int, demand: Demand, state: State, search: Search) -> None:
 
 
 @kernel
-def exchange(budget: int, effort: int, demand: Demand, state: State, search: Search) -> bool:
+def exchange(
+    budget: int, effort: int, demand: Demand, state: State, search: AssignmentSearch
+) -> bool:
     """Let a slow job and a faster one, drawn at random, change places; say whether it worked.
 
     The slow job is asked to exceed its level, the faster one to keep to it. Which jobs are
@@ -112,7 +114,7 @@ def exchange(budget: int, effort: int, demand: Demand, state: State, search: Sea
 
 
 @kernel
-def cannot_rise(demand: Demand, state: State, search: Search) -> bool:
+def cannot_rise(demand: Demand, state: State, search: AssignmentSearch) -> bool:
     """Say whether all jobs have one speed and counts rule out that any has more.
 
     No vector is better then: in a better one all jobs had this speed and one had more.
@@ -142,7 +144,7 @@ def improve(
     thresholds = np.zeros(REFUSALS)
     room = room_of_groups(paths, thresholds)
     spent = np.zeros(1, dtype=np.int32)
-    search = Search(
+    search = AssignmentSearch(
         paths.capacity * (1.0 + SLACK),
         np.full(links, -1, dtype=np.int32),
         room,

@@ -5,11 +5,11 @@ import numpy as np
 import routing.clos.run_kernels as k
 from codesign_base.jit import inner_kernel, kernel
 from routing.clos.levels_kernels import SAME, limit, relax
-from routing.clos.run_kernels import Flags, Floats, Ints, Rates, Run, SmallInts
+from routing.clos.run_kernels import Flags, Floats, Ints, Rates, RingRun, SmallInts
 
 
 @inner_kernel
-def _settle(place: int, run: Run) -> None:
+def _settle(place: int, run: RingRun) -> None:
     """Move one entry of the heap of completion times to where it belongs."""
     flow, mark, size = run.rates.flow, run.rates.mark, run.rates.counts[k.HEAPED]
     heap = mark[k.HEAP]
@@ -178,7 +178,7 @@ def hold(held: Ints, until: float, rates: Rates) -> None:
 
 
 @kernel
-def advance(until: float, pause: bool, steps: bool, run: Run) -> int:
+def advance(until: float, pause: bool, steps: bool, run: RingRun) -> int:
     """Simulate events up to a time; return why it stopped there.
 
     Parameters
@@ -188,7 +188,7 @@ def advance(until: float, pause: bool, steps: bool, run: Run) -> int:
     pause, steps : bool
         Stop also after each instant at which a job began an AllReduce; a ring of a watched job
         a step.
-    run : Run
+    run : RingRun
         Moved on, beginning with the pending links and flows of its rates.
     """
     rates, job, times, ring = run.rates, run.job, run.times, run.ring
@@ -322,7 +322,7 @@ def advance(until: float, pause: bool, steps: bool, run: Run) -> int:
 
 
 @kernel
-def work_left(run: Run) -> Floats:
+def work_left(run: RingRun) -> Floats:
     """Return the share of its AllReduce that each flow's ring has before it."""
     job, ring, flow, mark = run.job, run.ring, run.rates.flow, run.rates.mark
     now = run.clock[0]

@@ -10,7 +10,7 @@ from codesign_base import InfeasibleError, InputError
 from routing.clos import run_kernels as k
 from routing.clos.epoch_times import EpochTimes
 from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.jobs import RingJob, flows_of
 
 NIC_RATE = 100e9 / 8
@@ -82,7 +82,7 @@ class Simulation:
         self._kernels = simulate_kernels
         self.jobs = tuple(jobs)
         self.clos = clos
-        self.flows: Flows = flows_of(clos, jobs)
+        self.flows: ClosFlows = flows_of(clos, jobs)
         self.nic_rate = nic_rate
         source_nic, target_nic = self.flows.source_nic, self.flows.target_nic
         assert source_nic is not None and target_nic is not None
@@ -127,7 +127,7 @@ class Simulation:
             queued=np.zeros(names, dtype=np.bool_),
             counts=np.zeros(3, dtype=np.int64),
         )
-        self._run = k.Run(
+        self._run = k.RingRun(
             rates=self._rates,
             clock=np.zeros(1),
             job=table,

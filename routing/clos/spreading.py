@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from routing.clos.arrays_kernels import Paths, SmallInts
+from routing.clos.arrays_kernels import ClosPaths, SmallInts
 from routing.clos.fabric import BoolArray, Clos, IntArray
-from routing.clos.flows import Flows, parts
+from routing.clos.flows import ClosFlows, parts
 
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0x9E3779B97F4A7C15)
 STEPS_PER_FLOW = 100
 HOT, COLD = 16.0, 0.05  # in units of (load / capacity)^4; one collision of equal flows costs 14
 
 
-def hash_ecmp(clos: Clos, flows: Flows, seed: int = 0) -> IntArray:
+def hash_ecmp(clos: Clos, flows: ClosFlows, seed: int = 0) -> IntArray:
     """Choose spines by a static hash of source ToR, source and destination.
 
     The hash is a chain of the finaliser of SplitMix64, ``h = mix(h + x * 0x9E3779B97F4A7C15)``,
@@ -23,7 +23,7 @@ def hash_ecmp(clos: Clos, flows: Flows, seed: int = 0) -> IntArray:
     ----------
     clos : Clos
         The fabric.
-    flows : Flows
+    flows : ClosFlows
         What is sent.
     seed : int, default 0
         Of the hash.
@@ -52,7 +52,7 @@ def hash_ecmp(clos: Clos, flows: Flows, seed: int = 0) -> IntArray:
     return _nth_live(live, (state % ways).astype(np.int64), flows)
 
 
-def draw_random(clos: Clos, flows: Flows, seed: int) -> IntArray:
+def draw_random(clos: Clos, flows: ClosFlows, seed: int) -> IntArray:
     """Draw every flow's spine at random among its live ones, as flowlet switching would."""
     live = clos.live(flows.source_tor, flows.target_tor)
     rng = np.random.default_rng(seed)
@@ -60,12 +60,12 @@ def draw_random(clos: Clos, flows: Flows, seed: int) -> IntArray:
     return _nth_live(live, pick, flows)
 
 
-def _nth_live(live: BoolArray, pick: IntArray, flows: Flows) -> IntArray:
+def _nth_live(live: BoolArray, pick: IntArray, flows: ClosFlows) -> IntArray:
     reached = np.cumsum(live, axis=1, dtype=np.int32) > pick[:, None]
     return np.where(flows.crosses, np.argmax(reached, axis=1), -1).astype(np.int64)
 
 
-def anneal_spines(clos: Clos, flows: Flows, paths: Paths, seed: int) -> SmallInts:
+def anneal_spines(clos: Clos, flows: ClosFlows, paths: ClosPaths, seed: int) -> SmallInts:
     """Anneal the map from destinations to spines for the least sum of (load / capacity)^4.
 
     Flows to one NIC whose candidates are all alike move together; without NIC numbers every

@@ -2,29 +2,29 @@
 
 import numpy as np
 
-from routing.clos.arrays_kernels import Demand, Paths, SmallInts, State
+from routing.clos.arrays_kernels import ClosPaths, Demand, SmallInts, State
 from routing.clos.chase_kernels import seeded
 from routing.clos.exact_kernels import branch_and_bound
 from routing.clos.fabric import FloatArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.search_kernels import improve
 from routing.clos.state_kernels import build_state
 
 
-class SearchState:
+class AssignmentState:
     """Work space of one set of flows, allocated once and used for any number of starts.
 
     Parameters
     ----------
-    paths : Paths
+    paths : ClosPaths
         Candidate paths.
-    flows : Flows
+    flows : ClosFlows
         What is sent.
     seed : int
         Of the search's random numbers.
     """
 
-    def __init__(self, paths: Paths, flows: Flows, seed: int = 0) -> None:
+    def __init__(self, paths: ClosPaths, flows: ClosFlows, seed: int = 0) -> None:
         jobs, nodes, links = flows.jobs.size, paths.base.size, paths.capacity.size
         job = flows.job_index.astype(np.int32)
         bits = paths.slots.bit_length() - 1

@@ -1,7 +1,7 @@
 """Compiled state of an assignment: loads, the flows on each link, and the filling of jobs."""
 
 from codesign_base.jit import inner_kernel, kernel
-from routing.clos.arrays_kernels import Demand, Floats, Paths, SmallInts, State
+from routing.clos.arrays_kernels import ClosPaths, Demand, Floats, SmallInts, State
 
 LEVEL = 1e-12  # relative width of a level of the filling: what rounding can tell apart
 
@@ -31,7 +31,7 @@ def insert(flow: int, way: int, demand: Demand, state: State) -> None:
 
 
 @inner_kernel
-def is_live(flow: int, way: int, paths: Paths) -> bool:
+def is_live(flow: int, way: int, paths: ClosPaths) -> bool:
     """Say whether all links of a path have capacity."""
     for slot in range(paths.base.shape[1]):
         if paths.capacity[paths.base[flow, slot] + paths.shift[paths.kind[flow], slot, way]] <= 0.0:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment, check_assignment
 from routing.clos.fabric import Clos, IntArray
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 
 ROCE_PORT = 4791
 UDP = 17
@@ -61,7 +61,7 @@ def hash_packet(source_address: int, target_address: int, source_port: int) -> i
 
 
 def udp_source_ports(
-    clos: Clos, flows: Flows, assignment: Assignment, port_base: int = FIRST_PORT
+    clos: Clos, flows: ClosFlows, assignment: Assignment, port_base: int = FIRST_PORT
 ) -> IntArray:
     """Return the first UDP source port of each flow that the hash model sends to its spine.
 
@@ -69,7 +69,7 @@ def udp_source_ports(
     ----------
     clos : Clos
         The fabric; failed links narrow the spines that the hash chooses among.
-    flows : Flows
+    flows : ClosFlows
         What is sent, with NIC numbers.
     assignment : Assignment
         A live spine for every flow that leaves its ToR.
@@ -145,7 +145,7 @@ def _by_byte(address: IntArray, place: int) -> Words:
 
 
 def route_table(
-    clos: Clos, flows: Flows, assignment: Assignment, *, ports: bool = False
+    clos: Clos, flows: ClosFlows, assignment: Assignment, *, ports: bool = False
 ) -> list[dict[str, int | float | None]]:
     """Return the routes of all flows, sorted by source ToR, source NIC and flow.
 

@@ -7,7 +7,7 @@ import numpy as np
 from codesign_base import InfeasibleError
 from routing.clos.assignment import check_connected
 from routing.clos.fabric import Clos
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 
 
 def job_speeds(clos, flows, spine):
@@ -125,7 +125,7 @@ def random_instance(seed, most_flows=12):
         if keep.sum() < 3:
             continue
         job = rng.integers(jobs, size=count)[keep]
-        flows = Flows.of(source[keep], target[keep], job, sizes[keep])
+        flows = ClosFlows.of(source[keep], target[keep], job, sizes[keep])
         try:
             check_connected(clos, flows)
         except InfeasibleError:
@@ -141,4 +141,4 @@ def permutation_traffic(tors, nics, flows, jobs, seed):
     keep = source // nics != target // nics
     job = np.sort(rng.integers(jobs, size=flows))[keep]
     source, target = source[keep], target[keep]
-    return Flows.of(source // nics, target // nics, job, 1.0, source, target)
+    return ClosFlows.of(source // nics, target // nics, job, 1.0, source, target)

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare, evaluate
 from routing.clos.paths import clos_paths
 from routing.clos.routers import route
-from routing.clos.state import SearchState
+from routing.clos.state import AssignmentState
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -22,7 +22,7 @@ def counterexample(many):
     a, b, c, d, x, z = range(6)
     pairs = [(a, x, 0), (a, b, 0)] * many + [(c, d, 1), (z, d, 1)] * many + [(c, b, 2)]
     source, target, job = np.array(pairs).T
-    return Clos.uniform(6, 2), Flows.of(source, target, job)
+    return Clos.uniform(6, 2), ClosFlows.of(source, target, job)
 
 
 @pytest.mark.parametrize("many", [2, 3, 5, 8])
@@ -105,7 +105,7 @@ def test_never_worse_than_where_it_starts(seed):
     clos, flows = random_instance(seed, 40)
     start = route(clos, flows, "random", seed=seed)
     begin = evaluate(clos, flows, start).vector
-    state = SearchState(clos_paths(clos, flows), flows)
+    state = AssignmentState(clos_paths(clos, flows), flows)
     state.set(start.spine.astype(np.int32))
     state.improve(3000, 200, seed % 3)
     after = Assignment(state.chosen.astype(np.int64))

@@ -11,7 +11,7 @@ from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment
 from routing.clos.control import HORIZON, Controller
 from routing.clos.fabric import Clos
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.jobs import RingJob, flows_of
 from routing.clos.loop import run_loop
 from routing.clos.metric import evaluate
@@ -304,7 +304,7 @@ def test_counting_only_what_is_in_flight_costs_time():
 def test_placing_new_flows_moves_no_other(seed):
     rng = np.random.default_rng(seed)
     source, target = rng.integers(0, 4, size=(2, 20))
-    flows = Flows.of(source, target, rng.integers(0, 3, 20), rng.integers(1, 5, 20))
+    flows = ClosFlows.of(source, target, rng.integers(0, 3, 20), rng.integers(1, 5, 20))
     clos = CLOS.with_share(0, 1, 0.0, "up")
     spine = np.where(flows.crosses, rng.integers(-1, 4, 20), -1)
     found = place_new(clos, flows, spine)
@@ -401,14 +401,14 @@ def test_wrong_input_is_named():
     flows = flows_of(CLOS, two_jobs())
     controller = Controller(CLOS, "greedy", predict=True)
     with pytest.raises(InputError, match="no NICs"):
-        controller.observe(Flows.of([0], [1], [0]), 0.0)
+        controller.observe(ClosFlows.of([0], [1], [0]), 0.0)
     with pytest.raises(InputError, match="stands twice"):
         controller.observe(flows.subset([0, 0]), 0.0)
     controller.observe(flows, 5.0)
     with pytest.raises(InputError, match="order of time"):
         controller.observe(flows, 4.0)
     with pytest.raises(InputError, match="too large"):
-        controller.observe(Flows.of([0], [1], [2**22], 1.0, [0], [4]), 6.0)
+        controller.observe(ClosFlows.of([0], [1], [2**22], 1.0, [0], [4]), 6.0)
     for value in (-1.0, float("nan")):
         with pytest.raises(InputError, match="move_cost"):
             Controller(CLOS, "greedy", move_cost=value)

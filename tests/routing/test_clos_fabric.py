@@ -8,7 +8,7 @@ from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment
 from routing.clos.best import best_paths
 from routing.clos.fabric import Clos
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare, evaluate, evaluate_paths
 from routing.clos.paths import ThreeLayer, clos_paths, listed_paths
 from routing.clos.routers import route
@@ -69,7 +69,7 @@ def test_wrong_fabrics_are_refused(make, message):
 
 
 def test_weights_are_shares_of_the_largest_flow_of_a_job():
-    flows = Flows.of([0, 1, 2], [1, 1, 0], [7, 7, 3], [4.0, 1.0, 0.5])
+    flows = ClosFlows.of([0, 1, 2], [1, 1, 0], [7, 7, 3], [4.0, 1.0, 0.5])
     assert flows.weight.tolist() == [1.0, 0.25, 1.0]
     assert flows.jobs.tolist() == [3, 7]
     assert flows.job_index.tolist() == [1, 1, 0]
@@ -77,7 +77,7 @@ def test_weights_are_shares_of_the_largest_flow_of_a_job():
     part = flows.subset([1])
     assert (part.count, part.weight.tolist()) == (1, [0.25])
     given = np.array([0, 1])
-    kept = Flows.of(given, [1, 0], [0, 0], 1.0, given, given)
+    kept = ClosFlows.of(given, [1, 0], [0, 0], 1.0, given, given)
     given[0] = 5
     assert kept.source_tor.tolist() == [0, 1]
     assert kept.subset([True, False]).source_nic.tolist() == [0]
@@ -86,13 +86,13 @@ def test_weights_are_shares_of_the_largest_flow_of_a_job():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Flows.of([0], [1], [0, 1]), "job has shape"),
-        (lambda: Flows.of([0], [1, 2], [0]), r"target_tor has shape \(2,\)"),
-        (lambda: Flows.of([0], [-1], [0]), "target_tor of flow 0 is -1"),
-        (lambda: Flows.of([0, 0], [1, 1], [0, 0], [1.0, 0.0]), "bytes_ of flow 1 is 0.0"),
-        (lambda: Flows.of([0], [1], [0], [float("nan")]), "bytes_ of flow 0 is nan"),
-        (lambda: Flows([0], [1], [1.5], [0], [1.0]), "weight of flow 0 is 1.5"),
-        (lambda: Flows.of([0], [1], [0], 1.0, [-2], [0]), "source_nic of flow 0 is -2"),
+        (lambda: ClosFlows.of([0], [1], [0, 1]), "job has shape"),
+        (lambda: ClosFlows.of([0], [1, 2], [0]), r"target_tor has shape \(2,\)"),
+        (lambda: ClosFlows.of([0], [-1], [0]), "target_tor of flow 0 is -1"),
+        (lambda: ClosFlows.of([0, 0], [1, 1], [0, 0], [1.0, 0.0]), "bytes_ of flow 1 is 0.0"),
+        (lambda: ClosFlows.of([0], [1], [0], [float("nan")]), "bytes_ of flow 0 is nan"),
+        (lambda: ClosFlows([0], [1], [1.5], [0], [1.0]), "weight of flow 0 is 1.5"),
+        (lambda: ClosFlows.of([0], [1], [0], 1.0, [-2], [0]), "source_nic of flow 0 is -2"),
     ],
 )
 def test_wrong_flows_are_refused(make, message):
@@ -122,7 +122,7 @@ def test_best_paths_in_three_layers():
     fabric = ThreeLayer(pods=4, tors=2, aggregations=2, cores=2)
     for seed in range(10):
         target = np.random.default_rng(seed).permutation(16)
-        flows = Flows.of(np.arange(16) // 2, target // 2, np.arange(16) % 3)
+        flows = ClosFlows.of(np.arange(16) // 2, target // 2, np.arange(16) % 3)
         paths = fabric.paths(flows)
         way = best_paths(paths, flows)
         assert np.array_equal(way < 0, ~flows.crosses)
@@ -131,7 +131,7 @@ def test_best_paths_in_three_layers():
 
 def test_best_paths_need_a_live_candidate():
     with pytest.raises(InfeasibleError, match="flow 1 has no live candidate path"):
-        best_paths(listed_paths([1.0, 0.0], [[[0]], [[1]]]), Flows.of([0, 0], [1, 1], [0, 0]))
+        best_paths(listed_paths([1.0, 0.0], [[[0]], [[1]]]), ClosFlows.of([0, 0], [1, 1], [0, 0]))
 
 
 def test_three_layers_need_sizes():

@@ -11,7 +11,7 @@ from codesign_base import InputError
 from routing.clos.assignment import Assignment
 from routing.clos.bounds import bound_of_paths, gap
 from routing.clos.fabric import Clos
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare, evaluate, evaluate_paths
 from routing.clos.paths import ThreeLayer, clos_paths, listed_paths
 from routing.clos.routers import route
@@ -77,7 +77,7 @@ def test_equals_a_sequence_of_linear_programs(seed):
 
 def test_summaries():
     clos = Clos.uniform(3, 1)
-    flows = Flows.of([0, 0, 2], [1, 1, 2], [4, 4, 9])
+    flows = ClosFlows.of([0, 0, 2], [1, 1, 2], [4, 4, 9])
     found = evaluate(clos, flows, Assignment(np.array([0, 0, -1])))
     assert found.speed.tolist() == [0.5, 1.0]
     assert (found.slowest_job, found.max_load) == (4, 2.0)
@@ -87,7 +87,7 @@ def test_summaries():
 
 def test_without_flows():
     clos = Clos.uniform(2, 2)
-    none = Flows.of([], [], [])
+    none = ClosFlows.of([], [], [])
     found = evaluate(clos, none, route(clos, none, "best"))
     assert found.vector.size == 0
     assert (found.slowest_job, found.mean_slowdown) == (-1, 1.0)
@@ -96,7 +96,7 @@ def test_without_flows():
 
 def test_a_failed_link_stops_its_job():
     clos = Clos.uniform(3, 2).with_share(0, 1, 0.0, "up")
-    flows = Flows.of([0, 1], [1, 2], [0, 1])
+    flows = ClosFlows.of([0, 1], [1, 2], [0, 1])
     found = evaluate(clos, flows, Assignment(np.array([1, 0])))
     assert found.speed.tolist() == [0.0, 1.0]
     assert found.max_load == np.inf
@@ -122,7 +122,7 @@ def test_comparison_is_lexicographic_with_a_tolerance():
     ],
 )
 def test_wrong_assignments_are_refused(spine, message):
-    flows = Flows.of([0, 1], [1, 1], [0, 0])
+    flows = ClosFlows.of([0, 1], [1, 1], [0, 0])
     with pytest.raises(InputError, match=message):
         evaluate(Clos.uniform(2, 2), flows, Assignment(np.array(spine)))
 
@@ -141,7 +141,7 @@ def test_the_bound_is_never_below_the_optimum():
 def test_the_bound_counts_flows_not_only_bytes():
     """33 equal flows of a ToR on 32 spines: fluid would allow 32/33, whole flows 1/2."""
     clos = Clos.uniform(64, 32)
-    flows = Flows.of(np.zeros(33, int), np.arange(1, 34), np.zeros(33, int))
+    flows = ClosFlows.of(np.zeros(33, int), np.arange(1, 34), np.zeros(33, int))
     assert bound_of_paths(clos_paths(clos, flows), flows).tolist() == [0.5]
     found = evaluate(clos, flows, route(clos, flows, "best"))
     assert gap(found.vector, bound_of_paths(clos_paths(clos, flows), flows)) == 0.0
@@ -149,7 +149,7 @@ def test_the_bound_counts_flows_not_only_bytes():
 
 def test_the_bound_with_many_jobs():
     clos = Clos.uniform(4, 2)
-    flows = Flows.of(np.zeros(12, int), np.arange(12) % 3 + 1, np.arange(12))
+    flows = ClosFlows.of(np.zeros(12, int), np.arange(12) % 3 + 1, np.arange(12))
     bound = bound_of_paths(clos_paths(clos, flows), flows)
     assert bound[0] == pytest.approx(1 / 6)
     found = evaluate(clos, flows, route(clos, flows, "best"))
@@ -190,7 +190,7 @@ def test_listed_candidates_are_checked():
 def test_three_layers():
     """Two pods of two ToRs, two aggregation switches, one core each."""
     fabric = ThreeLayer(pods=2, tors=2, aggregations=2, cores=1)
-    flows = Flows.of([0, 0, 1, 3], [2, 1, 3, 3], [0, 1, 2, 3])
+    flows = ClosFlows.of([0, 0, 1, 3], [2, 1, 3, 3], [0, 1, 2, 3])
     paths = fabric.paths(flows)
     assert paths.ways[paths.kind].tolist() == [2, 2, 2, 0]
     # Flow 0 over core 0, flow 1 over aggregation switch 0: they share ToR 0's link up.

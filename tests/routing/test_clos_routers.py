@@ -11,7 +11,7 @@ from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment, check_assignment
 from routing.clos.bounds import bound_of_paths
 from routing.clos.fabric import Clos
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.metric import compare, evaluate
 from routing.clos.optimum import least_max_load
 from routing.clos.paths import clos_paths
@@ -43,7 +43,9 @@ def mixed_instance(seed):
     index = np.insert(np.arange(flows.count), at, at)
     source = flows.source_tor[index]
     source[at] = flows.target_tor[at]
-    return clos, Flows.of(source, flows.target_tor[index], flows.job[index], flows.bytes_[index])
+    return clos, ClosFlows.of(
+        source, flows.target_tor[index], flows.job[index], flows.bytes_[index]
+    )
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -60,17 +62,17 @@ def test_every_router_uses_live_links_and_repeats_itself(method):
 @pytest.mark.parametrize("method", list(METHODS))
 def test_every_router_takes_no_flows_and_flows_within_a_tor(method):
     clos = Clos.uniform(3, 2)
-    assert route(clos, Flows.of([], [], []), method).spine.size == 0
-    assert route(clos, Flows.of([1, 2], [1, 2], [0, 3]), method).spine.tolist() == [-1, -1]
+    assert route(clos, ClosFlows.of([], [], []), method).spine.size == 0
+    assert route(clos, ClosFlows.of([1, 2], [1, 2], [0, 3]), method).spine.tolist() == [-1, -1]
 
 
 def test_errors_name_the_input():
     clos = Clos.uniform(3, 2)
-    flows = Flows.of([0], [1], [0])
+    flows = ClosFlows.of([0], [1], [0])
     with pytest.raises(InputError, match=r"method 'fastest' is unknown; choose one of ecmp"):
         route(clos, flows, "fastest")
     with pytest.raises(InputError, match=r"target_tor of flow 1 is 5; the fabric has ToRs 0..2"):
-        route(clos, Flows.of([0, 0], [1, 5], [0, 0]), "best")
+        route(clos, ClosFlows.of([0, 0], [1, 5], [0, 0]), "best")
     cut = clos.with_share(0, 0, 0.0, "up").with_share(1, 1, 0.0, "down")
     for method in METHODS:
         with pytest.raises(InfeasibleError, match=r"flow 0 from ToR 0 to ToR 1 has no spine"):
@@ -142,7 +144,7 @@ def test_ecmp_equals_plain_python(seed):
 
 def test_random_draws_live_spines_about_equally():
     clos = Clos.uniform(2, 4).with_failed_spines([2])
-    flows = Flows.of(np.zeros(3000, int), np.ones(3000, int), np.zeros(3000, int))
+    flows = ClosFlows.of(np.zeros(3000, int), np.ones(3000, int), np.zeros(3000, int))
     counts = np.bincount(route(clos, flows, "random", seed=5).spine, minlength=4)
     assert counts[2] == 0
     assert np.all(np.abs(counts[[0, 1, 3]] - 1000) < 120)
@@ -155,7 +157,7 @@ def test_edge_coloring_meets_the_lower_bound_without_cable_failures(seed, failed
     tors, spines = int(rng.integers(2, 20)), int(rng.integers(4, 80))
     count = int(rng.integers(1, 1500))
     source, target = rng.integers(tors, size=count), rng.integers(tors, size=count)
-    flows = Flows.of(source, target, np.zeros(count, int))
+    flows = ClosFlows.of(source, target, np.zeros(count, int))
     clos = Clos.uniform(tors, spines).with_failed_spines(range(failed))
     graph = nx.MultiGraph()
     for a, b in zip(source.tolist(), target.tolist(), strict=True):
@@ -199,7 +201,7 @@ def test_edge_coloring_keeps_given_spines():
 def test_annealing_spreads_better_than_ecmp():
     clos = Clos.uniform(16, 8)
     flows = permutation_traffic(16, 8, 100, 3, 1)
-    alone = Flows(flows.source_tor, flows.target_tor, flows.weight, flows.job, flows.bytes_)
+    alone = ClosFlows(flows.source_tor, flows.target_tor, flows.weight, flows.job, flows.bytes_)
     for case in (flows, alone):
         annealed = evaluate(clos, case, route(clos, case, "annealing", seed=2))
         hashed = evaluate(clos, case, route(clos, case, "ecmp", seed=2))
@@ -233,7 +235,7 @@ def test_the_optimum_of_larger_instances_minimises_max_load():
     clos = Clos.uniform(6, 4).with_share(0, 1, 0.0).with_share(2, 3, 0.0, "down")
     rng = np.random.default_rng(0)
     source, target = rng.integers(6, size=60), rng.integers(6, size=60)
-    flows = Flows.of(source, target, rng.integers(3, size=60), rng.choice([1.0, 1.5, 4.0], 60))
+    flows = ClosFlows.of(source, target, rng.integers(3, size=60), rng.choice([1.0, 1.5, 4.0], 60))
     found = route(clos, flows, "optimum", time_limit=3.0)
     best = evaluate(clos, flows, route(clos, flows, "best"))
     exact = evaluate(clos, flows, found)

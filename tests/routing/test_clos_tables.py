@@ -12,7 +12,7 @@ from clos_oracle import permutation_traffic
 from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
-from routing.clos.flows import Flows
+from routing.clos.flows import ClosFlows
 from routing.clos.routers import route
 from routing.clos.tables import COLUMNS, hash_packet, route_table, table_csv, udp_source_ports
 
@@ -44,7 +44,7 @@ def test_hash_of_a_packet():
 
 def small():
     clos = Clos.uniform(3, 2, nics_per_tor=2)
-    flows = Flows.of([1, 0, 0, 2], [0, 1, 2, 2], [5, 5, 6, 6], 8.0, [3, 1, 0, 4], [0, 2, 5, 5])
+    flows = ClosFlows.of([1, 0, 0, 2], [0, 1, 2, 2], [5, 5, 6, 6], 8.0, [3, 1, 0, 4], [0, 2, 5, 5])
     return clos, flows, Assignment(np.array([1, 0, 1, -1]))
 
 
@@ -65,7 +65,7 @@ def test_tables():
 
 def test_tables_without_nics():
     clos, flows, assignment = small()
-    bare = Flows.of(flows.source_tor, flows.target_tor, flows.job)
+    bare = ClosFlows.of(flows.source_tor, flows.target_tor, flows.job)
     routes = route_table(clos, bare, assignment)
     assert {r["source_nic"] for r in routes} == {-1}
     assert routes[0]["udp_source_port"] is None
@@ -83,5 +83,5 @@ def test_errors():
         # A single port cannot send all of these flows where they should go.
         wide = Clos.uniform(2, 16)
         count = np.arange(16)
-        many = Flows.of(np.zeros(16, int), np.ones(16, int), count, 1.0, count, count + 16)
+        many = ClosFlows.of(np.zeros(16, int), np.ones(16, int), count, 1.0, count, count + 16)
         udp_source_ports(wide, many, Assignment(np.zeros(16, dtype=np.int64)), 65535)
