@@ -4,25 +4,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import networkx as nx
+import numpy as np
 
 from codesign_base import InputError
 from routing.collectives.cuts import Cuts
 from routing.collectives.exchange import Exchange, exchanges
 from routing.collectives.forest import gather_forest
+from routing.collectives.joint import joint_forests, rate_at_once
 from routing.collectives.rate import gather_rate, members_of, roots_of, whole_capacities
 from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.trees import Forest, turned
+from routing.collectives.waves import Waves, waves_of
 from routing.network import Network
 
 MOST_RINGS = 8
-_SAME = 1e-9  # rates that differ by less are the same number, rounded in another order
+_SAME = 1e-9  # times that differ by less are the same number, rounded in another order
+LARGEST = 1e12
+"""Bytes up to which crossing points are sought."""
+
 MOST_PACKED = 128
 """Members that trees of the best rate are made for: the work grows with their cube."""
 
 COLLECTIVES = (
     "allreduce", "allgather", "reduce-scatter", "broadcast", "reduce", "all-to-all",
 )  # fmt: skip
+AT_ONCE = ("allreduce", "allgather", "reduce-scatter")
+"""Collectives that several groups can be asked for at once."""
 ROOTED = ("broadcast", "reduce")
 """Collectives from one member, or to one."""
 
@@ -45,6 +53,8 @@ class Schedule:
     latency_s : float
     exchange : Exchange or None
         Of the all-to-all.
+    waves : tuple of Waves
+        Of `scatter` and `gather`, those that there are; what a link sends hop by hop.
     """
 
     name: str
@@ -53,10 +63,15 @@ class Schedule:
     bytes_per_s: float
     latency_s: float
     exchange: Exchange | None = None
+    waves: tuple[Waves, ...] = ()
 
     def time(self, size: float) -> float:
-        """Return the seconds of a collective of a buffer of so many bytes."""
-        return size / self.bytes_per_s + self.latency_s
+        """Return the seconds of a collective of a buffer of so many bytes.
+
+        The less of two: all trees at once at one rate, or hop by hop.
+        """
+        at_once = size / self.bytes_per_s + self.latency_s
+        return min(at_once, sum(each.time(size) for each in self.waves)) if self.waves else at_once
 
 
 @dataclass(frozen=True)
@@ -74,6 +89,8 @@ class Choice:
         Bytes per second that no schedule passes.
     latency_bound : float
         Seconds that every schedule takes.
+    link_latency_s : float
+        The least of a link, which the last byte takes.
     """
 
     collective: str
@@ -82,6 +99,7 @@ class Choice:
     schedules: tuple[Schedule, ...]
     rate_bound: float
     latency_bound: float
+    link_latency_s: float
 
     def best(self, size: float) -> Schedule:
         """Return the fastest schedule of a buffer of so many bytes."""
@@ -89,24 +107,30 @@ class Choice:
 
     def bound(self, size: float) -> float:
         """Return seconds that no schedule of so many bytes goes below."""
-        return max(size / self.rate_bound, self.latency_bound)
+        return max(size / self.rate_bound + self.link_latency_s, self.latency_bound)
 
     def crossings(self) -> list[tuple[float, Schedule]]:
-        """Return from which size on, in bytes, which schedule is fastest, ascending."""
-        size = 0.0
-        found = [(size, min(self.schedules, key=lambda s: (s.latency_s, -s.bytes_per_s)))]
-        while True:
-            now = found[-1][1]
-            later = []
-            for other in self.schedules:
-                gain = 1.0 / now.bytes_per_s - 1.0 / other.bytes_per_s
-                if gain > _SAME / now.bytes_per_s:
-                    later.append(((other.latency_s - now.latency_s) / gain, other))
-            later = [(at, other) for at, other in later if at >= size]
-            if not later:
-                return found
-            size, following = min(later, key=lambda one: (one[0], -one[1].bytes_per_s))
-            found.append((size, following))
+        """Return from which size on, in bytes, which schedule is fastest, ascending.
+
+        Sizes up to `LARGEST` are looked at, eight a decade; between two of them a schedule that
+        is fastest for less than that may be missed.
+        """
+        now = self.best(1.0)
+        found = [(0.0, now)]
+        low = 1.0
+        for high in np.geomspace(1.0, LARGEST, 8 * round(np.log10(LARGEST)) + 1).tolist():
+            while self._beaten(now, high):
+                above = high
+                while above > low * (1.0 + _SAME):
+                    middle = (low * above) ** 0.5
+                    low, above = (low, middle) if self._beaten(now, middle) else (middle, above)
+                low, now = above, self.best(above)
+                found.append((low, now))
+            low = high
+        return found
+
+    def _beaten(self, schedule: Schedule, size: float) -> bool:
+        return schedule.time(size) > self.best(size).time(size) * (1.0 + _SAME)
 
 
 def choose_schedules(
@@ -139,14 +163,13 @@ def choose_schedules(
     Notes
     -----
     Times are of bytes that are forwarded as they come: all of a buffer over the rate, and the
-    latency of the longest way. An AllReduce is a ReduceScatter and then an AllGather, or, as
-    "add-all", an AllGather of whole buffers that each member adds by itself. Bounds: of
-    an AllGather or Broadcast (and, turned, their reverses) the bottleneck cut, see `gather_rate`;
-    of an
-    AllReduce that the smallest cut between members is passed by the whole buffer once, and that
-    members together send 2 (n - 1) buffers (Patarasuk and Yuan, "Bandwidth optimal all-reduce
-    algorithms for clusters of workstations", 2009). Latency: the longest distance of two members,
-    or of one from the root.
+    latency of the longest way; of trees also hop by hop (`Waves`), where that is faster. An
+    AllReduce is a ReduceScatter and then an AllGather, or, as "add-all", an AllGather of whole
+    buffers that each member adds by itself. Bounds: of an AllGather or Broadcast (and, turned,
+    their reverses) the bottleneck cut, see `gather_rate`; of an AllReduce that the smallest cut
+    between members is passed by the whole buffer once, and that members together send 2 (n - 1)
+    buffers (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+    workstations", 2009). Latency: the longest distance of two members, or of one from the root.
     """
     if collective not in COLLECTIVES:
         raise InputError(f"collective is {collective!r}; choose {', '.join(COLLECTIVES)}")
@@ -161,7 +184,8 @@ def choose_schedules(
         made = tuple(
             Schedule(way.name, None, None, way.bytes_per_s, way.latency_s, way) for way in ways
         )
-        return Choice(collective, members, None, made, rate, _farthest(network, members, None))
+        far = _farthest(network, members, None)
+        return Choice(collective, members, None, made, rate, far, _least_latency(network))
     gathers = collective not in ("reduce-scatter", "reduce")
     scatters = collective not in ("allgather", "broadcast")
     back = turned(network)
@@ -173,15 +197,76 @@ def choose_schedules(
     ]
     if collective == "allreduce":
         whole = gather["shortest-trees"]
+        waves = waves_of(network, whole).times(len(members))
         schedules.append(
-            Schedule("add-all", None, whole, whole.bytes_per_s, whole.latency(network))
+            Schedule(
+                "add-all", None, whole, whole.bytes_per_s, whole.latency(network), waves=(waves,)
+            )
         )
         rate = _allreduce_rate(network, members)
     else:
         best = gather_rate(network if gathers else back, members, root)
         rate = best.bytes_per_s * len(best.roots)
     far = _farthest(network if gathers else back, members, root)
-    return Choice(collective, members, root, tuple(schedules), rate, far)
+    return Choice(collective, members, root, tuple(schedules), rate, far, _least_latency(network))
+
+
+def choose_at_once(network: Network, groups: Sequence[Sequence[int]], collective: str) -> Choice:
+    """Return schedules of collectives of several groups that start at once on the same links.
+
+    Parameters
+    ----------
+    network : Network
+    groups : sequence of sequence of int
+        Hosts of each group, which has a buffer of the same size as the others.
+    collective : str
+        "allreduce", "allgather" or "reduce-scatter".
+
+    Returns
+    -------
+    Choice
+        Times are those until all groups are done.
+
+    Raises
+    ------
+    InputError
+        If there is no group or one is none, or the collective is another.
+    InfeasibleError
+        If members of a group cannot reach each other.
+
+    Notes
+    -----
+    "joint-trees" are within 5 % of the best rate of all groups together, unless
+    `joint_forests` ends before. The bound of an AllReduce is over a ReduceScatter and an AllGather
+    after it.
+    """
+    if collective not in AT_ONCE:
+        raise InputError(
+            f"collective is {collective!r} for several groups; choose {', '.join(AT_ONCE)}"
+        )
+    back = turned(network)
+    on = {"allreduce": (back, network), "allgather": (network,)}.get(collective, (back,))
+    seconds: dict[str, float] = {}
+    latency: dict[str, float] = {}
+    least = 0.0
+    for there in on:
+        joint = joint_forests(there, groups)
+        least += 1.0 / joint.rate_bound
+        ways = {
+            "rings": [
+                ring_forest(there, strided_rings(there, group, MOST_RINGS)) for group in groups
+            ],
+            "shortest-trees": [shortest_forest(there, group) for group in groups],
+            "joint-trees": joint.forests,
+        }
+        for name, forests in ways.items():
+            seconds[name] = seconds.get(name, 0.0) + 1.0 / rate_at_once(there, forests)
+            far = max(forest.latency(there) for forest in forests)
+            latency[name] = latency.get(name, 0.0) + far
+    made = tuple(Schedule(name, None, None, 1.0 / seconds[name], latency[name]) for name in seconds)
+    distance = max(_farthest(on[0], members_of(network, group), None) for group in groups)
+    members = tuple(sorted({member for group in groups for member in group}))
+    return Choice(collective, members, None, made, 1.0 / least, distance, _least_latency(network))
 
 
 def _forests(network: Network, members: Sequence[int], root: int | None) -> dict[str, Forest]:
@@ -199,11 +284,17 @@ def _schedule(
     name: str, network: Network, back: Network, scatter: Forest | None, gather: Forest | None
 ) -> Schedule:
     seconds = latency = 0.0
+    waves = []
     for forest, on in ((scatter, back), (gather, network)):
         if forest is not None:
             seconds += 1.0 / forest.whole_bytes_per_s
             latency += forest.latency(on)
-    return Schedule(name, scatter, gather, 1.0 / seconds, latency)
+            waves.append(waves_of(on, forest))
+    return Schedule(name, scatter, gather, 1.0 / seconds, latency, waves=tuple(waves))
+
+
+def _least_latency(network: Network) -> float:
+    return float(network.latency.min()) if network.latency.size else 0.0
 
 
 def _allreduce_rate(network: Network, members: Sequence[int]) -> float:

@@ -13,6 +13,8 @@ Arc = tuple[int, int]
 def shortest_forest(network: Network, group: Sequence[int], root: int | None = None) -> Forest:
     """Return one tree of shortest paths a root, over the links that others use least.
 
+    Each hop's load is shared out by itself, so that links are alike hop by hop (see `waves`).
+
     Members copy and forward; hosts outside the group and switches only forward, so that a path
     through them ends at one member.
 
@@ -43,7 +45,7 @@ def shortest_forest(network: Network, group: Sequence[int], root: int | None = N
     ):
         after[a].append(b)
         cost[a, b] = 1.0 / capacity
-    load = dict.fromkeys(cost, 0.0)
+    load: list[dict[Arc, float]] = []
     roots = roots_of(members, root)
     trees = tuple(_tree(each, members, after, cost, load, network.name) for each in roots)
     return Forest("shortest-trees", members, shared_rate(network, trees, 1), 1, trees)
@@ -51,13 +53,17 @@ def shortest_forest(network: Network, group: Sequence[int], root: int | None = N
 
 def _tree(
     root: int, members: Sequence[int], after: Sequence[Sequence[int]], cost: dict[Arc, float],
-    load: dict[Arc, float], name: str,
+    load: list[dict[Arc, float]], name: str,
 ) -> Tree:  # fmt: skip
-    """Return a tree of fewest hops, and add what it sends to the load of links (seconds a byte)."""
+    """Return a tree of fewest hops, and add what it sends to each hop's load (seconds a byte)."""
     parent = {root: root}
+    depth = {root: 0}
     layer, order = [root], [root]
     while layer:
         # Each node of the next layer takes the parent whose link would be loaded least.
+        hop = depth[layer[0]]
+        if hop == len(load):
+            load.append(dict.fromkeys(cost, 0.0))
         found: dict[int, list[int]] = {}
         for node in layer:
             for there in after[node]:
@@ -66,8 +72,9 @@ def _tree(
         layer = sorted(found)
         for there in layer:
             parent[there] = min(
-                found[there], key=lambda node: (load[node, there] + cost[node, there], node)
+                found[there], key=lambda node: (load[hop][node, there] + cost[node, there], node)
             )
+            depth[there] = hop + 1
         order += layer
     inside = set(members)
     paths = []
@@ -75,7 +82,7 @@ def _tree(
         path = [member]
         while len(path) == 1 or path[-1] not in inside:
             path.append(parent[path[-1]])
-            load[path[-1], path[-2]] += cost[path[-1], path[-2]]
+            load[depth[path[-1]]][path[-1], path[-2]] += cost[path[-1], path[-2]]
         paths.append(tuple(reversed(path)))
     if len(paths) < len(members) - 1:
         raise InfeasibleError(

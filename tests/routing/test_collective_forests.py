@@ -1,6 +1,7 @@
 """Trees of the best rate: cuts by enumeration, capacities, and collectives done on numbers."""
 
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, pairwise
 
@@ -17,6 +18,7 @@ from routing.collectives.rate import gather_rate, whole_capacities
 from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.trees import turned
+from routing.collectives.waves import waves_of
 from routing.network import Network
 
 GIGA = 1e9
@@ -137,6 +139,56 @@ def test_trees_reach_the_smallest_ratio_of_all_cuts(case) -> None:
         # All links have the same latency, so fewest hops are fastest.
         least = shortest_forest(network, members).latency(network)
         assert other.latency(network) >= least * (1 - 1e-12)
+
+
+@given(networks(), st.floats(1.0, 1e8), st.integers(0, 2**32 - 1))
+@settings(deadline=None, max_examples=40)
+def test_hop_by_hop_no_byte_leaves_before_it_is_there(case, size, seed) -> None:
+    network, members = case
+    draw = np.random.default_rng(seed)
+    links = network.source.size
+    network = replace(
+        network, capacity=GIGA * draw.integers(1, 4, links), latency=draw.uniform(0, 1e-3, links)
+    )
+    ends = list(zip(network.source.tolist(), network.target.tolist(), strict=True))
+    capacity = dict(zip(ends, network.capacity.tolist(), strict=True))
+    latency = dict(zip(ends, network.latency.tolist(), strict=True))
+    for forest in (
+        shortest_forest(network, members),
+        ring_forest(network, strided_rings(network, members, 4)),
+    ):
+        waves = waves_of(network, forest)
+        spans = waves.spans(size)
+        for (_, before), (begin, end) in pairwise(spans):
+            assert before <= begin <= end
+        part = size / len(members) / forest.units
+        sent = Counter()
+        for tree in forest.trees:
+            came, hop = {tree.root: (-1.0, -1.0)}, {tree.root: 0}
+            for path in tree.paths:
+                first_and_last, at = came[path[0]], hop[path[0]]
+                for pair in pairwise(path):
+                    # Both grow in a line, so the first and the last byte tell of all others.
+                    assert spans[at][0] >= first_and_last[0] - 1e-12
+                    assert spans[at][1] >= first_and_last[1] - 1e-12
+                    sent[at, pair] += part * tree.copies
+                    first_and_last = tuple(when + latency[pair] for when in spans[at])
+                    at += 1
+                came[path[-1]], hop[path[-1]] = first_and_last, at
+                assert first_and_last[1] <= waves.time(size) * (1 + 1e-12)
+        for (at, pair), amount in sent.items():
+            begin, end = spans[at]
+            assert amount <= capacity[pair] * (end - begin) * (1 + 1e-9)
+
+
+def test_latency_and_sending_overlap_hop_by_hop() -> None:
+    # Sending takes about as long as the latency of the longest way.
+    network, size = circulant(256, (1, 7, 37, 101)), 2e4
+    forest = shortest_forest(network, range(256))
+    least = size * 255 / 256 / 4 / GIGA  # every server receives all other parts over four links
+    assert forest.latency(network) > least
+    assert waves_of(network, forest).time(size) <= 1.5 * max(least + 1e-6, forest.latency(network))
+    assert waves_of(network, forest).time(size) < 0.9 * (least + forest.latency(network))
 
 
 @given(networks(), st.integers(0, 2**32 - 1))

@@ -29,7 +29,10 @@ def collective_command(
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(help="Hosts, such as 0,4,9 or 0-15 or 0-127:8.", show_default="all"),
+        typer.Option(
+            help="Hosts, such as 0,4,9 or 0-15 or 0-127:8; of several groups at once 0-15/16-31.",
+            show_default="all",
+        ),
     ] = None,
     sizes: Annotated[
         str, typer.Option(help="Bytes of the whole buffer (all-to-all: of a host's), with units.")
@@ -44,17 +47,24 @@ def collective_command(
 
     Example: topoopt collective network.json --group 0-127:8 --sizes 1MB,1GB
     """
-    from routing.collectives.choice import ROOTED, choose_schedules
+    from routing.collectives.choice import ROOTED, choose_at_once, choose_schedules
     from topoopt.formats.collective_json import save_schedule
     from topoopt.topology.network_file import load_network
 
     wanted = [parse_bytes(size, "sizes") for size in sizes.split(",")]
     common.check_outputs(output, inputs=[network])
     graph = load_network(network)
-    members = range(graph.hosts) if group is None else _hosts(group, graph.hosts)
-    if root is None and collective in ROOTED and members:
-        root = min(members)
-    choice = choose_schedules(graph, list(members), collective, root)
+    groups = [list(range(graph.hosts))]
+    if group is not None:
+        groups = [_hosts(part, graph.hosts) for part in group.split("/")]
+    if len(groups) > 1 and (output is not None or root is not None):
+        raise InputError(f"--group has {len(groups)} groups; give one with --output and --root")
+    if root is None and collective in ROOTED and groups[0]:
+        root = min(groups[0])
+    if len(groups) > 1:
+        choice = choose_at_once(graph, groups, collective)
+    else:
+        choice = choose_schedules(graph, groups[0], collective, root)
     if output is not None:
         save_schedule(choice, choice.best(wanted[-1]), output)
     if as_json:
@@ -122,6 +132,7 @@ def _text(choice: "Choice", sizes: list[float], name: str) -> str:
     way = "from" if choice.collective == "broadcast" else "to"
     rooted = "" if choice.root is None else f" {way} host {choice.root}"
     left_out = len(choice.members) > MOST_PACKED and choice.collective != "all-to-all"
+    left_out &= all(schedule.name != "joint-trees" for schedule in choice.schedules)
     return "\n".join(
         [
             f"{choice.collective}{rooted} over {len(choice.members)} hosts of {name}",

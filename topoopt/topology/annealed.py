@@ -19,6 +19,7 @@ import numpy as np
 from codesign_base import InfeasibleError, InputError
 from routing.network import IntArray, Network
 from routing.paths import ecmp_link_bytes
+from topoopt.base.interrupts import interruptible
 from topoopt.problem.ports import PortModel
 from topoopt.topology.cables import check_rates
 from topoopt.topology.hamiltonian import disjoint_cycles, hamiltonian_cycles, ring_of
@@ -210,7 +211,10 @@ def _anneal(
         near[:, -1] = server ^ 1
     # As many rings as directed ports make a product of this parity (`hamiltonian.parity`).
     odd = -1 if both_ways else degree * (n - 1) % 2
-    hops = anneal(near, target, shift, both_ways, odd, rng.random((moves, 6)), _HOT)
+    draws = rng.random((moves, 6))
+    hops = interruptible(
+        lambda stop: anneal(near, target, shift, both_ways, odd, draws, _HOT, stop)
+    )
     simple = all(np.unique(near[i]).size == degree and i not in near[i] for i in range(orbits))
     return near, (hops / (orbits * (n - 1)) if hops < 1 << 49 and simple else None)
 

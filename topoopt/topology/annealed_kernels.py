@@ -61,8 +61,9 @@ def _set_links(
 
 @kernel
 def anneal(
-    near: Ints, target: Ints, shift: Ints, both_ways: bool, odd: int, draws: Floats, hot: float
-) -> int:
+    near: Ints, target: Ints, shift: Ints, both_ways: bool, odd: int, draws: Floats, hot: float,
+    stop: Ints,
+) -> int:  # fmt: skip
     """Exchange the ends of orbits of links until paths are short on the mean.
 
     Parameters
@@ -82,6 +83,8 @@ def anneal(
     hot : float
         Temperature of the first move, in hops summed over all servers from one of each orbit; it
         falls to 0 in a line.
+    stop : int64 array, shape (1,)
+        No move is made from when it is not zero; another thread may write to it.
 
     Returns
     -------
@@ -104,6 +107,8 @@ def anneal(
             best_shift[i, k] = shift[i, k]
     moves = draws.shape[0]
     for move in range(moves):
+        if stop[0] != 0:
+            break
         k = min(int(draws[move, 0] * columns), columns - 1)
         a = min(int(draws[move, 1] * orbits), orbits - 1)
         b = min(int(draws[move, 2] * orbits), orbits - 1)

@@ -33,6 +33,10 @@ _MOST_RINGED = 40
 # Sets of one group among them.
 _KEPT = 12
 _LARGEST = 1024
+# Costs that differ by less are the same.
+_SAME = 1e-9
+# Sets of a group with the shortest paths whose links' loads are measured.
+_MEASURED = 256
 # Groups of up to so many elements are remembered.
 _KEPT_ORDERS = 128
 
@@ -185,7 +189,10 @@ def _selected(n: int, degree: int, both_ways: bool, rings: int, seed: int) -> Ca
         for units, cost in search.best()
     )
     exhausted = all(search.exhausted for search in searches)
-    for cost, index, units in ranked[:_MOST_RINGED]:
+    # Sets of equal paths differ in their cuts: those whose links are loaded alike come first.
+    alike = [row for row in ranked if row[0] <= ranked[0][0] + _SAME]
+    alike.sort(key=lambda row: (searches[row[1]].busiest(row[2]), row))
+    for cost, index, units in (alike + ranked[len(alike) :])[:_MOST_RINGED]:
         # What is better and has no rings that were found might have some.
         exact = cost <= floor or (exhausted and cost <= ranked[0][0])
         graph = searches[index].ringed(units, seed, exact, tried)
@@ -239,13 +246,20 @@ class _Search:
         return min(self.costs.values(), default=float("inf"))
 
     def best(self) -> list[tuple[tuple[int, ...], float]]:
-        """Return the best sets that join all servers and may have the rings, and their costs."""
+        """Return the best sets that join all servers and may have the rings, and their costs.
+
+        Of those with the shortest paths, some with the least load on the busiest link.
+        """
         joined = [
             (units, cost)
             for units, cost in self.costs.items()
             if np.isfinite(cost) and self._may_have_rings(units)
         ]
-        return sorted(joined, key=lambda row: (row[1], row[0]))[:_KEPT]
+        joined.sort(key=lambda row: (row[1], row[0]))
+        alike = [row for row in joined if row[1] <= joined[0][1] + _SAME]
+        some = alike[:: -(-len(alike) // _MEASURED)] if alike else []
+        some.sort(key=lambda row: (self.busiest(row[0]), row))
+        return (some + joined[len(alike) :])[:_KEPT]
 
     def _may_have_rings(self, units: tuple[int, ...]) -> bool:
         if self.both_ways or self.rings < self.degree:
@@ -297,6 +311,28 @@ class _Search:
         return np.array(
             [s for u in units for s in dict.fromkeys(self.units[u].tolist())], dtype=np.int64
         )
+
+    def busiest(self, units: tuple[int, ...]) -> float:
+        """Return the load of the busiest link where all send one unit to all.
+
+        A server shares what it forwards equally among its links on shortest paths. As all servers
+        see the same, what goes to one of them tells the load of each generator's links.
+        """
+        from topoopt.topology.cayley_kernels import word_lengths
+
+        n = self.group.order
+        steps, length = self._steps(units), np.empty(n, np.int64)
+        farthest = int(word_lengths(self.right, steps, length, np.empty(n, np.int64)))
+        left = length[self.group.inverse]  # from each server to server 0
+        amount, load = np.ones(n), np.zeros(steps.size)
+        for hops in range(farthest, 0, -1):
+            here = np.flatnonzero(left == hops)
+            after = self.right[steps[:, None], here]
+            nearer = left[after] == hops - 1
+            part = np.where(nearer, amount[here] / nearer.sum(axis=0), 0.0)
+            load += part.sum(axis=1)
+            np.add.at(amount, after, part)
+        return round(float(load.max()), 9)
 
     def ringed(
         self, units: tuple[int, ...], seed: int, exact: bool, tried: int

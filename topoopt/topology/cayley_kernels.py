@@ -181,7 +181,7 @@ def swap_closed(one: Ints, other: Ints, before_one: Ints, start: int) -> None:
 
 
 @kernel
-def merge_arcs(following: Ints, wanted: int, draws: Floats, temperature: float) -> int:
+def merge_arcs(following: Ints, wanted: int, draws: Floats, temperature: float, stop: Ints) -> int:
     """Exchange arcs between permutations until each of the first is a single cycle.
 
     Parameters
@@ -194,6 +194,8 @@ def merge_arcs(following: Ints, wanted: int, draws: Floats, temperature: float) 
         Random numbers in [0, 1): how many moves are made, and which.
     temperature : float
         A move that makes one cycle more is kept with probability exp(-1 / temperature).
+    stop : int64 array, shape (1,)
+        No move is made from when it is not zero; another thread may write to it.
 
     Returns
     -------
@@ -208,7 +210,7 @@ def merge_arcs(following: Ints, wanted: int, draws: Floats, temperature: float) 
         cycles[k] = count_cycles(following[k], seen)
     total = cycles.sum() - wanted
     for move in range(draws.shape[0]):
-        if total == 0 or rows < 2:
+        if total == 0 or rows < 2 or stop[0] != 0:
             break
         a = min(int(draws[move, 0] * wanted), wanted - 1)
         b = (a + 1 + min(int(draws[move, 1] * (rows - 1)), rows - 2)) % rows
@@ -300,7 +302,7 @@ def swap_trail(beside: Ints, a: int, b: int, trail: Ints, count: int) -> None:
 
 
 @kernel
-def merge_links(beside: Ints, wanted: int, draws: Floats, temperature: float) -> int:
+def merge_links(beside: Ints, wanted: int, draws: Floats, temperature: float, stop: Ints) -> int:
     """Exchange links between 2-factors until each of the first is a single cycle.
 
     ``beside``, shape (rows, n, 2), holds the two neighbours of every vertex in each factor, no
@@ -315,7 +317,7 @@ def merge_links(beside: Ints, wanted: int, draws: Floats, temperature: float) ->
         cycles[k] = count_rounds(beside[k], seen)
     total = cycles.sum() - wanted
     for move in range(draws.shape[0]):
-        if total == 0 or rows < 2:
+        if total == 0 or rows < 2 or stop[0] != 0:
             break
         a = min(int(draws[move, 0] * wanted), wanted - 1)
         b = (a + 1 + min(int(draws[move, 1] * (rows - 1)), rows - 2)) % rows

@@ -6,10 +6,13 @@ and stay permutations; this is done at random, and mostly kept where cycles merg
 permutation is one cycle. In any other wiring as many as can be found are sought, one after another.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from codesign_base import InputError
-from routing.network import IntArray
+from routing.network import FloatArray, IntArray
+from topoopt.base.interrupts import interruptible
 
 # Of regular graphs: temperature of the exchanges, and moves before a search gives up, a vertex
 # and ring.
@@ -17,6 +20,8 @@ _TEMPERATURE = 0.4
 _MOVES = 60
 _LEAST_MOVES = 4_000
 _ATTEMPTS = 3
+# Vertices from which on they may take longer than an interrupt should wait.
+_WATCHED_FROM = 128
 # Of other wirings: searches, and steps of one for a cycle, in multiples of the servers.
 _TRIES = 12
 _PATIENCE = 60
@@ -70,15 +75,26 @@ def hamiltonian_cycles(
         draws = rng.random((max(_LEAST_MOVES, _MOVES * n * rows), 4))
         if both_ways:
             beside = np.stack((given, np.argsort(given, axis=1)), axis=2)
-            if merge_links(beside, count, draws, _TEMPERATURE) == 0:
+            if _merged(merge_links, beside, count, draws) == 0:
                 return np.array([_directed(factor) for factor in beside])
         else:
             following = given.copy()
-            if merge_arcs(following, count, draws, _TEMPERATURE) == 0:
+            if _merged(merge_arcs, following, count, draws) == 0:
                 return following
         if rows == 1:
             break
     return None
+
+
+def _merged(merge: Callable[..., int], cycles: IntArray, wanted: int, draws: FloatArray) -> int:
+    """Run one of the kernels that merge cycles, so that Ctrl-C is heard where that takes long."""
+
+    def run(stop: IntArray) -> int:
+        return merge(cycles, wanted, draws, _TEMPERATURE, stop)
+
+    if cycles.shape[1] < _WATCHED_FROM:
+        return run(np.zeros(1, dtype=np.int64))
+    return interruptible(run)
 
 
 def parity(permutations: IntArray) -> int:

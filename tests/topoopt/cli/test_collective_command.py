@@ -81,3 +81,14 @@ def test_the_package_does_not_load_the_flow_library() -> None:
     code = "import sys, topoopt.cli; print('ortools' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_several_groups_at_once(monkeypatch, capsys, network, tmp_path) -> None:
+    options = (network, "--group", "0-3/4-7", "--sizes", "1GB")
+    assert run(monkeypatch, *options, "--json") == 0
+    report = json.loads(capsys.readouterr().out)
+    (row,) = report["sizes"]
+    assert row["best"] == "joint-trees"
+    assert row["lower_bound_s"] <= row["seconds"]["joint-trees"] < row["seconds"]["rings"]
+    assert run(monkeypatch, *options, "-o", tmp_path / "schedule.json") == 2
+    assert "--group has 2 groups" in capsys.readouterr().err

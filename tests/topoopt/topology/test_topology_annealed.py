@@ -103,7 +103,10 @@ def test_the_kernel_leaves_the_best_and_what_it_costs(both_ways):
 
     near[:] = written(target, shift)
     before = hops(near)
-    best = anneal(near, target, shift, both_ways, -1, rng.random((3000, 6)), 2.0)
+    told, draws = np.ones(1, dtype=np.int64), rng.random((3000, 6))
+    anneal(near, target, shift, both_ways, -1, draws, 2.0, told)
+    assert hops(near) == before  # told to stop, it makes no move
+    best = anneal(near, target, shift, both_ways, -1, draws, 2.0, 0 * told)
     assert (near == written(target, shift)).all()
     assert hops(near) == best
     assert before is None or best <= before

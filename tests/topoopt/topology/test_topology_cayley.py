@@ -16,6 +16,8 @@ from sympy.combinatorics.named_groups import (
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import Traffic
+from routing.network import Network
+from routing.paths import ecmp_link_bytes
 from topoopt.evaluate.scoring import direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.problem.ports import PortModel
@@ -249,6 +251,18 @@ def test_they_are_shorter_than_circulants(n: int, degree: int, both_ways: bool) 
     assert graph.diameter <= plain.diameter
 
 
+@pytest.mark.parametrize(("degree", "both_ways"), [(6, False), (8, False), (8, True)])
+def test_of_sets_with_equal_paths_one_that_loads_links_alike_is_taken(degree, both_ways) -> None:
+    graph = select_cayley(16, degree, bidirectional=both_ways)
+    rings = [pair for ring in graph.rings for pair in pairwise((*ring, ring[0]))]
+    links = {*rings, *graph.rest}
+    links |= {(b, a) for a, b in links} if both_ways else set()
+    network = Network.from_links("test", 16, 0, *zip(*sorted(links), strict=True), 1.0, 0.0)
+    load = ecmp_link_bytes(network, np.ones((16, 16)))
+    # Links carry bytes times hops; no link can carry less than the mean of all.
+    assert load.max() == pytest.approx(graph.mean_distance * 15 / degree)
+
+
 def test_the_best_of_small_groups_is_found() -> None:
     # All sets of all five groups of 12 elements; any rings.
     graph = select_cayley(12, 2, rings=1)
@@ -278,7 +292,10 @@ def test_arcs_are_exchanged_and_none_is_lost(n: int, rows: int, seed: int) -> No
         assert count_cycles(row, np.empty(n, np.int64)) == cycles
     arcs = sorted((a, int(b)) for row in permutations_ for a, b in enumerate(row))
     merged = permutations_.copy()
-    left = merge_arcs(merged, rows, rng.random((500, 4)), 0.4)
+    draws, told = rng.random((500, 4)), np.ones(1, dtype=np.int64)
+    merge_arcs(merged, rows, draws, 0.4, told)
+    np.testing.assert_array_equal(merged, permutations_)  # told to stop, it makes no move
+    left = merge_arcs(merged, rows, draws, 0.4, 0 * told)
     assert sorted((a, int(b)) for row in merged for a, b in enumerate(row)) == arcs
     assert (np.sort(merged, axis=1) == np.arange(n)).all()
     seen = np.empty(n, np.int64)
@@ -318,7 +335,10 @@ def test_links_are_exchanged_and_none_is_lost(n: int, seed: int) -> None:
             assert count_rounds(factor, np.empty(n, np.int64)) == rounds
         swap_trail(beside, 0, 1, trail, count)
         np.testing.assert_array_equal(beside, before)
-    left = merge_links(beside, 3, rng.random((300, 4)), 0.4)
+    draws, told = rng.random((300, 4)), np.ones(1, dtype=np.int64)
+    merge_links(beside, 3, draws, 0.4, told)
+    np.testing.assert_array_equal(beside, before)  # told to stop, it makes no move
+    left = merge_links(beside, 3, draws, 0.4, 0 * told)
     assert links(beside) == links(before)
     seen = np.empty(n, np.int64)
     assert left == sum(count_rounds(factor, seen) for factor in beside) - 3
