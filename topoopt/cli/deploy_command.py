@@ -44,6 +44,12 @@ def deploy_command(
             help="Compare what is cabled with the plan: neighbours as CSV, or JSON of lldpcli."
         ),
     ] = None,
+    without: Annotated[
+        str | None,
+        typer.Option(
+            help="Label of a cable that is dead or was pulled: routes go around it, addresses stay."
+        ),
+    ] = None,
     as_json: common.AsJson = False,
 ) -> None:
     """Write cables, addresses, routes and launch files of a plan, or check them.
@@ -66,6 +72,10 @@ def deploy_command(
     site = recorded if hosts is None else load_site(hosts)
     with common.first_run_notice() as started:
         made = deployment(load_plan(plan), site)
+        if without is not None:
+            from topoopt.deploy.pulled import cable_named, without_cable
+
+            made = without_cable(made, cable_named(made, without))
         started()
     report: dict[str, object] = {}
     faults: list[str] = []
@@ -114,6 +124,7 @@ def _check(
 ) -> list[str]:
     from topoopt.deploy.check import check_files
     from topoopt.deploy.namespaces import why_not
+    from topoopt.deploy.pulled_check import check_repair
     from topoopt.deploy.trial import try_files
 
     checked = check_files(made, files)
@@ -124,6 +135,17 @@ def _check(
         f"files: ok ({checked.pairs} pairs of servers and {checked.channels} RDMA channels go "
         "over the plan's cables)"
     )
+    repair = check_repair(made)
+    report["repair"] = None if repair is None else asdict(repair[1])
+    if repair is None:
+        lines.append("note: no cable can be spared, so that none was pulled")
+    elif repair[1].faults:
+        return [f"without cable {repair[0]}: {fault}" for fault in repair[1].faults]
+    else:
+        lines.append(
+            f"files without cable {repair[0]}: ok ({repair[1].pairs} pairs go around it, and "
+            "addresses stay)"
+        )
     reason = why_not()
     if reason is not None:
         report["namespaces"] = {"skipped": reason}
@@ -137,6 +159,8 @@ def _check(
         f"namespaces: ok ({tried.pairs} pairs reached with {tried.probes} packets, "
         f"{tried.cables} ways from port to port)"
     )
+    if tried.pulled is not None:
+        lines.append(f"namespaces without cable {tried.pulled}: ok (pulled, and routes made anew)")
     if not tried.rdma:
         lines.append(
             "note: this kernel lacks tc flower or pedit: RDMA forwarding was followed in the "

@@ -26,6 +26,8 @@ class Deployment:
     network : Network
     routes : Routes
     cabling : Cabling
+    built : Cabling, optional
+        All cables that were laid, by which addresses and labels go; by default those there are.
     """
 
     plan: Plan
@@ -33,6 +35,12 @@ class Deployment:
     network: Network
     routes: Routes
     cabling: Cabling
+    built: Cabling | None = None
+
+    @property
+    def laid(self) -> Cabling:
+        """All cables that were laid, also those that have been pulled since."""
+        return self.built or self.cabling
 
     @property
     def servers(self) -> range:
@@ -67,17 +75,18 @@ class Deployment:
         The two ends of a cable that carries both ways share a subnet of two addresses and with
         it the prefix by which NCCL finds the device for a peer (``NCCL_IB_SUBNET_AWARE_ROUTING``,
         ncclIbFindDevBySubnet in src/transport/net_ib/connect.cc). Ports with fibres to two
-        different servers have a subnet of their own, and no peer in it.
+        different servers have a subnet of their own, and no peer in it. Cables that were pulled
+        count, so that no address changes.
         """
         block, prefix = self.site.addresses.cables, self.site.addresses.cable_prefix
         subnets = IPv4Network(block).subnets(new_prefix=prefix)
         found: dict[End, tuple[str, int]] = {}
-        for cable in self.cabling.cables:
+        for cable in self.laid.cables:
             if cable.both_ways:
                 # In larger subnets the first address is the subnet's own.
                 one, other = islice(next(subnets), prefix < 31, 2 + (prefix < 31))
                 found[cable.source], found[cable.target] = (str(one), prefix), (str(other), prefix)
-        for end in sorted({*self.cabling.leads_to, *self.cabling.leads_to.values()} - found.keys()):
+        for end in sorted({*self.laid.leads_to, *self.laid.leads_to.values()} - found.keys()):
             found[end] = str(next(subnets)[prefix < 31]), 32
         return found
 

@@ -14,6 +14,11 @@ from topoopt.plan.plan import Plan
 
 MODULES = {"norms": "layernorm", "up-projections": "mla_up_proj", "activations": "moe_act"}
 """Megatron-LM's names of modules that are computed again."""
+TORCH_SCHEDULES = {
+    "gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B",
+    "breadth-first": "LoopedBFS",
+}  # fmt: skip
+"""PyTorch's names of pipeline schedules (torch.distributed.pipelining)."""
 
 Said = tuple[list[str], list[str]]
 """Lines of a file, and notes."""
@@ -61,6 +66,9 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             lines.append(f"--pipeline-model-parallel-layout {'|'.join(cut)}")
         elif layout.virtual_stages > 1:
             lines.append(f"--num-virtual-stages-per-pipeline-rank {layout.virtual_stages}")
+        if layout.schedule == "breadth-first":
+            together = layout.microbatches(plan.global_batch)
+            lines.append(f"--microbatch-group-size-per-virtual-pipeline-stage {together}")
     if layout.schedule in ("gpipe", "zero-bubble") and layout.pipeline > 1:
         notes.append(f"Megatron-LM has no schedule {layout.schedule!r} and runs 1F1B instead")
     match layout.recompute:
@@ -75,20 +83,55 @@ def megatron(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
                     f"counts {job.implementation.selective!r}"
                 )
         case "modules":
-            names = " ".join(MODULES[module] for module in layout.modules)
-            lines.append(f"--recompute-granularity selective --recompute-modules {names}")
-            if "activations" in layout.modules:
-                notes.append("Megatron-LM computes nonlinearities of experts only again")
+            lines += _megatron_modules(model, layout, notes)
     if job.implementation.precision == "fp8":
         lines.append("--fp8-format hybrid --fp8-recipe tensorwise")
     if layout.zero == 1:
         lines.append("--use-distributed-optimizer")
     elif layout.zero > 1:
         shards = "optim_grads" if layout.zero == 2 else "optim_grads_params"
-        lines.append("--use-distributed-optimizer --use-megatron-fsdp")
+        lines.append("--use-distributed-optimizer --use-megatron-fsdp --ckpt-format fsdp_dtensor")
         lines.append(f"--data-parallel-sharding-strategy {shards}")
+        notes.append(
+            "Megatron-LM's FSDP refuses CUDA_DEVICE_MAX_CONNECTIONS=1; set it to 32 in the job's "
+            "environment"
+        )
+    if layout.zero < 2 and max(layout.tensor, layout.context) > 1:
+        notes.append(
+            "Megatron-LM asks for CUDA_DEVICE_MAX_CONNECTIONS=1 in the job's environment on GPUs "
+            "before Blackwell"
+        )
+    if layout.context > 1 and job.sequence % (2 * layout.context):
+        notes.append(
+            f"Megatron-LM refuses {job.sequence} tokens over {layout.context} context ranks: it "
+            "wants a multiple of twice as many"
+        )
     lines += _megatron_model(model, job.sequence, notes)
+    kv_heads = model.attention.kv_heads
+    if model.attention.latent is None and kv_heads % layout.tensor:
+        notes.append(
+            f"Megatron-LM refuses {kv_heads} key-value heads over {layout.tensor} tensor ranks: "
+            "they must divide evenly"
+        )
     return lines, notes
+
+
+def _megatron_modules(model: Transformer, layout: Layout, notes: list[str]) -> list[str]:
+    """Return the options that compute single modules again, as far as there are such."""
+    does = {
+        "norms": True,
+        "up-projections": model.attention.latent is not None,
+        "activations": model.experts is not None,
+    }
+    names = [MODULES[module] for module in layout.modules if does[module]]
+    if "activations" in layout.modules:
+        notes.append("Megatron-LM computes nonlinearities of experts only again")
+    if not names:
+        return []
+    lines = [f"--recompute-granularity selective --recompute-modules {' '.join(names)}"]
+    if MODULES["activations"] in names:
+        lines.append("--moe-grouped-gemm")  # asked for with this module
+    return lines
 
 
 def _megatron_model(model: Transformer, sequence: int, notes: list[str]) -> list[str]:
@@ -163,7 +206,13 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
     replicate, shard = 1, layout.data
     match layout.zero:
         case 0:
-            replicate, shard = layout.data, 1
+            shard = _least_shard(layout)
+            replicate = layout.data // shard
+            if shard > 1:
+                notes.append(
+                    "torchtitan spreads experts over ranks that shard states: ZeRO stage 0 of the "
+                    f"plan runs as stage 2 over {shard} ranks"
+                )
         case 1:
             notes.append(
                 "torchtitan shards gradients with optimizer states: ZeRO stage 1 of the plan runs "
@@ -190,9 +239,7 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
         lines.append(f"expert_parallel_degree = {layout.expert}")
         lines.append(f"expert_tensor_parallel_degree = {_expert_tensor(layout)}")
     if pipelined:
-        name = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved1F1B"}.get(
-            layout.schedule
-        )
+        name = TORCH_SCHEDULES.get(layout.schedule)
         if name is None:
             name = "1F1B"
             notes.append(
@@ -220,6 +267,16 @@ def torchtitan(plan: Plan, job: LayoutQuestion, layout: Layout) -> Said:
             f"({job.implementation.selective!r}): memory and time differ"
         )
     return lines, notes
+
+
+def _least_shard(layout: Layout) -> int:
+    """Return the fewest data ranks that, with context and tensor ranks, hold all experts."""
+    experts = layout.expert * _expert_tensor(layout) if layout.expert > 1 else 1
+    return next(
+        shard
+        for shard in range(1, layout.data + 1)
+        if layout.data % shard == 0 and shard * layout.context * layout.tensor % experts == 0
+    )
 
 
 def _expert_tensor(layout: Layout) -> int:

@@ -12,6 +12,7 @@ from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_sc
 from topoopt.formats.msccl_alltoall import Path, routed_alltoall
 from topoopt.plan.plan import Plan
 from topoopt.plan.ranks import Rank, ring_ranks
+from topoopt.plan.rebuild import rebuild_fabric
 
 MOST_STEPS = 256
 """Steps of a thread block that microsoft/msccl reads (MSCCL_MAX_NUM_STEPS)."""
@@ -24,7 +25,8 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
     """Return files of each group that reduces or exchanges over several servers.
 
     Sharded optimizer states and weights are reduced and gathered in two collectives, all else in
-    one, over the rings wired for the group's servers. All-to-alls go over the plan's routes.
+    one, over the rings wired for the group's servers. Groups without such rings take those that
+    the plan's simulation gives them, over its routes, as all-to-alls go.
 
     Parameters
     ----------
@@ -46,7 +48,8 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
             continue  # inside a server, where NCCL needs no plan
         if servers not in orders:
             without += 1
-            continue
+            chosen = rebuild_fabric(made.plan).rings_of(servers)
+            orders[servers] = [tuple(order) for order in chosen]
         rings = ring_ranks(orders[servers], group)
         for kind, write in collectives.items():
             files[f"msccl/{kind}-{name}.xml"] = write(f"{kind}-{name}", rings)
@@ -55,7 +58,7 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
     if without:
         notes.append(
             f"MSCCL: {without} groups that reduce together have no rings of their own in the "
-            "plan, and no file; they reduce over the routes"
+            "plan: theirs are those of its simulation, where rdma.sh joins hosts without a cable"
         )
     long = sum(f's="{MOST_STEPS}"' in text for text in files.values())
     if long:

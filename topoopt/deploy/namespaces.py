@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from codesign_base import InputError
-from topoopt.deploy.cabling import End
+from topoopt.deploy.cabling import Cable, End
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.read_back import Files, read_cables, read_host
 
@@ -125,6 +125,28 @@ def remove_stale() -> list[str]:
     return removed
 
 
+def pull(made: Deployment, spaces: dict[int, str], cable: Cable, *, back: bool = False) -> None:
+    """Pull a cable out, or put it back.
+
+    Parameters
+    ----------
+    made : Deployment
+    spaces : dict of int to str
+        As from `namespaces`.
+    cable : Cable
+        An ordinary one's ports go down; a fibre of one direction carries nothing more, and is not
+        put back, since its ports never change.
+    back : bool
+    """
+    if cable.both_ways:
+        for end in (cable.source, cable.target):
+            words = ["set", made.port(end).interface, "up" if back else "down"]
+            _run(["ip", "-n", spaces[end[0]], "link", *words])
+    elif not back:
+        inside = ["ip", "netns", "exec", _names(["fibres"])["fibres"]]
+        _run([*inside, "tc", "filter", "del", "dev", _fibre(cable.source), "ingress"])
+
+
 def run_script(space: str, script: str, verb: str, folder: Path) -> None:
     """Run a generated script in a namespace.
 
@@ -152,16 +174,12 @@ def run_script(space: str, script: str, verb: str, folder: Path) -> None:
 
 def state_of(space: str) -> str:
     """Return rules, routes, fixed neighbours and settings of a namespace, to compare."""
-    parts = [
-        _run(["ip", "-n", space, "-4", *words.split()])
-        for words in ("rule show", "route show table all", "neigh show nud permanent")
-    ]
-    settings = _run(
+    return _run(
         ["ip", "netns", "exec", space, "sh", "-c",
+         "ip -4 rule show && ip -4 route show table all && ip -4 neigh show nud permanent && "
          "grep -s . /proc/sys/net/ipv4/conf/*/forwarding /proc/sys/net/ipv4/conf/*/rp_filter "
          "/proc/sys/net/ipv4/conf/*/*_redirects /proc/sys/net/ipv4/fib_multipath_hash_*"],
     )  # fmt: skip
-    return "\n".join([*parts, settings])
 
 
 def _links(made: Deployment, files: Files, spaces: dict[int, str], fibres: str) -> list[str]:

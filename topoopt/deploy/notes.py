@@ -1,6 +1,7 @@
 """What a deployment leaves out or assumes, said in sentences."""
 
 from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.technician import label
 
 
 def deploy_notes(made: Deployment) -> list[str]:
@@ -11,6 +12,12 @@ def deploy_notes(made: Deployment) -> list[str]:
     made : Deployment
     """
     notes = []
+    gone = set(made.laid.cables) - set(made.cabling.cables)
+    for name in sorted(label(made, cable) for cable in gone):
+        notes.append(
+            f"cable {name} is left out: routes are shortest paths anew, addresses stay, and rings "
+            "that go over it are routed around; topoopt what-if tells what that costs"
+        )
     ports = [made.port(end) for end in made.port_addresses]
     fibres = sum(not cable.both_ways for cable in made.cabling.cables)
     if fibres:

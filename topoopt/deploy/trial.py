@@ -1,4 +1,7 @@
-"""The generated files in network namespaces: every pair reached, over the cables of the plan."""
+"""The generated files in network namespaces: every pair reached, over the cables of the plan.
+
+Then one cable is pulled, and what-if's repair applied.
+"""
 
 import math
 from collections import Counter
@@ -6,15 +9,28 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
+from topoopt.deploy.cabling import Cable
 from topoopt.deploy.check import planned_shares
 from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.files import deploy_files
 from topoopt.deploy.forwarding import Channel
-from topoopt.deploy.namespaces import has_flower, namespaces, run_script, state_folder, state_of
+from topoopt.deploy.namespaces import (
+    has_flower,
+    namespaces,
+    pull,
+    run_script,
+    state_folder,
+    state_of,
+)
 from topoopt.deploy.probes import FIRST_TTL, Prober, Trace
+from topoopt.deploy.pulled import busiest_cable, without_cable
 from topoopt.deploy.read_back import Files
+from topoopt.deploy.technician import label
 
 # Probes of a pair whose packets are divided; which way one takes is up to a hash of its ports.
 _MANY = 64
+# After a repair, whose shares are equal and were followed in the files.
+_SOME = 8
 _DEVIATIONS = 5.0
 _NEVER = 1e-6
 _MOST_FAULTS = 20
@@ -33,6 +49,8 @@ class Tried:
         Cables, or RDMA channels, that a probe was sent over from port to port.
     rdma : bool
         Whether the RDMA rules were applied; if not this kernel lacks their filters.
+    pulled : str or None
+        Label of the cable that was pulled; None if none can be spared, or faults came before.
     """
 
     faults: tuple[str, ...]
@@ -40,13 +58,16 @@ class Tried:
     probes: int
     cables: int
     rdma: bool
+    pulled: str | None
 
 
 def try_files(made: Deployment, files: Files) -> Tried:
     """Apply the files in namespaces, send probes between all pairs, and take them back.
 
     Scripts are applied twice, which must change nothing, and undone, after which rules, routes,
-    neighbours and settings must be as before.
+    neighbours and settings must be as before. Then the busiest cable that can be spared is pulled,
+    after which nothing comes over it, and the scripts of the repaired deployment take the place of
+    the first ones: all pairs must reach each other over its paths.
 
     Parameters
     ----------
@@ -68,16 +89,19 @@ def try_files(made: Deployment, files: Files) -> Tried:
         state_folder() as folder,
         namespaces(made, files) as spaces,
     ):
-        before = {server: state_of(space) for server, space in spaces.items()}
 
-        def run(verb: str) -> dict[int, str]:
+        def state() -> dict[int, str]:
+            return {server: state_of(space) for server, space in spaces.items()}
+
+        def run(verb: str, files: Files = files) -> None:
             for server, space in spaces.items():
                 for script in scripts if verb == "apply" else scripts[::-1]:
                     text = files[f"hosts/{made.name(server)}/{script}"]
                     run_script(space, text, verb, folder)
-            return {server: state_of(space) for server, space in spaces.items()}
 
-        applied = run("apply")
+        before = state()
+        run("apply")
+        applied = state()
         addresses = {server: made.host_address(server) for server in made.servers}
         faults: list[str] = []
         with closing(Prober(spaces, addresses)) as prober:
@@ -89,16 +113,44 @@ def try_files(made: Deployment, files: Files) -> Tried:
                 faults += _channel(made, prober, channel)
                 if len(faults) >= _MOST_FAULTS:
                     break
-        faults += _differing(made, applied, run("apply"), "applied a second time")
-        faults += _differing(made, before, run("undo"), "undone")
-    return Tried(tuple(faults), pairs, probes, len(chosen), rdma)
+        run("apply")
+        faults += _differing(made, applied, state(), "applied a second time")
+        run("undo")
+        faults += _differing(made, before, state(), "undone")
+        cable = None if faults else busiest_cable(made)
+        if cable is not None:
+            run("apply")
+            pull(made, spaces, cable)
+            repair = without_cable(made, cable)
+            with closing(Prober(spaces, addresses)) as prober:
+                told = [f"cable {label(made, cable)} was pulled, but still carries packets"]
+                found = told if _still(made, prober, cable) else []
+                run("undo")
+                anew = deploy_files(repair)
+                run("apply", anew)
+                probes += _pairs(repair, prober, found, _SOME)[1]
+            run("undo", anew)
+            pull(made, spaces, cable, back=True)
+            found += _differing(made, before, state(), "of the repair undone")
+            faults += [f"without cable {label(made, cable)}: {fault}" for fault in found]
+    pulled = None if cable is None else label(made, cable)
+    return Tried(tuple(faults), pairs, probes, len(chosen), rdma, pulled)
+
+
+def _still(made: Deployment, prober: Prober, cable: Cable) -> bool:
+    """Whether a packet from a cable's one end still comes out of its other."""
+    (trace,) = prober.port(
+        cable.source[0], made.port(cable.source).interface,
+        made.port_address(cable.source), made.port_address(cable.target),
+    )  # fmt: skip
+    return bool(trace.stops)
 
 
 def _differing(
     made: Deployment, one: dict[int, str], other: dict[int, str], what: str
 ) -> Iterator[str]:
     for server in made.servers:
-        if one[server] != other[server]:
+        if sorted(one[server].splitlines()) != sorted(other[server].splitlines()):
             line = sorted(set(one[server].splitlines()) ^ set(other[server].splitlines()))
             yield f"{made.name(server)}: scripts {what} leave a difference: {' '.join(line[:1])}"
 
@@ -108,7 +160,9 @@ def _joined(made: Deployment, channel: Channel) -> bool:
     return made.cabling.leads_to.get(channel.target) == channel.source and len(channel.hops) == 1
 
 
-def _pairs(made: Deployment, prober: Prober, faults: list[str]) -> tuple[int, int]:
+def _pairs(
+    made: Deployment, prober: Prober, faults: list[str], many: int = _MANY
+) -> tuple[int, int]:
     pairs = probes = 0
     for source in made.servers:
         for target in made.servers:
@@ -120,7 +174,7 @@ def _pairs(made: Deployment, prober: Prober, faults: list[str]) -> tuple[int, in
                 share > 1 - _NEVER and len(made.cabling.ports_to[link]) == 1
                 for link, share in planned.items()
             )
-            traces = prober.pair(source, target, 1 if whole else _MANY)
+            traces = prober.pair(source, target, 1 if whole else many)
             pairs += 1
             probes += len(traces)
             fault = _compare(made, source, target, traces, planned)

@@ -45,6 +45,16 @@ def test_a_plan_is_deployed_and_checked(place):
     assert "root" in report["namespaces"]["skipped"]
 
 
+def test_routes_go_around_a_dead_cable(place):
+    words = (place / "plan.json", "--hosts", place / "hosts.yaml", "--without", "C1")
+    done = run(*words, "-o", place / "without", "--check")
+    assert done.exit_code == 0, done.output
+    assert "note: cable C1 is left out" in done.output
+    assert "C1," not in (place / "without/cables.csv").read_text()
+    refused = run(place / "plan.json", "--check", "--files", place / "without")
+    assert isinstance(refused.exception, InputError)
+
+
 def test_files_that_were_changed_are_refused(place):
     run(place / "plan.json", "-o", place / "changed")
     script = place / "changed/hosts/server-2/routes.sh"

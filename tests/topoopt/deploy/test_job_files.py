@@ -27,6 +27,7 @@ from topoopt.deploy.job_files import job_files
 from topoopt.deploy.launch import megatron, question_of, torchtitan
 from topoopt.deploy.msccl_files import chunk_paths, expert_groups
 from topoopt.plan.ranks import in_order, ranks_of, ring_ranks
+from topoopt.plan.rebuild import rebuild_fabric
 
 
 @functools.cache
@@ -139,6 +140,22 @@ def test_collectives_are_right_over_planned_cables_alone(plan):
             assert pair[0] == pair[1] or pair in made.cabling.ports_to
 
 
+@pytest.mark.parametrize("plan", [shared_plan, shared_layout_plan])
+def test_groups_without_rings_take_those_of_the_simulation(plan):
+    plan = replace(plan(), rings=[])
+    made = deployment(plan)
+    files, notes = job_files(made)
+    found = [text for name, text in files.items() if name.startswith("msccl/")]
+    assert found
+    assert any(note.startswith("MSCCL: 1 groups") for note in notes)
+    gpus = plan.job.server.gpus
+    for text in found:
+        pairs = {(a // gpus, b // gpus) for a, b in assert_right(text)}
+        orders = rebuild_fabric(plan).rings_of(tuple(range(4)))
+        edges = {edge for order in orders for edge in zip(order, order[1:] + order[:1])}  # noqa: B905
+        assert {(a, b) for a, b in pairs if a != b} == edges
+
+
 def test_settings_of_nccl_name_devices_and_the_range_of_cables():
     made = deployment(shared_plan(), full_site(4, 2))
     files, notes = job_files(made)
@@ -177,7 +194,64 @@ def test_megatron_gets_the_layout():
     assert found["--use-distributed-optimizer"] is True
     assert found["--sequence-parallel"] is True
     assert found["--global-batch-size"] == str(plan.global_batch)
-    assert notes == []
+    (note,) = notes
+    assert "CUDA_DEVICE_MAX_CONNECTIONS=1" in note
+
+
+@pytest.mark.parametrize("zero", [2, 3])
+def test_megatron_shards_more_by_its_fsdp(zero):
+    plan = with_layout(pipelined_plan(), tensor=1, context=1, zero=zero)
+    lines, notes = megatron(plan, *question_of(plan))
+    found = options(lines)
+    assert found["--use-megatron-fsdp"] is True
+    assert found["--ckpt-format"] == "fsdp_dtensor"
+    assert any("refuses CUDA_DEVICE_MAX_CONNECTIONS=1" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("model", "fields", "words"),
+    [
+        ("qwen2-1.5b", {"tensor": 4}, "2 key-value heads over 4 tensor ranks"),
+        ("qwen2-1.5b", {"tensor": 2}, None),
+        ("deepseek-v3", {"tensor": 2}, None),
+        ("vit-b-32", {"tensor": 1, "context": 2}, "50 tokens over 2 context ranks"),
+    ],
+)
+def test_what_megatron_refuses_is_said(model, fields, words):
+    plan = with_layout(
+        pipelined_plan(), pipeline=1, schedule="1f1b", virtual_stages=1, **fields
+    )  # fmt: skip
+    architecture = get_transformer(model)
+    job = replace(plan.job, model=architecture, sequence=architecture.sequence)
+    refused = [note for note in megatron(plan, job, question_of(plan)[1])[1] if "refuses" in note]
+    assert [words in note for note in refused] == ([True] if words else [])
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [("llama3-8b", "layernorm"), ("mixtral-8x7b", "layernorm moe_act --moe-grouped-gemm")],
+)
+def test_modules_that_a_model_lacks_are_not_asked_for(model, expected):
+    plan = with_layout(
+        pipelined_plan(), pipeline=1, schedule="1f1b", virtual_stages=1, recompute="modules",
+        modules=("norms", "up-projections", "activations"),
+    )  # fmt: skip
+    job = replace(plan.job, model=get_transformer(model))
+    text = " ".join(megatron(plan, job, question_of(plan)[1])[0])
+    assert f"--recompute-modules {expected} --" in text
+    plan = with_layout(plan, recompute="modules", modules=("up-projections",))
+    assert "--recompute" not in " ".join(megatron(plan, job, question_of(plan)[1])[0])
+
+
+def test_torchtitan_spreads_experts_over_ranks_that_shard():
+    plan = pipelined_plan()
+    job = replace(plan.job, model=get_transformer("mixtral-8x7b"))
+    layout = Layout(tensor=2, data=8, expert=4, zero=0)
+    lines, notes = torchtitan(plan, job, layout)
+    split = tomllib.loads("\n".join(lines))["parallelism"]
+    assert split["data_parallel_replicate_degree"] == 2
+    assert split["data_parallel_shard_degree"] == 4
+    assert any("stage 2 over 4 ranks" in note for note in notes)
 
 
 def test_uneven_stages_are_written_layer_by_layer():
@@ -192,6 +266,16 @@ def test_uneven_stages_are_written_layer_by_layer():
     text = "\n".join(torchtitan(plan, replace(plan.job, model=model), layout)[0])
     parts = tomllib.loads(text)["parallelism"]["module_fqns_per_model_part"]
     assert [len([m for m in part if m.startswith("layers.")]) for part in parts] == [5, 4]
+
+
+def test_breadth_first_schedules_have_names_in_both():
+    plan = with_layout(pipelined_plan(), schedule="breadth-first", virtual_stages=4)
+    layout = plan.parallelization.layout
+    found = options(megatron(plan, *question_of(plan))[0])
+    together = plan.global_batch // layout.data // layout.microbatch
+    assert found["--microbatch-group-size-per-virtual-pipeline-stage"] == str(together)
+    split = tomllib.loads("\n".join(torchtitan(plan, *question_of(plan))[0]))["parallelism"]
+    assert split["pipeline_parallel_schedule"] == "LoopedBFS"
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "zero-bubble"])

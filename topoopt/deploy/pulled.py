@@ -1,0 +1,107 @@
+"""A deployment whose cable was pulled: routes go around it, addresses and labels stay."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+
+from codesign_base import InfeasibleError, InputError
+from topoopt.deploy.cabling import Cable, Cabling
+from topoopt.deploy.deployment import Deployment
+from topoopt.deploy.technician import label
+from topoopt.plan.rebuild import rebuild_fabric
+from topoopt.studies.failures import fail_cables, repaired
+from topoopt.topology.wiring import is_strongly_connected
+
+
+def cable_named(made: Deployment, name: str) -> Cable:
+    """Return the cable of a label.
+
+    Parameters
+    ----------
+    made : Deployment
+    name : str
+        As in cables.csv.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    cables = {label(made, cable): cable for cable in made.cabling.cables}
+    if name not in cables:
+        raise InputError(f"no cable is labelled {name!r}; give one of {', '.join(cables)}")
+    return cables[name]
+
+
+def without_cable(made: Deployment, cable: Cable) -> Deployment:
+    """Return the same deployment after a cable was pulled, repaired by ``reroute``.
+
+    Routes are made anew as `topoopt.studies.failures.repaired` does, shortest paths that divide
+    equally. What differs in the files of hosts are routes.sh and rdma.sh alone.
+
+    Parameters
+    ----------
+    made : Deployment
+    cable : Cable
+        One of its cables.
+
+    Raises
+    ------
+    InfeasibleError
+        If some server could not reach another any more.
+    """
+    left = tuple(each for each in made.cabling.cables if each != cable)
+    if not _joined(made, left):
+        raise InfeasibleError(
+            f"without cable {label(made, cable)} some servers do not reach each other; repair it, "
+            "or plan with more ports"
+        )
+    ways = [(cable.source[0], cable.target[0])]
+    ways += [way[::-1] for way in ways if cable.both_ways]
+    dead = np.array(sorted(made.network.link(*way) for way in ways), dtype=np.int64)
+    fabric = replace(
+        rebuild_fabric(made.plan), network=made.network, routes=made.routes, ring_routes=None
+    )
+    after = repaired(fabric, fail_cables(made.network, dead), "reroute")
+    return replace(
+        made, network=after.network, routes=after.routes, cabling=Cabling(left), built=made.laid
+    )
+
+
+def busiest_cable(made: Deployment) -> Cable | None:
+    """Return the cable that most pairs' packets cross, of those that can be spared.
+
+    The first of equals; None if the servers need every cable to reach each other.
+
+    Parameters
+    ----------
+    made : Deployment
+    """
+    pairs: Counter[tuple[int, int]] = Counter()
+    for source in made.servers:
+        for target in made.servers:
+            links, _ = made.routes.row(source, target)
+            pairs.update(
+                zip(
+                    made.network.source[links].tolist(), made.network.target[links].tolist(),
+                    strict=True,
+                )
+            )  # fmt: skip
+
+    def crossing(cable: Cable) -> int:
+        one, other = cable.source[0], cable.target[0]
+        return pairs[one, other] + (pairs[other, one] if cable.both_ways else 0)
+
+    for cable in sorted(made.cabling.cables, key=crossing, reverse=True):
+        if _joined(made, tuple(each for each in made.cabling.cables if each != cable)):
+            return cable
+    return None
+
+
+def _joined(made: Deployment, cables: tuple[Cable, ...]) -> bool:
+    """Whether all servers reach each other over some cables."""
+    table = np.zeros((len(made.servers), len(made.servers)), dtype=np.int64)
+    for end, other in Cabling(cables).leads_to.items():
+        table[end[0], other[0]] += 1
+    return is_strongly_connected(table)
