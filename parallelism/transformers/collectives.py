@@ -1,7 +1,7 @@
 """Every communication that a layout causes, with exact volumes."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -40,6 +40,9 @@ class Communication:
         Times in a microbatch, or in an iteration for ``gradients`` and ``weights``.
     forwarded : Experts, optional
         Of an all-to-all whose tokens go once to each server that holds experts of theirs.
+    exposed : bool
+        Nothing hides it, whatever the stack hides of its group: tensor ranks gather what came to
+        an expert that they split, and scatter its outputs, by calls of their own.
     when : {"forward", "recompute", "backward", "weight", "gradients", "weights"}
         In which pass of a microbatch (``weight``: hidden behind gradients of weights);
         ``gradients``: when they are summed; ``weights``: before they are used.
@@ -52,6 +55,7 @@ class Communication:
     count: float
     when: When
     forwarded: Experts | None = None
+    exposed: bool = False
 
 
 def layer_communications(
@@ -115,16 +119,17 @@ def _layer_pass(
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     experts = model.experts if model.has_experts(layer) else None
     whole = element * tokens * model.hidden
-    blocks = [(whole, layout.tensor)]
+    blocks = [(whole, layout.tensor, False)]
     if experts is None or experts.shared:
-        blocks.append((whole, layout.tensor))
+        blocks.append((whole, layout.tensor, False))
     if experts is not None:
         share = layout.expert_split / layout.tensor
         arriving = whole * share * experts.per_token * implementation.load_imbalance
-        blocks.append((arriving, layout.expert_split))
-    for size, ranks in blocks:
+        blocks.append((arriving, layout.expert_split, True))
+    for size, ranks, exposed in blocks:
         if ranks > 1:
-            yield from _tensor_block(layout, ranks, size, when, implementation)
+            for message in _tensor_block(layout, ranks, size, when, implementation):
+                yield replace(message, exposed=exposed)
     if layout.context > 1:
         attention = model.attention
         if attention.latent is None:

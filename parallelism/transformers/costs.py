@@ -358,8 +358,11 @@ def attention_core(
 
 def _sums(
     model: Transformer, implementation: Implementation, *, layer: bool = False
-) -> tuple[float, float, bool, bool]:
+) -> tuple[float, float, bool, bool, float]:
     """Return how products of weights treat their operands and gradients.
+
+    Casts to FP8 are kernels of their own in every stack: a stack whose element-wise work moves
+    more bytes than fused kernels does not cast more.
 
     Of FP8 training only the products inside layers are in FP8: embedding, head and routers stay
     in BF16, as do norms and attention (DeepSeek-V3, 2024, section 3.3.1).
@@ -367,6 +370,7 @@ def _sums(
     return (
         float(model.dense_bytes), float(implementation.gradient_bytes),
         implementation.fused_gradients, layer and implementation.precision == "fp8",
+        1.0 / implementation.elementwise,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from codesign_base import InfeasibleError, InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.costs import check_layout
 from parallelism.transformers.layout import (
+    LOOPED,
     MOST_DEGREE,
     MOST_PARTS,
     Layout,
@@ -35,7 +36,7 @@ class Choices:
     recompute : tuple of {"none", "selective", "full", "modules"}
     modules : tuple of {"norms", "up-projections", "activations"}
         What recomputation by modules does again; all by default.
-    schedules : tuple of {"gpipe", "1f1b", "interleaved", "zero-bubble"}
+    schedules : tuple of {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
     across_servers : bool
         Tensor parallelism may span servers.
     """
@@ -48,7 +49,7 @@ class Choices:
     virtual_stages: tuple[int, ...] = ()
     zero: tuple[int, ...] = (1, 3)
     recompute: tuple[Recompute, ...] = ("none", "full")
-    schedules: tuple[Schedule, ...] = ("1f1b", "interleaved", "zero-bubble")
+    schedules: tuple[Schedule, ...] = ("1f1b", "interleaved", "breadth-first", "zero-bubble")
     across_servers: bool = False
     expert_tensor: tuple[int, ...] = ()
     stage_layers: tuple[int, ...] = ()
@@ -94,6 +95,8 @@ _LEAST_TOKENS = 1024
 _MOST_VIRTUAL = 12
 _MOST_LARGE = 8
 """Parts a stage of more than a layer each."""
+_MOST_TOGETHER = 4
+"""Microbatches over stages of a breadth-first schedule, which keeps the activations of all."""
 _MISSING_LAYERS = 3
 """Layers that may be missing to even parts of one or two layers: embedding, head and a further
 prediction stand for one each."""
@@ -147,7 +150,8 @@ def enumerate_layouts(
         leave 1024 tokens a rank; pipelines of at most as many stages as layers; every expert
         degree, each expert split over the tensor group or not at all; microbatches of 1, 2, 4, 8
         samples; up to 8 equal virtual stages, or 12 of one layer, or uneven ones where at most 3
-        layers are missing to parts of two; states sharded by ZeRO 1 or 3; no or full
+        layers are missing to parts of two; breadth-first schedules of more microbatches than
+        stages, at most four times as many; states sharded by ZeRO 1 or 3; no or full
         recomputation.
 
     Returns
@@ -270,14 +274,14 @@ def _schedules(
         if parts > 1:
             return
         # Without stages all schedules are the same.
-        yield choices.schedules[0] if choices.schedules[0] != "interleaved" else "1f1b", 1
+        yield choices.schedules[0] if choices.schedules[0] not in LOOPED else "1f1b", 1
         return
     for schedule in choices.schedules:
-        if schedule != "interleaved":
+        if schedule not in LOOPED:
             if parts in (0, base.pipeline):
                 yield schedule, 1
             continue
-        if microbatches % base.pipeline:
+        if not _loops(schedule, base.pipeline, microbatches, choices):
             continue
         for virtual in choices.virtual_stages or range(2, _MOST_VIRTUAL + 1):
             count = virtual * base.pipeline
@@ -291,8 +295,18 @@ def _schedules(
                 yield schedule, virtual
 
 
+def _loops(schedule: Schedule, stages: int, microbatches: int, choices: Choices) -> bool:
+    """Whether an interleaved or breadth-first schedule of so many microbatches is looked at."""
+    if schedule == "interleaved":
+        return microbatches % stages == 0
+    if microbatches == stages:  # the two are the same
+        return "interleaved" not in choices.schedules
+    usual = len(choices.schedules) == 1 or microbatches <= _MOST_TOGETHER * stages
+    return microbatches > stages and usual
+
+
 def _usual_parts(layers: int, parts: int, virtual: int) -> bool:
-    """Whether an interleaved schedule of so many parts is looked at without being asked for."""
+    """Whether a schedule of so many parts is looked at without being asked for."""
     missing = -layers % parts
     if missing:
         return parts <= layers <= 2 * parts and missing <= _MISSING_LAYERS

@@ -4,7 +4,15 @@ from dataclasses import dataclass
 
 from codesign_base import InputError
 from parallelism.accelerators import Accelerator, get_accelerator
+from parallelism.transformers.implementation import AttentionKernel
 from parallelism.transformers.work import Gemm, Work
+
+# Shares of `attention_efficiency` that kernels of fused attention reach, on GPUs newer than A100,
+# and on A100. FlashAttention 2 does not use what is new in Hopper: 0.35 of H100's peak (Shah et
+# al., FlashAttention-3, 2024, abstract). That of Triton is fitted, see `docs/llm.md`.
+_KERNELS: dict[AttentionKernel, tuple[float, float]] = {
+    "cudnn": (1.0, 1.0), "flash-2": (0.64, 1.0), "triton": (0.6, 0.6),
+}  # fmt: skip
 
 # How sharply the slower of arithmetic and memory wins: 1 adds them, infinity takes the larger.
 _SHARPNESS = 2.0
@@ -27,7 +35,7 @@ class GpuRates:
     half_size : float
         Size of one dimension (the others endless) at which a product reaches half of that.
     attention_efficiency : float
-        Fraction of the peak of fused attention kernels.
+        Fraction of the peak of the fastest fused attention kernels (cuDNN 9, FlashAttention 3).
     memory_efficiency : float
         Fraction of the memory bandwidth.
     launch : float
@@ -77,9 +85,10 @@ class GpuRates:
         """Return the seconds to move bytes to or from the GPU's memory."""
         return size / (self.accelerator.memory_bandwidth * self.memory_efficiency)
 
-    def attention_seconds(self, work: Work) -> float:
-        """Return the seconds of fused attention kernels."""
-        rate = self.accelerator.bf16_flops * self.attention_efficiency
+    def attention_seconds(self, work: Work, kernel: AttentionKernel = "cudnn") -> float:
+        """Return the seconds of fused attention by a kernel."""
+        share = _KERNELS[kernel][self.accelerator.name.startswith("a100")]
+        rate = self.accelerator.bf16_flops * self.attention_efficiency * share
         return max(work.attention_flops / rate, self.traffic_seconds(work.attention_traffic))
 
     def seconds(self, work: Work) -> float:
@@ -116,6 +125,11 @@ def rates_of(accelerator: Accelerator | str) -> GpuRates:
             f"{', '.join(_FITTED)}; give GpuRates of your own"
         )
     return GpuRates(found, *_FITTED[kind])
+
+
+def rates_like_h100(accelerator: Accelerator) -> GpuRates:
+    """Return rates of an accelerator that nothing is known of: H100's shares of its peaks."""
+    return GpuRates(accelerator, *_LIKE_H100)
 
 
 _A100_FIT = (

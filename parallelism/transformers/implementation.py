@@ -8,6 +8,7 @@ from parallelism.suggestions import suggestion
 
 Selective = Literal["core", "products"]
 Arithmetic = Literal["bf16", "fp8"]
+AttentionKernel = Literal["cudnn", "flash-2", "triton"]
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,9 @@ class Implementation:
         gets them.
     kernels : float
         Share of the rates of products (`gpu.GpuRates`) that its kernels reach, up to 1.
+    attention : {"cudnn", "flash-2", "triton"}
+        Its kernel of fused attention: cuDNN 9 or FlashAttention 3, which use what Hopper brought;
+        FlashAttention 2; the first FlashAttention in Triton. `gpu.GpuRates` has their rates.
     elementwise, norms : float
         Bytes that element-wise work, and norms, move, over those of fused kernels.
     collective_s : float
@@ -101,6 +105,7 @@ class Implementation:
     overlap_expert: float = 0.0
     overlap_pipeline: float = 1.0
     kernels: float = 1.0
+    attention: AttentionKernel = "cudnn"
     elementwise: float = 1.0
     norms: float = 1.0
     collective_s: float = 0.0
@@ -144,10 +149,16 @@ class Implementation:
             raise refuse("selective", "core or products")
         if self.precision not in get_args(Arithmetic):
             raise refuse("precision", "bf16 or fp8")
+        if self.attention not in get_args(AttentionKernel):
+            raise refuse("attention", ", ".join(get_args(AttentionKernel)))
 
 
 MEGATRON_CORE = Implementation()
 """Megatron-Core and NeMo."""
+
+NEMO = replace(MEGATRON_CORE, stack="nemo", overlap_tensor=0.9, iteration_s=0.0)
+"""NeMo's own recipes: messages of tensor groups cut to each product by hand (user buffers of
+Transformer Engine), and times of steps without loading of data and logging."""
 
 MEGATRON_2022 = Implementation(
     "megatron-2022", flash=False, dropout=True,
@@ -174,19 +185,28 @@ ALEPH_ALPHA_2023 = Implementation(
 
 FSDP2 = Implementation(
     "fsdp2", gathered_inputs=True, selective="products", overlap_tensor=0.0,
-    elementwise=2.0, norms=2.0,
+    attention="flash-2", elementwise=1.2, norms=1.2,
 )  # fmt: skip
 """PyTorch's per-parameter sharding and DTensor, compiled: torchtitan, dense models of NeMo
 AutoModel."""
 
+FSDP2_EAGER = replace(FSDP2, stack="fsdp2-eager", elementwise=3.4, norms=3.4)
+"""The same, not compiled: torchtitan without ``torch.compile``."""
+
+MAXTEXT = replace(
+    FSDP2, stack="maxtext", attention="cudnn", elementwise=1.0, norms=1.0, copies=0.0,
+)  # fmt: skip
+"""MaxText on GPUs: XLA fuses element-wise work and gathers into place; set, not fitted."""
+
 FSDP2_MOE = replace(
-    FSDP2, stack="fsdp2-moe", elementwise=1.0, norms=1.0, optimizer_bytes=4, forwarded_tokens=True,
+    FSDP2, stack="fsdp2-moe", attention="cudnn", elementwise=1.0, norms=1.0, optimizer_bytes=4,
+    forwarded_tokens=True,
 )  # fmt: skip
 """Mixtures of experts of NeMo AutoModel: kernels of Transformer Engine, DeepEP with nothing
 beside it, weights and moments of Adam in BF16 without an FP32 copy; nothing of it is fitted."""
 
 FSDP1 = Implementation(
-    "fsdp1", gradient_bytes=2, overlap_tensor=0.0, overlap_data=0.5,
+    "fsdp1", gradient_bytes=2, attention="triton", overlap_tensor=0.0, overlap_data=0.65,
 )  # fmt: skip
 """PyTorch's FullyShardedDataParallel as MosaicML's Composer sets it up: the backward pass
 gathers a layer's weights only after the one before it is done."""
@@ -206,10 +226,20 @@ MEGATRON_MOE = replace(
 """Megatron-Core with DeepEP, which takes 20 multiprocessors, and overlap of all-to-all with the
 other half batch; set, not met with runs."""
 
+MEGATRON_DEEPEP = replace(MEGATRON_CORE, stack="megatron-deepep", forwarded_tokens=True)
+"""Megatron-Core with DeepEP or HybridEP, and nothing beside them; set, not fitted."""
+
+MEGATRON_OVERLAP = replace(
+    MEGATRON_CORE, stack="megatron-overlap", overlap_tensor=0.0, overlap_expert=0.9,
+)  # fmt: skip
+"""Megatron-Core with NCCL's all-to-all beside the other microbatch, for which tensor groups give
+up their overlap; set, not fitted."""
+
 STACKS: dict[str, Implementation] = {
     one.stack: one
     for one in (
-        MEGATRON_CORE, MEGATRON_MOE, DEEPSEEK_V3, FSDP2, FSDP2_MOE, FSDP1, LLAMA3,
+        MEGATRON_CORE, NEMO, MEGATRON_DEEPEP, MEGATRON_OVERLAP, MEGATRON_MOE, DEEPSEEK_V3,
+        FSDP2, FSDP2_EAGER, FSDP2_MOE, FSDP1, MAXTEXT, LLAMA3,
         MEGATRON_2022, MEGATRON_2021, DEEPSPEED_2022, ALEPH_ALPHA_2023,
     )
 }  # fmt: skip

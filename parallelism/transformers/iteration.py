@@ -165,7 +165,10 @@ def part_seconds(
                 if implementation.gathered_inputs and message.kind != "allreduce":
                     moved = message.size / _ELEMENT * implementation.copies
                     held_up[message.when] += message.count * rates.traffic_seconds(moved)
-            sent[message.when][message.group] += seconds
+            if message.exposed:
+                held_up[message.when] += seconds
+            else:
+                sent[message.when][message.group] += seconds
     works = {
         "forward": costs.forward, "recompute": costs.recompute, "backward": costs.backward_input,
     }  # fmt: skip
@@ -175,7 +178,9 @@ def part_seconds(
         computed = stack_seconds(work, rates, implementation)
         waits = held_up[when]
         for group, fraction in fractions.items():
-            room = rates.attention_seconds(work) if group == "context" else computed
+            room = computed
+            if group == "context":
+                room = rates.attention_seconds(work, implementation.attention)
             waits += exposed_seconds(sent[when][group], fraction, room)
         busy[when] = computed + waits
         total += waits
@@ -196,7 +201,8 @@ def stack_seconds(work: Work, rates: GpuRates, implementation: Implementation) -
     """Return the seconds of a pass by the kernels of a stack."""
     products = sum(rates.gemm_seconds(gemm) for gemm in work.gemms) / implementation.kernels
     moved = rates.traffic_seconds(work.traffic) * implementation.elementwise
-    return products + rates.attention_seconds(work) + moved + work.kernels * rates.launch
+    attention = rates.attention_seconds(work, implementation.attention)
+    return products + attention + moved + work.kernels * rates.launch
 
 
 def layer_seconds(
@@ -464,10 +470,12 @@ def _with_gradients(
 ) -> float:
     """Return when the last stage has its gradients summed and its weights gathered."""
     finish = 0.0
+    breadth_first = order.name == "breadth-first"
     all_messages = step_communications(model, layout, order.microbatches, implementation)
     for stage, messages in enumerate(all_messages):
         mine = [passes[i] for i in range(stage, len(passes), layout.pipeline)]
-        # Under ZeRO 2 and 3, microbatches hide their own messages.
+        # Under ZeRO 2 and 3, microbatches hide their own messages; breadth first all of them
+        # those of the parts before.
         hides = {
             "gradients": sum(one.backward + one.weight for one in mine),
             "weights": sum(one.forward for one in mine),
@@ -482,7 +490,8 @@ def _with_gradients(
                 behind[message.when] += each
         exposed = 0.0
         for when, total in seconds.items():
-            rounds = order.microbatches if layout.zero >= (3 if when == "weights" else 2) else 1
+            all_passes = layout.zero >= (3 if when == "weights" else 2) or breadth_first
+            rounds = order.microbatches if all_passes else 1
             hidden = behind[when]
             exposed += total - hidden
             exposed += exposed_seconds(hidden, implementation.overlap_data, hides[when] * rounds)

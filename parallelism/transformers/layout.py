@@ -7,7 +7,9 @@ from typing import Literal, get_args
 
 from codesign_base import InputError
 
-Schedule = Literal["gpipe", "1f1b", "interleaved", "zero-bubble"]
+Schedule = Literal["gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"]
+LOOPED: tuple[Schedule, ...] = ("interleaved", "breadth-first")
+"""Schedules in which a stage has several parts of the model."""
 Recompute = Literal["none", "selective", "full", "modules"]
 Module = Literal["norms", "up-projections", "activations"]
 MOST_DEGREE = 2**20
@@ -37,9 +39,9 @@ class Layout:
         ReduceScatter and AllGather (Korthikanti et al., 2022).
     microbatch : int
         Samples of a microbatch on one data-parallel rank.
-    schedule : {"gpipe", "1f1b", "interleaved", "zero-bubble"}
+    schedule : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
     virtual_stages : int
-        Model chunks a GPU of an interleaved schedule; 1 otherwise.
+        Model chunks a GPU of an interleaved or breadth-first schedule; 1 otherwise.
     recompute : {"none", "selective", "full", "modules"}
         Activations computed again in the backward pass: none, attention cores, whole layers, or
         the outputs of ``modules``.
@@ -99,14 +101,15 @@ class Layout:
         self._check_experts()
         if self.stage_layers:
             self._check_parts()
-        if self.virtual_stages > 1 and self.schedule != "interleaved":
+        if self.virtual_stages > 1 and self.schedule not in LOOPED:
             raise InputError(
                 f"layout: virtual_stages is {self.virtual_stages} with schedule "
-                f"{self.schedule!r}; give 1, or schedule 'interleaved'"
+                f"{self.schedule!r}; give 1, or schedule {' or '.join(LOOPED)}"
             )
-        if self.schedule == "interleaved" and (self.pipeline < 2 or self.virtual_stages < 2):
+        if self.schedule in LOOPED and (self.pipeline < 2 or self.virtual_stages < 2):
             raise InputError(
-                "layout: schedule 'interleaved' needs pipeline and virtual_stages of at least 2"
+                f"layout: schedule {self.schedule!r} needs pipeline and virtual_stages of at "
+                "least 2"
             )
 
     def _check_experts(self) -> None:

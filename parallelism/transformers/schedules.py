@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from parallelism.transformers.layout import Layout, Schedule
+from parallelism.transformers.layout import LOOPED, Layout, Schedule
 
 IntArray = npt.NDArray[np.int64]
 
@@ -33,7 +33,7 @@ class PipelineSchedule:
 
     Parameters
     ----------
-    name : {"gpipe", "1f1b", "interleaved", "zero-bubble"}
+    name : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
     stages, chunks, microbatches : int
         Ranks of the pipeline, parts of the model a rank, microbatches of an iteration.
     split_backward : bool
@@ -80,15 +80,22 @@ def build_schedule(
 
     Parameters
     ----------
-    name : {"gpipe", "1f1b", "interleaved", "zero-bubble"}
+    name : {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
         GPipe (Huang et al., 2019): all forward, then all backward passes in reverse. 1F1B
         (Narayanan et al., 2019; PipeDream-Flush): stage ``s`` runs ``stages - 1 - s`` forward
-        passes, then alternates. Interleaved 1F1B (Narayanan et al., 2021, section 2.2).
+        passes, then alternates. Interleaved 1F1B (Narayanan et al., 2021, section 2.2): groups
+        of as many microbatches as stages go through chunk after chunk. Breadth-first
+        (Lamy-Poirier, Breadth-First Pipeline Parallelism, 2023, section 4): all microbatches go
+        through a chunk before the next, so that gradients of a chunk are summed beside the
+        passes of all others, and messages between stages have as long as the other microbatches
+        take; at the price of the activations of all. Other than there the last chunk's forward
+        and backward passes alternate, as in Megatron-Core with a microbatch group of the whole
+        iteration.
         Zero-bubble: ZB-H1 (Qi et al., 2023, section 2.2): 1F1B with weight passes put off, by
         one more microbatch a stage, so that no rank holds more than the first of 1F1B.
     stages, microbatches : int
     chunks : int
-        Model parts a rank, of the interleaved schedule.
+        Model parts a rank, of interleaved and breadth-first schedules.
 
     Returns
     -------
@@ -97,25 +104,35 @@ def build_schedule(
     Raises
     ------
     InputError
-        If a number is below 1, a schedule other than the interleaved one has chunks, or the
-        microbatches of the interleaved one are no multiple of the stages.
+        If a number is below 1, another schedule than these two has chunks, the microbatches of
+        the interleaved one are no multiple of the stages, or those of the breadth-first one are
+        fewer.
     """
     for what, value in (("stages", stages), ("microbatches", microbatches), ("chunks", chunks)):
         if value < 1:
             raise InputError(f"pipeline schedule: {what} is {value}; give at least 1")
-    if chunks > 1 and name != "interleaved":
+    if chunks > 1 and name not in LOOPED:
         raise InputError(
-            f"pipeline schedule: chunks is {chunks} with {name!r}; give 1, or 'interleaved'"
+            f"pipeline schedule: chunks is {chunks} with {name!r}; give 1, or {' or '.join(LOOPED)}"
         )
     if name == "interleaved" and microbatches % stages:
         raise InputError(
             f"pipeline schedule: {microbatches} microbatches are no multiple of {stages} stages, "
             "which 'interleaved' needs; choose another batch, microbatch, degree or schedule"
         )
+    if name == "breadth-first" and microbatches < stages:
+        raise InputError(
+            f"pipeline schedule: {microbatches} microbatches are fewer than the {stages} stages, "
+            "of which 'breadth-first' needs as many; choose another batch, microbatch, degree or "
+            "schedule"
+        )
     makers: dict[Schedule, Callable[[int], IntArray]] = {
         "gpipe": lambda _: _gpipe(microbatches),
         "1f1b": lambda stage: _one_forward_one_backward(stage, stages, microbatches),
-        "interleaved": lambda stage: _interleaved(stage, stages, microbatches, chunks),
+        "interleaved": lambda stage: _interleaved(stage, stages, microbatches, chunks, stages),
+        "breadth-first": lambda stage: _interleaved(
+            stage, stages, microbatches, chunks, microbatches
+        ),
         "zero-bubble": lambda stage: _zero_bubble(stage, stages, microbatches),
     }
     if name not in makers:
@@ -180,14 +197,16 @@ def _one_forward_one_backward(stage: int, stages: int, microbatches: int) -> Int
     )
 
 
-def _interleaved(stage: int, stages: int, microbatches: int, chunks: int) -> IntArray:
-    """Groups of ``stages`` microbatches go through chunk after chunk."""
-    group, within = np.divmod(np.arange(microbatches * chunks), stages)
+def _interleaved(
+    stage: int, stages: int, microbatches: int, chunks: int, together: int
+) -> IntArray:
+    """Groups of so many microbatches go through chunk after chunk."""
+    group, within = np.divmod(np.arange(microbatches * chunks), together)
     rounds, chunk = np.divmod(group, chunks)
-    microbatch = rounds * stages + within
+    microbatch = rounds * together + within
     forward = _passes(PassKind.FORWARD, chunk, microbatch)
     backward = _passes(PassKind.BACKWARD, chunks - 1 - chunk, microbatch)
-    warm_up = 2 * (stages - 1 - stage) + (chunks - 1) * stages
+    warm_up = 2 * (stages - 1 - stage) + (chunks - 1) * together
     return _alternate(min(warm_up, len(forward)), forward, backward)
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -200,6 +201,9 @@ def test_list_models_sums_the_graphs() -> None:
         (lambda: get_model("dlrm", tables=0), "tables is 0; give a whole number from 1"),
         (lambda: get_model("dlrm", tables=10**6), "more than 100000 operators"),
         (lambda: dlrm(dim=True), "dim is True"),
+        (lambda: dlrm(lookup_skew=-1.0), "lookup_skew is -1.0; give an exponent of at least 0"),
+        (lambda: dlrm(tables=2, dims=[4]), "dims has 1 numbers for 2 tables; give one for each"),
+        (lambda: dlrm(tables=1, dims=[0]), "a value of dims is 0; give a whole number"),
         (lambda: dlrm(batch_per_gpu=0), "batch_per_gpu is 0"),
         (lambda: dlrm(top_width=10**16), "top_width"),
         (lambda: bert(heads=7), "7 heads do not divide 1024 features"),
@@ -238,3 +242,34 @@ def test_builder_rejects_impossible_shapes() -> None:
     ):
         with pytest.raises(InputError, match=message):
             step()
+
+
+@given(
+    tables=st.integers(1, 40),
+    bag=st.integers(1, 200),
+    skew=st.floats(0.0, 4.0),
+    dim=st.integers(1, 9),
+)  # fmt: skip
+@settings(max_examples=40, deadline=None)
+def test_skewed_lookups_are_as_many_and_follow_zipf(tables, bag, skew, dim):
+    graph = dlrm(tables=tables, rows=100, dim=dim, bag=bag, lookup_skew=skew)
+    found = [op for op in graph.operators if op.sparse]
+    bags = [op.backward_flops / dim for op in found]
+    assert sum(bags) == tables * bag and min(bags) >= 1
+    assert bags == sorted(bags, reverse=True)
+    shares = np.array([1.0 / (t + 1) ** skew for t in range(tables)])
+    exact = 1 + tables * (bag - 1) * shares / shares.sum()
+    assert np.all(np.abs(np.array(bags) - exact) < 1.0)
+    # What a table sends and holds stays; what published profiles measured is bags of one size.
+    assert {op.output_shape for op in found} == {(dim,)}
+    assert {op.parameters for op in found} == {100 * dim}
+    assert [op.profile_key == f"Embed_100x{dim}" for op in found] == [b == bag for b in bags]
+
+
+def test_tables_of_unequal_widths_send_and_hold_as_much():
+    graph = dlrm(tables=3, rows=10, dims=[2, 4, 8], bottom_width=6)
+    found = [op for op in graph.operators if op.sparse]
+    assert [(op.output_shape, op.parameters) for op in found] == [
+        ((2,), 20), ((4,), 40), ((8,), 80)
+    ]  # fmt: skip
+    assert next(op for op in graph.operators if op.name == "concat").output_shape == (20,)

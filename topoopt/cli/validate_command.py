@@ -39,7 +39,7 @@ def validate_command(
     models: Annotated[str, typer.Option(help="Simulation models, separated by commas.")] = _MODELS,
     runs: Annotated[
         Path | None,
-        typer.Option(help="llm: a file of published runs, instead of the built-in ones."),
+        typer.Option(help="llm: a file of published runs, or 'published' for the program's own."),
     ] = None,
     sweep: Annotated[
         Path | None,

@@ -132,7 +132,7 @@ def test_parts_cover_the_layers_and_spare_the_ends() -> None:
 
 
 def test_peaks_follow_the_order_of_passes() -> None:
-    for name, chunks in (("gpipe", 1), ("1f1b", 1), ("interleaved", 3), ("zero-bubble", 1)):
+    for name, chunks in (("gpipe", 1), ("1f1b", 1), ("breadth-first", 3), ("zero-bubble", 1)):
         schedule = build_schedule(name, 4, 8, chunks)
         held = np.random.default_rng(1).uniform(1.0, 2.0, 4 * chunks)
         peaks = peak_held(schedule, held)

@@ -31,7 +31,7 @@ BATCH = 16
 SERVER = Server(get_accelerator("h100"), GPUS, 150e9)
 ALL = Choices(
     zero=(0, 1, 2, 3), recompute=("none", "full"), across_servers=True, context=(1, 2, 4),
-    schedules=("gpipe", "1f1b", "interleaved", "zero-bubble"),
+    schedules=("gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"),
 )  # fmt: skip
 MODELS = {
     "tied": gpt(8, 256, 8, 1000),

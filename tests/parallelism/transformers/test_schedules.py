@@ -18,7 +18,10 @@ from parallelism.transformers.schedules import (
 from parallelism.transformers.timeline import PassTimes, timeline
 
 SHAPES = [(1, 3), (2, 2), (2, 6), (3, 6), (4, 4), (4, 12), (8, 16)]
-NAMES = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("zero-bubble", 1)]
+NAMES = [
+    ("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("breadth-first", 2),
+    ("breadth-first", 3), ("zero-bubble", 1),
+]  # fmt: skip
 
 
 def longest_path(schedule: PipelineSchedule, times: PassTimes) -> float:
@@ -119,6 +122,22 @@ def test_interleaving_holds_a_share_more_on_the_first_stage(stages, chunks) -> N
     assert (np.diff(held) == -2).all()
 
 
+@pytest.mark.parametrize(("stages", "batches", "chunks"), [(2, 3, 4), (3, 7, 2), (4, 16, 3)])
+def test_breadth_first_holds_all_microbatches_but_hides_messages(stages, batches, chunks) -> None:
+    schedule = build_schedule("breadth-first", stages, batches, chunks)
+    held = 2 * (stages - 1 - np.arange(stages)) + (chunks - 1) * batches + 1
+    assert schedule.in_flight().tolist() == np.minimum(held, chunks * batches).tolist()
+    # Beside the passes of other microbatches only the first messages there and back take time.
+    count = stages * chunks
+    still = timeline(schedule, PassTimes.uniform(count, 1.0, 2.0)).makespan
+    assert still == pytest.approx(3.0 * (chunks * batches + stages - 1))
+    send = min(1.0, (batches - stages) / stages)
+    moving = timeline(schedule, PassTimes.uniform(count, 1.0, 2.0, send=send)).makespan
+    assert moving == pytest.approx(still + 2 * (stages - 1) * send)
+    alike = build_schedule("interleaved", stages, stages, chunks).passes
+    assert (build_schedule("breadth-first", stages, stages, chunks).passes == alike).all()
+
+
 def test_a_delay_between_stages_stalls_one_forward_one_backward() -> None:
     # A microbatch waits for a round trip of one hop with the next stage, in every round.
     schedule = build_schedule("1f1b", 2, 50)
@@ -133,6 +152,7 @@ def test_a_delay_between_stages_stalls_one_forward_one_backward() -> None:
         lambda: build_schedule("1f1b", 0, 1),
         lambda: build_schedule("1f1b", 2, 4, 2),
         lambda: build_schedule("interleaved", 4, 6, 2),
+        lambda: build_schedule("breadth-first", 4, 3, 2),
         lambda: build_schedule("other", 2, 2),
         lambda: timeline(build_schedule("1f1b", 2, 2), PassTimes.uniform(3, 1.0, 1.0)),
         lambda: schedule_of(Layout(data=4), 6),

@@ -7,16 +7,24 @@ import pytest
 from typer.testing import CliRunner
 
 from codesign_base import InputError
+from parallelism.transformers.collectives import layer_communications
+from parallelism.transformers.costs import layer_costs
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import FSDP2, MEGATRON_CORE, STACKS, get_stack
-from parallelism.transformers.iteration import exposed_seconds, iteration_time
+from parallelism.transformers.iteration import (
+    communication_seconds,
+    exposed_seconds,
+    iteration_time,
+    part_seconds,
+)
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import links_of
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.presets import get_transformer
+from parallelism.transformers.work import Work
 from topoopt.cli.app import app
 from topoopt.studies.validation.calibration import errors, fit, leave_one_model_out
-from topoopt.studies.validation.runs_file import published_run, read_runs, validate_runs
+from topoopt.studies.validation.runs_file import read_runs, validate_runs
 
 RUN = {
     "name": "small", "hidden": 4096, "ffn": 14336, "gated": True, "layers": 32, "heads": 32,
@@ -46,6 +54,7 @@ def test_a_run_is_compared_as_the_model_times_it(tmp_path) -> None:
     assert not run.fitted
     assert {s.group: s.runs for s in found.summaries} == {
         "all": 1, "stack megatron-core": 1, "accelerator h100": 1, "held out": 1,
+        "held out: dense, bf16": 1,
     }  # fmt: skip
 
 
@@ -85,8 +94,7 @@ def test_a_run_is_of_the_gpu_that_its_source_prints(tmp_path) -> None:
 
 
 def test_a_model_left_out_is_of_all_its_runs(tmp_path) -> None:
-    entry = read_runs(written(tmp_path, software="fsdp1"))[0]
-    first = published_run(entry)
+    (first,) = read_runs(written(tmp_path, software="fsdp1"))
     other = replace(first, name="other", model=replace(first.model, layers=16), seconds=6.5)
     both = [first, replace(first, seconds=13.0)]
     apart = leave_one_model_out([*both, other], "fsdp1")
@@ -106,14 +114,120 @@ def test_a_model_left_out_is_of_all_its_runs(tmp_path) -> None:
         ({"seconds": -1.0}, "seconds"),
         ({"accel": "abacus"}, "accelerator"),
         ({"layouts": []}, "layouts"),
-        ({"moe": True, "layers": 31}, "experts"),
+        ({"moe": True, "layers": 31, "ffn": 14000}, "experts"),
         ({"heads": 33}, "heads"),
+        ({"heads": 0}, "heads"),
+        ({"qw": 0}, "qw"),
+        ({"hidden": None}, "hidden"),
+        ({"model": "llama3-8b"}, "leave one out"),
+        ({"mfu": 0.4}, "seconds, mfu"),
+        ({"seconds": None}, "no measured time"),
+        ({"seconds": None, "mfu": 40.0}, "share of the peak"),
+        ({"attention": "flash-9"}, "attention"),
+        ({"precision": "fp8", "accel": "a100"}, "fp8"),
     ],
 )
 def test_a_wrong_run_is_refused_in_a_sentence(tmp_path, changes, word) -> None:
     with pytest.raises(InputError, match=word) as caught:
         validate_runs(written(tmp_path, **changes))
     assert "\n" not in str(caught.value)
+
+
+def test_every_measured_quantity_is_the_same_run(tmp_path) -> None:
+    """12.78 s of 128 samples of 8,192 tokens on 8 GPUs, by every name that tables give it."""
+    tokens = 128 * 8192 / 12.78
+    # Products of 8.03e9 parameters less the embedding, by hand, and all scores.
+    products = 6 * 128 * 8192 * (32 * (4096 * (6144 + 4096) + 3 * 4096 * 14336) + 4096 * 128256)
+    scores = 12 * 128 * 8192**2 * 32 * 4096
+    rate = (products + scores) / 12.78 / 8
+    quantities: list[dict[str, object]] = [
+        {"tokens_per_second": tokens},
+        {"tokens_per_second_gpu": tokens / 8},
+        {"tflops_gpu": rate / 1e12},
+        {"mfu": rate / 989.5e12},
+        {"mfu": (products + scores / 2) / 12.78 / 8 / 989.5e12, "scores": "causal"},
+        {"tflops_gpu": products / 12.78 / 8e12, "scores": "none"},
+    ]
+    for given in quantities:
+        (run,) = read_runs(written(tmp_path, seconds=None, **given))
+        assert run.seconds == pytest.approx(12.78)
+
+
+def test_a_run_may_bring_its_model_and_its_accelerator(tmp_path) -> None:
+    sheet = {"name": "other", "bf16_tflops": 989.5, "fp8_tflops": 1979.0, "memory_gb": 80.0,
+             "memory_gb_s": 3350.0, "link_gb_s": 450.0}  # fmt: skip
+    latent = {"kv_rank": 512, "query_rank": 1536, "rope_width": 64, "value_width": 128}
+    known, described = (
+        validate_runs(written(tmp_path, accel=accel)).runs[0] for accel in ("h100", sheet)
+    )
+    assert described.accelerator == "other"
+    assert described.model_s == pytest.approx(known.model_s)
+    (slow,) = validate_runs(written(tmp_path, nic_gbps=1.0)).runs
+    assert slow.model_s == known.model_s  # nothing leaves the server
+    (run,) = read_runs(written(tmp_path, latent=latent, layouts=[
+        {**RUN["layouts"][0], "expert_tensor": 1, "virtual": 3}
+    ]))  # fmt: skip
+    assert run.model.attention.latent is not None
+    assert run.layouts[0].expert_tensor is None
+    path = tmp_path / "named.json"
+    shape = {key: RUN[key] for key in ("hidden", "ffn", "gated", "layers", "heads", "kvw", "vocab")}
+    rest = {key: value for key, value in RUN.items() if key not in (*shape, "qw", "moe")}
+    for model in ("mine", "llama3-8b"):
+        path.write_text(json.dumps({"models": {"mine": shape}, "runs": [{**rest, "model": model}]}))
+        assert validate_runs(path).runs[0].model_s == pytest.approx(known.model_s)
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "heads", "ffn", "experts", "per_token"),
+    [(64, 6144, 48, 32768, 8, 2), (8, 6144, 48, 32768, 8, 2), (28, 6144, 48, 16384, 8, 2),
+     (40, 6144, 48, 10752, 16, 4), (24, 2880, 64, 2880, 32, 4), (94, 4096, 64, 12288, 128, 8),
+     (61, 7168, 64, 18432, 384, 8)],
+)  # fmt: skip
+def test_experts_that_a_run_does_not_print_are_those_of_the_released_model(
+    tmp_path, layers, hidden, heads, ffn, experts, per_token
+) -> None:
+    shape = {"layers": layers, "hidden": hidden, "heads": heads, "ffn": ffn, "moe": True,
+             "qw": hidden, "kvw": hidden}  # fmt: skip
+    (run,) = read_runs(written(tmp_path, **shape))
+    assert run.model.experts is not None
+    assert run.model.layers == layers
+    assert (run.model.experts.count, run.model.experts.per_token) == (experts, per_token)
+
+
+def test_the_published_runs_are_true_where_nothing_was_fitted() -> None:
+    """docs/llm.md prints these; the rows are named so that a lost one is seen."""
+    found = {one.group: one for one in validate_runs("published").summaries}
+    assert found["all"].runs == 164
+    assert found["held out: dense, bf16"].runs == 36
+    assert found["held out: dense, bf16"].mean < 0.04
+    assert found["held out: dense, bf16"].max < 0.12
+    assert found["held out: experts, bf16"].mean < 0.07
+
+
+def test_what_attention_costs_depends_on_its_kernel() -> None:
+    """0.64 of the rate by FlashAttention 2 on H100, all of it on A100."""
+    work = Work(attention_flops=1e15)
+    for name, share in (("h100", 0.64), ("a100", 1.0)):
+        rates = rates_of(name)
+        fast, slow = (rates.attention_seconds(work, kernel) for kernel in ("cudnn", "flash-2"))
+        assert slow == pytest.approx(fast / share)
+
+
+def test_nothing_hides_what_tensor_ranks_gather_for_an_expert() -> None:
+    model = get_transformer("mixtral-8x7b")
+    layout = Layout(tensor=4, data=8, expert=8)
+    costs = layer_costs(model, 0, layout, MEGATRON_CORE)
+    messages = layer_communications(model, 0, layout, MEGATRON_CORE)
+    rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
+    gathered = [m for m in messages if m.exposed and m.when == "forward"]
+    assert {(m.kind, m.ranks) for m in gathered} == {("allgather", 4), ("reducescatter", 4)}
+    sent = sum(communication_seconds(m, layout, links) for m in gathered)
+    whole = replace(MEGATRON_CORE, overlap_tensor=1.0, overlap_expert=1.0)
+    alone = [m for m in messages if not m.exposed]
+    times = [
+        part_seconds(costs, some, layout, whole, rates, links).forward for some in (messages, alone)
+    ]
+    assert times[0] - times[1] == pytest.approx(sent)
 
 
 def test_the_command_prints_runs_and_summaries(tmp_path) -> None:

@@ -36,6 +36,8 @@ def test_the_table_is_carried_with_its_source():
     assert found["400candle_16", "fat-tree"].wall_time_s == 36.8
     assert found["400vgg_16", "ideal"].bandwidth == 50e9
     assert ("400transformer_16", "fat-tree") not in found
+    # Of noisy graphs the mean of runs with perturbed delays, not the run that was published.
+    assert found["400candle_16", "ideal"].time_s == pytest.approx(0.181535, abs=1e-6)
 
 
 def test_closed_forms_need_no_data():
@@ -151,7 +153,7 @@ def test_the_train_model_is_as_true_as_promised():
     worst = errors(found, "packet")
     assert worst["all"].median <= 0.003
     assert max(worst[family].max for family in ("vgg", "transformer", "dlrm")) <= 0.015
-    assert worst["candle"].max <= 0.04
+    assert worst["candle"].max <= 0.02
     for case in found.cases:
         assert case.results["packet"].copies == (5 if case.family == "candle" else 1)
 
@@ -161,7 +163,7 @@ def test_a_noisy_case_is_a_mean_of_copies():
     found = validate(DATA.parent, cases="400candle_16/ideal-switch", models=("packet",))
     result = found.cases[0].results["packet"]
     assert result.copies == 5 and result.spread_s > 0.0
-    assert abs(result.error) <= 0.04
+    assert abs(result.error) <= 0.01
     assert result.default_time_s != result.time_s
 
 

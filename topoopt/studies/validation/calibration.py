@@ -17,11 +17,12 @@ from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import STACKS
 from topoopt.studies.validation.llm import run_case
 from topoopt.studies.validation.published_run import PublishedRun
-from topoopt.studies.validation.runs_file import published_run, read_runs
+from topoopt.studies.validation.runs_file import read_runs
 
 # What is fitted of each stack, with its bounds; numbers that are one share a value.
 _NUMBERS: dict[str, tuple[tuple[tuple[str, ...], float, float], ...]] = {
     "megatron-core": ((("product_efficiency",), 0.3, 1.0), (("iteration_s",), 0.0, 1.0)),
+    "nemo": ((("overlap_tensor",), 0.0, 1.0),),
     "fsdp2": ((("elementwise", "norms"), 1.0, 10.0),),
     "fsdp2-moe": (),
     "fsdp1": ((("overlap_data",), 0.0, 1.0),),
@@ -80,7 +81,7 @@ def leave_one_model_out(runs: list[PublishedRun], stack: str) -> dict[str, list[
 
 def main(path: str) -> None:
     """Print what is fitted on a file of runs, and errors with and without each model."""
-    every = [published_run(entry) for entry in read_runs(Path(path))]
+    every = read_runs(Path(path))
     left_out: list[float] = []
     for stack, numbers in _NUMBERS.items():
         runs = [run for run in every if run.implementation == STACKS[stack]]

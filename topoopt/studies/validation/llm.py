@@ -153,7 +153,7 @@ def run_case(run: PublishedRun, rates: GpuRates | None = None) -> LlmCase:
 
     Of several layouts the fastest counts, among those that fit into memory if any does.
     """
-    rates = rates or rates_of(run.accelerator)
+    rates = rates or run.rates or rates_of(run.accelerator)
     best: tuple[bool, float, Layout] | None = None
     for layout in run.layouts:
         order = schedule_of(layout, run.batch)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links
@@ -33,6 +34,8 @@ class PublishedRun:
     implementation : Implementation
     derived : str
         How ``seconds`` follows from what is published; empty if it is itself.
+    rates : GpuRates, optional
+        Of an accelerator that is in no table.
     """
 
     name: str
@@ -47,6 +50,7 @@ class PublishedRun:
     links: Links
     implementation: Implementation
     derived: str = ""
+    rates: GpuRates | None = None
 
 
 __all__ = ["PublishedRun", "Role"]
