@@ -11,7 +11,8 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -123,6 +124,14 @@ def compiled_cache_is_warm(kernels: str = "*/*") -> bool:
     return any(cache_directory().glob(f"{kernels}.nbi"))
 
 
+def kernels_are_shared() -> bool:
+    """Say whether kernels are compiled at all, and kept where other processes find them."""
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+        return False
+    directory, fell_back = cache_directory(), _temporary_directory.cache_info().currsize > 0
+    return not (fell_back and directory == _temporary_directory())
+
+
 _decorating = threading.Lock()
 
 
@@ -167,7 +176,44 @@ def _compiled(function: _F, **options: bool) -> _F:
         finally:
             config.CACHE_DIR = before
     _type_by_kind(compiled)
+    _compile_in_turn(compiled)
     return cast(_F, compiled)
+
+
+def _compile_in_turn(compiled: Any) -> None:
+    """Have one process compile a function while others that need it wait, and then load it.
+
+    A process that holds a function's lock waits for those of what the function calls only, and
+    kernels do not call themselves, so no two wait for each other.
+    """
+    from numba.core.compiler_lock import global_compiler_lock
+
+    function = compiled.py_func
+    name = f"{function.__module__}.{function.__qualname__}.lock"
+    compile_or_load = compiled.compile
+
+    def in_turn(signature: Any) -> Any:
+        # numba's own lock first, as within: threads of this process must not wait crosswise.
+        with global_compiler_lock, _held(_kernel_directory() / name):
+            return compile_or_load(signature)
+
+    compiled.compile = in_turn
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Hold a file's lock, which ends with the process at the latest; where there are locks."""
+    try:
+        import fcntl
+
+        file = path.open("ab")
+    except (ImportError, OSError):
+        yield
+        return
+    with file:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _type_by_kind(compiled: Any) -> None:

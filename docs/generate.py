@@ -4,6 +4,7 @@
 topologies; `conf.py` calls it before the site is built.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,7 +100,10 @@ def example_command(name: str) -> str:
 def gallery_page() -> str:
     """Return the page that shows every fabric of the zoo."""
     figures = [
-        f":::{{figure}} _generated/topologies/{name}.svg\n:alt: {name}\n\n**{name}**: {what}\n\n"
+        f":::{{figure}} _generated/topologies/{name}.svg\n:alt: {name}\n\n**{name}**: "
+        # As code, for two dashes would become one.
+        + re.sub(r"(--[a-z-]+)", r"`\1`", what)
+        + "\n\n"
         f"`{example_command(name)}`\n:::"
         for name, what in FABRICS.items()
     ]

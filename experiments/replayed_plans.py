@@ -2,19 +2,16 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
 
 from topoopt import Cluster, Job, co_optimize, models
 from topoopt.experiment import Experiment, Row, Table, run_from_command_line
 from topoopt.experiment.published import PROFILES, measured_profile, sixteen_servers_s
 from topoopt.fabric.jitter import jittered
 from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
-from topoopt.studies.replay import replay_fabric
+from topoopt.studies.replay import TRAIN_PACKETS, replay_fabric
 from topoopt.studies.workload import fbuf_workload
 
 _COPIES = 3
-# Longer packet trains take another course than packets where rounds of many rings contend.
-_TRAIN_PACKETS = 16
 _MEASURED = "TOPOOPT_DATA" in os.environ and measured_profile("dlrm-16").parent.is_dir()
 
 
@@ -50,8 +47,7 @@ def case(
     )
     workload = fbuf_workload(plan_fbuf(plan, allreduces=AllReduces.ROUNDS), model)
     replay = replay_fabric(workload, compat="htsim", latency=plan.cluster.latency_s)
-    transport = replace(replay.fabric.transport, train_packets=_TRAIN_PACKETS)
-    again = jittered(replace(replay.fabric, transport=transport), workload.tasks, _COPIES)
+    again = jittered(replay.fabric, workload.tasks, _COPIES)
     stated = plan.packet_time_s
     published = None
     if compute == "measured" and bandwidth_gbps == 100 and servers == 16:
@@ -92,7 +88,7 @@ EXPERIMENT = Experiment(
         "What default plans state as their packet time, beside the exported file (AllReduces as "
         "rounds of messages) in the packet model with the artefacts of TopoOpt's packet "
         f"simulator: mean of {_COPIES} copies with delays moved by up to 2 %, packet trains "
-        f"of at most {_TRAIN_PACKETS} packets."
+        f"of at most {TRAIN_PACKETS} packets."
     ),
     source="TopoOpt (NSDI 2023), published searches for 16 servers; its packet simulator",
     grid={

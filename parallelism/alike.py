@@ -170,7 +170,13 @@ class Alike:
         return Rows(found // count, found % count, weight.astype(np.float64))
 
 
-def refine(pattern: Pattern, rows: Rows, colour: Words, gain: int = 2) -> Classes | None:
+def refine(
+    pattern: Pattern,
+    rows: Rows,
+    colour: Words,
+    gain: int = 2,
+    serves: Callable[[Words], bool] | None = None,
+) -> Classes | None:
     """Return the coarsest equitable partition, or None where it gains little.
 
     Parameters
@@ -181,6 +187,9 @@ def refine(pattern: Pattern, rows: Rows, colour: Words, gain: int = 2) -> Classe
         Resources of other colours are never alike.
     gain : int
         Places of a class, on the average, below which None is returned.
+    serves : callable, optional
+        Says of the colours of elements whether so fine a partition still serves; the next are
+        finer. If not, None is returned.
 
     Returns
     -------
@@ -196,20 +205,22 @@ def refine(pattern: Pattern, rows: Rows, colour: Words, gain: int = 2) -> Classe
     M. Grohe, K. Kersting, M. Mladenov, E. Selman, "Dimension reduction via colour refinement"
     (ESA 2014).
     """
+    from parallelism.alike_kernels import met_words
+
     place: Words = np.zeros(pattern.places, dtype=np.uint64)
     element, resource = mixed(pattern.word), mixed(colour)
     role, weight = mixed(pattern.role), mixed(words_of(rows.weight) ^ _ODD)
     counts = (0, 0, 0)
     while True:
-        met = _summed(pattern.element, mixed(place[pattern.place] + role), pattern.elements)
-        used = _summed(rows.element, mixed(resource[rows.resource] + weight), pattern.elements)
+        met = met_words(pattern.element, pattern.place, place, role, pattern.elements)
+        used = met_words(rows.element, rows.resource, resource, weight, pattern.elements)
         element = mixed(element + mixed(met) + _ODD * mixed(used))
-        load = _summed(rows.resource, mixed(element[rows.element] + weight), resource.size)
+        load = met_words(rows.resource, rows.element, element, weight, resource.size)
         resource = mixed(resource + mixed(load))
-        met = _summed(pattern.place, mixed(element[pattern.element] + role), place.size)
+        met = met_words(pattern.place, pattern.element, element, role, place.size)
         place = mixed(place + mixed(met))
         found = (np.unique(place).size, np.unique(element).size, np.unique(resource).size)
-        if gain * found[0] > pattern.places:
+        if gain * found[0] > pattern.places or not (serves is None or serves(element)):
             return None
         if found == counts:
             return Classes(numbered(place), numbered(element), numbered(resource))
@@ -245,12 +256,6 @@ def numbered(colour: Words) -> IntArray:
 def firsts(classes: IntArray) -> IntArray:
     """Return the first member of each class."""
     return np.unique(classes, return_index=True)[1].astype(np.int64)
-
-
-def _summed(at: IntArray, words: Words, count: int) -> Words:
-    total: Words = np.zeros(count, dtype=np.uint64)
-    np.add.at(total, at, words)
-    return total
 
 
 __all__ = [

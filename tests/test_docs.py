@@ -84,6 +84,7 @@ def test_the_gallery_shows_every_fabric_and_its_commands_draw_them(generate, tmp
     assert set(generate.EXAMPLES) == set(FABRICS)
     generate.write_pages(tmp_path)
     gallery = (tmp_path / "gallery.md").read_text()
+    assert not re.search(r"(?<!`)--\w", re.sub("`topoopt [^`]*`", "", gallery))
     for name in FABRICS:
         assert gallery.count(f"_generated/topologies/{name}.svg") == 1
         network = generate.example(name).network

@@ -1,9 +1,11 @@
 """The kernel cache: it notices every edit, and works where nothing can be written."""
 
+import fcntl
 import importlib
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -157,6 +159,35 @@ def test_second_process_reuses_the_cache(tmp_path):
     cache = str(tmp_path / "cache")
     assert run(tmp_path, NUMBA_CACHE_DIR=cache) == ["cold", "CPUDispatcher", "42", "0"]
     assert run(tmp_path, NUMBA_CACHE_DIR=cache) == ["warm", "CPUDispatcher", "42", "1"]
+
+
+def test_compiling_waits_for_other_processes_that_compile_the_same(tmp_path, monkeypatch):
+    (tmp_path / "waiting_kernels.py").write_text(KERNEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("waiting_kernels")
+    held, numbers = jit._held, []
+
+    @contextmanager
+    def noted(path):
+        with held(path), path.open() as other:
+            with pytest.raises(BlockingIOError):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            numbers.append(path.name)
+            yield
+
+    monkeypatch.setattr(jit, "_held", noted)
+    assert module.triple(14) == 42
+    assert numbers == ["waiting_kernels.triple.lock"]
+    with (jit._kernel_directory() / numbers[0]).open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_kernels_without_a_place_are_not_shared(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    assert jit.kernels_are_shared()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "cache"))
+    assert not jit.kernels_are_shared()
 
 
 def test_unwritable_cache_still_computes(tmp_path):

@@ -115,6 +115,7 @@ def test_kernel_modules_depend_on_kernel_sources_only():
 # all of their work there, so that the command line starts at once.
 LOADED_LATE = {
     "numba": (
+        "parallelism.alike_kernels",
         "parallelism.longest_path_kernels",
         "parallelism.transformers.task_list_kernels",
         "routing.balanced_kernels",

@@ -82,7 +82,14 @@ def conv2d(
 
 
 def embedding(
-    build: GraphBuilder, name: str, rows: int, dim: int, *, bag: int = 1, positions: int = 1
+    build: GraphBuilder,
+    name: str,
+    rows: int,
+    dim: int,
+    *,
+    bag: int = 1,
+    positions: int = 1,
+    profile_key: str | None = None,
 ) -> Tensor:
     """Embedding table whose indices are a model input.
 
@@ -96,6 +103,8 @@ def embedding(
     positions : int, optional
         Output vectors of one sample; more than one makes the output
         ``(positions, dim)``.
+    profile_key : str, optional
+        Name in published profiles, by default that of its rows and columns.
     """
     check_counts(f"embedding {name!r}", rows=rows, dim=dim, bag=bag, positions=positions)
     vectors = positions * dim
@@ -112,7 +121,7 @@ def embedding(
         byte_counts=(indices, indices),
         splits=legal_splits((Mode.OUTPUT, dim), (Mode.REDUCTION, rows)),
         sparse=True,
-        profile_key=f"Embed_{rows}x{dim}",
+        profile_key=profile_key or f"Embed_{rows}x{dim}",
     )
 
 

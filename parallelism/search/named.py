@@ -27,7 +27,11 @@ def _widest(space: StrategySpace) -> OperatorConfig:
 
 
 def _place_tables(space: StrategySpace, configs: list[OperatorConfig]) -> None:
-    """Place each embedding table whole on one server, biggest first on the least loaded."""
+    """Place each embedding table whole on one server, biggest first on the least loaded.
+
+    What loads a server is a table's share of all bytes; where some have more lookups for their
+    size than others, its share of all lookups if that is larger.
+    """
     graph = space.graph
     tables = [i for i, op in enumerate(graph.operators) if op.sparse]
     # Spread few tables evenly over many servers; more tables than servers wrap around.
@@ -36,9 +40,14 @@ def _place_tables(space: StrategySpace, configs: list[OperatorConfig]) -> None:
     order += [v for v in range(space.servers) if v not in set(order)]
     load = [0.0] * space.servers
     rank = {server: position for position, server in enumerate(order)}
-    for index in sorted(tables, key=lambda i: (-graph.parameter_bytes(i), i)):
+    size = {i: graph.parameter_bytes(i) for i in tables}
+    looked_up = {i: graph.operators[i].backward_flops for i in tables}
+    if len({looked_up[i] / size[i] for i in tables}) > 1:
+        every = sum(size.values()), max(sum(looked_up.values()), 1.0)
+        size = {i: max(size[i] / every[0], looked_up[i] / every[1]) for i in tables}
+    for index in sorted(tables, key=lambda i: (-size[i], i)):
         server = min(range(space.servers), key=lambda v: (load[v], rank[v]))
-        load[server] += graph.parameter_bytes(index)
+        load[server] += size[index]
         configs[index] = space.placed(1, 1, Mode.OUTPUT, offset=server)
 
 

@@ -5,8 +5,9 @@ def bubble_fraction(schedule, stages, microbatches, chunks=1):
     """Return idle over busy time of a rank.
 
     ``(p - 1) / m``; over ``v`` for the interleaved schedule (Narayanan et al., 2021, section
-    2.2). ZB-H1, where forward, backward and weight passes take equally long and there are at
-    least as many microbatches as stages: a third (Qi et al., 2023, table 1).
+    2.2) and the breadth-first one (Lamy-Poirier, 2023, section 4). ZB-H1, where forward, backward
+    and weight passes take equally long and there are at least as many microbatches as stages: a
+    third (Qi et al., 2023, table 1).
     """
-    parts = {"interleaved": chunks, "zero-bubble": 3}.get(schedule, 1)
+    parts = {"interleaved": chunks, "breadth-first": chunks, "zero-bubble": 3}.get(schedule, 1)
     return (stages - 1) / (microbatches * parts)

@@ -72,16 +72,14 @@ def everything_bound(
     """
     if isinstance(family, LayoutFamily):
         wirings = wirings_of(family, cluster)
-        bounded = fitting_bounds(family, wirings)
+        bounded = fitting_bounds(family)
         if not bounded:
             raise InfeasibleError(
                 f"model {family.model.name!r} does not fit: no layout needs at most "
                 f"{family.memory_limit / 1e9:.4g} GB a GPU; give more servers, or GPUs with more "
                 "memory"
             )
-        if quick:
-            return min((bound for _, bound in bounded), key=lambda bound: bound.seconds)
-        return least_bound(family, wirings, bounded)
+        return least_bound(family, wirings, bounded, quick=quick)
     wirings = wirings_of(family, cluster, hops)
     schedule = schedule or Schedule.plain()
     if schedule.streaming or schedule.microbatches > 1:

@@ -5,7 +5,8 @@ them leaves before some rank of the group has computed. So ports and passes take
 passes of the pipeline are longer by what the ports take.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -58,6 +59,17 @@ def crossings_of(placement: Placement) -> Crossings:
     placement : Placement
         Of ranks within servers.
     """
+    layout = placement.layout
+    alike = Layout(
+        layout.tensor, layout.context, layout.data, layout.pipeline, layout.expert,
+        expert_tensor=layout.expert_tensor,
+    )  # fmt: skip
+    return _crossings(replace(placement, layout=alike))
+
+
+@lru_cache(maxsize=32)
+def _crossings(placement: Placement) -> Crossings:
+    """Work it out once for all layouts of some degrees."""
     homes = placement.expert_groups() // placement.ranks_per_server
     count, size, stages = homes.shape
     rows = np.sort(homes.transpose(2, 0, 1).reshape(-1, size), axis=1)

@@ -35,7 +35,7 @@ from topoopt.bounds.everything import AnyFamily, everything_bound, own_bound
 from topoopt.bounds.turns import longest_turn
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.orders import alone_seconds, link_uses, task_orders
+from topoopt.fabric.orders import alone_seconds, in_parts, link_uses, senders, task_orders
 from topoopt.fabric.represented import tasks_over
 from topoopt.problem.job import Cluster
 from topoopt.problem.schedule import Schedule
@@ -277,16 +277,20 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
         links of the routes. ``link``: the busiest link.
     """
     orders = task_orders(fabric, tasks)
-    sends, counts, links, seconds = link_uses(orders)
+    sends = senders(orders)
     least = routed_least(fabric, tasks, orders)
     whole = span_of(tasks, least)
     span = steady_span(tasks) if steady else whole
     terms = {"compute": device_end(tasks, span)}
-    if links.size <= MOST_USES:
+    if (orders.end[sends] - orders.begin[sends]).sum() <= MOST_USES:
+        _, counts, links, seconds = link_uses(orders, sends)
         uses = np.repeat(sends, counts)
         terms["link"] = least_end(uses, links, seconds, span, orders.capacity.size)
     else:
-        load = np.bincount(links, weights=seconds, minlength=orders.capacity.size)
+        load = np.zeros(orders.capacity.size)
+        for part in in_parts(sends):
+            _, _, links, seconds = link_uses(orders, part)
+            load += np.bincount(links, weights=seconds, minlength=load.size)
         terms["link"] = float(load.max())
     terms["chain"] = longest_turn(tasks, least, whole) if steady else span.chain
     return Bound(max(terms.values()) * ROUNDING, terms)

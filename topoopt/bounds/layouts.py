@@ -2,12 +2,16 @@
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import ceil
 
 import numpy as np
 
+from parallelism.transformers.costs import layer_kinds
 from parallelism.transformers.family import LayoutFamily
+from parallelism.transformers.iteration import layer_seconds
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import Links
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
@@ -18,15 +22,33 @@ from topoopt.bounds.relaxation import Wirings
 
 # Work spent on tightening bounds: tasks of all graphs, what each graph takes besides, and what it
 # takes to find who is alike beside the exchanges looked at, in tasks that would take as long.
-_WORK = 8e6
+_WORK = 1.2e7
 _EACH = 2e4
 _ALIKE = 8e4
 # Bytes of a task graph, as predicted, beyond which a bound is not tightened by it.
 _MOST_BYTES = 3e9
 
 
-def fitting_bounds(family: LayoutFamily, wirings: Wirings) -> list[tuple[Layout, Bound]]:
-    """Return the layouts that fit in memory, each with its `layout_bound`.
+@dataclass(frozen=True)
+class Bounded:
+    """A layout with a bound of its iteration time.
+
+    Parameters
+    ----------
+    layout : Layout
+    bound : Bound
+        Its `layout_bound`, or `passes_bound`.
+    passes_only : bool
+        Whether it is the latter, which is lower and far quicker.
+    """
+
+    layout: Layout
+    bound: Bound
+    passes_only: bool
+
+
+def fitting_bounds(family: LayoutFamily) -> list[Bounded]:
+    """Return the layouts that fit in memory, each with its `passes_bound`.
 
     Raises
     ------
@@ -37,12 +59,12 @@ def fitting_bounds(family: LayoutFamily, wirings: Wirings) -> list[tuple[Layout,
     for layout in family.layouts():
         schedule = schedule_of(layout, family.batch)
         if max(use.total for use in family.uses(layout, schedule)) <= family.memory_limit:
-            found.append((layout, layout_bound(family, wirings, layout)))
+            found.append(Bounded(layout, passes_bound(family, layout, schedule), passes_only=True))
     return found
 
 
 def least_bound(
-    family: LayoutFamily, wirings: Wirings, bounded: Sequence[tuple[Layout, Bound]]
+    family: LayoutFamily, wirings: Wirings, bounded: Sequence[Bounded], *, quick: bool = False
 ) -> Bound:
     """Return the least bound over layouts and all placements of theirs.
 
@@ -51,8 +73,9 @@ def least_bound(
     family : LayoutFamily
     wirings : Wirings
         Ports of the servers.
-    bounded : sequence of (Layout, Bound)
-        Layouts with their `layout_bound`.
+    bounded : sequence of Bounded
+    quick : bool
+        The least `layout_bound` will do.
 
     Returns
     -------
@@ -60,19 +83,25 @@ def least_bound(
 
     Notes
     -----
-    Best first: the layout with the least bound so far is tightened (`tightened_bound`), until
-    the least is a tightened one, which then holds for all; or until so many task graphs have
-    been looked at that the least is taken as it is.
+    Best first: the layout with the least bound so far gets its `layout_bound`, and is then
+    tightened (`tightened_bound`), until the least is a tightened one, which then holds for all;
+    or until so many task graphs have been looked at that the least is taken as it is.
     """
-    heap = [(bound.seconds, number) for number, (_, bound) in enumerate(bounded)]
+    known = list(bounded)
+    heap = [(each.bound.seconds, number) for number, each in enumerate(known)]
     heapq.heapify(heap)
     tight: dict[int, Bound] = {}
     work = 0.0
     while True:
         _, number = heap[0]
-        if number in tight or work > _WORK:
-            return tight.get(number, bounded[number][1])
-        layout, bound = bounded[number]
+        layout, bound = known[number].layout, known[number].bound
+        if known[number].passes_only:
+            bound = layout_bound(family, wirings, layout)
+            known[number] = Bounded(layout, bound, passes_only=False)
+            heapq.heapreplace(heap, (bound.seconds, number))
+            continue
+        if number in tight or work > _WORK or quick:
+            return tight.get(number, bound)
         placements = family.placements(layout)
         if max(map(family.expected_bytes, placements)) > _MOST_BYTES:
             tight[number] = bound
@@ -139,6 +168,38 @@ def placement_bound(family: LayoutFamily, wirings: Wirings, placement: Placement
         return None
     seconds = placed_pipeline(family, wirings, placement)
     return Bound(seconds * ROUNDING, {"pipeline": seconds})
+
+
+def passes_bound(family: LayoutFamily, layout: Layout, schedule: PipelineSchedule) -> Bound:
+    """Bound the iteration time of a layout by its passes alone.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    layout : Layout
+    schedule : PipelineSchedule
+        That of the layout.
+
+    Returns
+    -------
+    Bound
+        ``passes``: the layers of all microbatches, divided evenly over the stages, with no
+        message to another server, and what the software does once an iteration. Never above
+        `layout_bound`, and worked out once for all layouts whose layers are alike.
+    """
+    far = {"context", "expert"} | ({"tensor"} if layout.tensor > family.server.gpus else set())
+    near = replace(Links.of_server(family.server, 1.0), gpus=layout.gpus)
+    model, once = family.model, family.implementation.iteration_s
+    whole = 0.0
+    for layer, count in layer_kinds(model, 0, model.layers):
+        one = layer_seconds(
+            model, layer, layout, family.rates, near, family.implementation, frozenset(far),
+            sequence=family.sequence,
+        )  # fmt: skip
+        whole += count * (one.forward + one.backward + one.weight)
+    seconds = whole * schedule.microbatches / schedule.stages + once
+    # Sums in another order differ in the last bits.
+    return Bound(seconds * ROUNDING * ROUNDING, {"passes": seconds})
 
 
 def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Bound:
@@ -217,6 +278,6 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
 
 
 __all__ = [
-    "fitting_bounds", "layout_bound", "least_bound", "least_injection", "placement_bound",
-    "tightened_bound",
+    "Bounded", "fitting_bounds", "layout_bound", "least_bound", "least_injection", "passes_bound",
+    "placement_bound", "tightened_bound",
 ]  # fmt: skip

@@ -55,6 +55,9 @@ def compare_command(
 
     Example: topoopt compare vgg16-16 --servers 16 --degree 4 --bandwidth 100Gbps
     """
+    from topoopt.codesign.ahead import compiling_ahead
+
+    context.with_resource(compiling_ahead())
     from topoopt.codesign.comparison import compare
     from topoopt.fabrics.baselines import BASELINES
     from topoopt.problem.reconfiguration import Reconfiguration

@@ -63,6 +63,9 @@ def pareto_command(
 
     Example: topoopt pareto dlrm-16 --servers 8..32 --degree 2..4 --bandwidth 40Gbps,100Gbps
     """
+    from topoopt.codesign.ahead import compiling_ahead
+
+    context.with_resource(compiling_ahead())
     from topoopt.codesign.designs import Limits, parse_counts
     from topoopt.codesign.pareto import Grid, explore
 

@@ -68,6 +68,9 @@ def plan_command(
 
     Example: topoopt plan dlrm --servers 128 --degree 4 --bandwidth 100Gbps -o plan.json
     """
+    from topoopt.codesign.ahead import compiling_ahead
+
+    context.with_resource(compiling_ahead())
     from dataclasses import replace
 
     from topoopt.codesign.solve import co_optimize

@@ -90,14 +90,16 @@ JOB: Options = {
         "1 and the tensor degree",
     ),
     "virtual_stages": _considered(
-        "Parts a stage of interleaved schedules considered.", "2 to 8, or 12 of one layer"
+        "Parts a stage of interleaved and breadth-first schedules considered.",
+        "2 to 8, or 12 of one layer",
     ),
     "stage_layers": _considered(
         "Layers of each part along the model, such as 3,4x13,3,3.", "as even as they go"
     ),
     "microbatch": _considered("Samples of a microbatch considered.", "1,2,4,8"),
     "pipeline_schedule": _considered(
-        "gpipe, 1f1b, interleaved, zero-bubble: which are considered.", "all but gpipe"
+        "gpipe, 1f1b, interleaved, breadth-first, zero-bubble: which are considered.",
+        "all but gpipe",
     ),
     "zero": _considered("ZeRO stages considered; 3 only without pipelines.", "1,3"),
     "recompute": _considered(
@@ -115,9 +117,10 @@ JOB: Options = {
     ),
     "stack": option(
         str, "megatron-core",
-        "Training software, whose overlaps and memory count: megatron-core, megatron-moe, "
-        "deepseek-v3, fsdp2, fsdp2-moe, fsdp1, llama3, megatron-2022, megatron-2021, "
-        "deepspeed-2022, aleph-alpha-2023.",
+        "Training software, whose overlaps and memory count: megatron-core, nemo, "
+        "megatron-deepep, megatron-overlap, megatron-moe, deepseek-v3, fsdp2, fsdp2-eager, "
+        "fsdp2-moe, fsdp1, maxtext, llama3, megatron-2022, megatron-2021, deepspeed-2022, "
+        "aleph-alpha-2023.",
         rich_help_panel=_LAYOUTS,
     ),
     "precision": option(

@@ -1,7 +1,8 @@
 """`topoopt what-if`: what an iteration costs after failures."""
 
+from math import isfinite
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -10,6 +11,12 @@ from topoopt.base.progress import Progress
 from topoopt.base.text import table_lines
 from topoopt.cli import common
 from topoopt.problem.units import format_time
+
+if TYPE_CHECKING:
+    from topoopt.studies.failures import LostCable
+
+# Cables that the text names.
+_NAMED = 10
 
 
 def what_if_command(
@@ -24,6 +31,9 @@ def what_if_command(
     fail_servers: Annotated[
         int | None, typer.Option(help="Servers that fail in each trial, instead.")
     ] = None,
+    each_link: Annotated[
+        bool, typer.Option("--each-link", help="Every cable in turn, instead; the worst are named.")
+    ] = False,
     trials: Annotated[int, typer.Option(help="Random sets of failures to try.")] = 100,
     steps: Annotated[
         int, typer.Option(help="Proposals of the strategy search after servers failed.")
@@ -40,9 +50,10 @@ def what_if_command(
 
     Example: topoopt what-if plan.json --fail-links 3 --trials 100
     """
+    from topoopt.fabric.simulate import score
     from topoopt.plan.plan import load_plan
     from topoopt.plan.rebuild import rebuild
-    from topoopt.studies.failures import fail_randomly
+    from topoopt.studies.failures import fail_each, fail_randomly, single_cables
     from topoopt.studies.server_failures import fail_servers as kill_servers
     from topoopt.studies.workload import schedule_left_out
 
@@ -52,6 +63,12 @@ def what_if_command(
         names = " and ".join(f"--fail-{what}" for what in asked)
         raise InputError(f"{names} are given; give one of them")
     ((what, count),) = asked.items()
+    if each_link:
+        common.refuse_given(
+            context,
+            ("fail_links", "fail_ports", "fail_servers", "trials", "seed"),
+            "--each-link takes every cable once; give one of them",
+        )
     if what != "servers":
         common.refuse_given(
             context, ("steps",), "no strategy is searched; give --fail-servers, or leave it out"
@@ -61,12 +78,19 @@ def what_if_command(
     built = rebuild(loaded)
     if "steps" in built.family.refused:
         common.refuse_given(context, ("steps",), built.family.refused["steps"])
+    both_ways = built.cluster.ports == "bidirectional"
+    if each_link:
+        trials = len(single_cables(built.fabric.network, both_ways))
     with common.progress_reports(quiet) as report:
 
         def progress(done: int, time: float) -> None:
             report(Progress("failures", done, trials, time))
 
-        if what == "servers":
+        if each_link:
+            tasks = built.tasks()
+            lost = fail_each(built.fabric, tasks, both_ways=both_ways, progress=progress)
+            whole = score(built.fabric, tasks)
+        elif what == "servers":
             found: Any = kill_servers(
                 built, count, trials, steps=steps, seed=seed, progress=progress
             )
@@ -77,17 +101,50 @@ def what_if_command(
                 count,
                 trials,
                 seed=seed,
-                both_ways=built.cluster.ports == "bidirectional",
+                both_ways=both_ways,
                 ports=what == "ports",
                 progress=progress,
             )
-    document = _document(found, what, count, seed)
+    document = _each(lost, whole) if each_link else _document(found, what, count, seed)
     document["notes"] = schedule_left_out(loaded)
     if as_json:
         common.print_json(document)
     else:
-        lines = [*_lines(document, what), *(f"note: {note}" for note in document["notes"])]
+        table = _each_lines(document) if each_link else _lines(document, what)
+        lines = [*table, *(f"note: {note}" for note in document["notes"])]
         print("\n".join(lines))
+
+
+def _each(lost: "list[LostCable]", whole: float) -> dict[str, Any]:
+    cables = [
+        {
+            "source": cable.source,
+            "target": cable.target,
+            "cables": cable.cables,
+            "repair": cable.repair,
+            "time_s": cable.time_s if isfinite(cable.time_s) else None,
+        }
+        for cable in lost
+    ]
+    return {"iteration_time_s": whole, "each_link": cables}
+
+
+def _each_lines(document: dict[str, Any]) -> list[str]:
+    whole, lost = document["iteration_time_s"], document["each_link"]
+    rows: list[tuple[str, ...]] = [("without a cable", "parallel", "time", "slowdown", "repair")]
+    for cable in lost[:_NAMED]:
+        time = cable["time_s"]
+        took = ("cut off", "-", "-")
+        if time is not None:
+            took = (format_time(time), f"{time / whole:.3f}x", cable["repair"])
+        rows.append((f"{cable['source']}-{cable['target']}", str(cable["cables"]), *took))
+    more = f"; the worst {_NAMED}, --json has all" if len(lost) > _NAMED else ""
+    return [
+        f"iteration {format_time(whole)} undamaged; each of {len(lost)} places of a cable without "
+        f"one{more}",
+        "",
+        *table_lines(rows),
+    ]
 
 
 def _summary(times: Any) -> dict[str, Any]:

@@ -17,14 +17,16 @@ from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import (
+    BUILD_WORK,
     CHOSEN_UP_TO,
-    MOST_MOVES,
     SEARCH_TOLERANCE,
     Scorer,
     direct_fabric,
+    moves_too_often,
     search_tolerance,
 )
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.represented import whole_size
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.topology.exchange_groups import exchange_wirings
@@ -33,6 +35,8 @@ from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 _MOST_SPLITS = 10
 # Work of one more simulation on many servers, of a strategy that has a wiring.
 _TRIED_WORK = 1e7
+# Candidates of many servers whose routes are kept until their turn.
+_KEPT = 4
 # Cost of building and routing a candidate topology, a server pair.
 _WIRE_WORK = 20.0
 
@@ -156,10 +160,14 @@ class Rewirer(Generic[P]):
         if spares and self.problem.least_seconds(strategy) > most:
             return None
         tasks = self.family.represented(strategy)
+        # To put them in another order, all tasks are made, on any wiring.
+        ordered = self.options.compute_order != "ready"
+        if ordered and BUILD_WORK * whole_size(tasks) > self.problem.candidate_work:
+            self.unsimulated += 1
+            return None
         ports = np.array(self.cluster.degree * self.cluster.port_rate)
         if spares and (
-            np.count_nonzero(tasks.kind == TaskKind.TRANSFER) > MOST_MOVES * tasks.servers
-            or port_seconds(tasks, ports, ports) > most
+            (moves_too_often(tasks) and not weighted) or port_seconds(tasks, ports, ports) > most
         ):
             return None
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
@@ -213,10 +221,13 @@ class Rewirer(Generic[P]):
                 else:
                     bound = busiest(fabric, tasks, best.time)
                 self.work += _WIRE_WORK * self.cluster.servers**2
-                # The routes of many servers fill memory; those of few are kept until their turn,
-                # if they have one.
+                # The routes of many servers fill memory: only of the most promising they are kept
+                # until their turn. Those of few are, if they have one.
                 kept = None if self.spares or bound > best.time else fabric
                 candidates.append((bound, len(candidates), topology, routing, kept))
+                if not tabled(self.cluster.servers):
+                    candidates.sort(key=lambda candidate: candidate[:2])
+                    candidates[_KEPT:] = [(*one[:4], None) for one in candidates[_KEPT:]]
         # Most promising first, so that the bounds of most others rule them out unsimulated.
         candidates.sort(key=lambda candidate: candidate[:2])
         if candidates and best.promising is None:
@@ -272,8 +283,12 @@ class Rewirer(Generic[P]):
         return pair
 
     def exactly(self, pair: Pair[P]) -> Pair[P]:
-        """Return the pair with its exact time."""
-        if not self.tolerance:
+        """Return the pair with its exact time; on many servers as it is, which is near.
+
+        There a simulation of tens of millions of changes of rates would be repeated for a
+        thousandth of its time; that of the plan is exact.
+        """
+        if not self.tolerance or self.spares:
             return pair
         scorer = self._scorer(pair.fabric)
         time = scorer.timed(self.family.represented(pair.strategy))

@@ -8,6 +8,7 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.scheduling import ITERATIONS, Simulated, simulate_schedule
+from topoopt.fabric.represented import whole_size
 from topoopt.problem.schedule import COMPUTE_ORDERS, NETWORK_ORDERS, OVERLAPS, Schedule
 
 MICROBATCHES = (1, 2, 4, 8)
@@ -17,6 +18,10 @@ TRIED_PAIRS = 3
 MOST_WORK = 1.5e8
 """Work that simulations may take in all, in the units of `topoopt.evaluate.scoring.Scorer`; then
 the stage ends with what it has."""
+
+MOST_TASKS = 1_000_000
+"""Tasks that are made where one of each kind was enough for the plain schedule: more fill memory,
+and such a schedule is not tried."""
 
 # What unrolling, ranking and simulating a task costs beside the streams that are re-solved.
 _TASK_WORK = 10.0
@@ -159,8 +164,8 @@ def _descend(
             tasks = graphs[count]
             if tasks is None:
                 return None
-            size = (ITERATIONS if schedule.streaming else 1) * tasks.tasks
-            if used + size * each > most:
+            size = (ITERATIONS if schedule.streaming else 1) * whole_size(tasks)
+            if used + size * each > most or (tasks.alike is not None and size > MOST_TASKS):
                 return None
             runs[schedule] = simulate_schedule(pair.fabric, tasks, schedule, limit)
             used += _TASK_WORK * size + runs[schedule].resolved

@@ -23,12 +23,12 @@ from topoopt.bounds.gap import topology_bound
 from topoopt.evaluate.least_times import busiest, of_servers, port_seconds
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scheduling import ordered_tasks
+from topoopt.evaluate.scheduling import NEAR, ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, seeks_symmetry
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import Playable, play
-from topoopt.fabric.represented import tasks_within, whole_tasks
+from topoopt.fabric.represented import tasks_within, whole_size, whole_tasks
 from topoopt.fabric.tasks import demand_of, pairs_in_use
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
@@ -37,7 +37,7 @@ from topoopt.topology.totient import ring_places
 # Beyond this size a search scores with flows that end within this share of their age batched
 # (error about 0.1 %); whatever it keeps is simulated again exactly.
 _EXACT_SERVERS = 32
-SEARCH_TOLERANCE = 0.03
+SEARCH_TOLERANCE = NEAR
 NAMED = (Routing.ECMP, Routing.K_SHORTEST)
 """Routings whose routes follow from the network alone."""
 CHOSEN_UP_TO = 64
@@ -50,7 +50,7 @@ _BOUND_WORK = 0.8
 # Adding up what devices have to do, before any task is made.
 _DEVICE_WORK = 2e3
 # Making, where it was not made before, a task: memory counts as much as time.
-_BUILD_WORK = 50.0
+BUILD_WORK = 50.0
 # Looking for symmetry, a task.
 _COLLAPSE_WORK = 4.0
 # Ranking the tasks by their remaining paths, a task.
@@ -230,6 +230,9 @@ class Scorer(Generic[P]):
     budget : float
         Work of one simulation of plain fluid time on fabrics that stay as they are. What would
         take more counts as a bound that no iteration is shorter than.
+    wired_later : bool
+        Whether, on many servers, what has too many transfers to be wired is left out on this
+        fabric, too, because what is found here is to be wired.
 
     Attributes
     ----------
@@ -244,6 +247,7 @@ class Scorer(Generic[P]):
     fabric: Playable
     tolerance: float = 0.0
     budget: float = float("inf")
+    wired_later: bool = False
     work: float = 0.0
     bounded: bool = False
 
@@ -273,6 +277,8 @@ class Scorer(Generic[P]):
                 return bound
         tasks = self.problem.family.represented(strategy)
         bound = 0.0
+        if spares and self.wired_later and moves_too_often(tasks):
+            return float("inf")
         if spares and isinstance(self.fabric, Fabric):
             self.work += _BOUND_WORK * tasks.tasks
             net = self.fabric.network
@@ -334,18 +340,20 @@ class Scorer(Generic[P]):
         float
             Seconds.
         """
+        self.bounded = False
         if self.problem.options.compute_order != "ready" and isinstance(self.fabric, Fabric):
+            if BUILD_WORK * whole_size(tasks) > self.budget:
+                return self._bound(self.fabric, tasks)
             tasks, _ = ordered_tasks(self.fabric, whole_tasks(tasks), self.problem.schedule)
             self.work += _ORDER_WORK * tasks.tasks
-        self.bounded = False
         if isinstance(self.fabric, Fabric):
-            over = tasks_within(self.fabric, tasks, self.budget / _BUILD_WORK)
+            over = tasks_within(self.fabric, tasks, self.budget / BUILD_WORK)
             if over is None:
                 return self._bound(self.fabric, tasks)
             tasks = over
         elif isinstance(self.fabric, GpuPorts):
             # All of them would be made: none stands for another where ports are not alike.
-            if tasks.alike is not None and tasks.copies.sum() > self.budget / _BUILD_WORK:
+            if tasks.alike is not None and tasks.copies.sum() > self.budget / BUILD_WORK:
                 return self._bound(self.fabric.pooled, tasks)
             tasks = whole_tasks(tasks)
         if transfers_yield:
@@ -370,7 +378,11 @@ class Scorer(Generic[P]):
 
 def _fills_memory(fabric: Fabric, tasks: TaskGraph) -> bool:
     """Whether a proposal on many servers would have more routes made than a search can keep."""
-    moves = int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER))
-    return moves > MOST_MOVES * tasks.servers or any(
+    return moves_too_often(tasks) or any(
         len(group) > CHOSEN_UP_TO and group not in fabric.rings for group in tasks.groups
     )
+
+
+def moves_too_often(tasks: TaskGraph) -> bool:
+    """Whether a task graph of many servers has more transfers than are routed for a proposal."""
+    return int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER)) > MOST_MOVES * tasks.servers

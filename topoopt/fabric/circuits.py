@@ -120,9 +120,12 @@ class DirectCircuits:
             work=np.zeros(1),
         )
         while True:
-            why = play_direct(
-                self.rate, self.delay, _ASKING + _ASKING_PAIR * n * n, state.orders, state.it,
-                state.own, state.flows, circuits, state.horizon, state.tolerance, state.record,
+            why = state.watched(
+                lambda stop: play_direct(
+                    self.rate, self.delay, _ASKING + _ASKING_PAIR * n * n, state.orders, state.it,
+                    state.own, state.flows, circuits, state.horizon, state.tolerance,
+                    state.record, stop,
+                )
             )  # fmt: skip
             if why != NOTED:
                 break

@@ -358,7 +358,7 @@ def renew_caps(orders: Orders, own: Changing, flows: Flows) -> None:
 @kernel
 def play_direct(
     rate: float, delay: float, decision: float, orders: Orders, it: Iteration, own: Changing,
-    flows: Flows, circuits: Circuits, horizon: float, tolerance: float, record: bool,
+    flows: Flows, circuits: Circuits, horizon: float, tolerance: float, record: bool, stop: Ints,
 ) -> int:  # fmt: skip
     """Play on, and move circuits whenever something comes to wait or ends.
 
@@ -368,7 +368,7 @@ def play_direct(
         Bytes/s of a circuit; seconds until a new one carries bytes.
     decision : float
         What one costs, in streams re-solved.
-    orders, it, own, flows, horizon, tolerance
+    orders, it, own, flows, horizon, tolerance, stop
         As in `topoopt.fabric.varying_kernels.advance`.
     circuits : Circuits
     record : bool
@@ -382,7 +382,7 @@ def play_direct(
     clock, setup, due = own.clock, circuits.setup, circuits.due
     while True:
         until = due[setup[TAKEN] % due.size] if setup[TAKEN] < setup[GOT] else np.inf
-        why = advance(orders, it, own, flows, until, horizon, tolerance, True)
+        why = advance(orders, it, own, flows, until, horizon, tolerance, True, stop)
         if why in (OVER, GAVE_UP):
             return int(why)
         light_due(rate, clock, circuits, flows.link)

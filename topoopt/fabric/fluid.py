@@ -18,8 +18,8 @@ FABRIC_MODEL = "fluid-2"
 COLLAPSE_FROM = 4096
 """Transfers from which on it is worth while to look for symmetry."""
 
-# Tasks from which on a simulation may take longer than an interrupt should wait.
-_WATCHED_FROM = 4096
+WATCHED_FROM = 4096
+"""Tasks from which on a simulation may take longer than an interrupt should wait."""
 
 
 class Run(NamedTuple):
@@ -132,7 +132,7 @@ def _play(
             stop,
         )
 
-    if orders.compute.size < _WATCHED_FROM:
+    if orders.compute.size < WATCHED_FROM:
         played = run(np.zeros(1, dtype=np.int64))
     else:
         played = interruptible(run)

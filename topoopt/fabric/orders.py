@@ -10,6 +10,7 @@ from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskG
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import class_rows, seconds_per_byte
+from topoopt.fabric.route_rows import MADE_AT_ONCE
 from topoopt.fabric.tasks import checked_tasks, starting_order
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -136,8 +137,21 @@ def _distinct(one: IntArray, other: IntArray) -> tuple[IntArray, IntArray]:
     return order[fresh], row
 
 
-def link_uses(orders: Orders) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
+def senders(orders: Orders) -> IntArray:
+    """Return the tasks that send something over links."""
+    return np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))
+
+
+def link_uses(
+    orders: Orders, sends: IntArray | None = None
+) -> tuple[IntArray, IntArray, IntArray, FloatArray]:
     """Return for how long tasks that send something occupy links.
+
+    Parameters
+    ----------
+    orders : Orders
+    sends : int64 array, optional
+        Some of `senders`; by default all.
 
     Returns
     -------
@@ -147,12 +161,17 @@ def link_uses(orders: Orders) -> tuple[IntArray, IntArray, IntArray, FloatArray]
     seconds : float64 array, shape (uses,)
         Bytes over the capacity of the link.
     """
-    sends = np.flatnonzero(~orders.compute & (orders.end > orders.begin) & (orders.volume > 0.0))
+    sends = senders(orders) if sends is None else sends
     counts = orders.end[sends] - orders.begin[sends]
     at = spread(orders.begin[sends], counts)
     links = orders.links[at].astype(np.int64)
     slowness = orders.weights[at] / orders.capacity[links]
     return sends, counts, links, np.repeat(orders.volume[sends], counts) * slowness
+
+
+def in_parts(sends: IntArray) -> list[IntArray]:
+    """Return tasks in parts whose uses of links do not fill memory."""
+    return np.split(sends, np.arange(MADE_AT_ONCE, sends.size, MADE_AT_ONCE))
 
 
 def alone_seconds(
@@ -171,10 +190,12 @@ def alone_seconds(
     -------
     float64 array, shape (tasks,)
     """
-    sends, counts, _, seconds = link_uses(orders)
+    sends = senders(orders)
     alone = np.zeros(orders.compute.size)
     if sends.size:
-        alone[sends] = np.maximum.reduceat(seconds, starts(counts)[:-1])
+        for part in in_parts(sends):
+            _, counts, _, seconds = link_uses(orders, part)
+            alone[part] = np.maximum.reduceat(seconds, starts(counts)[:-1])
         if tasks is not None and fabric is not None and tasks.alike is not None:
             alone[sends] = (
                 orders.volume[sends] * seconds_per_byte(fabric, tasks)[tasks.alike.of_task[sends]]

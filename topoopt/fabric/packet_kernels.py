@@ -140,7 +140,7 @@ class _Course(NamedTuple):
 @kernel
 def play_packets(
     todo: Tasks, table: Ints, rings: Ints, routes: Rows, link: Floats, longest: int, how: Sending,
-    seed: int, horizon: float, most: int,
+    seed: int, horizon: float, most: int, stop: Ints,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:  # fmt: skip
     """Play all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
 
@@ -159,6 +159,8 @@ def play_packets(
         Give up when it is known that the last task ends after this many seconds.
     most : int
         Give up after so many events.
+    stop : int64 array, shape (1,)
+        Give up as soon as it is not zero; another thread may write to it.
 
     Returns
     -------
@@ -214,7 +216,7 @@ def play_packets(
             table, moment, paths, link, trains, tails, times, names, state, first_train,
             how.packet, how.timeout,
         )  # fmt: skip
-        _play_on(todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon, most)
+        _play_on(todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon, most, stop)
         if state[SHORT] == 0:
             break
         while state[ROOM] < state[SHORT]:
@@ -251,7 +253,7 @@ def arrived(way: UnderWay, message: int, now: float) -> None:
 @inner_kernel
 def _play_on(
     todo: Tasks, rings: Ints, routes: Rows, how: Sending, way: UnderWay, course: _Course,
-    origin: np.uint64, horizon: float, most: int,
+    origin: np.uint64, horizon: float, most: int, stop: Ints,
 ) -> None:  # fmt: skip
     """Play until the end, or until there are fewer than ``state[SHORT]`` rows for packet trains.
 
@@ -337,7 +339,7 @@ def _play_on(
             soon = min(soon, times[0] + least_timeout(how))
             clock[1] = max(np.ceil(soon / SCAN), np.rint(late / SCAN) + 1.0) * SCAN
             continue
-        if times[0] > horizon or state[PLAYED] >= most:
+        if times[0] > horizon or state[PLAYED] >= most or stop[0] != 0:
             state[GAVE_UP] = 1
             break
         code = names[0]

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
 from routing.routes import Routes
+from topoopt.base.interrupts import interruptible
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import checked_tasks, listing, starting_order
 
@@ -15,6 +16,8 @@ _SEED_LIMIT = 2**31
 MOST_TRAINS = 1e9
 """Packet trains of one iteration, rounds of rings counted: some minutes' work."""
 _ANY_EVENTS = 2**62
+# Packet trains from which on a simulation may take longer than an interrupt should wait.
+_WATCHED_FROM = 2e4
 
 
 class PacketRun(NamedTuple):
@@ -115,7 +118,7 @@ def run_packets(
     _check_one_level(tasks)
     compute = tasks.kind == COMPUTE
     messages, rings, lag = _messages(fabric, tasks)
-    _check_count(fabric, messages, rings)
+    trains = _checked_count(fabric, messages, rings)
     sends = np.zeros(tasks.tasks, dtype=np.bool_)
     sends[messages.task] = True
     volume = np.where(compute, tasks.size, sends.astype(np.float64))
@@ -182,9 +185,15 @@ def run_packets(
         else transport.timeout,
     )
     longest = _longest_path(fabric, routes)
-    start, finish, binding, done, work = play_packets(
-        todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9), most_events
-    )
+
+    def run(stop: IntArray) -> tuple[FloatArray, FloatArray, IntArray, int, IntArray]:
+        return play_packets(
+            todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9), most_events,
+            stop,
+        )  # fmt: skip
+
+    played = run(np.zeros(1, dtype=np.int64)) if trains < _WATCHED_FROM else interruptible(run)
+    start, finish, binding, done, work = played
     events, gave_up, lost = work.tolist()
     if lost >= 0:
         source, target = divmod(int(messages.pair[lost]), network.hosts)
@@ -253,8 +262,8 @@ def _rounds(messages: _Messages, rings: IntArray) -> FloatArray:
     return rounds
 
 
-def _check_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> None:
-    """Refuse more packets than could ever be simulated."""
+def _checked_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> float:
+    """Return the packet trains of an iteration; refuse more than could ever be simulated."""
     rounds = _rounds(messages, rings)
     trains = float((rounds * np.ceil(messages.packets / fabric.transport.train_packets)).sum())
     if trains > MOST_TRAINS:
@@ -262,6 +271,7 @@ def _check_count(fabric: Fabric, messages: _Messages, rings: IntArray) -> None:
             f"task graph: its messages are {trains:.3g} packet trains; give tasks of at most "
             f"{MOST_TRAINS:.0e}, or simulate them with the fluid model"
         )
+    return trains
 
 
 def _check_one_level(tasks: TaskGraph) -> None:

@@ -7,7 +7,17 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.rows import spread
-from parallelism.alike import FloatArray, IntArray, Pattern, Rows, Words, mixed, refine, words_of
+from parallelism.alike import (
+    Alike,
+    FloatArray,
+    IntArray,
+    Pattern,
+    Rows,
+    Words,
+    mixed,
+    refine,
+    words_of,
+)
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
 
@@ -44,7 +54,7 @@ def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | N
     fabric : Fabric
     tasks : TaskGraph
     most : float
-        Tasks, as many as would be expected of so many places: nothing is made of more.
+        Tasks: where there would be more, none is made.
 
     Returns
     -------
@@ -64,10 +74,18 @@ def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | N
         mixed(words_of(amount.astype(np.float64)) + np.uint64(kind))
         for kind, amount in enumerate((out[:servers], into[:servers], network.capacity))
     ])  # fmt: skip
-    classes = refine(replace(pattern, word=word), rows, colour)
-    kinds = pattern.places if classes is None else classes.first_place.size
-    if tasks.tasks * kinds > most * alike.classes.first_place.size:
-        return None
+    each, passes = _tasks_each(tasks, alike)
+
+    def serves(colours: Words) -> bool:
+        return bool(each[np.unique(colours, return_index=True)[1]].sum() <= most)
+
+    within = serves if most < float("inf") else None
+    classes = refine(replace(pattern, word=word), rows, colour, serves=within)
+    if within is not None:
+        sent = each if classes is None else each[classes.first_element]
+        kinds = pattern.places if classes is None else classes.first_place.size
+        if sent.sum() + passes * kinds > most:
+            return None
     if (
         classes is not None
         and np.array_equal(classes.place, alike.classes.place)
@@ -76,6 +94,22 @@ def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | N
         return replace(tasks, alike=replace(alike, classes=classes, rows=rows, fabric=fabric))
     made: TaskGraph = alike.rebuild(classes, rows, fabric)
     return made
+
+
+def _tasks_each(tasks: TaskGraph, alike: Alike) -> tuple[IntArray, int]:
+    """Return how many tasks each element has, and how many passes a place."""
+    sends = alike.of_task[alike.of_task >= 0]
+    # A class of elements is sent as often as each of them.
+    each = np.bincount(sends, minlength=alike.classes.first_element.size)[alike.classes.element]
+    return each, (tasks.tasks - sends.size) // alike.classes.first_place.size
+
+
+def whole_size(tasks: TaskGraph) -> int:
+    """Return how many tasks `whole_tasks` has."""
+    if tasks.alike is None:
+        return tasks.tasks
+    each, passes = _tasks_each(tasks, tasks.alike)
+    return int(each.sum()) + passes * tasks.alike.pattern.places
 
 
 def whole_tasks(tasks: TaskGraph) -> TaskGraph:
@@ -189,4 +223,7 @@ def seconds_per_byte(fabric: Fabric, tasks: TaskGraph) -> FloatArray:
     return slowest
 
 
-__all__ = ["Represented", "class_rows", "seconds_per_byte", "tasks_over", "whole_tasks"]
+__all__ = [
+    "Represented", "class_rows", "seconds_per_byte", "tasks_over", "tasks_within", "whole_size",
+    "whole_tasks",
+]  # fmt: skip

@@ -1,5 +1,6 @@
 """The state of an iteration that is played over a network whose links change."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -8,7 +9,9 @@ import numpy.typing as npt
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
+from topoopt.fabric.fluid import WATCHED_FROM
 from topoopt.fabric.transport import Transport
 
 Group = tuple[int, ...]
@@ -316,10 +319,18 @@ class Play:
         """Play on until a time, or to the end; see `topoopt.fabric.varying_kernels.advance`."""
         from topoopt.fabric.varying_kernels import play_until
 
-        why: int = play_until(
-            self.orders, self.it, self.own, self.flows, until, self.horizon, self.tolerance
-        )
-        return why
+        return self.watched(
+            lambda stop: play_until(
+                self.orders, self.it, self.own, self.flows, until, self.horizon, self.tolerance,
+                stop,
+            )
+        )  # fmt: skip
+
+    def watched(self, run: Callable[[IntArray], int]) -> int:
+        """Run a kernel, so that Ctrl-C is heard where there is much to play."""
+        if self.orders.compute.size < WATCHED_FROM:
+            return run(np.zeros(1, dtype=np.int64))
+        return interruptible(run)
 
     def outstanding(self) -> IntArray:
         """Return the flows that are active or parked, ascending; ``own.left`` says their bytes."""

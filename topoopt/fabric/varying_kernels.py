@@ -129,7 +129,7 @@ def note_left(own: Changing, flows: Flows, out: Ints) -> int:
 @inner_kernel
 def advance(
     orders: Orders, it: Iteration, own: Changing, flows: Flows, until: float, horizon: float,
-    tolerance: float, on_demand: bool,
+    tolerance: float, on_demand: bool, stop: Ints,
 ) -> int:  # fmt: skip
     """Play on until a time, until the controller is needed, or to the end.
 
@@ -148,6 +148,8 @@ def advance(
         See `topoopt.fabric.simulate.simulate`.
     on_demand : bool
         Come back at every instant at which a flow came to wait or ended.
+    stop : int64 array, shape (1,)
+        Give up as soon as it is not zero; another thread may write to it.
 
     Returns
     -------
@@ -156,6 +158,8 @@ def advance(
     """
     clock, waits, count = own.clock, own.waits, flows.counts
     while True:
+        if stop[0] != 0:
+            return GAVE_UP
         now = clock[NOW]
         # 1. What became ready at this instant, and what was let go.
         make_ready(orders, it, now, False)
@@ -214,7 +218,7 @@ def advance(
 @kernel
 def play_until(
     orders: Orders, it: Iteration, own: Changing, flows: Flows, until: float, horizon: float,
-    tolerance: float,
+    tolerance: float, stop: Ints,
 ) -> int:  # fmt: skip
     """Play on until a time, or to the end; see `advance`."""
-    return int(advance(orders, it, own, flows, until, horizon, tolerance, False))
+    return int(advance(orders, it, own, flows, until, horizon, tolerance, False, stop))

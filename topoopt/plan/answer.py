@@ -15,6 +15,7 @@ from topoopt.plan.summary import (
     parallelization_lines,
     ring_lines,
     schedule_lines,
+    searched_lines,
     too_long_lines,
 )
 from topoopt.problem.units import format_time
@@ -68,7 +69,7 @@ def short_summary(plan: Plan) -> str:
     """
     lines = [*answer_lines(plan), *schedule_lines(plan), ""]
     lines += _at_most(_FABRICS, fabric_lines(comparison_rows(plan)), "fabrics")
-    lines += too_long_lines(plan)
+    lines += [*too_long_lines(plan), *searched_lines(plan)]
     split = parallelization_lines(plan.parallelization, plan.cluster.servers)
     lines += ["", *_at_most(_SPLITS, split, "lines")]
     lines += _at_most(_RINGS, [line.strip() for line in ring_lines(plan)], "groups")

@@ -281,7 +281,7 @@ def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
     tasks = rebuilt.simulate().tasks
     whole: Bound | None = None
     if isinstance(rebuilt.family, LayoutFamily):
-        bounded = fitting_bounds(rebuilt.family, wirings_of(rebuilt.family, rebuilt.cluster))
+        bounded = fitting_bounds(rebuilt.family)
         _check_counts(plan, rebuilt.family, len(bounded))
         whole = least_bound(rebuilt.family, wirings_of(rebuilt.family, rebuilt.cluster), bounded)
     # The weights were found by a search whose end another machine's arithmetic may move; with
@@ -356,6 +356,7 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
         return
     problem = Problem(family, rebuilt.cluster, plan.search.options, plan.seed)
     rewirer = Rewirer(problem)
+    near = rewirer.tolerance
     for name, stored in plan.named_strategies_s.items():
         if name not in named:
             raise InputError(f"named_strategies_s has {name!r}, which this job does not have")
@@ -377,7 +378,7 @@ def check_starts(plan: Plan, rebuilt: Rebuilt) -> None:
         if (
             not compared
             and plan.search.options.confirm != "packet"
-            and plan.iteration_time_s > pair.time * (1 + SIMULATED)
+            and plan.iteration_time_s > pair.time * (1 + (near if problem.spares else SIMULATED))
         ):
             raise InputError(f"the plan is slower than the starting strategy {name}")
     if not plan.search.interrupted:

@@ -7,6 +7,7 @@ from typing import Literal, cast
 from routing.network import Network
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.schedule_search import Scheduled
+from topoopt.evaluate.scheduling import MOST_CROSSINGS, NEAR
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabric.windowed import WindowedCircuits
@@ -156,6 +157,17 @@ def unsimulated_notes(count: int) -> list[str]:
     return [
         f"{networks} not simulated, because too few servers are alike on them for the work that a "
         "simulation may take; bounds do not rule out that they are faster"
+    ]
+
+
+def near_notes(near: bool) -> list[str]:
+    """Return a sentence that says so where the plan's time is not that of an exact simulation."""
+    if not near:
+        return []
+    return [
+        f"the time by flows is off by about 0.1 %: transfers cross more than "
+        f"{MOST_CROSSINGS / 1e6:g} million links in all, so flows that end within {100 * NEAR:g} % "
+        "of their age are batched"
     ]
 
 

@@ -293,8 +293,20 @@ def too_long_lines(plan: Plan) -> list[str]:
     return []
 
 
+def searched_lines(plan: Plan) -> list[str]:
+    """Say how parallelizations were sought for the fabrics compared with, if there are any."""
+    if not plan.baselines:
+        return []
+    if isinstance(plan.parallelization, LayoutRecord):
+        return ["each other fabric has the fastest on it of the layouts that were simulated"]
+    after = "" if plan.search.interrupted else ", then a search as the plan's"
+    return [f"each other fabric has its own strategy: the best that the plan's search kept{after}"]
+
+
 def _comparison(plan: Plan) -> list[str]:
-    lines = [*fabric_lines(comparison_rows(plan)), *too_long_lines(plan)]
+    lines = [
+        *fabric_lines(comparison_rows(plan)), *too_long_lines(plan), *searched_lines(plan),
+    ]  # fmt: skip
     named = [
         f"{name} {format_time(time) if time is not None else 'does not fit'}"
         for name, time in plan.named_strategies_s.items()

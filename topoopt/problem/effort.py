@@ -32,7 +32,8 @@ class Effort:
     finalists : int
         The same on more servers than packet trains are sought with.
     compared : float
-        Share of the search's steps and work that the search for each fabric compared with may use.
+        Share of the search's work that the search for each fabric compared with may take more,
+        after what the search has kept is scored there.
     layouts : int
         Layouts of a transformer that are simulated.
     """
@@ -58,11 +59,11 @@ EFFORTS = {
     "normal": Effort(
         least_gain=0.002, least_work=3e5, cuts=7, widenings=13, slice_steps=25,
         packet_stages=((6, 3), (2, 6), (1, 12)), routed=1, confirmed=3,
-        finalists=3, compared=0.6, layouts=24,
+        finalists=3, compared=0.3, layouts=24,
     ),
     "thorough": Effort(
         least_gain=0.0, least_work=0.0, cuts=7, widenings=13, slice_steps=0,
         packet_stages=((30, 4), (5, 6), (1, 12)), routed=4, confirmed=5,
-        finalists=8, compared=0.1, layouts=72,
+        finalists=8, compared=0.3, layouts=72,
     ),
 }  # fmt: skip

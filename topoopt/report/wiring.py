@@ -196,12 +196,13 @@ def wiring_section(found: Evaluation) -> Html:
 
 
 def ring_names(plan: Plan) -> list[str]:
-    """Return what each ring is called: its generator, and its servers if not all."""
+    """Return what each ring is called: its generator, or its number, and its servers if not all."""
     names = []
-    for ring in plan.rings:
+    for place, ring in enumerate(plan.rings, start=1):
         size = len(ring.order)
         over = "" if size == plan.cluster.servers else f" over {server_names(tuple(ring.order))}"
-        names.append(f"ring +{ring.generator}{over}")
+        # Rings of other groups than cycles have no one step.
+        names.append(f"ring {f'+{ring.generator}' if ring.generator else place}{over}")
     return names
 
 

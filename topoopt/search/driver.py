@@ -21,6 +21,7 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate.scheduling import MOST_CROSSINGS, crossings
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.finalists import finalists
@@ -158,7 +159,21 @@ def start(
     kept += [pair for _, pair in exactly]
     kept.sort(key=lambda pair: pair.time)
     times |= {pair.origin: pair.time for pair in kept}
+    if problem.spares and not interrupted and _affordable(search, kept[0]):
+        # Only the best is worth all wirings there.
+        best_pair = kept[0]
+        found = Rewirer(problem).wire(
+            best_pair.strategy, best_pair.origin, limit=best_pair.time, weighted=True
+        )
+        if found is not None and found.time < best_pair.time:
+            kept[0] = found
     return kept, times, interrupted
+
+
+def _affordable(search: Search, pair: Pair) -> bool:
+    """Whether one strategy of many servers can be simulated in several wirings."""
+    tasks = search.problem.family.represented(pair.strategy)
+    return crossings(pair.fabric, tasks) <= MOST_CROSSINGS
 
 
 def make_rounds(
@@ -227,9 +242,12 @@ def make_rounds(
 def round_steps(search: Search, pair: Pair, chains: int, most: int) -> int:
     """Return the proposals of a chain's round, ``most`` at most, from the cost of one score."""
     scorer, method = search.quick_scorer(pair.fabric), search.method
+    affordable = method.budget(search.cluster.servers).work / (_ROUNDS * chains)
+    if search.problem.spares:
+        # What takes more than this gets the fewest anyway.
+        scorer.budget = affordable / _LEAST_ROUND_STEPS
     scorer.timed(search.builder.build(pair.strategy))
-    affordable = method.budget(search.cluster.servers).work / (scorer.work + 1.0)
-    return int(np.clip(affordable / (_ROUNDS * chains), _LEAST_ROUND_STEPS, most))
+    return int(np.clip(affordable / (scorer.work + 1.0), _LEAST_ROUND_STEPS, most))
 
 
 def _begun(search: Search, going: Deadline) -> SearchState:

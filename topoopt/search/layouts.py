@@ -12,7 +12,7 @@ from parallelism.transformers.text import layout_text
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import wirings_of
-from topoopt.bounds.layouts import layout_bound, least_bound
+from topoopt.bounds.layouts import Bounded, layout_bound, least_bound, passes_bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
@@ -131,20 +131,21 @@ def survey(
     wirings = wirings_of(family, cluster)
     found: list[Candidate] = []
     least, best = float("inf"), float("inf")
-    bounded: list[tuple[Layout, Bound]] = []
+    bounded: list[Bounded] = []
     for done, layout in enumerate(layouts):
         schedule = schedule_of(layout, family.batch)
         memory = max(use.total for use in family.uses(layout, schedule))
         least = min(least, memory)
         if memory <= limit:
-            bounded.append((layout, layout_bound(family, wirings, layout)))
-        hopeful = memory <= limit and (
-            bounded[-1][1].seconds <= _HOPEFUL * best or layout in family.published
-        )
-        if hopeful:
-            time = family.estimate(layout, wirings.port_rate, schedule)
-            best = min(best, time)
-            found.append(Candidate(layout, time, bounded[-1][1], memory))
+            own = Bounded(layout, passes_bound(family, layout, schedule), passes_only=True)
+            known = layout in family.published
+            if known or own.bound.seconds <= _HOPEFUL * best:
+                own = Bounded(layout, layout_bound(family, wirings, layout), passes_only=False)
+                if known or own.bound.seconds <= _HOPEFUL * best:
+                    time = family.estimate(layout, wirings.port_rate, schedule)
+                    best = min(best, time)
+                    found.append(Candidate(layout, time, own.bound, memory))
+            bounded.append(own)
         if progress and done % 64 == 0:
             progress(done, len(layouts), best)
     if not found:
@@ -283,6 +284,12 @@ class LayoutSearch:
                 if not pairs:
                     raise
                 interrupted = True
+        if not pairs and self.problem.options.compute_order != "ready":
+            raise InfeasibleError(
+                f"schedule is 'compute', for which every task is simulated, too many for any of "
+                f"{len(self.placed)} placed layouts on {self.cluster.servers} servers; give "
+                "schedule 'plain', fewer servers, or a smaller global batch"
+            )
         if not pairs:
             raise InfeasibleError(
                 f"none of {unsimulated} wirings of {self.cluster.servers} servers can be simulated "

@@ -2,17 +2,15 @@
 
 from dataclasses import replace
 
-import numpy as np
-
-from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, direct_fabric
-from topoopt.fabrics.baselines import BaselineFabric, best_on
+from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
+from topoopt.search.compared import best_compared
 from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS
@@ -118,16 +116,4 @@ class OperatorSearch:
         -------
         Compared
         """
-        space = self.search.space
-        starts = {"plan": result.best.strategy}
-        for name, plain in named_strategies(space).items():
-            starts[name] = space.intern(plain)
-        share = 0 if result.interrupted else self.search.effort.compared
-        budget = Budget(steps=int(result.steps * share), work=result.work * share)
-        key = np.random.SeedSequence(self.problem.seed, spawn_key=(2000 + number,))
-        rng = np.random.default_rng(key)
-        found = best_on(
-            base.fabric, self.problem, space, starts, budget, rng, progress,
-            self.problem.baseline_work,
-        )  # fmt: skip
-        return Compared(*found)
+        return best_compared(self.search, base, result, number, progress)

@@ -295,5 +295,8 @@ def _wired(
     found += late[:chains]
     search.keep(result, found + late)
     found.sort(key=lambda pair: pair.time)
+    if search.problem.spares:
+        # A round on what is far slower costs as much, and does not catch up.
+        found = [pair for pair in found if pair.time <= _NEAR * found[0].time]
     state.reserve = found[chains:]
     return [found[c % len(found)] for c in range(chains)]

@@ -59,13 +59,14 @@ def start_pair(
     -------
     Pair or None
         Exact for the usual strategies, and then no slower than the wiring of the paper's
-        formula; beyond the size of exact searches the others' times are near.
+        formula; beyond the size of exact searches the others' times are near. On many servers
+        all have that wiring, and near times.
     """
+    once = rewirer.spares
     if name not in USUAL:
-        once = rewirer.spares
         return rewirer.wire(strategy, name, formula_only=once, limit=limit, exact=False)
-    pair = rewirer.wire(strategy, name)
-    if pair is None or not rewirer.tolerance:
+    pair = rewirer.wire(strategy, name, formula_only=once)
+    if pair is None or not rewirer.tolerance or once:
         return pair
     # Candidates were ranked with batched completions, which are off by far less than this.
     near = pair.time * (1.0 + rewirer.tolerance)

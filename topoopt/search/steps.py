@@ -246,12 +246,15 @@ class Search:
         return Rewirer(self.sought)
 
     def scorer(self, fabric: Fabric) -> Scorer:
-        """Return what scores strategies on a fabric exactly."""
-        return Scorer(self.sought, fabric)
+        """Return what scores strategies on a fabric exactly; on many servers near enough."""
+        return self.quick_scorer(fabric) if self.problem.spares else Scorer(self.sought, fabric)
 
     def quick_scorer(self, fabric: Fabric) -> Scorer:
         """Return what scores proposals on a fabric, near enough on many servers."""
-        return Scorer(self.sought, fabric, search_tolerance(self.cluster.servers))
+        return Scorer(
+            self.sought, fabric, search_tolerance(self.cluster.servers),
+            wired_later=fabric is self.ideal,
+        )  # fmt: skip
 
     def keep(self, result: SearchResult, found: list[Pair]) -> None:
         """Bring a result up to date with pairs that were found."""

@@ -396,6 +396,79 @@ def fail_randomly(
     )
 
 
+@dataclass(frozen=True)
+class LostCable:
+    """What an iteration takes without one cable.
+
+    Parameters
+    ----------
+    source, target : int
+        Its servers (or switches); of a two-way cable the lower first.
+    cables : int
+        Parallel cables there before, of which one fails.
+    repair : str
+        The fastest of `REPAIRS`, the first of equal ones.
+    time_s : float
+        Seconds with it; infinity where the survivors are not connected.
+    """
+
+    source: int
+    target: int
+    cables: int
+    repair: str
+    time_s: float
+
+
+def fail_each(
+    fabric: Fabric,
+    tasks: TaskGraph,
+    *,
+    both_ways: bool = False,
+    progress: Callable[[int, float], None] | None = None,
+) -> list[LostCable]:
+    """Simulate an iteration without each cable in turn, under the repair that is fastest there.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    both_ways : bool
+        As in `random_cables`.
+    progress : callable, optional
+        As in `fail_randomly`.
+
+    Returns
+    -------
+    list of LostCable
+        The worst first; parallel cables once. Stopped from the keyboard after at least one, those
+        so far.
+    """
+    network = fabric.network
+    found: list[LostCable] = []
+    try:
+        for link in single_cables(network, both_ways):
+            source, target = int(network.source[link]), int(network.target[link])
+            dead = [link, network.link(target, source)] if both_ways else [link]
+            survivors = fail_cables(network, np.array(dead, dtype=np.int64))
+            times = [_time(fabric, tasks, survivors, how) for how in REPAIRS]
+            best = int(np.argmin(times))
+            cables = int(network.multiplicity[link])
+            found.append(LostCable(source, target, cables, REPAIRS[best], times[best]))
+            if progress:
+                progress(len(found), times[best])
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    return sorted(found, key=lambda lost: (-lost.time_s, lost.source, lost.target))
+
+
+def single_cables(network: Network, both_ways: bool) -> list[int]:
+    """Return the links that `fail_each` takes a cable of, ascending."""
+    links = np.arange(network.links)
+    chosen: list[int] = links[(network.source < network.target) | (not both_ways)].tolist()
+    return chosen
+
+
 def _time(fabric: Fabric, tasks: TaskGraph, survivors: Survivors, how: str) -> float:
     try:
         return score(repaired(listing(fabric, tasks), survivors, how), tasks)

@@ -18,7 +18,7 @@ from parallelism.transformers.schedules import schedule_of
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.exchanges import crossings_of, exchange_terms, ports_seconds
-from topoopt.bounds.layouts import layout_bound, placement_bound, tightened_bound
+from topoopt.bounds.layouts import layout_bound, passes_bound, placement_bound, tightened_bound
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.topology.fabrics import ideal_switch, random_regular
@@ -51,6 +51,7 @@ def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -
     time = score(Fabric("any", network, routes), family.build(placement))
     wirings = wirings_of(family, CLUSTER)
     bound = layout_bound(family, wirings, layout)
+    assert passes_bound(family, layout, schedule_of(layout, family.batch)).seconds <= bound.seconds
     placed = placement_bound(family, wirings, placement)
     assert placed is not None
     assert placed.seconds <= time

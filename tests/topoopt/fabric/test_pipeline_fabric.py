@@ -47,7 +47,7 @@ def pipeline(name: str, stages: int, chunks: int = 1, data: int = 1, zero: int =
 
 
 @pytest.mark.parametrize(
-    ("name", "chunks"), [("gpipe", 1), ("1f1b", 1), ("zero-bubble", 1), ("interleaved", 2)]
+    ("name", "chunks"), [("gpipe", 1), ("1f1b", 1), ("zero-bubble", 1), ("breadth-first", 2)]
 )
 @pytest.mark.parametrize("replicas", [1, 3])
 def test_two_stages_on_a_switch_take_as_long_as_their_timeline(name, chunks, replicas) -> None:
@@ -71,7 +71,7 @@ def test_two_stages_on_a_switch_take_as_long_as_their_timeline(name, chunks, rep
         ("gpipe", 1, (1, 2, 0)),
         ("1f1b", 1, (1, 2, 0)),
         ("interleaved", 2, (1, 2, 0)),
-        ("interleaved", 4, (1, 2, 0)),
+        ("breadth-first", 4, (1, 2, 0)),
         ("zero-bubble", 1, (1, 1, 1)),
     ],
 )

@@ -33,7 +33,7 @@ RATES = rates_of("h100")
 CARRIED = 1 / 0.8
 ALL = Choices(
     zero=(0, 1, 2, 3), recompute=("none", "full"),
-    schedules=("gpipe", "1f1b", "interleaved", "zero-bubble"), across_servers=True,
+    schedules=("gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"), across_servers=True,
     context=(1, 2),
 )  # fmt: skip
 

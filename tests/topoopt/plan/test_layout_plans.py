@@ -15,9 +15,10 @@ from parallelism.device import Server
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement, axis_orders
+from parallelism.transformers.schedules import schedule_of
 from routing import routes as routes_module
 from topoopt.bounds.everything import everything_bound, wirings_of
-from topoopt.bounds.layouts import layout_bound, tightened_bound
+from topoopt.bounds.layouts import layout_bound, passes_bound, tightened_bound
 from topoopt.evaluate import problem as problem_module
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
@@ -75,7 +76,8 @@ def test_no_placement_or_fabric_beats_the_bound(which, number, turn, switched) -
     wirings = wirings_of(family, CLUSTER)
     loose = layout_bound(family, wirings, layout)
     tight, _ = tightened_bound(family, wirings, layout, loose)
-    assert loose.seconds <= tight.seconds <= time
+    alone = passes_bound(family, layout, schedule_of(layout, family.batch))
+    assert 0 < alone.seconds <= loose.seconds <= tight.seconds <= time
 
 
 def uses_of(layout):

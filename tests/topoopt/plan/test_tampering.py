@@ -208,11 +208,11 @@ def bounds_once(monkeypatch):
 def once_a_job(bound):
     found = {}
 
-    def remembered(family, wirings, *bounded):
-        # Both are shown with every field that they have, numbers to the last digit.
-        job = repr((family, wirings))
+    def remembered(family, *rest):
+        # Shown with every field that they have, numbers to the last digit; of what fits follows.
+        job = repr((family, rest[:1]))
         if job not in found:
-            found[job] = bound(family, wirings, *bounded)
+            found[job] = bound(family, *rest)
         return found[job]
 
     return remembered

@@ -1,6 +1,7 @@
 """Pictures of networks: whole SVG files that show every node and every cable once."""
 
 import re
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import networkx as nx
@@ -10,6 +11,7 @@ from small_plans import shared_plan, small_mlp, solve
 from codesign_base import InputError
 from topoopt.report import write_report
 from topoopt.report.picture import network_picture, plan_picture
+from topoopt.report.wiring import ring_names
 from topoopt.report.write import render_picture
 from topoopt.topology.zoo.registry import build_fabric
 
@@ -85,3 +87,11 @@ def test_what_has_no_picture_is_refused(tmp_path):
     with pytest.raises(InputError, match="a picture of a dict"):
         write_report({}, tmp_path / "wiring.svg")
     assert not (tmp_path / "wiring.svg").exists()
+
+
+def test_rings_are_named_by_their_step_or_else_by_their_number():
+    rings = [SimpleNamespace(order=order, generator=step) for order, step in
+             (((0, 1, 2), 0), ((0, 2, 1), 2), ((0, 1), 1))]  # fmt: skip
+    names = ring_names(SimpleNamespace(rings=rings, cluster=SimpleNamespace(servers=3)))
+    assert names[:2] == ["ring 1", "ring +2"]
+    assert names[2].startswith("ring +1 over ")

@@ -70,6 +70,22 @@ def test_without_any_simulation_it_is_refused(large):
         searched().run()
 
 
+def test_a_schedule_of_compute_has_the_same_budget(large):
+    options = to.SearchOptions(simulated=4, schedule="compute")
+    search = LayoutSearch(Problem(layout_job().family(4), CLUSTER, options))
+    found = search.run()
+    assert found.unsimulated == 0
+    scorer = Scorer(search.problem, found.best.fabric)
+    tasks = search.family.build(found.best.strategy)
+    time = scorer.simulate(tasks)
+    scorer.budget = 1.0
+    assert scorer.simulate(tasks) <= time * (1 + 1e-9)
+    assert scorer.bounded
+    large(1.0)
+    with pytest.raises(InfeasibleError, match=r"schedule is 'compute'.* 4 servers; give"):
+        search.run()
+
+
 def test_the_next_layouts_are_tried_where_the_hopeful_cannot_be_simulated(large, monkeypatch):
     large(1e3)
     search, wire, tried = searched(), Rewirer.wire, []

@@ -21,6 +21,7 @@ from topoopt.studies.failures import (
     REPAIRS,
     detoured,
     fail_cables,
+    fail_each,
     fail_randomly,
     random_cables,
     repaired,
@@ -155,6 +156,34 @@ def test_an_interrupt_keeps_the_trials_so_far() -> None:
     assert len(fail_randomly(fabric, tasks, 1, 50, progress=stop).cables) == 3
 
 
+@pytest.mark.parametrize("both_ways", [False, True])
+def test_each_cable_fails_once_as_when_it_is_drawn(both_ways) -> None:
+    ends = {(i, (i + p) % 5) for i in range(5) for p in (1, 2)}
+    if both_ways:
+        ends |= {(b, a) for a, b in ends}
+    # One place has two cables: without one of them half of its speed is left.
+    source, target = zip(
+        *sorted([*ends, (0, 1), (1, 0)] if both_ways else [*ends, (0, 1)]), strict=True
+    )
+    network = Network.from_links("c", 5, 0, source, target, 1.0, 0.0)
+    fabric = Fabric("f", network, ecmp_routes(network), {})
+    tasks = TaskGraph.from_lists(5, [(T, 0, 1, 8e7, 0.0), (T, 3, 4, 3e7, 0.0)], [])
+    found = fail_each(fabric, tasks, both_ways=both_ways)
+    assert len(found) == network.links // (2 if both_ways else 1)
+    assert found[0].time_s == max(lost.time_s for lost in found) > score(fabric, tasks)
+    assert (found[0].source, found[0].target, found[0].cables) == (0, 1, 2)
+    drawn = fail_randomly(fabric, tasks, 1, 30, both_ways=both_ways)
+    times = {(lost.source, lost.target): lost.time_s for lost in found}
+    for cables, time in zip(drawn.cables, drawn.best, strict=True):
+        assert times[int(network.source[cables[0]]), int(network.target[cables[0]])] == time
+
+    def stop(done: int, time: float) -> None:
+        if done == 3:
+            raise KeyboardInterrupt
+
+    assert len(fail_each(fabric, tasks, both_ways=both_ways, progress=stop)) == 3
+
+
 def test_the_command(tmp_path) -> None:
     import topoopt as to
 
@@ -172,6 +201,17 @@ def test_the_command(tmp_path) -> None:
     assert document["iteration_time_s"] == plan.iteration_time_s
     assert set(document["repairs"]) == set(REPAIRS) and document["trials"] == 5
     assert document["best"]["mean_s"] >= plan.iteration_time_s
+    each = [*arguments[:2], "--each-link", "-q"]
+    found = json.loads(CliRunner().invoke(app, [*each, "--json"]).stdout)
+    assert found["iteration_time_s"] == plan.iteration_time_s
+    assert sum(cable["cables"] for cable in found["each_link"]) == 18
+    worst = found["each_link"][0]
+    table = CliRunner().invoke(app, each).output.splitlines()
+    assert table[3].split()[0] == f"{worst['source']}-{worst['target']}"
+    assert len(table) == 3 + min(10, len(found["each_link"]))
+    for more in (["--trials", "5"], ["--fail-links", "1"]):
+        result = CliRunner().invoke(app, [*each, *more])
+        assert "--each-link takes every cable once" in str(result.exception)
     result = CliRunner().invoke(app, [*arguments[:2], "--fail-links", "99", "-q"])
     assert isinstance(result.exception, InputError)
 

@@ -20,7 +20,10 @@ from topoopt.problem.options import SearchOptions
 from topoopt.search.layouts import LayoutSearch, survey
 from topoopt.studies.server_failures import WAYS, after_servers, fail_servers, without_servers
 
-FREE = Choices(tensor=(1, 2), microbatch=(1, 2), recompute=("none",))
+FREE = Choices(
+    tensor=(1, 2), microbatch=(1, 2), recompute=("none",),
+    schedules=("1f1b", "interleaved", "zero-bubble"),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from topoopt.studies.shared.arrivals import Request, poisson_requests, serve
 from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
 from topoopt.studies.shared.fabrics import hashed_routes, partition_run, shared_fabric, tenant_run
 from topoopt.studies.shared.mix import apportion, place_jobs
+from topoopt.studies.shared.share import share
 from topoopt.topology.fat_tree import fat_tree_network
 
 C, T, A = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
@@ -235,6 +236,21 @@ def test_a_real_mix_is_slower_together_than_alone_where_paths_collide():
         np.testing.assert_array_equal(a, b)
     graph, time = partition_run("dlrm-16", 8, 4, 25.0, 5, 0)
     assert graph.servers == 8 and time < min(means)
+
+
+def test_jobs_share_a_fabric_in_one_call():
+    cluster = Cluster(8, 2, "10Gbps")
+    options = {"fabric": "oversubscribed-fat-tree", "steps": 1, "seed": 3}
+    first, second = share([("dlrm-16", 5), ("dlrm-16", 2)], cluster, **options)
+    assert len(first.servers) == 5 and len(second.servers) == 2
+    assert not set(first.servers) & set(second.servers)
+    assert first.shared_s > 0.99 * first.alone_s > 0
+    # With nobody beside it, a job takes what it takes alone.
+    (only,) = share([("dlrm-16", 5)], cluster, **options)
+    assert only.shared_s == pytest.approx(only.alone_s)
+    for jobs, said in (([], "at least one"), ([("dlrm-16", 9)], "run fewer jobs")):
+        with pytest.raises(InputError, match=said):
+            share(jobs, cluster, **options)
 
 
 def queue_oracle(requests, servers, reach):

@@ -3,12 +3,14 @@
 from topoopt.studies.shared.arrivals import Queued, Request, Stay, poisson_requests, serve
 from topoopt.studies.shared.contention import Contention, Tenant, alone_s, simulate_together
 from topoopt.studies.shared.mix import MIX, apportion, place_jobs
+from topoopt.studies.shared.share import Share, share
 
 __all__ = [
     "MIX",
     "Contention",
     "Queued",
     "Request",
+    "Share",
     "Stay",
     "Tenant",
     "alone_s",
@@ -16,5 +18,6 @@ __all__ = [
     "place_jobs",
     "poisson_requests",
     "serve",
+    "share",
     "simulate_together",
 ]

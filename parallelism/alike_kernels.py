@@ -1,0 +1,30 @@
+"""Compiled parts of finding what is alike: sums of hashed colours."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import inner_kernel, kernel
+
+Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+
+
+@inner_kernel
+def mixed_word(value: np.uint64) -> np.uint64:
+    """Return what `parallelism.alike.mixed` makes of one word."""
+    word = value + np.uint64(0x9E3779B97F4A7C15)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
+
+
+@kernel
+def met_words(at: Ints, of: Ints, colour: Words, salt: Words, count: int) -> Words:
+    """Add up, for each of ``count`` members, the hashed colours of those that it meets.
+
+    Entry i adds that of ``of[i]``, changed by ``salt[i]``, to the sum of ``at[i]``.
+    """
+    total = np.zeros(count, dtype=np.uint64)
+    for i in range(at.size):
+        total[at[i]] += mixed_word(colour[of[i]] + salt[i])
+    return total

@@ -1,0 +1,79 @@
+"""The second process of a first run: what it compiles is what plans need, and when it starts."""
+
+import subprocess
+
+import pytest
+
+import topoopt as to
+from topoopt.codesign import ahead
+from topoopt.codesign.compile_late import compile_late_kernels
+from topoopt.fabric.packet_kernels import play_packets
+from topoopt.fabric.rings_kernels import choose_rings
+from topoopt.fabric.symmetry_kernels import quotient_rows, refine_links, refine_tasks
+from topoopt.topology.cayley_kernels import count_cycles, merge_arcs, set_cost
+from topoopt.topology.circulant_kernels import every_set
+
+LATE = (
+    play_packets, choose_rings, quotient_rows, refine_links, refine_tasks, count_cycles,
+    merge_arcs, set_cost, every_set,
+)  # fmt: skip
+
+
+def test_a_plan_needs_no_other_version_of_what_was_compiled_ahead():
+    compile_late_kernels()
+    compiled = [tuple(kernel.signatures) for kernel in LATE]
+    assert all(compiled)
+    job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    plan = to.co_optimize(job, to.Cluster(servers=4, degree=2, bandwidth="100Gbps"))
+    assert plan.packet_time_s is not None
+    assert [tuple(kernel.signatures) for kernel in LATE] == compiled
+
+
+class Recorded:
+    """Stands for the process."""
+
+    started: tuple["Recorded", ...] = ()
+
+    def __init__(self, words, **pipes):
+        self.words, self.pipes, self.killed = words, pipes, False
+        Recorded.started += (self,)
+
+    def kill(self):
+        self.killed = True
+
+    def communicate(self):
+        assert self.killed
+
+
+@pytest.fixture
+def first_run(monkeypatch, tmp_path):
+    monkeypatch.setattr(Recorded, "started", ())
+    monkeypatch.setattr(ahead.subprocess, "Popen", Recorded)
+    monkeypatch.setattr(ahead, "_cores", lambda: 2)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    return tmp_path
+
+
+def test_the_process_is_silent_and_ends_with_the_block(first_run):
+    with pytest.raises(RuntimeError), ahead.compiling_ahead():
+        (process,) = Recorded.started
+        assert not process.killed
+        raise RuntimeError
+    assert process.killed
+    assert process.words[1:] == ["-m", "topoopt.codesign.compile_late"]
+    assert process.pipes["stdin"] == subprocess.PIPE
+    assert process.pipes["stdout"] == process.pipes["stderr"] == subprocess.DEVNULL
+
+
+@pytest.mark.parametrize("reason", ["one core", "compiled before", "no cache", "not compiled"])
+def test_nothing_is_started_that_would_not_help(first_run, monkeypatch, reason):
+    if reason == "one core":
+        monkeypatch.setattr(ahead, "_cores", lambda: 1)
+    elif reason == "compiled before":
+        monkeypatch.setattr(ahead, "compiled_cache_is_warm", lambda kernels: "packet" in kernels)
+    elif reason == "no cache":
+        monkeypatch.setattr(ahead, "kernels_are_shared", lambda: False)
+    else:
+        monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    with ahead.compiling_ahead():
+        assert not Recorded.started

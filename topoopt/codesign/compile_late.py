@@ -1,0 +1,64 @@
+"""What the second process of a first run compiles; see `topoopt.codesign.ahead`."""
+
+import os
+import signal
+import sys
+import threading
+
+import numpy as np
+
+from parallelism.taskgraph import TaskGraph, TaskKind
+from routing.network import Network
+from routing.routes import Routes
+from topoopt.fabric.collapse import collapse
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.orders import task_orders
+from topoopt.fabric.packets import run_packets
+from topoopt.topology.cayley import select_cayley
+from topoopt.topology.circulants import select_circulant
+
+
+def compile_late_kernels() -> None:
+    """Use once what a search needs after its first simulations: wirings, rings, packet trains."""
+    # Four servers, each joined to every other, routed by hand: the search itself begins with
+    # the kernels of routes, of task graphs and of the fluid simulation.
+    hosts = 4
+    source, target = np.nonzero(~np.eye(hosts, dtype=bool))
+    links = source.size
+    network = Network(
+        "mesh", hosts, 0, source, target, np.full(links, 1e9), np.full(links, 1e-6),
+        np.ones(links, dtype=np.int64),
+    )  # fmt: skip
+    there = np.zeros(hosts * hosts)
+    there[source * hosts + target] = 1.0
+    offsets = np.concatenate(([0], np.cumsum(there))).astype(np.int64)
+    routes = Routes(hosts, offsets, np.arange(links), np.ones(links), 1e-6 * there, there.copy())
+    tasks = TaskGraph.from_lists(
+        hosts,
+        [
+            *((TaskKind.COMPUTE, server, -1, 1e-3, 0.0) for server in range(hosts)),
+            *(
+                (TaskKind.TRANSFER, a, b, 1e4, 0.0)
+                for a, b in zip(source.tolist(), target.tolist(), strict=True)
+            ),
+            (TaskKind.ALLREDUCE, 0, -1, 1e4, 0.0),
+        ],
+        [(0, hosts), (1, hosts + 1)],
+        (tuple(range(hosts)),),
+    )
+    fabric = Fabric("mesh", network, routes)
+    select_circulant(8, 3)
+    select_cayley(6, 2)
+    run_packets(fabric, tasks)
+    collapse(task_orders(fabric, tasks))
+
+
+def _end_with_parent() -> None:
+    sys.stdin.buffer.read()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    compile_late_kernels()

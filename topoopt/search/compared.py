@@ -1,0 +1,160 @@
+"""The search for a fabric to compare with: what the plan's search found, and as many steps more.
+
+What a plan's search has kept is good on fabrics alike, too, so it is scored again on each; from
+the best the same searchers go on as for the plan. Where packet trains choose the plan, they choose
+here, too.
+"""
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import numpy as np
+
+from parallelism.search.named import named_strategies
+from parallelism.strategy import Strategy
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scoring import Scorer, search_tolerance
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.problem.routing import Routing
+from topoopt.search.confirm import packet_times_on, screened
+from topoopt.search.finalists import finalists
+from topoopt.search.gains import Gains
+from topoopt.search.result import Compared, SearchResult
+from topoopt.search.steps import Search
+
+# Strategies of the plan's search that are scored again, and by how much they may be slower than the
+# best so far on this fabric to be remembered.
+_POOL, _NEAR = 40, 1.1
+# Proposals between two looks at what was gained.
+_SLICE = 25
+
+
+@dataclass
+class _Remembering:
+    """A scorer, and the times of the strategies that it found no slower than was of interest."""
+
+    scorer: Scorer[Strategy]
+    met: dict[Strategy, float] = field(default_factory=dict)
+
+    @property
+    def work(self) -> float:
+        return self.scorer.work
+
+    def __call__(self, strategy: Strategy, limit: float = float("inf")) -> float:
+        time = self.scorer(strategy, limit)
+        if time <= limit and time < float("inf"):
+            self.met[strategy] = time
+        return time
+
+    def pairs(self, fabric: Fabric, count: int, spacing: float = 0.0) -> list[Pair]:
+        """Return so many strategies on a fabric, fastest first; those apart in time go first."""
+        found = (Pair(s, None, Routing.ECMP, fabric, t, "search") for s, t in self.met.items())
+        return finalists(found, spacing, count)
+
+
+def best_compared(
+    search: Search,
+    base: BaselineFabric,
+    result: SearchResult[Strategy],
+    number: int,
+    progress: ProgressCallback | None = None,
+) -> Compared[Strategy]:
+    """Find the best strategy for a fabric to compare with, by as much search as the plan had.
+
+    Parameters
+    ----------
+    search : Search
+        Of the plan.
+    base : BaselineFabric
+    result : SearchResult
+        Of that search. After an interruption its strategies are scored, and nothing is searched.
+    number : int
+        Of the fabric, which seeds its proposals.
+    progress : callable, optional
+
+    Returns
+    -------
+    Compared
+        With its exact fluid time.
+
+    Notes
+    -----
+    Scored first are the named strategies, the plan's, and those of the pairs that its search kept.
+    From the best the searchers of the plan go on, by its score and its rule to stop: where the last
+    tenth of all work, the plan's included, gained too little, or after `Effort.compared` of the
+    plan's work. Where packet trains chose the plan, they choose here among as many of the best.
+    """
+    problem, fabric = search.problem.plain, base.fabric
+    packets = search.moves_by_packets and isinstance(fabric, Fabric)
+    scored = problem.scored("yielding") if packets else problem
+    servers, most_work = problem.family.servers, search.problem.baseline_work
+    starts = {"plan": result.best.strategy}
+    for name, plain in named_strategies(search.space).items():
+        starts[name] = search.space.intern(plain)
+    kept = [pair.strategy for pair in result.others[:_POOL]]
+    score = _Remembering(Scorer(scored, fabric, search_tolerance(servers), most_work))
+    fastest = float("inf")
+    for strategy in dict.fromkeys((*starts.values(), *kept)):
+        fastest = min(fastest, score(strategy, _NEAR * fastest))
+    # Of a fabric that is rewired pairs are only carried along.
+    host = cast("Fabric", fabric)
+    first = score.pairs(host, search.options.chains)
+    if not result.interrupted:
+        _improve(search, first, score, result.work, number, progress)
+    if packets and not result.interrupted:
+        real = host if base.real is None else base.real()
+        met = score.pairs(real, search.effort.confirmed + 1, search.method.spacing)
+        ranked = screened(problem, met, search.effort.confirmed, progress)
+        chosen = [_fewest_seconds(problem, ranked)]
+    else:
+        # The search may have batched completions; what is reported is exact.
+        chosen = [first[0].strategy, score.pairs(host, 1)[0].strategy]
+    exact = Scorer(problem, fabric, budget=most_work)
+    timed = [(exact(s), exact.bounded, s) for s in dict.fromkeys(chosen)]
+    time, bounded, best = min(timed, key=lambda each: each[0])
+    origin = next((name for name, each in starts.items() if each == best), "search")
+    return Compared(best, time, origin, bounded)
+
+
+def _fewest_seconds(problem: Problem, pairs: list[Pair]) -> Strategy:
+    """Return the strategy that packet trains take for the fastest, as they confirm a plan."""
+    times = []
+    for pair in pairs if len(pairs) > 1 else ():
+        found = packet_times_on(pair.fabric, problem.family.build(pair.strategy))
+        times.append(float("inf") if found is None else found.mean)
+    return pairs[times.index(min(times)) if times else 0].strategy
+
+
+def _improve(
+    search: Search,
+    pairs: list[Pair],
+    score: _Remembering,
+    shared: float,
+    number: int,
+    progress: ProgressCallback | None,
+) -> None:
+    """Let the searchers of the plan go on in turns from pairs on a fabric that stays as it is."""
+    key = np.random.SeedSequence(search.problem.seed, spawn_key=(2000 + number,))
+    rng = np.random.default_rng(key)
+    searchers = [search.method.searcher(search, pair) for pair in pairs]
+    effort = search.effort
+    gains = Gains(effort.least_gain, effort.least_work)
+    before, made = score.work, 0
+    most = before + effort.compared * shared
+    gains.note(shared, pairs[0].time)
+    while searchers and not gains.over:
+        for searcher in list(searchers):
+            for _ in range(_SLICE):
+                if score.work >= most:
+                    return
+                if not searcher.step(score, rng):
+                    searchers.remove(searcher)
+                    break
+                made += 1
+        best = min(score.met.values())
+        gains.note(shared + score.work - before, best)
+        if progress:
+            progress(Progress(pairs[0].fabric.name, made, 0, best, gains.gained))

@@ -1,0 +1,99 @@
+"""Several jobs on one fabric, in one call: what each takes alone, and beside the others."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from codesign_base import InputError
+from topoopt.problem.job import Cluster
+from topoopt.problem.prices import default_prices
+from topoopt.studies.shared.contention import Tenant, alone_s, simulate_together
+from topoopt.studies.shared.fabrics import shared_fabric, tenant_run
+from topoopt.studies.shared.mix import place_jobs
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a job takes on a cluster that others use too.
+
+    Parameters
+    ----------
+    model : str
+    servers : tuple of int
+        Where it runs.
+    alone_s : float
+        Seconds of an iteration with the fabric to itself.
+    shared_s : float
+        Mean seconds of an iteration beside the others.
+    """
+
+    model: str
+    servers: tuple[int, ...]
+    alone_s: float
+    shared_s: float
+
+
+def share(
+    jobs: Sequence[tuple[str, int]],
+    cluster: Cluster,
+    *,
+    fabric: str = "fat-tree",
+    placement: str = "scattered",
+    steps: int = 100,
+    seed: int = 0,
+) -> list[Share]:
+    """Run several jobs at once on a fabric that they share.
+
+    Parameters
+    ----------
+    jobs : sequence of (str, int)
+        Model by its preset's name, and number of servers.
+    cluster : Cluster
+        With servers enough for all.
+    fabric : str
+        One of `topoopt.studies.shared.fabrics.SHARED_FABRICS`; of the cost of the cluster's ports.
+    placement : str
+        ``packed`` or ``scattered``, see `place_jobs`.
+    steps : int
+        Proposals of the search of each job's strategy.
+    seed : int
+        Of places, hashes, searches and phases.
+
+    Returns
+    -------
+    list of Share
+        In the order of the jobs.
+
+    Raises
+    ------
+    InputError
+        If a model, the fabric or the placement is unknown, or servers are too few.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> cluster = to.Cluster(servers=8, degree=2, bandwidth="100Gbps")
+    >>> jobs = [("dlrm-16", 4), ("dlrm-16", 4)]
+    >>> one, other = share(jobs, cluster, fabric="ideal-switch", steps=1)
+    >>> one.shared_s >= 0.99 * one.alone_s
+    True
+    """
+    if not jobs:
+        raise InputError("no job shares the cluster; give at least one")
+    on, bandwidth = shared_fabric(fabric, cluster, default_prices(), seed=seed)
+    sizes = [servers for _, servers in jobs]
+    places = place_jobs(sizes, cluster.servers, placement, np.random.default_rng(seed))
+    tenants = [
+        Tenant(
+            model,
+            tenant_run(model, servers, fabric, bandwidth, steps, seed, cluster.degree),
+            place,
+        )
+        for (model, servers), place in zip(jobs, places, strict=True)
+    ]
+    together = simulate_together(on, tenants, seed=seed)
+    return [
+        Share(tenant.name, tenant.place, alone_s(on, tenant), float(times.mean()))
+        for tenant, times in zip(tenants, together.times, strict=True)
+    ]
