@@ -168,8 +168,8 @@ FREE = (
         lambda change: equal_both_ways(change.document),
     ),
     Free(
-        r"(baselines\.[^.]+\.)?parallelization\.operators\.\d+\.servers\.\d+",
-        "a part moved to a server that is as good for it: the plan is another one then, and true, "
+        r"(baselines\.[^.]+\.)?parallelization\.operators\.\d+\.servers(\.\d+)?",
+        "parts moved to servers that are as good for them: the plan is another one then, and true, "
         "as its memory, times, bytes and bounds are worked out from the changed strategy",
     ),
     Free(
