@@ -20,6 +20,7 @@ from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.problem.effort import EFFORTS
 from topoopt.problem.job import Cluster
 from topoopt.search.crossed import crossed
 from topoopt.search.finalists import FINALISTS, finalists
@@ -206,6 +207,23 @@ def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:
     return not known
 
 
+def _ideal_s(one: Placed) -> float:
+    return one.ideal_s
+
+
+def _stages(count: int) -> list[int]:
+    """Return after how many layouts the best are wired: 24, 72, 216 ... and in the end.
+
+    So a search of 72 layouts wires all that a search of 24 wires, and then more: a larger budget
+    does not end with a slower plan. Another budget wires once more at its own end.
+    """
+    least = EFFORTS["normal"].layouts
+    stages = [min(count, least)]
+    while stages[-1] < count:
+        stages.append(min(count, 3 * stages[-1]))
+    return stages
+
+
 class LayoutSearch:
     """The search over placed layouts of one job on one cluster.
 
@@ -257,33 +275,50 @@ class LayoutSearch:
                 progress(Progress(stage, done, total, best))
 
         found = survey(self.family, self.cluster, lambda *at: report("layouts", *at))
-        interrupted = self._simulate(found, report)
+        chosen, own = self._chosen(found)
         pairs: list[Pair[Placement]] = []
-        best, wired, unsimulated = float("inf"), 0, 0
-        hopeful = [*self.placed[:_WIRED], *self._published(_WIRED)]
-        # Of the others, the first that can be simulated at all, if none of these can.
-        others = [one for one in self.placed[_WIRED:] if one not in hopeful]
-        for turn, one in enumerate([*hopeful, *others]):
-            # A plan is not slower than a published layout on the formula's wiring, be it by the
-            # little that is not worth the wirings of a search.
-            little = one.ideal_s >= best * _WORTH
-            if one.ideal_s >= best or (little and one not in self._published()):
-                continue
-            if pairs and (interrupted or turn >= len(hopeful)):
-                break
-            rewirer = Rewirer(self.problem)
+        best, wired, unsimulated, interrupted = float("inf"), 0, 0, False
+        begin, stages = 0, [own + count for count in _stages(len(chosen) - own)]
+        tried = set[int]()
+        for end in stages:
+            interrupted = self._simulate(chosen, begin, end, report)
+            begin = end
+            hopeful = [*self.placed[:_WIRED], *self._published(_WIRED)]
+            # Of the others, the first that can be simulated at all, if none of these can.
+            others = [one for one in self.placed[_WIRED:] if one not in hopeful]
+            for turn, one in enumerate([*hopeful, *others]):
+                # A plan is not slower than a published layout on the formula's wiring, be it by
+                # the little that is not worth the wirings of a search.
+                little = one.ideal_s >= best * _WORTH
+                if id(one) in tried or one.ideal_s >= best:
+                    continue
+                if little and one not in self._published():
+                    continue
+                if pairs and (interrupted or turn >= len(hopeful)):
+                    break
+                tried.add(id(one))
+                rewirer = Rewirer(self.problem)
+                try:
+                    made = rewirer.wire(one.placement, "search", limit=best, formula_only=little)
+                    wired += 1
+                    unsimulated += rewirer.unsimulated
+                    if made is not None:
+                        pairs.append(made)
+                        best = min(best, made.time)
+                    report("topologies", wired, min(_WIRED, len(self.placed)), best)
+                except KeyboardInterrupt:
+                    if not pairs:
+                        raise
+                    interrupted = True
             try:
-                made = rewirer.wire(one.placement, "search", limit=best, formula_only=little)
-                wired += 1
-                unsimulated += rewirer.unsimulated
-                if made is not None:
-                    pairs.append(made)
-                    best = min(best, made.time)
-                report("topologies", wired, min(_WIRED, len(self.placed)), best)
+                if pairs and not interrupted:
+                    worth = [(one.placement, one.ideal_s / _WORTH) for one in self.placed]
+                    pairs += crossed(self.problem, pairs, worth)
+                    best = min(pair.time for pair in pairs)
             except KeyboardInterrupt:
-                if not pairs:
-                    raise
                 interrupted = True
+            if interrupted:
+                break
         if not pairs and self.problem.options.compute_order != "ready":
             raise InfeasibleError(
                 f"schedule is 'compute', for which every task is simulated, too many for any of "
@@ -296,12 +331,6 @@ class LayoutSearch:
                 f"for any of {len(self.placed)} placed layouts, as on them too few servers are "
                 "alike; give fewer servers, or a smaller global batch"
             )
-        try:
-            if not interrupted:
-                worth = [(one.placement, one.ideal_s / _WORTH) for one in self.placed]
-                pairs += crossed(self.problem, pairs, worth)
-        except KeyboardInterrupt:
-            interrupted = True
         kept = finalists(pairs, count=FINALISTS)
         return SearchResult(
             kept[0],
@@ -315,12 +344,8 @@ class LayoutSearch:
             everything=found.bound,
         )
 
-    def _simulate(self, found: Survey, report: Callable[[str, int, int, float], None]) -> bool:
-        """Simulate the layouts that are worth it on the ideal switch; say whether interrupted."""
-        cluster = self.cluster
-        rate = cluster.degree * cluster.port_rate
-        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
-        ideal = Fabric("ideal-switch", network, routes, {})
+    def _chosen(self, found: Survey) -> tuple[list[Candidate], int]:
+        """Return the layouts to simulate, and how many of them, the first, are always."""
         own = [
             each
             for each in found.candidates
@@ -330,24 +355,41 @@ class LayoutSearch:
         promising = diverse(found.candidates, options.simulated or options.spent.layouts)
         chosen = [*own, *(each for each in promising if each not in own)]
         chosen = self._within_memory(chosen, len(own))
-        placed = self.placed = []
+        return chosen, min(len(own), len(chosen))
+
+    def _simulate(
+        self,
+        chosen: Sequence[Candidate],
+        begin: int,
+        end: int,
+        report: Callable[[str, int, int, float], None],
+    ) -> bool:
+        """Simulate some of the chosen layouts on the ideal switch; say whether interrupted."""
+        cluster = self.cluster
+        rate = cluster.degree * cluster.port_rate
+        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
+        ideal = Fabric("ideal-switch", network, routes, {})
+        placed = self.placed
         most = self.problem.options.memory_bytes
         try:
-            for done, candidate in enumerate(chosen):
+            for done, candidate in enumerate(chosen[begin:end], start=begin):
                 first = self._first(candidate.layout)
                 placed.append(Placed(candidate, first, self._time(ideal, first)))
                 best = min(p.ideal_s for p in placed)
                 report("placements", done + 1, len(chosen), best)
-            for one in sorted(placed, key=lambda p: p.ideal_s)[:_REORDERED]:
-                for other in self.family.placements(one.candidate.layout):
-                    if other != one.placement and self._takes(other) <= most:
-                        placed.append(Placed(one.candidate, other, self._time(ideal, other)))
+            known = {one.placement for one in placed}
+            fastest = {p.candidate.layout: p.candidate for p in sorted(placed, key=_ideal_s)}
+            for candidate in list(fastest.values())[:_REORDERED]:
+                for other in self.family.placements(candidate.layout):
+                    if other not in known and self._takes(other) <= most:
+                        known.add(other)
+                        placed.append(Placed(candidate, other, self._time(ideal, other)))
         except KeyboardInterrupt:
             if not placed:
                 raise
             return True
         finally:
-            placed.sort(key=lambda p: p.ideal_s)
+            placed.sort(key=_ideal_s)
         return False
 
     def _published(self, first: int = 0) -> list[Placed]:

@@ -57,6 +57,27 @@ def test_published_layouts_are_simulated_whatever_they_take(monkeypatch, memory)
     assert result.best.time <= wired.time
 
 
+@pytest.mark.parametrize("bandwidth", ["40Gbps", "100Gbps"])
+def test_a_larger_budget_wires_what_a_smaller_wires_and_is_not_slower(monkeypatch, bandwidth):
+    cluster = to.Cluster(4, 3, bandwidth)
+    wired, times = [], []
+    for simulated in (24, 72, 100):
+        seen = set()
+
+        def wire(self, placement, *rest, seen=seen, wire=Rewirer.wire, **limits):
+            seen.add(placement)
+            return wire(self, placement, *rest, **limits)
+
+        options = SearchOptions(simulated=simulated)
+        search = LayoutSearch(Problem(layout_job().family(4), cluster, options, 0))
+        with monkeypatch.context() as patch:
+            patch.setattr(Rewirer, "wire", wire)
+            times.append(search.run().best.time)
+        wired.append(seen)
+    assert wired[0] <= wired[1] <= wired[2]
+    assert times == sorted(times, reverse=True)
+
+
 def test_memory_must_be_positive():
     with pytest.raises(InputError, match="memory_bytes is 0"):
         SearchOptions(memory_bytes=0)
