@@ -111,6 +111,7 @@ class Rewirer(Generic[P]):
         self.work = 0.0
         self.unsimulated = 0
         self.spares = problem.spares
+        self._many = not tabled(self.cluster.servers)
         self._alone = no_network(1) if self.cluster.servers == 1 else None
 
     def fresh(self) -> "Rewirer[P]":
@@ -184,7 +185,7 @@ class Rewirer(Generic[P]):
         if best.found is None:
             return None
         routings = self.options.routings(self.cluster.servers)
-        if self.spares and Routing.ECMP in routings and not formula_only:
+        if self._many and Routing.ECMP in routings and not formula_only:
             self._reroute(tasks, best, Routing.K_SHORTEST)
         if weighted and Routing.MCF in routings and not self.spares:
             self._reroute(tasks, best, Routing.MCF)
@@ -203,7 +204,7 @@ class Rewirer(Generic[P]):
     ) -> None:
         """Score topologies that were not seen yet under every routing."""
         routings = self.options.routings(self.cluster.servers)
-        spared = self.spares and Routing.ECMP in routings
+        spared = self._many and Routing.ECMP in routings
         candidates: list[tuple[float, int, Topology, Routing, Fabric | None]] = []
         for topology in _with_rings(topologies, tasks):
             network = topology.network
@@ -258,9 +259,12 @@ class Rewirer(Generic[P]):
         fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
         self.work += 4 * _WIRE_WORK * self.cluster.servers**2
         quick = self._scorer(fabric, self.tolerance)
+        quick.budget = self.problem.candidate_work
         time = quick.timed(tasks, best.time)
         self.work += quick.work
-        if time < best.time:
+        if quick.bounded:
+            self.unsimulated += time < best.time
+        elif time < best.time:
             best.time, best.found = time, (topology, routing, fabric)
 
     def settled(self, pair: Pair[P]) -> Pair[P]:
@@ -288,7 +292,7 @@ class Rewirer(Generic[P]):
         There a simulation of tens of millions of changes of rates would be repeated for a
         thousandth of its time; that of the plan is exact.
         """
-        if not self.tolerance or self.spares:
+        if not self.tolerance or self._many:
             return pair
         scorer = self._scorer(pair.fabric)
         time = scorer.timed(self.family.represented(pair.strategy))
