@@ -43,6 +43,38 @@ def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) ->
     return float(max(out, into)) * (1.0 - 1e-9)
 
 
+def least_hops(tasks: TaskGraph, degree: int) -> float:
+    """Return the mean hops of a byte where every server has its favoured others nearest.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    degree : int
+        Ports of a server.
+
+    Returns
+    -------
+    float
+        At least 1. Of each server's transfers, the largest go to as many direct neighbours as it
+        has ports, the next to the square of that many at two hops, and so on, as in the Moore
+        bound; AllReduces go round rings of one hop. No direct network of the degree does with
+        less, whatever its wiring.
+    """
+    sent = tasks.pair_bytes()
+    np.fill_diagonal(sent, 0.0)
+    sent = -np.sort(-sent, axis=1)
+    hops, within = np.ones(sent.shape[1]), degree
+    while within < hops.size:
+        hops[within:] += 1.0
+        within = degree * (within + 1)
+    rings = sum(
+        (len(group) - 1) * amount
+        for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
+    )
+    moved = float(sent.sum()) + rings
+    return (float((sent * hops).sum()) + rings) / moved if moved > 0 else 1.0
+
+
 def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
     """Return what `busiest` does under all shortest paths, but for rings that are not given.
 

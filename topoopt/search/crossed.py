@@ -29,7 +29,7 @@ def crossed(
     pairs : sequence of Pair
         Wired each for itself.
     others : iterable of (parallelization, float)
-        With the seconds that none of their pairs is hoped to be below, least first.
+        With the seconds that none of their pairs is hoped to be below, most promising first.
 
     Returns
     -------
@@ -41,9 +41,13 @@ def crossed(
     found: list[Pair[P]] = []
     best = min((pair.time for pair in pairs), default=float("inf"))
     wirings = finalists((pair for pair in pairs if pair.routing in _FIXED), count=_WIRINGS)
-    for tried, (other, hoped) in enumerate(others):
-        if tried == _TRIED or hoped >= best:
+    tried = 0
+    for other, hoped in others:
+        if hoped >= best:
+            continue
+        if tried == _TRIED:
             break
+        tried += 1
         tasks = problem.family.represented(other)
         for pair in wirings:
             if pair.topology is None or pair.strategy == other:

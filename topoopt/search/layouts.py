@@ -7,12 +7,9 @@ from codesign_base import InfeasibleError
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
-from parallelism.transformers.schedules import schedule_of
 from parallelism.transformers.text import layout_text
 from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.bounds.bounds import Bound
-from topoopt.bounds.everything import wirings_of
-from topoopt.bounds.layouts import Bounded, layout_bound, least_bound, passes_bound
+from topoopt.evaluate.least_times import least_hops
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
@@ -21,70 +18,26 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.effort import EFFORTS
-from topoopt.problem.job import Cluster
 from topoopt.search.crossed import crossed
 from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.result import Compared, SearchResult
 from topoopt.search.route_moves import other_routes
 from topoopt.search.search_state import Keeper
+from topoopt.search.survey import Candidate, Survey, diverse, survey
 from topoopt.topology.fabrics import ideal_switch
 
-# Estimates are off by less than this factor, so layouts with higher bounds are not worth one.
-_HOPEFUL = 1.3
 # Placed layouts that a topology is built for.
 _WIRED = 6
 # Share of the best time that a placed layout must need on the ideal switch to be wired.
 _WORTH = 0.995
+# Placed layouts, fastest on the ideal switch first, among which those to wire are chosen.
+_HOPPED = 24
 # Placed layouts that are simulated on each fabric to compare with.
 _COMPARED = 12
 # Of the layouts simulated, those whose axes are tried in every order.
 _REORDERED = 12
 # Pairs whose routes are improved where packet trains choose.
 _ROUTED = 4
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A layout that fits.
-
-    Parameters
-    ----------
-    layout : Layout
-    estimate_s : float
-        Iteration time by formula, every message alone on its links.
-    bound : Bound
-        Below any simulated time, whatever placement, topology and routing (`layout_bound`).
-    memory_bytes : float
-        Of the fullest GPU.
-    """
-
-    layout: Layout
-    estimate_s: float
-    bound: Bound
-    memory_bytes: float
-
-
-@dataclass(frozen=True)
-class Survey:
-    """All layouts of a job on a cluster.
-
-    Parameters
-    ----------
-    candidates : tuple of Candidate
-        Those that fit and are not ruled out by their bound, or are published, by estimate.
-    bound : Bound
-        The lowest over all that fit and every order of their axes.
-    layouts, fitting : int
-        Legal layouts, and those of them that fit.
-    least_memory_bytes : float
-        Of the fullest GPU under the layout that needs least.
-    """
-
-    candidates: tuple[Candidate, ...]
-    bound: Bound
-    layouts: int
-    fitting: int
-    least_memory_bytes: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,109 +55,6 @@ class Placed:
     candidate: Candidate
     placement: Placement
     ideal_s: float
-
-
-def survey(
-    family: LayoutFamily,
-    cluster: Cluster,
-    progress: Callable[[int, int, float], None] | None = None,
-) -> Survey:
-    """Look at every layout of the job's choices.
-
-    Parameters
-    ----------
-    family : LayoutFamily
-    cluster : Cluster
-    progress : callable, optional
-        Given layouts done, their number, and the best estimate so far.
-
-    Returns
-    -------
-    Survey
-
-    Raises
-    ------
-    InfeasibleError
-        If no layout is legal, or none fits in memory.
-    """
-    limit = family.memory_limit
-    layouts = family.layouts()
-    wirings = wirings_of(family, cluster)
-    found: list[Candidate] = []
-    least, best = float("inf"), float("inf")
-    bounded: list[Bounded] = []
-    for done, layout in enumerate(layouts):
-        schedule = schedule_of(layout, family.batch)
-        memory = max(use.total for use in family.uses(layout, schedule))
-        least = min(least, memory)
-        if memory <= limit:
-            own = Bounded(layout, passes_bound(family, layout, schedule), passes_only=True)
-            known = layout in family.published
-            if known or own.bound.seconds <= _HOPEFUL * best:
-                own = Bounded(layout, layout_bound(family, wirings, layout), passes_only=False)
-                if known or own.bound.seconds <= _HOPEFUL * best:
-                    time = family.estimate(layout, wirings.port_rate, schedule)
-                    best = min(best, time)
-                    found.append(Candidate(layout, time, own.bound, memory))
-            bounded.append(own)
-        if progress and done % 64 == 0:
-            progress(done, len(layouts), best)
-    if not found:
-        raise InfeasibleError(
-            f"model {family.model.name!r} does not fit: the least of {len(layouts)} layouts needs "
-            f"{least / 1e9:.4g} GB on a GPU that has {limit / 1e9:.4g} GB to use; give more "
-            "servers, GPUs with more memory, a shorter sequence, or more kinds of layouts"
-        )
-    order = sorted(range(len(found)), key=lambda i: (found[i].estimate_s, i))
-    lowest = least_bound(family, wirings, bounded)
-    return Survey(tuple(found[i] for i in order), lowest, len(layouts), len(bounded), least)
-
-
-def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
-    """Choose layouts that are worth a simulation, and differ.
-
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        By estimate.
-    count : int
-
-    Returns
-    -------
-    list of Candidate
-        Two of the best estimates and one of the least bounds in turn, because estimates do not
-        know placements, and bounds no communication. Layouts that differ only in that they
-        split a microbatch by sequence rather than by sample come after all others.
-    """
-
-    def once(order: Sequence[int]) -> list[int]:
-        kinds = set[tuple[object, ...]]()
-        firsts = [i for i in order if _new(kinds, candidates[i].layout)]
-        seen = set(firsts)
-        return firsts + [i for i in order if i not in seen]
-
-    numbers = range(len(candidates))
-    estimates = iter(once(numbers))
-    bounds = iter(once(sorted(numbers, key=lambda i: (candidates[i].bound.seconds, i))))
-    chosen: dict[int, None] = {}
-    for turn in range(3 * len(candidates)):
-        if len(chosen) == min(count, len(candidates)):
-            break
-        following = next(bounds if turn % 3 == 2 else estimates, None)
-        if following is not None:
-            chosen[following] = None
-    return [candidates[i] for i in chosen]
-
-
-def _new(kinds: set[tuple[object, ...]], layout: Layout) -> bool:
-    """Say whether a kind of layout is not in a set yet, and add it."""
-    kind = (
-        layout.tensor, layout.pipeline, layout.expert, layout.schedule, layout.virtual_stages,
-        layout.recompute, layout.zero, layout.microbatch / layout.context, layout.expert_tensor,
-    )  # fmt: skip
-    known = kind in kinds
-    kinds.add(kind)
-    return not known
 
 
 def _ideal_s(one: Placed) -> float:
@@ -279,24 +129,25 @@ class LayoutSearch:
         pairs: list[Pair[Placement]] = []
         best, wired, unsimulated, interrupted = float("inf"), 0, 0, False
         begin, stages = 0, [own + count for count in _stages(len(chosen) - own)]
-        tried = set[int]()
+        tried = set[Placed]()
         for end in stages:
             interrupted = self._simulate(chosen, begin, end, report)
             begin = end
-            hopeful = [*self.placed[:_WIRED], *self._published(_WIRED)]
+            ordered = self._by_hops()
+            hopeful = list(dict.fromkeys([*ordered[:_WIRED], *self._published()]))
             # Of the others, the first that can be simulated at all, if none of these can.
-            others = [one for one in self.placed[_WIRED:] if one not in hopeful]
+            others = [one for one in ordered[_WIRED:] if one not in hopeful]
             for turn, one in enumerate([*hopeful, *others]):
                 # A plan is not slower than a published layout on the formula's wiring, be it by
                 # the little that is not worth the wirings of a search.
                 little = one.ideal_s >= best * _WORTH
-                if id(one) in tried or one.ideal_s >= best:
+                if one in tried or one.ideal_s >= best:
                     continue
                 if little and one not in self._published():
                     continue
                 if pairs and (interrupted or turn >= len(hopeful)):
                     break
-                tried.add(id(one))
+                tried.add(one)
                 rewirer = Rewirer(self.problem)
                 try:
                     made = rewirer.wire(one.placement, "search", limit=best, formula_only=little)
@@ -312,7 +163,7 @@ class LayoutSearch:
                     interrupted = True
             try:
                 if pairs and not interrupted:
-                    worth = [(one.placement, one.ideal_s / _WORTH) for one in self.placed]
+                    worth = [(one.placement, one.ideal_s / _WORTH) for one in ordered]
                     pairs += crossed(self.problem, pairs, worth)
                     best = min(pair.time for pair in pairs)
             except KeyboardInterrupt:
@@ -365,11 +216,7 @@ class LayoutSearch:
         report: Callable[[str, int, int, float], None],
     ) -> bool:
         """Simulate some of the chosen layouts on the ideal switch; say whether interrupted."""
-        cluster = self.cluster
-        rate = cluster.degree * cluster.port_rate
-        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
-        ideal = Fabric("ideal-switch", network, routes, {})
-        placed = self.placed
+        ideal, placed = self._ideal(), self.placed
         most = self.problem.options.memory_bytes
         try:
             for done, candidate in enumerate(chosen[begin:end], start=begin):
@@ -392,14 +239,35 @@ class LayoutSearch:
             placed.sort(key=_ideal_s)
         return False
 
-    def _published(self, first: int = 0) -> list[Placed]:
-        """Return the fastest placement of each published layout, if not among the first so many."""
+    def _by_hops(self) -> list[Placed]:
+        """Return the placed layouts in the order in which they are wired.
+
+        A switch joins all servers by one hop. Of tokens sent to experts on dozens of servers,
+        which take several on any direct network, it says too little; so the fastest on it are
+        put in the order of their times on a switch whose ports are as much slower as their bytes
+        take hops.
+        """
+        cluster = self.cluster
+        fastest, others = self.placed[:_HOPPED], self.placed[_HOPPED:]
+        times: dict[Placed, float] = {}
+        for one in fastest:
+            tasks = self.family.represented(one.placement)
+            hops = least_hops(tasks, cluster.degree)
+            slower = self._ideal(hops) if hops > 1.0 else None
+            times[one] = one.ideal_s if slower is None else self._time(slower, one.placement)
+        return [*sorted(fastest, key=times.__getitem__), *others]
+
+    def _ideal(self, hops: float = 1.0) -> Fabric:
+        """Return a switch of all ports, of whose rate a byte takes as much as on so many hops."""
+        cluster = self.cluster
+        rate = cluster.degree * cluster.port_rate / hops
+        network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
+        return Fabric("ideal-switch", network, routes, {})
+
+    def _published(self) -> list[Placed]:
+        """Return the fastest placement of each published layout."""
         known = dict.fromkeys(self.family.published, True)
-        return [
-            one
-            for rank, one in enumerate(self.placed)
-            if known.pop(one.candidate.layout, False) and rank >= first
-        ]
+        return [one for one in self.placed if known.pop(one.candidate.layout, False)]
 
     def _within_memory(self, chosen: list[Candidate], own: int) -> list[Candidate]:
         """Leave out layouts that would take too much memory, but for the first ``own``.
@@ -509,4 +377,4 @@ class LayoutSearch:
         return best, fastest, False
 
 
-__all__ = ["Candidate", "LayoutSearch", "Placed", "Survey", "diverse", "survey"]
+__all__ = ["LayoutSearch", "Placed"]

@@ -25,7 +25,7 @@ from topoopt.fabric.simulate import score
 from topoopt.fabrics.baselines import baseline_fabric
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.prices import default_prices
-from topoopt.search.layouts import diverse, survey
+from topoopt.search.survey import diverse, survey
 from topoopt.topology.fabrics import ideal_switch, random_regular
 
 SMALL = gpt(8, 1024, 16, 5000)

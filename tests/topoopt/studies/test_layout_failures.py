@@ -17,7 +17,8 @@ from topoopt.fabric import score
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
-from topoopt.search.layouts import LayoutSearch, survey
+from topoopt.search.layouts import LayoutSearch
+from topoopt.search.survey import survey
 from topoopt.studies.server_failures import WAYS, after_servers, fail_servers, without_servers
 
 FREE = Choices(
