@@ -205,7 +205,7 @@ DEEPSPEED_2022 = replace(MEGATRON_2021, stack="deepspeed-2022", kernels=0.79)
 ALEPH_ALPHA_2023 = Implementation(
     "aleph-alpha-2023", gradient_bytes=2, scatter_gather=False,
     overlap_tensor=0.0, overlap_data=0.0, overlap_pipeline=0.0,
-    kernels=0.96, norms=6.0, collective_s=165e-6, bucketing=0.165, iteration_s=0.0,
+    kernels=0.94, norms=8.0, collective_s=193e-6, bucketing=0.318, iteration_s=0.0,
     logit_bytes=14.0, gathered_logits=True, held=1.25,
 )  # fmt: skip
 """Of Hagemann et al., Efficient Parallelization Layouts (2023), with their RMSNorm kernel."""
