@@ -128,7 +128,10 @@ def _layer_pass(
         blocks.append((arriving, layout.expert_split, True))
     for size, ranks, exposed in blocks:
         if ranks > 1:
-            for message in _tensor_block(layout, ranks, size, when, implementation):
+            # What comes to experts is gathered before it is cast.
+            low = implementation.fp8_gather and implementation.precision == "fp8" and not exposed
+            sent = size / element if low else size
+            for message in _tensor_block(layout, ranks, size, sent, when, implementation):
                 yield replace(message, exposed=exposed)
     if layout.context > 1:
         attention = model.attention
@@ -154,15 +157,20 @@ def _layer_pass(
 
 
 def _tensor_block(
-    layout: Layout, ranks: int, size: float, when: When, implementation: Implementation
+    layout: Layout,
+    ranks: int,
+    size: float,
+    gathered: float,
+    when: When,
+    implementation: Implementation,
 ) -> Iterator[Communication]:
     if not layout.sequence_parallel:
         yield Communication("allreduce", "tensor", ranks, size, 1, when)
         return
-    yield Communication("allgather", "tensor", ranks, size, 1, when)
+    yield Communication("allgather", "tensor", ranks, gathered, 1, when)
     yield Communication("reducescatter", "tensor", ranks, size, 1, when)
     if when == "backward" and not implementation.gathered_inputs:
-        yield Communication("allgather", "tensor", ranks, size, 1, "weight")
+        yield Communication("allgather", "tensor", ranks, gathered, 1, "weight")
 
 
 def end_communications(

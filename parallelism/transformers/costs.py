@@ -10,7 +10,7 @@ from math import ceil
 
 from codesign_base import InputError
 from parallelism.transformers.architecture import Attention, Experts, Transformer
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.implementation import FUSED_LOSS, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.work import (
@@ -208,7 +208,10 @@ def _layer_costs(
         assert model.experts is not None
         rest += _experts(model, model.experts, layout, implementation, tokens)
     else:
-        rest += _feed_forward(model, model.feed_forward, tokens, layout.tensor, implementation)
+        rest += _feed_forward(
+            model, model.feed_forward, tokens, layout.tensor, implementation,
+            casts=_gathering(implementation, layout),
+        )  # fmt: skip
     hidden = split_tokens(tokens, layout) * model.hidden * element
     masks = split_tokens(tokens, layout) * model.hidden if implementation.dropout else 0.0
     # Norms; two sums of residuals (with dropout and its mask).
@@ -358,20 +361,31 @@ def attention_core(
 
 def _sums(
     model: Transformer, implementation: Implementation, *, layer: bool = False
-) -> tuple[float, float, bool, bool, float]:
+) -> tuple[float, float, bool, bool, tuple[float, float]]:
     """Return how products of weights treat their operands and gradients.
 
-    Casts to FP8 are kernels of their own in every stack: a stack whose element-wise work moves
-    more bytes than fused kernels does not cast more.
-
     Of FP8 training only the products inside layers are in FP8: embedding, head and routers stay
-    in BF16, as do norms and attention (DeepSeek-V3, 2024, section 3.3.1).
+    in BF16, as do norms and attention (DeepSeek-V3, 2024, section 3.3.1). Casts are kernels of
+    their own in every stack: one whose element-wise work moves more bytes than fused kernels does
+    not cast more, but by its ``casts``.
     """
+    cast = implementation.casts / implementation.elementwise
     return (
         float(model.dense_bytes), float(implementation.gradient_bytes),
-        implementation.fused_gradients, layer and implementation.precision == "fp8",
-        1.0 / implementation.elementwise,
+        implementation.fused_gradients, layer and implementation.precision == "fp8", (cast, cast),
     )  # fmt: skip
+
+
+def _gathering(implementation: Implementation, layout: Layout) -> tuple[float, float]:
+    """Return factors of the bytes of casts: of what a rank has whole, and of what it gathers.
+
+    What a tensor group gathers in FP8 each rank reads in BF16 and writes for its own tokens, and
+    reads and writes transposed for all.
+    """
+    cast = implementation.casts / implementation.elementwise
+    if layout.tensor == 1 or not (layout.sequence_parallel and implementation.fp8_gather):
+        return cast, cast
+    return cast, cast * (3.0 / layout.tensor + 2.0) / 4.0
 
 
 def _projections(
@@ -381,8 +395,9 @@ def _projections(
     attention, hidden = model.attention, model.hidden
     element, sums = float(model.dense_bytes), _sums(model, implementation, layer=True)
     tensor = layout.tensor
+    cast, gathered = _gathering(implementation, layout)
     query = attention.query_width / tensor
-    out = product(tokens, hidden, attention.value_width / tensor, 1, *sums)
+    out = product(tokens, hidden, attention.value_width / tensor, 1, *sums[:4], (cast, gathered))
     rotary = 0.0 if model.positions or model.patch else 2 * element * tokens
     if attention.latent is not None:
         latent = attention.latent
@@ -395,12 +410,12 @@ def _projections(
             costs += product(own, latent.query_rank, hidden, 1, *sums)
             norm += own * latent.query_rank * element
         else:
-            costs += product(tokens, query, hidden, 1, *sums)
+            costs += product(tokens, query, hidden, 1, *sums[:4], (gathered, cast))
         costs += _up_projections(model, layout, implementation, tokens)
         rope = rotary * latent.rope_width * (attention.heads / tensor + 1)
         return costs + out + elementwise(2 * norm + rope, 3 * norm + rope, 3)
     key_value = kv_heads_of(attention, layout) * attention.head_width
-    costs = product(tokens, query + 2 * key_value, hidden, 1, *sums) + out
+    costs = product(tokens, query + 2 * key_value, hidden, 1, *sums[:4], (gathered, cast)) + out
     rope = rotary * (query + key_value)
     head_norm = 2 * element * tokens * (query + key_value) if attention.head_norm else 0.0
     if rope or head_norm:
@@ -415,12 +430,17 @@ def _feed_forward(
     degree: int,
     implementation: Implementation,
     count: float = 1.0,
+    casts: tuple[float, float] | None = None,
 ) -> PassCosts:
-    """One feed-forward part (or ``count`` experts of ``tokens`` each), split over ``degree``."""
+    """One feed-forward part (or ``count`` experts of ``tokens`` each), split over ``degree``.
+
+    ``casts`` are the factors of `_gathering`, where a tensor group gathers for products.
+    """
     element, sums = float(model.dense_bytes), _sums(model, implementation, layer=True)
     own, inputs = width / degree, 2 if model.gated else 1
-    costs = product(tokens, inputs * own, model.hidden, count, *sums)
-    costs += product(tokens, model.hidden, own, count, *sums)
+    cast, gathered = casts or sums[4]
+    costs = product(tokens, inputs * own, model.hidden, count, *sums[:4], (gathered, cast))
+    costs += product(tokens, model.hidden, own, count, *sums[:4], (cast, gathered))
     middle = count * tokens * own * element
     # Forward: inputs read, output written. Backward: these and the gradient read, theirs written.
     return costs + elementwise((inputs + 1) * middle, (2 * inputs + 1) * middle)
@@ -457,8 +477,9 @@ def _experts(
     )
     if experts.shared:
         costs += _feed_forward(
-            model, experts.shared * experts.shared_width, tokens, layout.tensor, implementation
-        )
+            model, experts.shared * experts.shared_width, tokens, layout.tensor, implementation,
+            casts=_gathering(implementation, layout),
+        )  # fmt: skip
     return costs
 
 
@@ -498,7 +519,7 @@ def head_costs(
 
     Logits are split over the vocabulary in a tensor group. The loss is computed in FP32:
     logits cast, read for maximum and sum, exponentials written; the backward pass scales them
-    and casts them back.
+    and casts them back. A fused loss reads logits once, and again to write their gradient.
     """
     tokens = tokens_of(model, layout, sequence)
     element, sums = float(model.dense_bytes), _sums(model, implementation)
@@ -513,6 +534,8 @@ def head_costs(
     costs += product(tokens, outputs, model.hidden, 1, *sums)
     whole = implementation.gathered_logits and not model.classes
     logits = tokens * (model.vocabulary if whole else outputs)
+    if implementation.logit_bytes == FUSED_LOSS:
+        return costs + elementwise(element * logits, 2 * element * logits)
     return costs + elementwise((element + 4 + 12) * logits, (8 + element) * logits, 3)
 
 

@@ -9,6 +9,8 @@ from parallelism.suggestions import suggestion
 Selective = Literal["core", "products"]
 Arithmetic = Literal["bf16", "fp8"]
 AttentionKernel = Literal["cudnn", "flash-2", "triton"]
+FUSED_LOSS = 2.0
+"""Bytes of each logit where a fused kernel computes the loss."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,9 @@ class Implementation:
         Fractions of the communication of each kind that hide behind computing, as far as there
         is any at the time, 0 to 1. Of messages between stages the rest occupies the stage that
         gets them.
+    sending : float
+        Share of the seconds of a hidden message that computing beside it loses to the
+        multiprocessors that send it, 0 to 1; of messages between stages none is counted.
     kernels : float
         Share of the rates of products (`gpu.GpuRates`) that its kernels reach, up to 1.
     attention : {"cudnn", "flash-2", "triton"}
@@ -63,11 +68,15 @@ class Implementation:
     copies : float
         Bytes that an element is moved in memory to be gathered or scattered, into and out of flat
         buffers: of sharded weights and gradients, and over a tensor group with ``gathered_inputs``.
+    casts : float
+        Bytes that casts of activations and their gradients to FP8 move, over those of one kernel
+        at the rate of others that reads an element once and writes it twice.
     iteration_s : float
         Seconds of each iteration that are spent neither in passes nor in messages: data,
         synchronisation of all ranks, logging.
     logit_bytes : float
-        Bytes of each logit at the worst moment of the loss, at least the 4 of FP32.
+        Bytes of each logit at the worst moment of the loss: 2 of a fused kernel, which reads
+        logits as they are and puts their gradient in their place, otherwise at least the 4 of FP32.
     gathered_logits : bool
         Each tensor rank computes the loss of all logits, rather than of its share.
     norm_bytes : float
@@ -84,6 +93,10 @@ class Implementation:
     fp8_dispatch : bool
         With FP8 products, tokens go to experts, and gradients of what comes back, in FP8 with a
         scale of 4 bytes for 128 elements; what comes back, and its like, is in BF16.
+    fp8_gather : bool
+        With FP8 products, inputs and output gradients that a tensor group gathers for them are
+        cast before and sent in FP8; each rank then transposes all of them (Transformer Engine).
+        What comes to an expert that is split is gathered before it is cast.
     precision : {"bf16", "fp8"}
         Of the products inside layers, forward and backward. Weights in FP8 and transposed take
         the bytes of those in BF16; sums of gradients and states of the optimizer stay as they are.
@@ -104,6 +117,7 @@ class Implementation:
     overlap_context: float = 1.0
     overlap_expert: float = 0.0
     overlap_pipeline: float = 1.0
+    sending: float = 0.0
     kernels: float = 1.0
     attention: AttentionKernel = "cudnn"
     elementwise: float = 1.0
@@ -111,6 +125,7 @@ class Implementation:
     collective_s: float = 0.0
     bucketing: float = 1.0
     copies: float = 4.0
+    casts: float = 1.0
     iteration_s: float = 0.1
     logit_bytes: float = 8.0
     gathered_logits: bool = False
@@ -120,6 +135,7 @@ class Implementation:
     precision: Arithmetic = "bf16"
     forwarded_tokens: bool = False
     fp8_dispatch: bool = False
+    fp8_gather: bool = False
 
     def __post_init__(self) -> None:
         def refuse(name: str, remedy: str) -> InputError:
@@ -129,7 +145,9 @@ class Implementation:
         for name in ("tensor", "data", "context", "expert", "pipeline"):
             if not 0.0 <= getattr(self, f"overlap_{name}") <= 1.0:
                 raise refuse(f"overlap_{name}", "0 to 1")
-        for name in ("load_imbalance", "elementwise", "norms", "held"):
+        if not 0.0 <= self.sending <= 1.0:
+            raise refuse("sending", "0 to 1")
+        for name in ("load_imbalance", "elementwise", "norms", "casts", "held"):
             if not 1.0 <= getattr(self, name) < float("inf"):
                 raise refuse(name, "at least 1")
         for name in (
@@ -141,8 +159,8 @@ class Implementation:
         for name in ("kernels", "bucketing"):
             if not 0.0 < getattr(self, name) <= 1.0:
                 raise refuse(name, "a share above 0 and at most 1")
-        if not 4.0 <= self.logit_bytes < float("inf"):
-            raise refuse("logit_bytes", "at least 4")
+        if self.logit_bytes != FUSED_LOSS and not 4.0 <= self.logit_bytes < float("inf"):
+            raise refuse("logit_bytes", "2, or at least 4")
         if self.gradient_bytes not in (2, 4):
             raise refuse("gradient_bytes", "2 or 4")
         if self.selective not in get_args(Selective):
@@ -152,13 +170,22 @@ class Implementation:
         if self.attention not in get_args(AttentionKernel):
             raise refuse("attention", ", ".join(get_args(AttentionKernel)))
 
+    def hidden(self, group: Literal["tensor", "data", "context", "expert"]) -> float:
+        """Return the share of the seconds of a group's messages that cost no computing."""
+        overlap: float = getattr(self, f"overlap_{group}")
+        return overlap * (1.0 - self.sending)
+
 
 MEGATRON_CORE = Implementation()
 """Megatron-Core and NeMo."""
 
-NEMO = replace(MEGATRON_CORE, stack="nemo", overlap_tensor=0.9, iteration_s=0.0)
-"""NeMo's own recipes: messages of tensor groups cut to each product by hand (user buffers of
-Transformer Engine), and times of steps without loading of data and logging."""
+NEMO = replace(
+    MEGATRON_CORE, stack="nemo", gradient_bytes=2, overlap_tensor=1.0, sending=0.18, casts=2.8,
+    iteration_s=0.0, fp8_gather=True,
+)  # fmt: skip
+"""NeMo's own recipes: gradients are summed in BF16 (``grad_sync_dtype``), messages of tensor groups
+cut to each product by hand (user buffers of Transformer Engine), and times are of steps without
+loading of data and logging."""
 
 MEGATRON_2022 = Implementation(
     "megatron-2022", flash=False, dropout=True,
@@ -178,7 +205,7 @@ DEEPSPEED_2022 = replace(MEGATRON_2021, stack="deepspeed-2022", kernels=0.79)
 ALEPH_ALPHA_2023 = Implementation(
     "aleph-alpha-2023", gradient_bytes=2, scatter_gather=False,
     overlap_tensor=0.0, overlap_data=0.0, overlap_pipeline=0.0,
-    kernels=0.96, norms=6.0, collective_s=165e-6, bucketing=0.165, iteration_s=0.0,
+    kernels=0.94, norms=8.0, collective_s=193e-6, bucketing=0.318, iteration_s=0.0,
     logit_bytes=14.0, gathered_logits=True, held=1.25,
 )  # fmt: skip
 """Of Hagemann et al., Efficient Parallelization Layouts (2023), with their RMSNorm kernel."""
@@ -207,9 +234,11 @@ beside it, weights and moments of Adam in BF16 without an FP32 copy; nothing of 
 
 FSDP1 = Implementation(
     "fsdp1", gradient_bytes=2, attention="triton", overlap_tensor=0.0, overlap_data=0.65,
+    logit_bytes=FUSED_LOSS,
 )  # fmt: skip
 """PyTorch's FullyShardedDataParallel as MosaicML's Composer sets it up: the backward pass
-gathers a layer's weights only after the one before it is done."""
+gathers a layer's weights only after the one before it is done; the loss is one kernel
+(``fused_crossentropy``)."""
 
 DEEPSEEK_V3 = Implementation(
     "deepseek-v3", precision="fp8", optimizer_bytes=8, overlap_expert=1.0, forwarded_tokens=True,

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 
@@ -147,16 +148,14 @@ def part_seconds(
     attention, those of tensor and expert groups behind all that is computed, as far as it lasts
     (`exposed_seconds`). Each of the tensor group's holds the rank up by ``collective_s``, and by
     the ``copies`` of what it gathers or scatters. Gathering inputs again (``weight``) hides
-    behind products.
+    behind products. What hides costs its share of ``sending``.
     """
-    fractions = {
-        "tensor": implementation.overlap_tensor, "context": implementation.overlap_context,
-        "expert": implementation.overlap_expert,
-    }  # fmt: skip
+    groups: tuple[Literal["tensor", "context", "expert"], ...] = ("tensor", "context", "expert")
+    fractions = {group: implementation.hidden(group) for group in groups}
     sent: dict[str, dict[str, float]] = {
         when: dict.fromkeys(fractions, 0.0) for when in ("forward", "recompute", "backward")
     }
-    held_up = dict.fromkeys(sent, 0.0)
+    held_up = dict.fromkeys((*sent, "weight"), 0.0)
     for message in messages:
         if message.when in sent:
             seconds = message.count * communication_seconds(message, layout, links)
@@ -169,11 +168,14 @@ def part_seconds(
                 held_up[message.when] += seconds
             else:
                 sent[message.when][message.group] += seconds
+        elif message.when == "weight":
+            seconds = message.count * communication_seconds(message, layout, links)
+            held_up["weight"] += implementation.sending * seconds
     works = {
         "forward": costs.forward, "recompute": costs.recompute, "backward": costs.backward_input,
     }  # fmt: skip
     busy: dict[str, float] = {}
-    total = 0.0
+    total = held_up["weight"]
     for when, work in works.items():
         computed = stack_seconds(work, rates, implementation)
         waits = held_up[when]
@@ -184,7 +186,7 @@ def part_seconds(
             waits += exposed_seconds(sent[when][group], fraction, room)
         busy[when] = computed + waits
         total += waits
-    weight = stack_seconds(costs.backward_weight, rates, implementation)
+    weight = stack_seconds(costs.backward_weight, rates, implementation) + held_up["weight"]
     return PassSeconds(busy["forward"], busy["recompute"] + busy["backward"], weight, total)
 
 
@@ -431,8 +433,8 @@ def iteration_time(
     Notes
     -----
     Every message is alone on its links. Gradients are summed after a stage's last backward
-    pass; ``overlap_data`` of that hides behind this pass, and of gathering weights behind the
-    next first forward pass, all but what exceeds them.
+    pass; ``overlap_data`` of that, less ``sending``, hides behind this pass, and of gathering
+    weights behind the next first forward pass, all but what exceeds them.
     """
     order = schedule if schedule is not None else schedule_of(layout, global_batch)
     passes = all_part_seconds(model, layout, rates, links, implementation, sequence=sequence)
@@ -494,6 +496,6 @@ def _with_gradients(
             rounds = order.microbatches if all_passes else 1
             hidden = behind[when]
             exposed += total - hidden
-            exposed += exposed_seconds(hidden, implementation.overlap_data, hides[when] * rounds)
+            exposed += exposed_seconds(hidden, implementation.hidden("data"), hides[when] * rounds)
         finish = max(finish, float(ends[stage]) + exposed)
     return finish

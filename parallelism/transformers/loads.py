@@ -207,8 +207,8 @@ def loads_of(
         update_s=optimizer_seconds(model, layout, rates, implementation)
         + implementation.iteration_s,
         gather_rate=near.rates()[0] / near.inter_efficiency,
-        exposed=1.0 - implementation.overlap_data,
-        beside=implementation.overlap_expert,
+        exposed=1.0 - implementation.hidden("data"),
+        beside=implementation.hidden("expert"),
     )
 
 

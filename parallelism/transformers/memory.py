@@ -196,7 +196,7 @@ def part_activations(
     """Return the bytes that one part of a model keeps of one microbatch on one GPU.
 
     Embedding dropout keeps its mask; the head its two inputs and logits in FP32 (Korthikanti et
-    al., 2022, section 4.3).
+    al., 2022, section 4.3), or as they are for a fused loss.
     """
     kept = 0.0
     for layer, count in part.kinds(model):
@@ -213,7 +213,7 @@ def part_activations(
         kept += 2.0 * model.dense_bytes * own
         outputs = layout.microbatch * model.classes if model.classes else 0.0
         logits = 0.0 if model.classes else tokens * model.vocabulary / layout.tensor
-        kept += 4.0 * (logits + outputs)
+        kept += min(4.0, implementation.logit_bytes) * (logits + outputs)
     return kept
 
 
@@ -342,10 +342,11 @@ def _buffers(
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     gathered = element * tokens * model.hidden if layout.tensor > 1 else 0.0
     if any(part.head for part in parts) and model.vocabulary and not model.classes:
-        # Beside the FP32 logits of this rank, which count as activations.
+        # Beside the logits of this rank, which count as activations.
         ranks = 1 if implementation.gathered_logits else layout.tensor
         copies = implementation.logit_bytes / ranks
-        gathered += tokens * model.vocabulary * (copies - 4.0 / layout.tensor)
+        kept = min(4.0, implementation.logit_bytes) / layout.tensor
+        gathered += tokens * model.vocabulary * (copies - kept)
     received = 2 * element * split_tokens(tokens, layout) * model.hidden
     again = weights = 0.0
     for layer in {layer for part in parts for layer, _ in part.kinds(model)}:

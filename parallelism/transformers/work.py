@@ -142,7 +142,7 @@ def product(
     summed: float = 4.0,
     fused: bool = True,
     fp8: bool = False,
-    cast: float = 1.0,
+    casts: tuple[float, float] = (1.0, 1.0),
 ) -> PassCosts:
     """Return the passes of a product of activations ``(m, k)`` and weights ``(k, n)``.
 
@@ -161,8 +161,8 @@ def product(
         each, which reads ``element`` bytes and writes one twice: as it lies, and transposed for
         the product that sums over tokens. (Weights are cast once an iteration,
         `iteration.optimizer_seconds`.)
-    cast : float
-        Factor of the bytes of these casts.
+    casts : tuple of float
+        Factors of the bytes of these casts: of the input, and of the output gradient.
 
     Returns
     -------
@@ -171,8 +171,8 @@ def product(
     """
     if fp8:
         made = _fp8_product(m, n, k, count, 2.0 * summed if fused else element)
-        moved = cast * (element + 2.0) * m * count
-        made += elementwise(moved * k, moved * n)
+        moved = (element + 2.0) * m * count
+        made += elementwise(casts[0] * moved * k, casts[1] * moved * n)
         summing = Work(traffic=(element + 2.0 * summed) * k * n * count, kernels=1)
         return made if fused else made + PassCosts(backward_weight=summing)
     if fused:

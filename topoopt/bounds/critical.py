@@ -9,6 +9,9 @@ from codesign_base.rows import spread, starts
 from parallelism.alike import READS, SENDS, Alike
 from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
 
+# Times that differ by less of the latest are the same but for rounding.
+SAME_TIME = 1e-12
+
 
 @dataclass(frozen=True, eq=False)
 class Least:
@@ -119,7 +122,9 @@ def least_end(
     A resource that serves one use at a time, or several at shares of its speed, cannot end
     before the earliest start of any set of uses, plus their seconds, plus the least that
     follows any of them. Sets of all uses that begin late, and of all that much follows, are
-    tried (the preemptive one-machine bound over those sets).
+    tried (the preemptive one-machine bound over those sets). Of uses that begin together, up to
+    rounding, those that most follows are taken first, so that it makes no difference in which
+    order uses are given.
 
     Parameters
     ----------
@@ -141,11 +146,22 @@ def least_end(
         return 0.0
     best = 0.0
     early, late = span.early[task], span.late[task]
-    for begin, follow in ((early, late), (late, early)):
-        order = np.lexsort((-begin, resource))
+    for times, follow in ((early, late), (late, early)):
+        begin = _together(times)
+        order = np.lexsort((-follow, -begin, resource))
         ends = busiest_span(order, resource, seconds, begin, follow, count)
         best = max(best, float(ends.max()))
     return best
+
+
+def _together(times: FloatArray) -> FloatArray:
+    """Return times, those that rounding alone tells apart lowered to the earliest of them."""
+    order = np.argsort(times, kind="stable")
+    ordered = times[order]
+    first = np.append(True, np.diff(ordered) > SAME_TIME * max(float(ordered[-1]), 0.0))
+    found = np.empty_like(times)
+    found[order] = ordered[first][np.cumsum(first) - 1]
+    return found
 
 
 def device_end(tasks: TaskGraph, span: Span) -> float:

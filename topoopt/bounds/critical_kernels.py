@@ -15,7 +15,7 @@ def busiest_span(
     Parameters
     ----------
     order : int64 array, shape (uses,)
-        Uses by resource, then by descending ``early``.
+        Uses by resource, then by descending ``early``, then by descending ``late``.
     resource : int64 array, shape (uses,)
     seconds : float64 array, shape (uses,)
         How long each occupies its resource.

@@ -114,7 +114,13 @@ def _validate_runs(path: Path, as_json: bool) -> None:
         (s.group, str(s.runs), _percent(s.mean), _percent(s.median), _percent(s.max))
         for s in found.summaries
     ]
-    print("\n".join([*table_lines(rows, left=(0, 4, 5, 6)), "", *table_lines(table, left=(0,))]))
+    print(
+        "\n".join([*table_lines(rows, left=(0, 4, 5, 6)), "", *table_lines(table, left=(0,)), ""])
+    )
+    over = [run.name for run in found.runs if not run.fits]
+    names = f": {'; '.join(over)}" if over else ""
+    said = f"Of {len(found.runs)} runs {len(over)} do not fit into memory by the model{names}."
+    print("\n".join(wrap(said, 98)))
 
 
 def _validate_sweep(directory: Path, as_json: bool) -> None:

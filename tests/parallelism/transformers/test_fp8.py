@@ -6,6 +6,7 @@ import pytest
 
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
+from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import head_costs, layer_costs
 from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.family import LayoutFamily
@@ -102,3 +103,41 @@ def test_fp8_needs_units_for_it() -> None:
         get_stack("megatron-core", precision="fp4")  # type: ignore[arg-type]
     assert get_stack("fsdp2", precision="fp8").precision == "fp8"
     assert get_stack("fsdp2").precision == "bf16"
+
+
+def test_casts_of_a_stack_move_its_factor_of_their_bytes() -> None:
+    layout, width = Layout(), LLAMA3_8B.attention.query_width
+    tokens, h, f = float(LLAMA3_8B.sequence), LLAMA3_8B.hidden, LLAMA3_8B.feed_forward
+    plain, more = (layer_costs(LLAMA3_8B, 0, layout, replace(FP8, casts=c)) for c in (1.0, 3.0))
+    inputs = tokens * (h + width + h + f)
+    key_value = 2 * LLAMA3_8B.attention.kv_heads * LLAMA3_8B.attention.head_width
+    gradients = tokens * (width + key_value + h + 2 * f + h)
+    assert more.forward.traffic - plain.forward.traffic == pytest.approx(2 * 4 * inputs)
+    moved = more.backward_input.traffic - plain.backward_input.traffic
+    assert moved == pytest.approx(2 * 4 * gradients)
+    with pytest.raises(InputError, match="casts"):
+        replace(FP8, casts=0.5)
+
+
+def test_what_a_tensor_group_gathers_in_fp8_is_cast_before_and_sent_in_bytes() -> None:
+    """Each of t ranks reads two bytes and writes one of its tokens, then moves two of all."""
+    t, h = 4, LLAMA3_8B.hidden
+    layout, tokens = Layout(tensor=t), float(LLAMA3_8B.sequence)
+    high, low = (layer_costs(LLAMA3_8B, 0, layout, replace(FP8, fp8_gather=g)) for g in (0, 1))
+    saved = 2 * tokens * h * (4 - (3 / t + 2))  # before attention, before the feed-forward part
+    for when in ("forward", "backward_input"):
+        traffic = [getattr(each, when).traffic for each in (high, low)]
+        assert traffic[0] - traffic[1] == pytest.approx(saved)
+    alone = Layout(tensor=t, sequence_parallel=False)
+    assert layer_costs(LLAMA3_8B, 0, alone, replace(FP8, fp8_gather=True)) == layer_costs(
+        LLAMA3_8B, 0, alone, FP8
+    )
+    whole = 2.0 * tokens * h
+    sizes = {
+        (m.kind, m.size)
+        for m in layer_communications(LLAMA3_8B, 0, layout, replace(FP8, fp8_gather=True))
+    }
+    assert sizes == {("allgather", whole / 2), ("reducescatter", whole)}
+    mixed = layer_communications(MIXTRAL, 0, Layout(tensor=2), replace(FP8, fp8_gather=True))
+    arriving = 2.0 * MIXTRAL.sequence * MIXTRAL.hidden * MIXTRAL.experts.per_token
+    assert {m.size for m in mixed if m.exposed} == {arriving}

@@ -129,6 +129,28 @@ def test_busiest_span_is_between_the_load_and_the_preemptive_schedule(seed):
     assert one_way.max() <= everywhere <= best + 1e-9
 
 
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_the_order_in_which_uses_are_given_changes_no_bound(seed):
+    """Nor does rounding of their times, by which uses that begin together may seem apart."""
+    rng = np.random.default_rng(seed)
+    count = int(rng.integers(2, 12))
+    early, seconds, late = rng.integers(0, 4, (3, count)).astype(float) * 1e-3
+    resource = rng.integers(0, 2, count)
+
+    def bound(order, noise=0.0):
+        begin, follow = (
+            times * (1.0 + noise * rng.integers(-1, 2, count)) for times in (early, late)
+        )
+        span = Span(begin[order], follow[order], 0.0)
+        return least_end(np.arange(count), resource[order], seconds[order], span, 2)
+
+    plain = bound(np.arange(count))
+    for _ in range(4):
+        assert bound(rng.permutation(count)) == pytest.approx(plain, rel=1e-13)
+        assert bound(rng.permutation(count), noise=2e-16) == pytest.approx(plain, rel=1e-12)
+
+
 def test_what_one_task_waits_for_enters_through_its_ports():
     # Two servers send 6 bytes each to server 0, which has one port of a byte a second.
     kinds = [(TaskKind.COMPUTE, v, -1, 1.0, 0.0) for v in (1, 2, 0)]

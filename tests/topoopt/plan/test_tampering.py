@@ -147,9 +147,9 @@ FREE = (
     ),
     Free(
         r"job\.implementation\.(load_imbalance|forwarded_tokens|fp8_dispatch|scatter_gather"
-        r"|gathered_(inputs|logits)|collective_s)",
-        "of experts, and of messages of and between several tensor ranks: the model has none "
-        "of the former, the layouts none of the latter",
+        r"|gathered_(inputs|logits)|collective_s|casts|fp8_gather)",
+        "of experts, of messages of and between several tensor ranks, and of products in FP8: the "
+        "model has none of the first, the layouts none of the others",
     ),
     Free(
         r"job\.choices\.\w+(\.\d+)?",

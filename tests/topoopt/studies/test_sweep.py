@@ -2,14 +2,18 @@
 
 import json
 import zipfile
+from itertools import product
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from codesign_base import InputError
+from parallelism.transformers.architecture import Attention, Transformer
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.stages import layer_weights
 from topoopt.cli.app import app
-from topoopt.studies.validation.sweep import spearman, validate_sweep
+from topoopt.studies.validation.sweep import balanced_stages, spearman, validate_sweep
 
 HEAD = ("World Size", "Average Step Time", "activation_checkpointing_type", "kernel",
         "micro_batch_size", "model_parallel_size", "pipe_parallel_size")  # fmt: skip
@@ -56,6 +60,31 @@ def test_rank_correlation_is_the_closed_form_of_distinct_values() -> None:
     """1 - 6 sum d^2 / (n (n^2 - 1)); here d is 1, 1, 0, 0."""
     first, second = np.array([1.0, 2.0, 3.0, 4.0]), np.array([20.0, 10.0, 30.0, 50.0])
     assert spearman(first, second) == pytest.approx(1 - 6 * 2 / (4 * 15))
+
+
+@pytest.mark.parametrize(("layers", "stages", "vocabulary"), [
+    (7, 3, 1000), (7, 4, 40000), (9, 4, 20000), (6, 6, 90000), (5, 1, 100), (8, 2, 200000),
+])  # fmt: skip
+def test_the_largest_stage_has_as_few_parameters_as_any_split_allows(
+    layers, stages, vocabulary
+) -> None:
+    model = Transformer("small", layers, 64, Attention(4, 4, 16), 256, vocabulary, 128)
+    whole = layer_weights(model, 0, Layout())
+    size, ends = whole.dense, vocabulary * 64
+
+    def largest(counts) -> float:
+        parts = [count * size for count in counts]
+        parts[0] += ends
+        parts[-1] += ends
+        return max(parts)
+
+    found = balanced_stages(model, stages)
+    if stages == 1:
+        assert found == ()
+        return
+    assert sum(found) == layers
+    every = [each for each in product(range(layers + 1), repeat=stages) if sum(each) == layers]
+    assert largest(found) == min(largest(each) for each in every)
 
 
 def test_directories_without_the_sweep_are_refused(tmp_path) -> None:

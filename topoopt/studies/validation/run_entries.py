@@ -89,6 +89,8 @@ def published_run(entry: RunEntry, shapes: dict[str, ShapeEntry]) -> PublishedRu
     stack = get_stack(software, precision=entry.precision, load_imbalance=entry.load_imbalance)
     if entry.attention is not None:
         stack = replace(stack, attention=entry.attention)
+    if entry.gradient_bytes is not None:
+        stack = replace(stack, gradient_bytes=entry.gradient_bytes)
     fitted = entry.name in _FITTED if entry.fitted is None else entry.fitted
     seconds, derived = _seconds(entry, model, accelerator)
     return PublishedRun(

@@ -128,6 +128,7 @@ class RunEntry:
     fitted: bool | None = None
     precision: Arithmetic | None = None
     attention: AttentionKernel | None = None
+    gradient_bytes: Literal[2, 4] | None = None
     load_imbalance: float = 1.0
     nic_gbps: float | None = None
 

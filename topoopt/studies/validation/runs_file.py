@@ -13,7 +13,10 @@ from topoopt.studies.validation.run_schema import read_runs_file
 
 @dataclass(frozen=True, slots=True)
 class RunError:
-    """A run, the model's time of it, and the relative error (0.01 is 1 % too much)."""
+    """A run, the model's time of it, and the relative error (0.01 is 1 % too much).
+
+    ``fits`` says whether a layout that the source allows fits into memory by the model.
+    """
 
     name: str
     stack: str
@@ -22,6 +25,7 @@ class RunError:
     model_s: float
     error: float
     fitted: bool
+    fits: bool
     source: str
     setting: str
 
@@ -98,7 +102,7 @@ def validate_runs(path: str | Path) -> RunsValidation:
         found.append(
             RunError(
                 run.name, run.implementation.stack, run.accelerator, run.seconds, case.model,
-                case.error, run.role == "fitted", run.source, case.setting,
+                case.error, run.role == "fitted", case.fits, run.source, case.setting,
             )
         )  # fmt: skip
     groups: dict[str, list[float]] = {"all": [abs(one.error) for one in found]}

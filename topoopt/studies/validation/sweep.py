@@ -4,6 +4,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -18,6 +19,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import links_of
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.schedules import schedule_of
+from parallelism.transformers.stages import layer_weights
 
 _SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 # Layers, hidden width, heads, feed-forward width of LLaMA; its vocabulary here.
@@ -26,11 +28,9 @@ _VOCABULARY = 128_000
 # Without the kernel norms run in FP32, operation by operation, and keep two FP32 copies.
 _KERNELS = {
     "flash_attention2 + RMS kernel": ALEPH_ALPHA_2023,
-    "flash_attention2": replace(ALEPH_ALPHA_2023, norms=19.0, norm_bytes=8.0),
+    "flash_attention2": replace(ALEPH_ALPHA_2023, norms=20.0, norm_bytes=8.0),
 }
-# Share of `bucketing` that is left over more than eight servers, and that of NVLink's rate that
-# tensor groups reach; both fitted on the sweep.
-_FAR, _NEAR = 0.47, 0.77
+# Servers up to which `bucketing` holds; it falls with their number.
 _NEAR_SERVERS = 8
 
 
@@ -102,10 +102,10 @@ def _compared(path: Path) -> SweepFile:
     )  # fmt: skip
     batch = 512 if long else 2048
     rates, links = rates_of("a100"), links_of("a100", 8, 25e9)
-    links = replace(links, intra_efficiency=_NEAR * links.intra_efficiency)
     measured, modelled = [], []
     failed = rejected = accepted = 0
-    for layout, stack, seconds in _trials(path):
+    for trial, stack, seconds in _trials(path):
+        layout = replace(trial, stage_layers=balanced_stages(model, trial.pipeline))
         order = schedule_of(layout, batch)
         use = max(u.total for u in memory_use(model, layout, batch, stack, schedule=order))
         fits = use <= rates.accelerator.usable_bytes
@@ -114,8 +114,8 @@ def _compared(path: Path) -> SweepFile:
             accepted += fits
             continue
         rejected += not fits
-        if layout.gpus > _NEAR_SERVERS * links.gpus:
-            stack = replace(stack, bucketing=_FAR * stack.bucketing)
+        far = max(1.0, layout.gpus / links.gpus / _NEAR_SERVERS)
+        stack = replace(stack, bucketing=stack.bucketing / far)
         measured.append(seconds)
         modelled.append(
             iteration_time(model, layout, batch, rates, links, stack, schedule=order).seconds
@@ -128,6 +128,45 @@ def _compared(path: Path) -> SweepFile:
         float(real[ours.argmin()] / real.min() - 1.0), float(np.abs(ours / real - 1.0).mean()),
         rejected, accepted,
     )  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def balanced_stages(model: Transformer, stages: int) -> tuple[int, ...]:
+    """Return the layers of each stage where the largest has as few parameters as can be.
+
+    Embedding and head count with the layers; so does DeepSpeed's partition by parameters.
+
+    Parameters
+    ----------
+    model : Transformer
+        All of whose layers are alike.
+    stages : int
+        At most as many as layers.
+
+    Returns
+    -------
+    tuple of int
+        Of several such splits the one with most in the last stages; none of one stage.
+    """
+    if stages == 1:
+        return ()
+    ends = float(model.vocabulary * model.hidden)
+    whole = layer_weights(model, 0, Layout())
+    sizes = [ends, *[whole.dense + whole.expert] * model.layers, ends]
+    before = np.concatenate(([0.0], np.cumsum(sizes)))
+    # Largest stage where the first ones end before each module; where the last of them begins.
+    largest, begins = before, []
+    for _ in range(stages - 1):
+        own = before[None, :] - before[:, None]
+        worst = np.maximum(largest[:, None], np.where(own < 0.0, np.inf, own))
+        begins.append(worst.argmin(axis=0))
+        largest = worst.min(axis=0)
+    cuts = [len(sizes)]
+    for begin in reversed(begins):
+        cuts.append(int(begin[cuts[-1]]))
+    cuts.append(0)
+    inside = np.clip(cuts[::-1], 1, model.layers + 1)
+    return tuple(int(count) for count in np.diff(inside))
 
 
 def spearman(first: "np.ndarray[tuple[int], np.dtype[np.float64]]",
