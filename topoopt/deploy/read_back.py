@@ -196,6 +196,13 @@ def _read_line(host: Host, words: list[str]) -> None:
     match words:
         case ["neigh", "replace", address, "lladdr", mac, "dev", device, "nud", "permanent"]:
             host.neighbours[address, device] = mac
+        case ["route", "flush", "table", "all", "proto", "84"] | [
+            "rule",
+            "flush",
+            "protocol",
+            "84",
+        ]:
+            pass  # what an earlier apply left
         case ["route", "replace", network, *rest]:
             _read_route(host, IPv4Network(network), rest)
         case ["rule", "add", "pref", _, "from", source, "lookup", table, "protocol", _]:
