@@ -255,34 +255,32 @@ def rdma_script(made: Deployment, server: int) -> str:
     """
     ways: dict[End, list[int]] = defaultdict(list)
     neighbours, filters, devices = [], [], set()
-    for channel in made.channels.channels:
+    for channel, at in made.channels.leaving.get(server, ()):
         target = made.port_address(channel.target)
-        for at, (end, other) in enumerate(channel.hops):
-            if end[0] != server:
-                continue
-            last = at == len(channel.hops) - 1
-            mac = made.mac(other, forward=not last and made.port(other).forward is not None)
-            out = quote(made.port(end).interface)
-            if at == 0:
-                # The neighbour at a cable's end is in routes.sh, its subnet in netplan's file.
-                if not last:
-                    neighbours.append(f"{target} lladdr {mac} dev {out}")
-                if not last or made.cabling.leads_to.get(other) != end:
-                    ways[channel.target].append(end[1])
-                continue
-            arrived = made.port(channel.hops[at - 1][1])
-            device = arrived.forward.interface if arrived.forward else arrived.interface
-            devices.add(device)
-            match = (
-                f"src_ip {made.port_address(channel.source)} dst_ip {target} "
-                f"ip_proto udp dst_port {ROCE_PORT} action pedit ex munge eth dst set {mac} "
-                f"pipe action mirred egress redirect dev {out}"
-            )
-            begin = f"filter add dev {quote(device)} ingress protocol"
-            filters += [
-                f"{begin} ip pref {FILTERS[0]} flower {match}",
-                f"{begin} 802.1Q pref {FILTERS[1]} flower vlan_ethtype ip {match}",
-            ]
+        end, other = channel.hops[at]
+        last = at == len(channel.hops) - 1
+        mac = made.mac(other, forward=not last and made.port(other).forward is not None)
+        out = quote(made.port(end).interface)
+        if at == 0:
+            # The neighbour at a cable's end is in routes.sh, its subnet in netplan's file.
+            if not last:
+                neighbours.append(f"{target} lladdr {mac} dev {out}")
+            if not last or made.cabling.leads_to.get(other) != end:
+                ways[channel.target].append(end[1])
+            continue
+        arrived = made.port(channel.hops[at - 1][1])
+        device = arrived.forward.interface if arrived.forward else arrived.interface
+        devices.add(device)
+        match = (
+            f"src_ip {made.port_address(channel.source)} dst_ip {target} "
+            f"ip_proto udp dst_port {ROCE_PORT} action pedit ex munge eth dst set {mac} "
+            f"pipe action mirred egress redirect dev {out}"
+        )
+        begin = f"filter add dev {quote(device)} ingress protocol"
+        filters += [
+            f"{begin} ip pref {FILTERS[0]} flower {match}",
+            f"{begin} 802.1Q pref {FILTERS[1]} flower vlan_ethtype ip {match}",
+        ]
     commands = [f"neigh replace {entry} nud permanent" for entry in neighbours]
     removals = [f"neigh del {entry.split()[0]} dev {entry.split()[-1]}" for entry in neighbours]
     for end, ports in sorted(ways.items()):
