@@ -7,6 +7,7 @@ a hash of *all* kernel sources: every module of the project called ``*kernels.py
 
 import atexit
 import functools
+import gc
 import hashlib
 import os
 import sys
@@ -194,10 +195,25 @@ def _compile_in_turn(compiled: Any) -> None:
 
     def in_turn(signature: Any) -> Any:
         # numba's own lock first, as within: threads of this process must not wait crosswise.
-        with global_compiler_lock, _held(_kernel_directory() / name):
+        with global_compiler_lock, _uncollected(), _held(_kernel_directory() / name):
             return compile_or_load(signature)
 
     compiled.compile = in_turn
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Do not look for garbage meanwhile: nearly all that compiling makes stays to its end.
+
+    Looking through it again and again takes an eighth of a first run.
+    """
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
 
 
 @contextmanager

@@ -184,6 +184,15 @@ class RooflineModel:
     for what such a job takes today (a fraction of 0.6 there is usual for large products, not
     taken from these profiles). Large element-wise operators moved their bytes at 0.67 of the
     80 GB part's bandwidth, which is 0.88 of the 40 GB part's; 0.8 lies between.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> graph = to.models.dlrm(tables=4, batch_per_gpu=32)
+    >>> slow, fast = (to.RooflineModel(efficiency=share) for share in (0.1, 0.9))
+    >>> times = [model.operator_time(graph, 0, 4096, 1, 1, "output") for model in (slow, fast)]
+    >>> times[0].forward > times[1].forward
+    True
     """
 
     server: Server = Server()

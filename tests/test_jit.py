@@ -1,6 +1,7 @@
 """The kernel cache: it notices every edit, and works where nothing can be written."""
 
 import fcntl
+import gc
 import importlib
 import os
 import subprocess
@@ -180,6 +181,45 @@ def test_compiling_waits_for_other_processes_that_compile_the_same(tmp_path, mon
     assert numbers == ["waiting_kernels.triple.lock"]
     with (jit._kernel_directory() / numbers[0]).open() as other:
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@pytest.mark.parametrize("collected", [True, False])
+def test_compiling_looks_for_no_garbage_and_leaves_the_collector_as_it_was(
+    tmp_path, monkeypatch, collected
+):
+    name = f"collected_{collected}_kernels".lower()
+    (tmp_path / f"{name}.py").write_text(KERNEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(jit, "_held", noted := Noted(jit._held))
+    module = importlib.import_module(name)
+    before = gc.isenabled()
+    (gc.enable if collected else gc.disable)()
+    try:
+        gc.callbacks.append(noted.collecting)
+        assert module.triple(14) == 42
+        assert gc.isenabled() is collected
+    finally:
+        gc.callbacks.remove(noted.collecting)
+        (gc.enable if before else gc.disable)()
+    assert noted.taken == 1
+    assert noted.collections == 0
+
+
+class Noted:
+    """Counts how often the lock of a kernel was taken, and collections meanwhile."""
+
+    def __init__(self, held):
+        self.held, self.taken, self.collections, self.within = held, 0, 0, False
+
+    @contextmanager
+    def __call__(self, path):
+        with self.held(path):
+            self.taken, self.within = self.taken + 1, True
+            yield
+            self.within = False
+
+    def collecting(self, phase, info):
+        self.collections += self.within and phase == "start"
 
 
 def test_kernels_without_a_place_are_not_shared(tmp_path, monkeypatch):

@@ -39,6 +39,12 @@ class Choices:
     schedules : tuple of {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
     across_servers : bool
         Tensor parallelism may span servers.
+
+    Examples
+    --------
+    >>> from parallelism.transformers.enumeration import Choices
+    >>> Choices(tensor=(1, 8), recompute=("none",)).tensor
+    (1, 8)
     """
 
     tensor: tuple[int, ...] = ()

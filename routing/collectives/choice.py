@@ -170,6 +170,18 @@ def choose_schedules(
     between members is passed by the whole buffer once, and that members together send 2 (n - 1)
     buffers (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
     workstations", 2009). Latency: the longest distance of two members, or of one from the root.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from routing.network import Network
+    >>> around = np.arange(4)
+    >>> ends = np.append(around, (around + 1) % 4), np.append((around + 1) % 4, around)
+    >>> ring = Network.from_links("ring", 4, 0, *ends, 12.5e9, 1e-6)
+    >>> demand = 1e6 * (1.0 - np.eye(4))
+    >>> choice = choose_schedules(ring, range(4), "allreduce")
+    >>> choice.best(1e9).time(1e9) >= choice.bound(1e9) > 0.0
+    True
     """
     if collective not in COLLECTIVES:
         raise InputError(f"collective is {collective!r}; choose {', '.join(COLLECTIVES)}")

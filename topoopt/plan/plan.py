@@ -201,6 +201,17 @@ class Plan(Timed):
         Where the parallelization came from: a starting point's name, or "search".
     job : OperatorQuestion or LayoutQuestion
         What is trained, on what servers, of the same kind.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> plan.iteration_time_s / plan.lower_bound_s - 1 == plan.gap
+    True
+    >>> sum(link.cables for link in plan.links)
+    8
     """
 
     iteration_time_s: Seconds

@@ -1,10 +1,16 @@
 """The second process of a first run: what it compiles is what plans need, and when it starts."""
 
+import fcntl
+import signal
 import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 import topoopt as to
+from codesign_base import jit
 from topoopt.codesign import ahead
 from topoopt.codesign.compile_late import compile_late_kernels
 from topoopt.fabric.packet_kernels import play_packets
@@ -77,3 +83,57 @@ def test_nothing_is_started_that_would_not_help(first_run, monkeypatch, reason):
         monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     with ahead.compiling_ahead():
         assert not Recorded.started
+
+
+PARENT = """
+import os, sys
+from pathlib import Path
+from topoopt.codesign import ahead
+
+ahead._cores = lambda: 2
+with ahead.compiling_ahead():
+    (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    print(child, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def ended(process):
+    """Whether a process is gone, or only its last words wait for somebody to read them."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks the system for children")
+@pytest.mark.parametrize("way", ["its block ends", "it is interrupted", "it is killed"])
+def test_the_process_ends_with_its_parent(tmp_path, monkeypatch, way):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    # Left alone, it would wait for a kernel for ever.
+    lock = "topoopt.topology.circulant_kernels.every_set.lock"
+    held = (jit.cache_directory() / lock).open("wb")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        child = int(parent.stdout.readline())
+        assert not ended(child)
+        if way == "its block ends":
+            parent.stdin.write("\n")
+            parent.stdin.flush()
+        else:
+            parent.send_signal(signal.SIGKILL if way == "it is killed" else signal.SIGINT)
+        parent.wait(timeout=60)
+        for _ in range(600):
+            if ended(child):
+                break
+            time.sleep(0.05)
+        assert ended(child)
+    finally:
+        parent.kill()
+        parent.communicate()
+        held.close()
