@@ -46,6 +46,8 @@ class Communication:
     when : {"forward", "recompute", "backward", "weight", "gradients", "weights"}
         In which pass of a microbatch (``weight``: hidden behind gradients of weights);
         ``gradients``: when they are summed; ``weights``: before they are used.
+    part : int
+        Of these two: whose they are, counted over the parts of a stage.
     """
 
     kind: CollectiveKind
@@ -56,6 +58,7 @@ class Communication:
     when: When
     forwarded: Experts | None = None
     exposed: bool = False
+    part: int = 0
 
 
 def layer_communications(
@@ -284,8 +287,11 @@ def step_communications(
         )
         for elements, group, members in shares:
             if members > 1 and elements:
-                stages[part.stage] += _shared(
-                    layout, group, members, elements, weight, gradient, microbatches
+                stages[part.stage] += (
+                    replace(message, part=part.chunk)
+                    for message in _shared(
+                        layout, group, members, elements, weight, gradient, microbatches
+                    )
                 )
     if model.tied and layout.pipeline > 1:
         size = gradient * model.vocabulary * model.hidden / layout.tensor

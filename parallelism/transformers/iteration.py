@@ -23,11 +23,15 @@ from parallelism.transformers.costs import (
     layer_costs,
     model_flops,
 )
+from parallelism.transformers.exposure import (
+    communication_seconds,
+    exposed_seconds,
+    exposed_sums,
+)
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links, Span, collective_seconds, span_of
-from parallelism.transformers.reach import servers_reached
+from parallelism.transformers.links import Links
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.stages import Part, alike_parts, part_weights, parts_of, stage_weights
 from parallelism.transformers.timeline import PassTimes, timeline
@@ -102,38 +106,6 @@ class IterationTime:
     model_flops: float
 
 
-def group_span(communication: Communication, layout: Layout, links: Links) -> Span:
-    """Return how a group lies on servers that are filled in rank order (tensor innermost).
-
-    Ranks of a group are apart: tensor 1; context ``tensor``; data and context together
-    ``tensor``; expert as many as split an expert (neighbours among these); ranks with the same
-    experts ``expert`` times that. Stages are inside a server only if all of them are.
-    """
-    stage = layout.tensor * layout.context * layout.data
-    if communication.group in ("pipeline", "embedding"):
-        # Where stages are on several servers, the slowest boundary counts.
-        return Span(2, 2 if stage * layout.pipeline <= links.gpus else 1)
-    strides = {
-        "tensor": 1,
-        "context": layout.tensor,
-        "data": layout.tensor,
-        "expert": layout.expert_split,
-        "expert-data": layout.expert_split * layout.expert,
-    }
-    return span_of(communication.ranks, strides[communication.group], links.gpus)
-
-
-def communication_seconds(communication: Communication, layout: Layout, links: Links) -> float:
-    """Return the seconds of one such message, alone on its links."""
-    span = group_span(communication, layout, links)
-    crossing = None
-    if communication.forwarded is not None:
-        experts = communication.forwarded
-        crossing = servers_reached(experts, span.servers)
-        crossing /= servers_reached(experts, communication.ranks)
-    return collective_seconds(communication.kind, communication.size, span, links, crossing)
-
-
 def part_seconds(
     costs: PassCosts,
     messages: Iterable[Communication],
@@ -188,15 +160,6 @@ def part_seconds(
         total += waits
     weight = stack_seconds(costs.backward_weight, rates, implementation) + held_up["weight"]
     return PassSeconds(busy["forward"], busy["recompute"] + busy["backward"], weight, total)
-
-
-def exposed_seconds(sent: float, fraction: float, room: float) -> float:
-    """Return what of some seconds of communication is not hidden behind ``room`` of computing.
-
-    At most ``fraction`` of it hides: what of a message overlaps with no product, and what
-    products that run beside messages lose to them.
-    """
-    return max(sent - room * (fraction > 0.0), sent * (1.0 - fraction))
 
 
 def stack_seconds(work: Work, rates: GpuRates, implementation: Implementation) -> float:
@@ -434,14 +397,24 @@ def iteration_time(
     -----
     Every message is alone on its links. Gradients are summed after a stage's last backward
     pass; ``overlap_data`` of that, less ``sending``, hides behind this pass, and of gathering
-    weights behind the next first forward pass, all but what exceeds them.
+    weights behind the next first forward pass, all but what exceeds them (`exposed_sums`).
     """
     order = schedule if schedule is not None else schedule_of(layout, global_batch)
     passes = all_part_seconds(model, layout, rates, links, implementation, sequence=sequence)
     times = pass_times(model, layout, passes, links, implementation, sequence=sequence)
     run = timeline(order, times)
-    ends = run.end[:, -1]
-    finish = _with_gradients(model, layout, order, passes, ends, links, implementation)
+    messages = step_communications(model, layout, order.microbatches, implementation)
+    finish = 0.0
+    for stage, end in enumerate(run.end[:, -1].tolist()):
+        own = passes[stage :: layout.pipeline]
+        exposed = exposed_sums(
+            messages[stage], layout, order, links, implementation,
+            {
+                "gradients": [one.backward + one.weight for one in own],
+                "weights": [one.forward for one in own],
+            },
+        )  # fmt: skip
+        finish = max(finish, end + exposed)
     optimizer = optimizer_seconds(model, layout, rates, implementation)
     optimizer += implementation.iteration_s
     by_stage = [PassSeconds() for _ in range(layout.pipeline)]
@@ -459,43 +432,3 @@ def iteration_time(
         passes=passes,
         model_flops=model_flops(model, global_batch, sequence=sequence),
     )
-
-
-def _with_gradients(
-    model: Transformer,
-    layout: Layout,
-    order: PipelineSchedule,
-    passes: tuple[PassSeconds, ...],
-    ends: "np.ndarray[tuple[int], np.dtype[np.float64]]",
-    links: Links,
-    implementation: Implementation,
-) -> float:
-    """Return when the last stage has its gradients summed and its weights gathered."""
-    finish = 0.0
-    breadth_first = order.name == "breadth-first"
-    all_messages = step_communications(model, layout, order.microbatches, implementation)
-    for stage, messages in enumerate(all_messages):
-        mine = [passes[i] for i in range(stage, len(passes), layout.pipeline)]
-        # Under ZeRO 2 and 3, microbatches hide their own messages; breadth first all of them
-        # those of the parts before.
-        hides = {
-            "gradients": sum(one.backward + one.weight for one in mine),
-            "weights": sum(one.forward for one in mine),
-        }
-        seconds = {"gradients": 0.0, "weights": 0.0}
-        behind = {"gradients": 0.0, "weights": 0.0}
-        for message in messages:
-            each = communication_seconds(message, layout, links) * message.count
-            each /= implementation.bucketing
-            seconds[message.when] += each
-            if message.group != "embedding":
-                behind[message.when] += each
-        exposed = 0.0
-        for when, total in seconds.items():
-            all_passes = layout.zero >= (3 if when == "weights" else 2) or breadth_first
-            rounds = order.microbatches if all_passes else 1
-            hidden = behind[when]
-            exposed += total - hidden
-            exposed += exposed_seconds(hidden, implementation.hidden("data"), hides[when] * rounds)
-        finish = max(finish, float(ends[stage]) + exposed)
-    return finish

@@ -382,15 +382,21 @@ class _Builder:
     def _reduce(
         self, stage: int, part: int, ends: IntArray, pieces: int, microbatch: int
     ) -> list[IntArray]:
-        """Reduce or scatter the gradients of a part, or a piece; return what the rank waits for."""
+        """Reduce or scatter the gradients of a part, or a piece; return what the rank waits for.
+
+        That is the share that the software exposes, which goes first.
+        """
         kind = TaskKind.REDUCE_SCATTER if self.layout.zero else TaskKind.ALLREDUCE
         label = (part, Phase.SYNCHRONISE, microbatch)
-        found: list[IntArray] = []
-        for share in (1.0 - self.loads.exposed, self.loads.exposed):
+        done: list[list[IntArray]] = []
+        for share in (self.loads.exposed, 1.0 - self.loads.exposed):
             gradients = self.loads.gradients[part].times(share / pieces)
-            found = self._synchronise(kind, stage, gradients.dense, gradients.expert, [ends], label)
-            self.reduced[stage] += found
-        return found
+            after = [ends, *done[0]] if done else [ends]
+            done.append(
+                self._synchronise(kind, stage, gradients.dense, gradients.expert, after, label)
+            )
+            self.reduced[stage] += done[-1]
+        return done[0]
 
     def _finish(self) -> None:
         """Share the gradient of a tied embedding between the end stages, then update."""

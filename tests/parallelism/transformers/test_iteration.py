@@ -3,22 +3,25 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.transformers.collectives import Communication, layer_communications
 from parallelism.transformers.costs import layer_costs
+from parallelism.transformers.exposure import breadth_first_seconds, group_span
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_2022, Implementation
 from parallelism.transformers.iteration import (
     all_part_seconds,
-    group_span,
     iteration_time,
     optimizer_seconds,
     part_seconds,
 )
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links, Span, switched_links
+from parallelism.transformers.stages import all_part_weights
 from parallelism.transformers.work import Gemm, Work
 from tests.helpers.small_transformers import GPT_22B, LLAMA3_8B, MIXTRAL, gpt
 
@@ -113,6 +116,46 @@ def test_gradients_hide_behind_the_backward_pass_where_there_is_room() -> None:
     assert over.data_parallel == pytest.approx(shown - part.backward - part.weight)
     long = iteration_time(GPT_22B, replace(layout, microbatch=16), 256, RATES, LINKS)
     assert long.data_parallel == 0.0
+
+
+def played_one_by_one(sent, passes, rounds) -> float:
+    """Event by event: backward passes from the inner part out, sums in the order they begin."""
+    now = free = 0.0
+    for part in reversed(range(len(passes))):
+        now += (rounds - 1) * passes[part]
+        begin = now  # of the last microbatch
+        now += passes[part]
+        free = max(free, begin) + sent[part]
+    return max(0.0, free - now)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 5), st.floats(0.1, 2)), min_size=1, max_size=5),
+    st.integers(1, 6),
+)
+def test_breadth_first_parts_sum_behind_those_outside_of_them(parts, rounds) -> None:
+    sent, passes = zip(*parts, strict=True)
+    found = breadth_first_seconds(sent, passes, rounds)
+    assert found == pytest.approx(played_one_by_one(sent, passes, rounds), abs=1e-9)
+
+
+def test_breadth_first_the_outermost_part_s_sum_stays() -> None:
+    """With 64 microbatches inner parts' sums are long done; one pass hides of the outermost's."""
+    slow = replace(LINKS, inter_bandwidth=2e9)
+    layout = Layout(
+        tensor=8, pipeline=4, data=2, schedule="breadth-first", virtual_stages=4, zero=0
+    )
+    found = iteration_time(GPT_22B, layout, 128, RATES, slow)
+    weights = [count.dense for count in all_part_weights(GPT_22B, layout)]
+    tied = GPT_22B.vocabulary * GPT_22B.hidden / 8
+    rate = slow.rates()[1]
+    sums = [4 * weight / rate for weight in weights]
+    passes = [one.backward + one.weight for one in found.passes]
+    # The last stage waits for the tied embedding besides, and its outermost part is smaller.
+    ends = [sums[0] - passes[0] + 4 * tied / rate, sums[3] - passes[3] + 4 * tied / rate]
+    assert found.data_parallel == pytest.approx(max(ends), rel=0.02)
+    assert max(sums) - min(passes) > 0.1 * found.pipeline
 
 
 def test_sharding_the_optimizer_shortens_its_step() -> None:

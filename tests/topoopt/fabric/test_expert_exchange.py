@@ -15,9 +15,10 @@ from parallelism.taskgraph import TaskKind, traffic_of
 from parallelism.transformers.architecture import Experts
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import layer_costs
+from parallelism.transformers.exposure import communication_seconds
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import STACKS, Implementation, get_stack
-from parallelism.transformers.iteration import communication_seconds, iteration_time
+from parallelism.transformers.iteration import iteration_time
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links
 from parallelism.transformers.load import load_transformer

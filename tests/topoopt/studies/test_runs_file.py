@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 from codesign_base import InputError
 from parallelism.transformers.collectives import layer_communications
 from parallelism.transformers.costs import head_costs, layer_costs
+from parallelism.transformers.exposure import communication_seconds, exposed_seconds
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import (
     FSDP1,
@@ -17,12 +18,7 @@ from parallelism.transformers.implementation import (
     STACKS,
     get_stack,
 )
-from parallelism.transformers.iteration import (
-    communication_seconds,
-    exposed_seconds,
-    iteration_time,
-    part_seconds,
-)
+from parallelism.transformers.iteration import iteration_time, part_seconds
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import links_of
 from parallelism.transformers.memory import memory_use

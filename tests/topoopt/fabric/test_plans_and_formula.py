@@ -1,0 +1,47 @@
+"""Placed layouts on a switch against the formula that published runs are met with."""
+
+import pytest
+
+from parallelism.transformers.implementation import get_stack
+from parallelism.transformers.iteration import iteration_time
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import Links
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.presets import get_transformer
+from topoopt.fabric import Fabric
+from topoopt.fabric.simulate import score
+from topoopt.problem.job import Job, nvlink_server
+from topoopt.topology.fabrics import ideal_switch
+
+NIC = 50e9
+SIXTY_FOUR = {"tensor": 4, "pipeline": 4, "virtual_stages": 5}
+CASES = [
+    ("llama3-8b", Layout(context=2, data=16), 256),
+    ("llama3-70b", Layout(**SIXTY_FOUR, context=2, data=2, schedule="interleaved"), 128),
+    ("llama3-70b", Layout(**SIXTY_FOUR, data=4, schedule="breadth-first"), 64),
+    ("llama3-70b", Layout(**SIXTY_FOUR, data=4, schedule="breadth-first", zero=0), 64),
+    (
+        "mixtral-8x7b",
+        Layout(data=16, pipeline=4, expert=8, schedule="interleaved", virtual_stages=8),
+        256,
+    ),
+]
+
+
+@pytest.mark.parametrize("stack", ["megatron-core", "nemo"])
+@pytest.mark.parametrize(("name", "layout", "batch"), CASES)
+def test_a_plan_takes_the_time_of_the_formula_where_nothing_is_in_the_way(
+    name, layout, batch, stack
+) -> None:
+    """Messages between stages wait for each other on the switch, which the formula leaves out."""
+    servers, model, software = layout.gpus // 8, get_transformer(name), get_stack(stack)
+    server = nvlink_server("h100", 8)
+    job = Job(model, global_batch=batch, server=server, sequence=4096, implementation=software)
+    family = job.family(servers)
+    switch = Fabric("switch", *ideal_switch(servers, 8 * NIC, 1e-6))
+    played = score(switch, family.build(Placement(layout, 8)))
+    expected = iteration_time(
+        model, layout, batch, family.rates, Links.of_server(server, 8 * NIC), software,
+        sequence=4096,
+    ).seconds  # fmt: skip
+    assert played == pytest.approx(expected, rel=0.025)
