@@ -159,6 +159,14 @@ def inner_kernel(function: _F) -> _F:
     )
 
 
+def compile_for(function: Callable[..., Any], *values: object) -> None:
+    """Compile a kernel, an inner one too, for arguments like these, without calling it."""
+    if hasattr(function, "py_func"):  # otherwise it is plain Python
+        import numba
+
+        cast(Any, function).compile(tuple(map(numba.typeof, values)))
+
+
 def _compiled(function: _F, **options: bool) -> _F:
     import numba
 

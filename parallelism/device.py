@@ -44,6 +44,11 @@ class Server:
     intra_bandwidth: float = 25e9
 
     def __post_init__(self) -> None:
+        if not isinstance(self.accelerator, Accelerator):
+            raise InputError(
+                f"server: accelerator is {self.accelerator!r}; give an Accelerator, such as "
+                "parallelism.accelerators.get_accelerator('h100')"
+            )
         if not isinstance(self.gpus, int) or self.gpus < 1:
             raise InputError(f"server: gpus is {self.gpus!r}; give a whole number of at least 1")
         if self.gpus > MOST_GPUS:

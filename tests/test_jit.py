@@ -252,3 +252,17 @@ def test_constants_make_no_versions_of_their_own(tmp_path, monkeypatch):
     module = importlib.import_module("constant_kernels")
     assert module.both(5) == 15
     assert len(module.scaled.signatures) == 1
+
+
+def test_kernels_compile_for_arguments_without_being_called(tmp_path, monkeypatch):
+    (tmp_path / "uncalled_kernels.py").write_text(CALLED_WITH_CONSTANTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("uncalled_kernels")
+    jit.compile_for(module.scaled, 1.5, 2, True)
+    compiled = list(module.scaled.signatures)
+    assert len(compiled) == 1
+    assert module.both(1.5) == 2 * 1.5 + 1.5
+    assert module.scaled.signatures == compiled
+    calls = []
+    jit.compile_for(calls.append, 1)  # without numba kernels are plain functions
+    assert calls == []

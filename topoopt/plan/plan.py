@@ -380,9 +380,13 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
     document = parse_json(text, name)
     if not isinstance(document, dict):
         raise InputError(f"{name} holds no object of fields; give a plan file")
-    if document.get("schema_version") != SCHEMA_VERSION:
+    if "schema_version" not in document:
         raise InputError(
-            f"{name} has schema_version {document.get('schema_version')!r}; this version reads "
+            f"{name} is no plan: it has no schema_version; give a file that topoopt plan -o wrote"
+        )
+    if document["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"{name} has schema_version {document['schema_version']!r}; this version reads "
             f"{SCHEMA_VERSION}, so plan again"
         )
     _check_finite(document.get("prices"), f"{name}: field 'prices'")

@@ -13,6 +13,8 @@ import topoopt as to
 from codesign_base import jit
 from topoopt.codesign import ahead
 from topoopt.codesign.compile_late import compile_late_kernels
+from topoopt.fabric.flows_kernels import no_flows, solve
+from topoopt.fabric.iteration_kernels import begun
 from topoopt.fabric.packet_kernels import play_packets
 from topoopt.fabric.rings_kernels import choose_rings
 from topoopt.fabric.symmetry_kernels import quotient_rows, refine_links, refine_tasks
@@ -20,6 +22,7 @@ from topoopt.topology.cayley_kernels import count_cycles, merge_arcs, set_cost
 from topoopt.topology.circulant_kernels import every_set
 
 LATE = (
+    begun, no_flows, solve,
     play_packets, choose_rings, quotient_rows, refine_links, refine_tasks, count_cycles,
     merge_arcs, set_cost, every_set,
 )  # fmt: skip
@@ -33,6 +36,11 @@ def test_a_plan_needs_no_other_version_of_what_was_compiled_ahead():
     plan = to.co_optimize(job, to.Cluster(servers=4, degree=2, bandwidth="100Gbps"))
     assert plan.packet_time_s is not None
     assert [tuple(kernel.signatures) for kernel in LATE] == compiled
+    # Nor where others call them, whose compiled code may have been loaded.
+    for kernel in LATE:
+        module, name = kernel.py_func.__module__.rpartition(".")[2], kernel.py_func.__name__
+        kept = {path.name for path in jit.cache_directory().rglob(f"{module}.{name}-*.nbc")}
+        assert len(kept) == 1
 
 
 class Recorded:
