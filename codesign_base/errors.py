@@ -5,6 +5,15 @@ class InputError(ValueError):
     """The input is wrong; the message names it, its offending value and the remedy.
 
     The command line prints the message and exits with status 2.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> try:
+    ...     to.Cluster(servers=16, degree=4, bandwidth="100 parsecs")
+    ... except to.InputError as wrong:
+    ...     print(str(wrong).partition(";")[0])
+    bandwidth '100 parsecs' has the unknown unit 'parsecs'
     """
 
     def __str__(self) -> str:
@@ -20,4 +29,15 @@ class InfeasibleError(InputError):
     """The input is well formed, but nothing can satisfy it (memory, degree, budget).
 
     The message says by how much it fails and what would help.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> tiny = to.Server(gpus=1)
+    >>> job = to.Job(to.load_transformer("llama3-70b"), server=tiny, global_batch=8)
+    >>> try:
+    ...     to.co_optimize(job, to.Cluster(servers=2, degree=1, bandwidth="100Gbps"))
+    ... except to.InfeasibleError as impossible:
+    ...     print("too large" if "memory" in str(impossible) else impossible)
+    too large
     """

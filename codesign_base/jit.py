@@ -7,6 +7,7 @@ a hash of *all* kernel sources: every module of the project called ``*kernels.py
 
 import atexit
 import functools
+import gc
 import hashlib
 import os
 import sys
@@ -158,6 +159,14 @@ def inner_kernel(function: _F) -> _F:
     )
 
 
+def compile_for(function: Callable[..., Any], *values: object) -> None:
+    """Compile a kernel, an inner one too, for arguments like these, without calling it."""
+    if hasattr(function, "py_func"):  # otherwise it is plain Python
+        import numba
+
+        cast(Any, function).compile(tuple(map(numba.typeof, values)))
+
+
 def _compiled(function: _F, **options: bool) -> _F:
     import numba
 
@@ -194,10 +203,25 @@ def _compile_in_turn(compiled: Any) -> None:
 
     def in_turn(signature: Any) -> Any:
         # numba's own lock first, as within: threads of this process must not wait crosswise.
-        with global_compiler_lock, _held(_kernel_directory() / name):
+        with global_compiler_lock, _uncollected(), _held(_kernel_directory() / name):
             return compile_or_load(signature)
 
     compiled.compile = in_turn
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Do not look for garbage meanwhile: nearly all that compiling makes stays to its end.
+
+    Looking through it again and again takes an eighth of a first run.
+    """
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
 
 
 @contextmanager

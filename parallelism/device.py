@@ -44,6 +44,11 @@ class Server:
     intra_bandwidth: float = 25e9
 
     def __post_init__(self) -> None:
+        if not isinstance(self.accelerator, Accelerator):
+            raise InputError(
+                f"server: accelerator is {self.accelerator!r}; give an Accelerator, such as "
+                "parallelism.accelerators.get_accelerator('h100')"
+            )
         if not isinstance(self.gpus, int) or self.gpus < 1:
             raise InputError(f"server: gpus is {self.gpus!r}; give a whole number of at least 1")
         if self.gpus > MOST_GPUS:
@@ -184,6 +189,15 @@ class RooflineModel:
     for what such a job takes today (a fraction of 0.6 there is usual for large products, not
     taken from these profiles). Large element-wise operators moved their bytes at 0.67 of the
     80 GB part's bandwidth, which is 0.88 of the 40 GB part's; 0.8 lies between.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> graph = to.models.dlrm(tables=4, batch_per_gpu=32)
+    >>> slow, fast = (to.RooflineModel(efficiency=share) for share in (0.1, 0.9))
+    >>> times = [model.operator_time(graph, 0, 4096, 1, 1, "output") for model in (slow, fast)]
+    >>> times[0].forward > times[1].forward
+    True
     """
 
     server: Server = Server()

@@ -47,6 +47,17 @@ class ProfileModel:
     -----
     Published profiles drop shapes from names, so that one measurement may stand for operators
     of different shapes; this is noted, too.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> from parallelism.profile_file import Measurement, Profile, measured_name
+    >>> graph = to.models.dlrm(tables=4, batch_per_gpu=32)
+    >>> each = (Measurement(1, 4e-3, 8e-3, 1e6), Measurement(4, 1e-3, 2e-3, 1e6))
+    >>> named = {measured_name(operator): each for operator in graph.operators}
+    >>> measured = to.ProfileModel(Profile("mine", batch=512, servers=4, measurements=named))
+    >>> measured.operator_time(graph, 0, 512, 4, 1, "output").forward
+    0.001
     """
 
     def __init__(

@@ -261,6 +261,14 @@ def traffic_of(tasks: TaskGraph) -> Traffic:
     -------
     Traffic
         Groups in order of first use.
+
+    Examples
+    --------
+    >>> from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
+    >>> each = [(TaskKind.COMPUTE, 0, -1, 1e-3, 0.0), (TaskKind.TRANSFER, 0, 1, 5e6, 0.0)]
+    >>> tasks = TaskGraph.from_lists(2, each, [(0, 1)], ())
+    >>> traffic_of(tasks).transfers.tolist()
+    [[0.0, 5000000.0], [0.0, 0.0]]
     """
     totals = tasks.group_bytes() / 2.0
     used = [g for g, members in enumerate(tasks.groups) if len(members) > 1 and totals[g] > 0]

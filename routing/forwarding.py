@@ -197,6 +197,18 @@ def path_routing_tables(routing: PathRouting) -> ForwardingTables:
     ForwardingTables
         Checked loop-free. Nodes that carry nothing toward a destination send to a neighbour
         nearer by hops. For another demand than this they are valid, but not the best.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from routing.network import Network
+    >>> around = np.arange(4)
+    >>> ends = np.append(around, (around + 1) % 4), np.append((around + 1) % 4, around)
+    >>> ring = Network.from_links("ring", 4, 0, *ends, 12.5e9, 1e-6)
+    >>> demand = 1e6 * (1.0 - np.eye(4))
+    >>> from routing.multicommodity import min_congestion
+    >>> path_routing_tables(min_congestion(ring, demand)).next_hops(0, 2)
+    [(1, 0.5), (3, 0.5)]
     """
     from routing.flow_kernels import cancel_cycles
 

@@ -93,6 +93,20 @@ def min_congestion(
     et al., "A faster path-based algorithm for traffic assignment", TRR 1443, 1994 (moves between
     paths); P. Tseng and D. Bertsekas, "On the convergence of the exponential multiplier method
     for convex programming", Math. Programming 60, 1993. Joining them is ours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from routing.network import Network
+    >>> around = np.arange(4)
+    >>> ends = np.append(around, (around + 1) % 4), np.append((around + 1) % 4, around)
+    >>> ring = Network.from_links("ring", 4, 0, *ends, 12.5e9, 1e-6)
+    >>> demand = 1e6 * (1.0 - np.eye(4))
+    >>> found = min_congestion(ring, demand)
+    >>> print(f"{found.congestion * 1e6:.1f} us, at most {found.gap:.0%} too much")
+    160.0 us, at most 0% too much
+    >>> found.paths(0, 2)
+    [((0, 1, 2), 0.5), ((0, 3, 2), 0.5)]
     """
     matrix = checked_demand(network, demand)
     if not 1e-6 <= accuracy <= 1.0:

@@ -43,6 +43,13 @@ class Network:
     InputError
         If an array has the wrong shape, a node does not exist, a link is a self-loop or
         stands twice, or a capacity or latency is out of range.
+
+    Examples
+    --------
+    >>> from routing.network import Network
+    >>> pair = Network.from_links("pair", 2, 0, [0, 0, 1], [1, 1, 0], 12.5e9, 1e-6)
+    >>> pair.capacity.tolist(), pair.multiplicity.tolist()
+    ([25000000000.0, 12500000000.0], [2, 1])
     """
 
     name: str

@@ -230,6 +230,17 @@ def dual_bound(network: Network, demand: FloatArray, lengths: FloatArray) -> flo
     -------
     float
         Seconds; infinity if a demand cannot be served at all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from routing.network import Network
+    >>> around = np.arange(4)
+    >>> ends = np.append(around, (around + 1) % 4), np.append((around + 1) % 4, around)
+    >>> ring = Network.from_links("ring", 4, 0, *ends, 12.5e9, 1e-6)
+    >>> demand = 1e6 * (1.0 - np.eye(4))
+    >>> print(f"{dual_bound(ring, demand, np.ones(8)) * 1e6:.1f} us")
+    160.0 us
     """
     from routing.flow_kernels import demand_distance
 

@@ -204,6 +204,17 @@ def ecmp_routes(network: Network, *, relay: bool = False, pairs: IntArray | None
     -----
     Node by node is how switches split; it equals an equal split over paths only where the
     shortest-path graph is symmetric, as in a fat-tree.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from routing.network import Network
+    >>> around = np.arange(4)
+    >>> ends = np.append(around, (around + 1) % 4), np.append((around + 1) % 4, around)
+    >>> ring = Network.from_links("ring", 4, 0, *ends, 12.5e9, 1e-6)
+    >>> demand = 1e6 * (1.0 - np.eye(4))
+    >>> float(ecmp_routes(ring).link_bytes(ring, demand).max())
+    2000000.0
     """
     from routing.path_kernels import ecmp_rows
 

@@ -39,6 +39,19 @@ def round_to_single_paths(
     ----------
     P. Raghavan and C. Thompson, "Randomized rounding", Combinatorica 7, 1987; the improvement
     by single moves is ours.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from routing.network import Network
+    >>> around = np.arange(4)
+    >>> ends = np.append(around, (around + 1) % 4), np.append((around + 1) % 4, around)
+    >>> ring = Network.from_links("ring", 4, 0, *ends, 12.5e9, 1e-6)
+    >>> demand = 1e6 * (1.0 - np.eye(4))
+    >>> from routing.multicommodity import min_congestion
+    >>> single = round_to_single_paths(min_congestion(ring, demand))
+    >>> [share for _, share in single.paths(0, 2)]
+    [1.0]
     """
     from routing.unsplittable_kernels import improve_choice
 

@@ -34,6 +34,17 @@ def valiant_routes(network: Network) -> Routes:
     References
     ----------
     L. Valiant, "A scheme for fast parallel communication", SIAM J. Computing 11, 1982.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from routing.network import Network
+    >>> around = np.arange(4)
+    >>> ends = np.append(around, (around + 1) % 4), np.append((around + 1) % 4, around)
+    >>> ring = Network.from_links("ring", 4, 0, *ends, 12.5e9, 1e-6)
+    >>> demand = 1e6 * (1.0 - np.eye(4))
+    >>> float(valiant_routes(ring).link_bytes(ring, demand).max())
+    2500000.0
     """
     from routing.valiant_kernels import two_leg_rows
 

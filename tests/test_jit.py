@@ -1,6 +1,7 @@
 """The kernel cache: it notices every edit, and works where nothing can be written."""
 
 import fcntl
+import gc
 import importlib
 import os
 import subprocess
@@ -182,6 +183,45 @@ def test_compiling_waits_for_other_processes_that_compile_the_same(tmp_path, mon
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+@pytest.mark.parametrize("collected", [True, False])
+def test_compiling_looks_for_no_garbage_and_leaves_the_collector_as_it_was(
+    tmp_path, monkeypatch, collected
+):
+    name = f"collected_{collected}_kernels".lower()
+    (tmp_path / f"{name}.py").write_text(KERNEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(jit, "_held", noted := Noted(jit._held))
+    module = importlib.import_module(name)
+    before = gc.isenabled()
+    (gc.enable if collected else gc.disable)()
+    try:
+        gc.callbacks.append(noted.collecting)
+        assert module.triple(14) == 42
+        assert gc.isenabled() is collected
+    finally:
+        gc.callbacks.remove(noted.collecting)
+        (gc.enable if before else gc.disable)()
+    assert noted.taken == 1
+    assert noted.collections == 0
+
+
+class Noted:
+    """Counts how often the lock of a kernel was taken, and collections meanwhile."""
+
+    def __init__(self, held):
+        self.held, self.taken, self.collections, self.within = held, 0, 0, False
+
+    @contextmanager
+    def __call__(self, path):
+        with self.held(path):
+            self.taken, self.within = self.taken + 1, True
+            yield
+            self.within = False
+
+    def collecting(self, phase, info):
+        self.collections += self.within and phase == "start"
+
+
 def test_kernels_without_a_place_are_not_shared(tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert jit.kernels_are_shared()
@@ -212,3 +252,17 @@ def test_constants_make_no_versions_of_their_own(tmp_path, monkeypatch):
     module = importlib.import_module("constant_kernels")
     assert module.both(5) == 15
     assert len(module.scaled.signatures) == 1
+
+
+def test_kernels_compile_for_arguments_without_being_called(tmp_path, monkeypatch):
+    (tmp_path / "uncalled_kernels.py").write_text(CALLED_WITH_CONSTANTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("uncalled_kernels")
+    jit.compile_for(module.scaled, 1.5, 2, True)
+    compiled = list(module.scaled.signatures)
+    assert len(compiled) == 1
+    assert module.both(1.5) == 2 * 1.5 + 1.5
+    assert module.scaled.signatures == compiled
+    calls = []
+    jit.compile_for(calls.append, 1)  # without numba kernels are plain functions
+    assert calls == []

@@ -129,6 +129,7 @@ LOADED_LATE = {
         "routing.clos.rotation_kernels",
         "routing.clos.simulate_kernels",
         "routing.clos.state",
+        "routing.collectives.meeting_kernels",
         "routing.fairness_kernels",
         "routing.flow_kernels",
         "routing.k_shortest_kernels",

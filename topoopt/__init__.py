@@ -79,7 +79,11 @@ def __getattr__(name: str) -> Any:
         return import_module("parallelism.models")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'topoopt' has no attribute {name!r}")
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, __all__, n=1)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
+    raise AttributeError(f"module 'topoopt' has no attribute {name!r}{meant}")
 
 
 def __dir__() -> list[str]:

@@ -78,6 +78,15 @@ def capture(
     operator that multiplies with it if a lookup shares it. Parameters that are frozen or that
     the forward pass does not use are not counted. Of a tensor that is sliced, a reader counts
     as reading the whole.
+
+    Examples
+    --------
+    >>> import torch
+    >>> import topoopt as to
+    >>> module = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.ReLU())
+    >>> graph = to.capture(module, torch.zeros(8, 16))
+    >>> graph.parameters
+    544
     """
     torch = import_torch("capture")
     if not isinstance(module, torch.nn.Module):

@@ -95,6 +95,14 @@ def space_size(space: StrategySpace) -> SpaceSize:
     Returns
     -------
     SpaceSize
+
+    Examples
+    --------
+    >>> from parallelism.models import dlrm
+    >>> from parallelism.search.space import StrategySpace
+    >>> space = StrategySpace(dlrm(tables=2, batch_per_gpu=32), 4, 512)
+    >>> space_size(space).tied_log10 <= space_size(space).untied_log10
+    True
     """
     groups: dict[tuple[int, ...], TiedGroup] = {}
     for index, alike in enumerate(space.alike):

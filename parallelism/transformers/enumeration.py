@@ -39,6 +39,12 @@ class Choices:
     schedules : tuple of {"gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"}
     across_servers : bool
         Tensor parallelism may span servers.
+
+    Examples
+    --------
+    >>> from parallelism.transformers.enumeration import Choices
+    >>> Choices(tensor=(1, 8), recompute=("none",)).tensor
+    (1, 8)
     """
 
     tensor: tuple[int, ...] = ()
@@ -169,9 +175,16 @@ def enumerate_layouts(
     check_batch(global_batch, gpus)
     found = list(_layouts(model, gpus, gpus_per_server, global_batch, sequence, wanted))
     if not found:
+        asked = ", ".join(
+            f"{each.name} {', '.join(map(str, value))}" for each in fields(wanted)
+            if isinstance(value := getattr(wanted, each.name), tuple) and value != each.default
+        )  # fmt: skip
+        limits, remedy = "", "choose a batch that more degrees divide, or other GPUs"
+        if asked:
+            limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
-            f"{global_batch}; choose a batch that more degrees divide, or other GPUs"
+            f"{global_batch}{limits}; {remedy}"
         )
     return found
 

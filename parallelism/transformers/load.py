@@ -62,6 +62,6 @@ def load_transformer(name_or_path: str, **overrides: Any) -> Transformer:
     if name_or_path not in TRANSFORMERS:
         raise InputError(
             f"unknown transformer {name_or_path!r}; "
-            f"{suggestion(name_or_path, list(TRANSFORMERS))}, or give a config.json"
+            f"{suggestion(name_or_path, list(TRANSFORMERS)).rstrip('?')}, or give a config.json"
         )
     return get_transformer(name_or_path, **overrides)

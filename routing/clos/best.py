@@ -111,6 +111,14 @@ def best_paths(paths: ClosPaths, flows: ClosFlows, *, seed: int = 0) -> SmallInt
     ------
     InfeasibleError
         If a flow has no live candidate.
+
+    Examples
+    --------
+    >>> from routing.clos.flows import ClosFlows
+    >>> from routing.clos.paths import listed_paths
+    >>> paths = listed_paths([1.0, 1.0], [[[0], [1]], [[0], [1]]])  # two flows, two links for each
+    >>> best_paths(paths, ClosFlows.of([0, 0], [1, 1], [0, 1])).tolist()
+    [0, 1]
     """
     order = np.argsort(-flows.weight, kind="stable").astype(np.int32)
     start = place(paths, flows.weight, order)

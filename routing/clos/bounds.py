@@ -39,6 +39,15 @@ def bound_of_paths(paths: ClosPaths, flows: ClosFlows) -> FloatArray:
     largest capacity; s = 1 .. 4) a link of capacity c holds at most ceil(c s / C) - 1. The
     largest v that passes for some set of k jobs bounds that coordinate. With more than 10 jobs
     only b_1 is bounded so and the others by the fluid bound.
+
+    Examples
+    --------
+    >>> from routing.clos.flows import ClosFlows
+    >>> from routing.clos.paths import ThreeLayer
+    >>> flows = ClosFlows.of([0, 0], [1, 1], [0, 1])  # between two ToRs with one way
+    >>> fabric = ThreeLayer(pods=2, tors=1, aggregations=1, cores=1)
+    >>> bound_of_paths(fabric.paths(flows), flows).tolist()
+    [0.5, 0.5]
     """
     from routing.clos.bound_kernels import best_level, level_of_jobs
     from routing.clos.chase_kernels import REFUSALS, room_of_groups

@@ -67,6 +67,15 @@ class Controller:
         instead of some all the time. By default for ``"best"`` with prediction.
     time_limit : float, optional
         Of one decision, for routers that search; see `routing.clos.routers.route`.
+
+    Examples
+    --------
+    >>> from routing.clos.fabric import Clos
+    >>> from routing.clos.flows import ClosFlows
+    >>> controller = Controller(Clos.uniform(tors=2, spines=2))
+    >>> flows = ClosFlows.of([0, 0], [1, 1], [0, 1], 1e9, source_nic=[0, 1], target_nic=[2, 3])
+    >>> controller.observe(flows, time=0.0).spine.tolist()
+    [0, 1]
     """
 
     def __init__(

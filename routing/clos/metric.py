@@ -110,6 +110,16 @@ def evaluate_paths(paths: ClosPaths, flows: ClosFlows, way: SmallInts) -> Effici
     Returns
     -------
     Efficiency
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from routing.clos.flows import ClosFlows
+    >>> from routing.clos.paths import listed_paths
+    >>> paths = listed_paths([1.0, 1.0], [[[0], [1]], [[0], [1]]])  # two flows, two links for each
+    >>> flows = ClosFlows.of([0, 0], [1, 1], [0, 1])
+    >>> evaluate_paths(paths, flows, np.array([0, 0], dtype=np.int32)).vector.tolist()
+    [0.5, 0.5]
     """
     from routing.clos.state import AssignmentState
 

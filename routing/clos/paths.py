@@ -74,6 +74,11 @@ def listed_paths(
     ------
     InputError
         If a link does not exist or a capacity is out of range.
+
+    Examples
+    --------
+    >>> from routing.clos.paths import listed_paths
+    >>> paths = listed_paths([1.0, 1.0], [[[0], [1]], [[0], [1]]])  # two flows, two links for each
     """
     room = np.asarray(capacity, dtype=np.float64)
     if room.ndim != 1 or not np.all((room >= 0) & np.isfinite(room)):

@@ -3,15 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 
 from codesign_base import InputError
-from routing.collectives.cuts import Cuts
+from routing.collectives.bounds import (
+    Line,
+    allreduce_rate,
+    distances,
+    rooted_lines,
+    shared_lines,
+)
 from routing.collectives.exchange import Exchange, exchanges
 from routing.collectives.forest import gather_forest
 from routing.collectives.joint import joint_forests, rate_at_once
-from routing.collectives.rate import gather_rate, members_of, roots_of, whole_capacities
+from routing.collectives.meeting import Meeting, Meetings
+from routing.collectives.rate import gather_rate, members_of
 from routing.collectives.rings import ring_forest, strided_rings
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.trees import Forest, turned
@@ -25,6 +31,9 @@ LARGEST = 1e12
 
 MOST_PACKED = 128
 """Members that trees of the best rate are made for: the work grows with their cube."""
+
+MOST_MET = 2048
+"""Members that meetings are made for: the work grows with their square."""
 
 COLLECTIVES = (
     "allreduce", "allgather", "reduce-scatter", "broadcast", "reduce", "all-to-all",
@@ -54,7 +63,9 @@ class Schedule:
     exchange : Exchange or None
         Of the all-to-all.
     waves : tuple of Waves
-        Of `scatter` and `gather`, those that there are; what a link sends hop by hop.
+        Of `scatter` and `gather`, those that there are, or of `meeting`; what a link sends hop by
+        hop.
+    meeting : Meeting or None
     """
 
     name: str
@@ -64,6 +75,7 @@ class Schedule:
     latency_s: float
     exchange: Exchange | None = None
     waves: tuple[Waves, ...] = ()
+    meeting: Meeting | None = None
 
     def time(self, size: float) -> float:
         """Return the seconds of a collective of a buffer of so many bytes.
@@ -91,6 +103,8 @@ class Choice:
         Seconds that every schedule takes.
     link_latency_s : float
         The least of a link, which the last byte takes.
+    lines : tuple of Line
+        What no schedule goes below at any size, see `routing.collectives.bounds`.
     """
 
     collective: str
@@ -100,6 +114,7 @@ class Choice:
     rate_bound: float
     latency_bound: float
     link_latency_s: float
+    lines: tuple[Line, ...]
 
     def best(self, size: float) -> Schedule:
         """Return the fastest schedule of a buffer of so many bytes."""
@@ -107,7 +122,8 @@ class Choice:
 
     def bound(self, size: float) -> float:
         """Return seconds that no schedule of so many bytes goes below."""
-        return max(size / self.rate_bound + self.link_latency_s, self.latency_bound)
+        least = max(size / self.rate_bound + self.link_latency_s, self.latency_bound)
+        return max(least, *(seconds + each * size for seconds, each in self.lines))
 
     def crossings(self) -> list[tuple[float, Schedule]]:
         """Return from which size on, in bytes, which schedule is fastest, ascending.
@@ -165,11 +181,23 @@ def choose_schedules(
     Times are of bytes that are forwarded as they come: all of a buffer over the rate, and the
     latency of the longest way; of trees also hop by hop (`Waves`), where that is faster. An
     AllReduce is a ReduceScatter and then an AllGather, or, as "add-all", an AllGather of whole
-    buffers that each member adds by itself. Bounds: of an AllGather or Broadcast (and, turned,
-    their reverses) the bottleneck cut, see `gather_rate`; of an AllReduce that the smallest cut
-    between members is passed by the whole buffer once, and that members together send 2 (n - 1)
-    buffers (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-    workstations", 2009). Latency: the longest distance of two members, or of one from the root.
+    buffers that each member adds by itself, or a `Meeting`. Bounds: of an AllGather or Broadcast
+    (and, turned, their reverses) the bottleneck cut, see `gather_rate`; of an AllReduce that the
+    smallest cut between members is passed by the whole buffer once, and that members together send
+    2 (n - 1) buffers (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters
+    of workstations", 2009). Distances and bytes together: `routing.collectives.bounds`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from routing.network import Network
+    >>> around = np.arange(4)
+    >>> ends = np.append(around, (around + 1) % 4), np.append((around + 1) % 4, around)
+    >>> ring = Network.from_links("ring", 4, 0, *ends, 12.5e9, 1e-6)
+    >>> demand = 1e6 * (1.0 - np.eye(4))
+    >>> choice = choose_schedules(ring, range(4), "allreduce")
+    >>> choice.best(1e9).time(1e9) >= choice.bound(1e9) > 0.0
+    True
     """
     if collective not in COLLECTIVES:
         raise InputError(f"collective is {collective!r}; choose {', '.join(COLLECTIVES)}")
@@ -184,8 +212,9 @@ def choose_schedules(
         made = tuple(
             Schedule(way.name, None, None, way.bytes_per_s, way.latency_s, way) for way in ways
         )
-        far = _farthest(network, members, None)
-        return Choice(collective, members, None, made, rate, far, _least_latency(network))
+        far = distances(network, members)
+        lines = shared_lines(far, collective)
+        return _choice(collective, members, None, made, rate, lines, network)
     gathers = collective not in ("reduce-scatter", "reduce")
     scatters = collective not in ("allgather", "broadcast")
     back = turned(network)
@@ -203,12 +232,19 @@ def choose_schedules(
                 "add-all", None, whole, whole.bytes_per_s, whole.latency(network), waves=(waves,)
             )
         )
-        rate = _allreduce_rate(network, members)
+        if len(members) <= MOST_MET:
+            schedules = _with_meetings(network, members, schedules)
+        rate = allreduce_rate(network, members)
     else:
         best = gather_rate(network if gathers else back, members, root)
         rate = best.bytes_per_s * len(best.roots)
-    far = _farthest(network if gathers else back, members, root)
-    return Choice(collective, members, root, tuple(schedules), rate, far, _least_latency(network))
+    if root is None:
+        lines = shared_lines(distances(network, members), collective)
+    else:
+        # A Reduce is a Broadcast backwards.
+        far = distances(network if gathers else back, members)
+        lines = rooted_lines(far, members.index(root))
+    return _choice(collective, members, root, schedules, rate, lines, network)
 
 
 def choose_at_once(network: Network, groups: Sequence[Sequence[int]], collective: str) -> Choice:
@@ -264,9 +300,13 @@ def choose_at_once(network: Network, groups: Sequence[Sequence[int]], collective
             far = max(forest.latency(there) for forest in forests)
             latency[name] = latency.get(name, 0.0) + far
     made = tuple(Schedule(name, None, None, 1.0 / seconds[name], latency[name]) for name in seconds)
-    distance = max(_farthest(on[0], members_of(network, group), None) for group in groups)
+    lines = [
+        line
+        for group in groups
+        for line in shared_lines(distances(network, members_of(network, group)), collective)
+    ]
     members = tuple(sorted({member for group in groups for member in group}))
-    return Choice(collective, members, None, made, 1.0 / least, distance, _least_latency(network))
+    return _choice(collective, members, None, made, 1.0 / least, lines, network)
 
 
 def _forests(network: Network, members: Sequence[int], root: int | None) -> dict[str, Forest]:
@@ -293,28 +333,28 @@ def _schedule(
     return Schedule(name, scatter, gather, 1.0 / seconds, latency, waves=tuple(waves))
 
 
-def _least_latency(network: Network) -> float:
-    return float(network.latency.min()) if network.latency.size else 0.0
+def _with_meetings(
+    network: Network, members: Sequence[int], schedules: Sequence[Schedule]
+) -> list[Schedule]:
+    """Return schedules and the meetings that are faster than all of them at some size."""
+    met = [
+        Schedule(
+            each.name, None, None, each.bytes_per_s, each.latency_s, waves=(each.waves,),
+            meeting=each,
+        )
+        for each in Meetings(network, members).chosen()
+    ]  # fmt: skip
+    everything = [*schedules, *met]
+    sizes = np.geomspace(1.0, LARGEST, 16 * round(np.log10(LARGEST)) + 1)
+    best = {id(min(everything, key=lambda each: each.time(size))) for size in sizes.tolist()}
+    return [*schedules, *(each for each in met if id(each) in best)]
 
 
-def _allreduce_rate(network: Network, members: Sequence[int]) -> float:
-    """Return the bytes per second that no AllReduce passes."""
-    unit, capacity = whole_capacities(network)
-    cuts, first = Cuts(capacity), members[0]
-    least = min(min(cuts.value(first, m), cuts.value(m, first)) for m in members[1:])
-    inside = set(members)
-    sent = sum(amount for (a, _), amount in capacity.items() if a in inside)
-    return min(float(least), sent / (2.0 * (len(members) - 1))) * unit
-
-
-def _farthest(network: Network, members: tuple[int, ...], root: int | None) -> float:
-    """Return the largest distance of two members, or of one from the root, in seconds."""
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
-    for (a, b), seconds in zip(ends, network.latency.tolist(), strict=True):
-        graph.add_edge(a, b, weight=seconds)
-    most = 0.0
-    for member in roots_of(members, root):
-        far = nx.single_source_dijkstra_path_length(graph, member)
-        most = max(most, *(far[other] for other in members))
-    return most
+def _choice(
+    collective: str, members: tuple[int, ...], root: int | None, schedules: Sequence[Schedule],
+    rate: float, lines: Sequence[Line], network: Network,
+) -> Choice:  # fmt: skip
+    return Choice(
+        collective, members, root, tuple(schedules), rate, max(seconds for seconds, _ in lines),
+        float(network.latency.min()), tuple(lines),
+    )  # fmt: skip

@@ -1,7 +1,7 @@
 """The typer application, and what happens to errors."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import typer
@@ -115,6 +115,21 @@ def _interrupted(error: BaseException) -> bool:
     return cause is not None
 
 
+# What typer says of words that are none, without the words, and what was needed.
+_NUMBERS = {"valid integer": "a whole number, such as 4", "valid number": "a number, such as 0.5"}
+
+
+def _word_after(names: Sequence[str]) -> str:
+    """Return the last word that the command line gives for an option, by any of its names."""
+    words = sys.argv[1:]
+    found = ""
+    for place, word in enumerate(words):
+        name, separator, value = word.partition("=")
+        if name in names:
+            found = value if separator else "".join(words[place + 1 : place + 2])
+    return found
+
+
 def _usage_message(error: Exception) -> str:
     """Return one sentence about a word that the command line does not know.
 
@@ -124,6 +139,11 @@ def _usage_message(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     if not message or context is None:
         return message
+    parameter = getattr(error, "param", None)
+    for kind, needed in _NUMBERS.items():
+        if parameter is not None and kind in message:
+            option = parameter.opts[0]
+            message = f"{option} is {_word_after(parameter.opts)!r}; give {needed}"
     # "No such command 'plna'. Did you mean 'plan'?" is two sentences.
     message = message.replace(". Did you mean", ", did you mean").rstrip("?")
     return f"{message}; see {context.command_path} --help"

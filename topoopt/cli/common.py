@@ -113,7 +113,31 @@ def read_model(model: str) -> "ModelGraph":
     from parallelism.model_file import load_model
     from parallelism.models import get_model
 
+    check_model_name(model)
     return load_model(Path(model)) if is_model_file(model) else get_model(model)
+
+
+def check_model_name(model: str) -> None:
+    """Refuse a folder, and the name of a model that somebody would have to download.
+
+    Raises
+    ------
+    InputError
+    """
+    from codesign_base.paths import exists, is_directory
+
+    path = Path(model)
+    if is_directory(path):
+        if not exists(path / "config.json"):
+            raise InputError(f"model {model!r} is a folder without config.json; name a file in it")
+        if not is_model_file(model):
+            raise InputError(f"model {model!r} is a folder; give {path / 'config.json'}")
+    named = path.suffix.lower() in (".yaml", ".yml", ".json")
+    if model.count("/") == 1 and not named and not exists(path):
+        raise InputError(
+            f"model {model!r} is no file, and nothing is downloaded; give the config.json of that "
+            "model, or a name that topoopt models lists"
+        )
 
 
 def make_prices(path: Path | None) -> "PriceTable | None":

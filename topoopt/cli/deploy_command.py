@@ -124,7 +124,7 @@ def _check(
 ) -> list[str]:
     from topoopt.deploy.check import check_files
     from topoopt.deploy.namespaces import why_not
-    from topoopt.deploy.pulled_check import check_repair
+    from topoopt.deploy.pulled_check import check_repair, repair_of
     from topoopt.deploy.trial import try_files
 
     checked = check_files(made, files)
@@ -135,15 +135,17 @@ def _check(
         f"files: ok ({checked.pairs} pairs of servers and {checked.channels} RDMA channels go "
         "over the plan's cables)"
     )
-    repair = check_repair(made)
-    report["repair"] = None if repair is None else asdict(repair[1])
+    repair = repair_of(made)
+    report["repair"] = None
     if repair is None:
         lines.append("note: no cable can be spared, so that none was pulled")
-    elif repair[1].faults:
-        return [f"without cable {repair[0]}: {fault}" for fault in repair[1].faults]
     else:
+        followed = check_repair(made, repair)
+        report["repair"] = asdict(followed)
+        if followed.faults:
+            return [f"without cable {repair.label}: {fault}" for fault in followed.faults]
         lines.append(
-            f"files without cable {repair[0]}: ok ({repair[1].pairs} pairs go around it, and "
+            f"files without cable {repair.label}: ok ({followed.pairs} pairs go around it, and "
             "addresses stay)"
         )
     reason = why_not()
@@ -151,7 +153,7 @@ def _check(
         report["namespaces"] = {"skipped": reason}
         lines.append(f"namespaces: not tried, since {reason}")
         return []
-    tried = try_files(made, files)
+    tried = try_files(made, files, repair)
     report["namespaces"] = asdict(tried)
     if tried.faults:
         return list(tried.faults)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from codesign_base import InputError
 from topoopt.cli import common
 
 
@@ -85,6 +86,11 @@ def topology_command(
         )
     common.check_seed(seed)
     common.check_outputs(output, inputs=[traffic, prices])
+    kinds = (".json", ".graphml", ".xml", ".svg")
+    if output is not None and output.suffix.lower() not in kinds:
+        raise InputError(
+            f"output {output} is of no known kind; give a name that ends in {', '.join(kinds)}"
+        )
     rate = parse_bandwidth(bandwidth)
     sent = None if traffic is None else load_traffic(traffic)
     if servers is None and sent is not None and dims is None:

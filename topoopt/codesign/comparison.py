@@ -21,7 +21,8 @@ from topoopt.fabrics.baselines import (
 )
 from topoopt.plan.plan import Timed
 from topoopt.plan.summary import parallelization_text
-from topoopt.problem.job import Cluster, Job
+from topoopt.problem.arguments import check_kind, several
+from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices
 from topoopt.problem.units import format_bandwidth, format_time
@@ -260,6 +261,7 @@ def compare(
     ['topoopt', 'fat-tree', 'torus2d']
     """
     options = SearchOptions() if options is None else options
+    check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
     # Files are read before the search, so that a wrong one does not cost its time.
     chosen: list[str | BaselineFabric] = []
     refused: dict[str, str] = {}
@@ -269,7 +271,10 @@ def compare(
         chosen += built
     else:
         chosen += [
-            file_fabric(name, cluster) if is_network_file(name) else name for name in fabrics
+            file_fabric(name, cluster) if is_network_file(name) else name
+            for name in several(
+                "fabrics", fabrics, "several names, such as ('fat-tree',), or 'all'"
+            )
         ]
     plan = co_optimize(
         job, cluster, options, seed=seed, baselines=chosen, prices=prices, progress=progress

@@ -7,11 +7,15 @@ import threading
 
 import numpy as np
 
+from codesign_base.jit import compile_for
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
+from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import collapse
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.flows_kernels import no_flows, solve
+from topoopt.fabric.iteration_kernels import begun
 from topoopt.fabric.orders import task_orders
 from topoopt.fabric.packets import run_packets
 from topoopt.topology.cayley import select_cayley
@@ -19,9 +23,12 @@ from topoopt.topology.circulants import select_circulant
 
 
 def compile_late_kernels() -> None:
-    """Use once what a search needs after its first simulations: wirings, rings, packet trains."""
+    """Use once, or only compile, what a search needs, in its order, but for what comes first.
+
+    That is parts of the fluid simulation, wirings, rings, and packet trains.
+    """
     # Four servers, each joined to every other, routed by hand: the search itself begins with
-    # the kernels of routes, of task graphs and of the fluid simulation.
+    # the kernels of task graphs and of routes.
     hosts = 4
     source, target = np.nonzero(~np.eye(hosts, dtype=bool))
     links = source.size
@@ -33,24 +40,36 @@ def compile_late_kernels() -> None:
     there[source * hosts + target] = 1.0
     offsets = np.concatenate(([0], np.cumsum(there))).astype(np.int64)
     routes = Routes(hosts, offsets, np.arange(links), np.ones(links), 1e-6 * there, there.copy())
-    tasks = TaskGraph.from_lists(
-        hosts,
-        [
-            *((TaskKind.COMPUTE, server, -1, 1e-3, 0.0) for server in range(hosts)),
-            *(
-                (TaskKind.TRANSFER, a, b, 1e4, 0.0)
-                for a, b in zip(source.tolist(), target.tolist(), strict=True)
-            ),
-            (TaskKind.ALLREDUCE, 0, -1, 1e4, 0.0),
-        ],
-        [(0, hosts), (1, hosts + 1)],
-        (tuple(range(hosts)),),
-    )
     fabric = Fabric("mesh", network, routes)
+    sent = [
+        *((TaskKind.COMPUTE, server, -1, 1e-3, 0.0) for server in range(hosts)),
+        *(
+            (TaskKind.TRANSFER, a, b, 1e4, 0.0)
+            for a, b in zip(source.tolist(), target.tolist(), strict=True)
+        ),
+    ]
+    after = [(0, hosts), (1, hosts + 1)]
+    _compile_fluid(task_orders(fabric, TaskGraph.from_lists(hosts, sent, after, ())))
     select_circulant(8, 3)
     select_cayley(6, 2)
-    run_packets(fabric, tasks)
+    summed = [*sent, (TaskKind.ALLREDUCE, 0, -1, 1e4, 0.0)]
+    tasks = TaskGraph.from_lists(hosts, summed, after, (tuple(range(hosts)),))
     collapse(task_orders(fabric, tasks))
+    run_packets(fabric, tasks)
+
+
+def _compile_fluid(orders: Orders) -> None:
+    """Compile what the fluid simulation is made of, but for the loop itself.
+
+    The search reaches it while the other process would still be busy, and it is the largest of
+    what that compiles.
+    """
+    flows = no_flows(
+        orders.compute.size, orders.rows, orders.slots, orders.entries, orders.links,
+        orders.weights, orders.capacity,
+    )  # fmt: skip
+    compile_for(solve, flows, 0.0, 1, 0.0)
+    compile_for(begun, orders)
 
 
 def _end_with_parent() -> None:

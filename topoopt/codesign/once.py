@@ -183,8 +183,8 @@ def _baselines(
         try:
             best: Compared[Any] = search.best_on(base, result, number, progress)
             # After an interruption only what is quick is still worked out.
-            asked, packets = stated and not result.interrupted, None
-            if asked:
+            asked, packets = stated and not result.interrupted, best.packets
+            if asked and packets is None:
                 tasks = family.build(best.parallelization)
                 packets = packet_times_on(base.fabric, tasks, base.real)
             unstated = asked and packets is None and isinstance(base.fabric, Fabric)

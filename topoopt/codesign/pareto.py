@@ -18,6 +18,7 @@ from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.plan.plan import Plan
 from topoopt.plan.summary import parallelization_text
+from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
@@ -57,8 +58,10 @@ class Grid:
     latency: str | float = "1us"
 
     def __post_init__(self) -> None:
-        for name in ("servers", "degrees", "bandwidths"):
-            if not getattr(self, name):
+        for name, several_of in (
+            ("servers", "(8, 16)"), ("degrees", "(2, 4)"), ("bandwidths", "('100Gbps',)")
+        ):  # fmt: skip
+            if not several(name, getattr(self, name), f"several, such as {several_of}"):
                 raise InputError(f"{name} is empty; give at least one value")
 
     def cluster(self, point: Point) -> Cluster:
@@ -311,6 +314,8 @@ def explore(
         raise InputError(f"least_gain is {least_gain}; give a share of at least 0 and below 1")
     if global_batch is not None and global_batch < 1:
         raise InputError(f"global_batch is {global_batch}; give at least 1")
+    check_kind("job", job, Job, "a topoopt.Job, such as topoopt.Job(topoopt.models.dlrm())")
+    check_kind("grid", grid, Grid, "a topoopt.Grid, which has several clusters")
     table = default_prices() if prices is None else prices
     points = grid.points(table, server_usd)
     options = SearchOptions() if options is None else options

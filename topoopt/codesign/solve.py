@@ -10,7 +10,8 @@ from topoopt.codesign.once import optimize_once
 from topoopt.codesign.restarts import co_optimize_with_restarts
 from topoopt.fabrics.baselines import PLAN_BASELINES, BaselineFabric
 from topoopt.plan.plan import Plan
-from topoopt.problem.job import Cluster, Job
+from topoopt.problem.arguments import check_kind, several
+from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable
 
@@ -80,13 +81,16 @@ def co_optimize(
     ['expander', 'fat-tree', 'ideal-switch']
     """
     options = SearchOptions() if options is None else options
+    check_kind("job", job, Job, "a topoopt.Job, such as topoopt.Job(topoopt.models.dlrm())")
+    check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
+    check_kind("options", options, SearchOptions, "a topoopt.SearchOptions")
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise InputError(f"seed is {seed!r}; give a whole number")
     if seed < 0:
         raise InputError(f"seed is {seed}; give zero or more")
     check_options(job.family(1), options, checkpoint)
     options = options.settled(job.family(1).kind, cluster.servers)
-    given = tuple(baselines)
+    given = several("baselines", baselines, "several names, such as ('fat-tree', 'expander')")
     alone = (options.restarts, options.workers, options.engine, checkpoint) == (1, 1, "local", None)
     if not alone:
         return co_optimize_with_restarts(

@@ -18,7 +18,8 @@ from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabrics.baselines import PLAN_BASELINES
 from topoopt.plan.plan import Plan, load_plan
-from topoopt.problem.job import Cluster, Job
+from topoopt.problem.arguments import check_kind, several
+from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices
 
@@ -113,7 +114,9 @@ def sweep(
     frame(())  # refuses before any work is done
     asked = SearchOptions() if options is None else options
     table, fabrics = prices or default_prices(), tuple(baselines)
-    wired = (clusters,) if isinstance(clusters, Cluster) else tuple(clusters)
+    if isinstance(clusters, Cluster):
+        clusters = (clusters,)
+    wired = several("clusters", clusters, CLUSTER_EXAMPLE)
     cases = [
         _Case(name, job, cluster, seed, asked, fabrics, table)
         for name, job in _named(jobs)
@@ -139,10 +142,14 @@ def sweep(
 def _named(jobs: Job | Mapping[str, Job] | Iterable[Job]) -> Iterator[tuple[str, Job]]:
     if isinstance(jobs, Job):
         jobs = (jobs,)
+    needed = "topoopt.Job, such as topoopt.Job(topoopt.models.dlrm())"
     if isinstance(jobs, Mapping):
-        yield from jobs.items()
+        named = list(jobs.items())
     else:
-        yield from ((job.model.name, job) for job in jobs)
+        named = [("", job) for job in several("jobs", jobs, f"one or several {needed}")]
+    for name, job in named:
+        check_kind("one of jobs", job, Job, f"a {needed}")
+        yield name or job.model.name, job
 
 
 def _row(case: _Case, folder: str | Path | None) -> dict[str, Any]:

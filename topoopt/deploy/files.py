@@ -34,6 +34,27 @@ def deploy_files(made: Deployment) -> dict[str, str]:
     dict of str to str
         Path within the directory, with forward slashes, to text.
     """
+    files = building_files(made)
+    job, notes = job_files(made)
+    files |= {f"job/{name}": text for name, text in job.items()}
+    said = [*deploy_notes(made), *notes]
+    files["NOTES.txt"] = "".join(f"{note}\n" for note in said)
+    files[MARK] = json.dumps({
+        "version": installed_version(),
+        "hosts": [made.name(server) for server in made.servers],
+        "site": made.site.model_dump(mode="json"),
+        "notes": said,
+    }, indent=2) + "\n"  # fmt: skip
+    return files
+
+
+def building_files(made: Deployment) -> dict[str, str]:
+    """Return the files for cables and hosts alone, which are all that a check follows.
+
+    Parameters
+    ----------
+    made : Deployment
+    """
     files = {
         "cables.csv": cables_csv(made),
         "labels.csv": labels_csv(made),
@@ -47,16 +68,6 @@ def deploy_files(made: Deployment) -> dict[str, str]:
         files[f"{folder}/netplan.yaml"] = netplan(made, server)
         files[f"{folder}/routes.sh"] = routes_script(made, server)
         files[f"{folder}/rdma.sh"] = rdma_script(made, server)
-    job, notes = job_files(made)
-    files |= {f"job/{name}": text for name, text in job.items()}
-    said = [*deploy_notes(made), *notes]
-    files["NOTES.txt"] = "".join(f"{note}\n" for note in said)
-    files[MARK] = json.dumps({
-        "version": installed_version(),
-        "hosts": [made.name(server) for server in made.servers],
-        "site": made.site.model_dump(mode="json"),
-        "notes": said,
-    }, indent=2) + "\n"  # fmt: skip
     return files
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
 
 import numpy as np
@@ -209,6 +209,15 @@ class Channels:
     channels: tuple[Channel, ...]
     merged: int
     one_way: int
+
+    @cached_property
+    def leaving(self) -> dict[int, list[tuple[Channel, int]]]:
+        """Channels that each server sends on, and at which of their hops."""
+        found: dict[int, list[tuple[Channel, int]]] = {}
+        for channel in self.channels:
+            for at, (end, _) in enumerate(channel.hops):
+                found.setdefault(end[0], []).append((channel, at))
+        return found
 
 
 def channels(network: Network, routes: Routes, cabling: Cabling) -> Channels:

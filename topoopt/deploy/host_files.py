@@ -36,21 +36,30 @@ case "${1:-}" in
 esac
 """
 
-# Settings are kept as they were before the first change, and put back by undo.
+# Settings are kept as they were before the first change, and put back by undo. They are read all
+# at once, since a check starts these programs for every host several times; a shell that reads
+# /proc itself, byte by byte, would get the first digit of a number alone.
 _ROUTES = """
 put() {
-  case "$1" in *_seed) [ -e "/proc/sys/$1" ] || return 0 ;; esac
-  grep -qs "^$1 " "$STATE" || echo "$1 $(cat "/proc/sys/$1")" >> "$STATE"
-  echo "$2" > "/proc/sys/$1"
-}
-
-remove() {
-  ip -4 route flush table all proto %(protocol)d
-  ip -4 rule flush protocol %(protocol)d
+  case "$now" in
+    *"
+$1:"*) ;;
+    *) case "$1" in *_seed) return 0 ;; esac
+      echo "this kernel has no setting $1" >&2
+      return 1 ;;
+  esac
+  old=${now#*"
+$1:"}
+  old=${old%%%%"
+"*}
+  case "$kept" in *"
+$1 "*) ;; *) echo "$1 $old" >> "$STATE" ;; esac
+  [ "$old" = "$2" ] || echo "$2" > "/proc/sys/$1"
 }
 
 undo() {
-  remove
+  ip -4 -batch - <<'END'
+%(ours)sEND
   ip -force -4 -batch - 2>/dev/null <<'END' || true
 %(removals)sEND
   [ -e "$STATE" ] || return 0
@@ -61,25 +70,27 @@ undo() {
 }
 
 apply() {
-  mkdir -p "$(dirname "$STATE")"
+  mkdir -p "${STATE%%/*}"
+  kept=
+  [ ! -e "$STATE" ] || kept="
+$(cat "$STATE")"
+  now="
+$(cd /proc/sys && grep -Hs . net/ipv4/conf/*/forwarding net/ipv4/conf/*/rp_filter \\
+    net/ipv4/conf/*/*_redirects net/ipv4/fib_multipath_hash_*)" || true
   while read -r key value; do
     put "$key" "$value"
   done <<'END'
 %(settings)sEND
-  remove
   ip -4 -batch - <<'END'
-%(commands)sEND
+%(ours)s%(commands)sEND
 }
 """
 
 _RDMA = """
 undo() {
   ip -4 route flush table all proto %(protocol)d
-  while read -r device; do
-    tc filter del dev "$device" ingress pref %(plain)d 2>/dev/null || true
-    tc filter del dev "$device" ingress pref %(tagged)d 2>/dev/null || true
-  done <<'END'
-%(devices)sEND
+  tc -force -batch - 2>/dev/null <<'END' || true
+%(old)sEND
   ip -force -4 -batch - 2>/dev/null <<'END' || true
 %(removals)sEND
   [ -e "$STATE" ] || return 0
@@ -91,7 +102,7 @@ undo() {
 
 apply() {
   undo
-  mkdir -p "$(dirname "$STATE")"
+  mkdir -p "${STATE%%/*}"
   ip -4 -batch - <<'END'
 %(commands)sEND
   while read -r device; do
@@ -206,8 +217,9 @@ def routes_script(made: Deployment, server: int) -> str:
         purpose="Routes to all hosts over the plan's paths, and forwarding for other hosts.",
         name=made.name(server), file="routes.sh", saved=quote(f"{made.name(server)}.settings"),
     )  # fmt: skip
+    ours = [f"route flush table all proto {PROTOCOL}", f"rule flush protocol {PROTOCOL}"]
     body = _ROUTES % {
-        "protocol": PROTOCOL, "removals": _lines(removals), "settings": _lines(settings),
+        "ours": _lines(ours), "removals": _lines(removals), "settings": _lines(settings),
         "commands": _lines(commands),
     }  # fmt: skip
     return head + body + _MAIN
@@ -243,34 +255,32 @@ def rdma_script(made: Deployment, server: int) -> str:
     """
     ways: dict[End, list[int]] = defaultdict(list)
     neighbours, filters, devices = [], [], set()
-    for channel in made.channels.channels:
+    for channel, at in made.channels.leaving.get(server, ()):
         target = made.port_address(channel.target)
-        for at, (end, other) in enumerate(channel.hops):
-            if end[0] != server:
-                continue
-            last = at == len(channel.hops) - 1
-            mac = made.mac(other, forward=not last and made.port(other).forward is not None)
-            out = quote(made.port(end).interface)
-            if at == 0:
-                # The neighbour at a cable's end is in routes.sh, its subnet in netplan's file.
-                if not last:
-                    neighbours.append(f"{target} lladdr {mac} dev {out}")
-                if not last or made.cabling.leads_to.get(other) != end:
-                    ways[channel.target].append(end[1])
-                continue
-            arrived = made.port(channel.hops[at - 1][1])
-            device = arrived.forward.interface if arrived.forward else arrived.interface
-            devices.add(device)
-            match = (
-                f"src_ip {made.port_address(channel.source)} dst_ip {target} "
-                f"ip_proto udp dst_port {ROCE_PORT} action pedit ex munge eth dst set {mac} "
-                f"pipe action mirred egress redirect dev {out}"
-            )
-            begin = f"filter add dev {quote(device)} ingress protocol"
-            filters += [
-                f"{begin} ip pref {FILTERS[0]} flower {match}",
-                f"{begin} 802.1Q pref {FILTERS[1]} flower vlan_ethtype ip {match}",
-            ]
+        end, other = channel.hops[at]
+        last = at == len(channel.hops) - 1
+        mac = made.mac(other, forward=not last and made.port(other).forward is not None)
+        out = quote(made.port(end).interface)
+        if at == 0:
+            # The neighbour at a cable's end is in routes.sh, its subnet in netplan's file.
+            if not last:
+                neighbours.append(f"{target} lladdr {mac} dev {out}")
+            if not last or made.cabling.leads_to.get(other) != end:
+                ways[channel.target].append(end[1])
+            continue
+        arrived = made.port(channel.hops[at - 1][1])
+        device = arrived.forward.interface if arrived.forward else arrived.interface
+        devices.add(device)
+        match = (
+            f"src_ip {made.port_address(channel.source)} dst_ip {target} "
+            f"ip_proto udp dst_port {ROCE_PORT} action pedit ex munge eth dst set {mac} "
+            f"pipe action mirred egress redirect dev {out}"
+        )
+        begin = f"filter add dev {quote(device)} ingress protocol"
+        filters += [
+            f"{begin} ip pref {FILTERS[0]} flower {match}",
+            f"{begin} 802.1Q pref {FILTERS[1]} flower vlan_ethtype ip {match}",
+        ]
     commands = [f"neigh replace {entry} nud permanent" for entry in neighbours]
     removals = [f"neigh del {entry.split()[0]} dev {entry.split()[-1]}" for entry in neighbours]
     for end, ports in sorted(ways.items()):
@@ -282,9 +292,13 @@ def rdma_script(made: Deployment, server: int) -> str:
         purpose="RDMA between ports that no cable joins: ways out, and forwarding for others.",
         name=made.name(server), file="rdma.sh", saved=quote(f"{made.name(server)}.devices"),
     )  # fmt: skip
+    old = [
+        f"filter del dev {quote(device)} ingress pref {preference}"
+        for device in sorted(devices)
+        for preference in FILTERS
+    ]
     body = _RDMA % {
-        "protocol": RDMA_PROTOCOL, "plain": FILTERS[0], "tagged": FILTERS[1],
-        "devices": _lines(sorted(devices)),
+        "protocol": RDMA_PROTOCOL, "devices": _lines(sorted(devices)), "old": _lines(old),
         "removals": _lines(removals), "commands": _lines(commands), "filters": _lines(filters),
     }  # fmt: skip
     return head + body + _MAIN

@@ -7,7 +7,7 @@ traffic-control filters, as ip-rule(8), ip-route(8) and tc-flower(8) describe th
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address
 
 from topoopt.deploy.read_back import MAIN, Host, NextHop, Port
 
@@ -133,17 +133,16 @@ def _lookup(host: Host, source: str | None, target: str) -> list[NextHop]:
 
 
 def _longest(host: Host, table: int, target: str) -> list[NextHop]:
-    address = IPv4Address(target)
+    address = int(IPv4Address(target))
     best: tuple[int, list[NextHop]] = (-1, [])
-    for (number, network), hops in host.routes.items():
-        if number == table and address in network and network.prefixlen > best[0]:
-            best = network.prefixlen, hops
+    for length, networks in host.tables.get(table, ()):
+        if (found := networks.get(address >> (32 - length))) is not None:
+            best = length, found
+            break
     if table == MAIN:
-        for device, addresses in host.interfaces.items():
-            for each in addresses:
-                network = IPv4Network(each.network)
-                if address in network and network.prefixlen > best[0] and str(each.ip) != target:
-                    best = network.prefixlen, [NextHop(device, None, 1)]
+        for length, network, own, device in host.subnets:
+            if address >> (32 - length) == network and length > best[0] and own != address:
+                best = length, [NextHop(device, None, 1)]
     return best[1]
 
 

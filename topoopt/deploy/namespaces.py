@@ -1,27 +1,35 @@
 """Network namespaces of this machine, one a host, with a virtual cable for each of the plan's.
 
-Nothing outside of the namespaces is changed. They are removed at the end, also after Ctrl-C; what
-a killed process left is removed by the next run.
+Nothing outside of the namespaces is changed. They are removed at the end, also after Ctrl-C and
+SIGTERM; what a killed process left is removed by the next run.
 """
 
+import ctypes
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from codesign_base import InputError
+from topoopt.base.clean_up import cleaned_up
 from topoopt.deploy.cabling import Cable, End
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.read_back import Files, read_cables, read_host
 
 _NAME = re.compile(r"topoopt-(\d+)-(\d+)-\w+")
 _SCRIPT_SECONDS = 60.0
+_NETWORK_NAMESPACE = 0x4000_0000
+# Below /proc/sys/net/ipv4: whatever the scripts may change.
+_SETTINGS = (
+    "conf/*/forwarding",
+    "conf/*/rp_filter",
+    "conf/*/*_redirects",
+    "fib_multipath_hash_*",
+)
 
 
 def why_not() -> str | None:
@@ -29,29 +37,27 @@ def why_not() -> str | None:
     if os.name != "posix" or os.geteuid() != 0 or shutil.which("ip") is None:
         return "namespaces need root and ip (of iproute2) on Linux"
     name = _names(["probe"])["probe"]
-    done = _try(["ip", "netns", "add", name])
+    with cleaned_up(lambda: _remove([name])):
+        done = _try(["ip", "netns", "add", name])
     if done.returncode:
         return f"this system makes no network namespaces ({_reason(done)})"
-    _try(["ip", "netns", "del", name])
     return None
 
 
 def has_flower() -> bool:
     """Whether this kernel has the filters and actions of RDMA forwarding."""
     name = _names(["flower"])["flower"]
-    inside = ["ip", "netns", "exec", name]
-    try:
-        _run(["ip", "netns", "add", name])
-        _run([*inside, "tc", "qdisc", "add", "dev", "lo", "clsact"])
-        rule = (
-            "filter add dev lo ingress protocol ip pref 84 flower dst_ip 10.0.0.1 action pedit ex "
-            "munge eth dst set 02:00:00:00:00:01 pipe action mirred egress redirect dev lo"
-        )
-        return _try([*inside, "tc", *rule.split()]).returncode == 0
-    except InputError:
-        return False
-    finally:
-        _try(["ip", "netns", "del", name])
+    rule = (
+        "filter add dev lo ingress protocol ip pref 84 flower dst_ip 10.0.0.1 action pedit ex "
+        "munge eth dst set 02:00:00:00:00:01 pipe action mirred egress redirect dev lo"
+    )
+    with cleaned_up(lambda: _remove([name])):
+        try:
+            _run(["ip", "netns", "add", name])
+            _run(["tc", "qdisc", "add", "dev", "lo", "clsact"], space=name)
+        except InputError:
+            return False
+        return _try(["tc", *rule.split()], space=name).returncode == 0
 
 
 @contextmanager
@@ -76,17 +82,13 @@ def namespaces(made: Deployment, files: Files) -> Iterator[dict[int, str]]:
     remove_stale()
     named = _names([*map(str, made.servers), "fibres"])
     spaces = {server: named[str(server)] for server in made.servers}
-    try:
+    with cleaned_up(lambda: _remove(named.values())):
         _batch("ip", [f"netns add {name}" for name in named.values()])
         _batch("ip", _links(made, files, spaces, named["fibres"]))
         _fibres(made, files, named["fibres"])
         for server, space in spaces.items():
             _batch("ip", _netplan(made, files, server), space)
         yield spaces
-    finally:
-        with _undisturbed():
-            for name in named.values():
-                _try(["ip", "netns", "del", name])
 
 
 @contextmanager
@@ -96,11 +98,9 @@ def state_folder() -> Iterator[Path]:
     Its name says which process made it, as those of namespaces do.
     """
     folder = Path(tempfile.gettempdir()) / _names(["state"])["state"]
-    folder.mkdir(mode=0o700)
-    try:
+    with cleaned_up(lambda: shutil.rmtree(folder, ignore_errors=True)):
+        folder.mkdir(mode=0o700)
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_stale() -> list[str]:
@@ -120,8 +120,8 @@ def remove_stale() -> list[str]:
         name = line.split()[0] if line.split() else ""
         match = _NAME.fullmatch(name)
         if match and _began(int(match[1])) != match[2]:
-            _try(["ip", "netns", "del", name])
             removed.append(name)
+    _remove(removed)
     return removed
 
 
@@ -143,8 +143,8 @@ def pull(made: Deployment, spaces: dict[int, str], cable: Cable, *, back: bool =
             words = ["set", made.port(end).interface, "up" if back else "down"]
             _run(["ip", "-n", spaces[end[0]], "link", *words])
     elif not back:
-        inside = ["ip", "netns", "exec", _names(["fibres"])["fibres"]]
-        _run([*inside, "tc", "filter", "del", "dev", _fibre(cable.source), "ingress"])
+        words = ["tc", "filter", "del", "dev", _fibre(cable.source), "ingress"]
+        _run(words, space=_names(["fibres"])["fibres"])
 
 
 def run_script(space: str, script: str, verb: str, folder: Path) -> None:
@@ -165,21 +165,54 @@ def run_script(space: str, script: str, verb: str, folder: Path) -> None:
     InputError
         If it fails.
     """
-    _run(
-        ["ip", "netns", "exec", space, "sh", "-s", verb],
-        script,
-        {**os.environ, "TOPOOPT_STATE": str(folder)},
-    )
+    _run(["sh", "-s", verb], script, {**os.environ, "TOPOOPT_STATE": str(folder)}, space)
 
 
-def state_of(space: str) -> str:
-    """Return rules, routes, fixed neighbours and settings of a namespace, to compare."""
-    return _run(
-        ["ip", "netns", "exec", space, "sh", "-c",
-         "ip -4 rule show && ip -4 route show table all && ip -4 neigh show nud permanent && "
-         "grep -s . /proc/sys/net/ipv4/conf/*/forwarding /proc/sys/net/ipv4/conf/*/rp_filter "
-         "/proc/sys/net/ipv4/conf/*/*_redirects /proc/sys/net/ipv4/fib_multipath_hash_*"],
-    )  # fmt: skip
+def state_of(space: str) -> list[str]:
+    """Return rules, routes, fixed neighbours and settings of a namespace, sorted, to compare."""
+    shown = "rule show\nroute show table all\nneigh show nud permanent\n"
+    lines = _run(["ip", "-4", "-batch", "-"], shown, space=space).splitlines()
+    top = Path("/proc/sys/net/ipv4")
+    with entered(space):
+        found = [path for pattern in _SETTINGS for path in top.glob(pattern)]
+        lines += [f"{path} {path.read_text().strip()}" for path in found]
+    return sorted(lines)
+
+
+@contextmanager
+def entered(space: str) -> Iterator[None]:
+    """Put this thread into a namespace, for programs that it starts and sockets that it opens.
+
+    Sockets that are open stay where they are.
+
+    Parameters
+    ----------
+    space : str
+
+    Raises
+    ------
+    OSError
+        If there is none.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+
+    def enter(descriptor: int) -> None:
+        if library.setns(descriptor, _NETWORK_NAMESPACE):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    home = os.open("/proc/self/ns/net", os.O_RDONLY)
+    try:
+        there = os.open(Path("/run/netns") / space, os.O_RDONLY)
+        try:
+            enter(there)
+        finally:
+            os.close(there)
+        try:
+            yield
+        finally:
+            enter(home)
+    finally:
+        os.close(home)
 
 
 def _links(made: Deployment, files: Files, spaces: dict[int, str], fibres: str) -> list[str]:
@@ -274,43 +307,44 @@ def _began(process: int) -> str | None:
         return None
 
 
+def _remove(names: Iterable[str]) -> None:
+    """Remove namespaces, and with them the cables in them; those that are not there are none."""
+    _try(["ip", "-force", "-batch", "-"], "".join(f"netns del {name}\n" for name in names))
+
+
 def _batch(program: str, commands: Sequence[str], space: str | None = None) -> None:
-    inside = [] if space is None else ["ip", "netns", "exec", space]
-    _run([*inside, program, "-batch", "-"], "\n".join(commands) + "\n")
+    _run([program, "-batch", "-"], "\n".join(commands) + "\n", space=space)
 
 
-def _run(words: Sequence[str], text: str | None = None, env: dict[str, str] | None = None) -> str:
-    done = _try(words, text, env)
+def _run(
+    words: Sequence[str],
+    text: str | None = None,
+    env: dict[str, str] | None = None,
+    space: str | None = None,
+) -> str:
+    done = _try(words, text, env, space)
     if done.returncode:
-        raise InputError(f"{' '.join(words[:6])} fails: {_reason(done)}")
+        where = "" if space is None else f" in {space}"
+        raise InputError(f"{' '.join(words[:6])}{where} fails: {_reason(done)}")
     return done.stdout
 
 
 def _try(
-    words: Sequence[str], text: str | None = None, env: dict[str, str] | None = None
+    words: Sequence[str],
+    text: str | None = None,
+    env: dict[str, str] | None = None,
+    space: str | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     # In a session of its own, so that Ctrl-C does not stop what cleans up.
     try:
-        return subprocess.run(
-            words, input=text, env=env, capture_output=True, text=True, check=False,
-            timeout=_SCRIPT_SECONDS, start_new_session=True,
-        )  # fmt: skip
+        with nullcontext() if space is None else entered(space):
+            return subprocess.run(
+                words, input=text, env=env, capture_output=True, text=True, check=False,
+                timeout=_SCRIPT_SECONDS, start_new_session=True,
+            )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:
         return subprocess.CompletedProcess(words, 127, "", str(error))
 
 
 def _reason(done: "subprocess.CompletedProcess[str]") -> str:
     return " ".join((done.stderr or done.stdout).split())[:200] or f"status {done.returncode}"
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Hold Ctrl-C off while the block runs."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -1,20 +1,18 @@
 """Packets sent in namespaces, and heard on every interface that they arrive at."""
 
-import ctypes
-import os
 import select
 import socket
 import struct
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
 from topoopt.deploy.host_files import ROCE_PORT
+from topoopt.deploy.namespaces import entered
 
 FIRST_TTL = 64
 """Hops that a probe may make; each host that forwards it takes one off."""
@@ -23,7 +21,9 @@ _MAGIC = b"topoopt probe "
 _NUMBER = struct.Struct("!Q")
 _PORT = 40_000
 _IPV4 = 0x0800
-_NETWORK_NAMESPACE = 0x4000_0000
+_BUFFER_BYTES = 64 << 20
+# SO_RCVBUFFORCE of Linux, by which root may go beyond the system's limit.
+_BUFFER_OPTION = 33
 _SECONDS = 1.0
 
 
@@ -66,6 +66,7 @@ class Prober:
                 with entered(space):
                     ear = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_IPV4))
                     self._open.enter_context(ear)
+                    ear.setsockopt(socket.SOL_SOCKET, _BUFFER_OPTION, _BUFFER_BYTES)
                     self._ears[ear] = server
                     for port in (_PORT, ROCE_PORT):
                         sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -82,18 +83,34 @@ class Prober:
         """Close all sockets."""
         self._open.close()
 
-    def pair(self, source: int, target: int, count: int) -> list[Trace]:
-        """Send probes between two servers' own addresses, each from another UDP port.
+    def pairs(self, source: int, counts: Mapping[int, int]) -> dict[int, list[Trace]]:
+        """Send probes from a server's own address to others', each from another UDP port.
 
         Parameters
         ----------
-        source, target : int
-        count : int
-        """
-        own, other = self._addresses[source], self._addresses[target]
-        return self._send(source, own, other, _PORT, count, None)
+        source : int
+        counts : dict of int to int
+            How many to each of some servers.
 
-    def port(self, server: int, device: str, source: str, target: str) -> list[Trace]:
+        Returns
+        -------
+        dict of int to list of Trace
+        """
+        numbers = {}
+        with entered(self._spaces[source]), ExitStack() as stack:
+            mouths = [
+                stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+                for _ in range(max(counts.values(), default=0))
+            ]
+            for target, count in counts.items():
+                numbers[target] = range(self._next, self._next + count)
+                self._next += count
+                for mouth, number in zip(mouths, numbers[target], strict=False):
+                    _say(mouth, self._addresses[source], self._addresses[target], _PORT, number)
+        heard = iter(self._listen(range(self._next - sum(counts.values()), self._next)))
+        return {target: [next(heard) for _ in numbers[target]] for target in counts}
+
+    def port(self, server: int, device: str, source: str, target: str) -> Trace:
         """Send an RDMA probe out of one interface.
 
         Parameters
@@ -103,25 +120,15 @@ class Prober:
         source, target : str
             Addresses of ports.
         """
-        return self._send(server, source, target, ROCE_PORT, 1, device)
-
-    def _send(
-        self, server: int, source: str, target: str, port: int, count: int, device: str | None
-    ) -> list[Trace]:
-        numbers = range(self._next, self._next + count)
-        self._next += count
-        with entered(self._spaces[server]), ExitStack() as stack:
-            for number in numbers:
-                mouth = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-                mouth.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, FIRST_TTL)
-                if device is not None:
-                    mouth.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
-                try:
-                    mouth.bind((source, 0))
-                    mouth.sendto(_MAGIC + _NUMBER.pack(number), (target, port))
-                except OSError:
-                    continue  # no route: never heard, which is said of the probe
-        return self._listen(numbers)
+        number = self._next
+        self._next += 1
+        with (
+            entered(self._spaces[server]),
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouth,
+        ):
+            mouth.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+            _say(mouth, source, target, ROCE_PORT, number)
+        return self._listen(range(number, number + 1))[0]
 
     def _listen(self, numbers: range) -> list[Trace]:
         """Wait until all probes are taken, or time is over, then collect where they were heard."""
@@ -144,6 +151,17 @@ class Prober:
         ]
 
 
+def _say(mouth: socket.socket, source: str, target: str, port: int, number: int) -> None:
+    """Send one probe; where there is no route it is never heard, which is said of the probe."""
+    mouth.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, FIRST_TTL)
+    try:
+        if not mouth.getsockname()[1]:
+            mouth.bind((source, 0))
+        mouth.sendto(_MAGIC + _NUMBER.pack(number), (target, port))
+    except OSError:
+        return
+
+
 def _waiting(source: socket.socket) -> Iterator[tuple[bytes, Any]]:
     while True:
         try:
@@ -157,27 +175,3 @@ def _number(data: bytes) -> int:
     if not data.startswith(_MAGIC) or len(data) != len(_MAGIC) + _NUMBER.size:
         return -1
     return int(_NUMBER.unpack(data[len(_MAGIC) :])[0])
-
-
-@contextmanager
-def entered(space: str) -> Iterator[None]:
-    """Open sockets of the block in a namespace; those that are open stay where they are."""
-    library = ctypes.CDLL(None, use_errno=True)
-
-    def enter(descriptor: int) -> None:
-        if library.setns(descriptor, _NETWORK_NAMESPACE):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-    home = os.open("/proc/self/ns/net", os.O_RDONLY)
-    try:
-        there = os.open(Path("/run/netns") / space, os.O_RDONLY)
-        try:
-            enter(there)
-        finally:
-            os.close(there)
-        try:
-            yield
-        finally:
-            enter(home)
-    finally:
-        os.close(home)

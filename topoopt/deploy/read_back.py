@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network
 from typing import Any
 
@@ -68,6 +69,31 @@ class Host:
     filters: dict[tuple[str, str, str], Filter] = field(default_factory=dict)
     tagged: dict[tuple[str, str, str], Filter] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def tables(self) -> dict[int, list[tuple[int, dict[int, list[NextHop]]]]]:
+        """Routes of each table by prefix length, the longest first, and by the prefix's bits."""
+        found: dict[int, dict[int, dict[int, list[NextHop]]]] = {}
+        for (table, network), hops in self.routes.items():
+            lengths = found.setdefault(table, {})
+            lengths.setdefault(network.prefixlen, {})[_bits(network)] = hops
+        return {
+            table: sorted(lengths.items(), key=lambda each: -each[0])
+            for table, lengths in found.items()
+        }
+
+    @cached_property
+    def subnets(self) -> list[tuple[int, int, int, str]]:
+        """Prefix length and bits, the own address and the interface of each address."""
+        return [
+            (each.network.prefixlen, _bits(each.network), int(each.ip), device)
+            for device, addresses in self.interfaces.items()
+            for each in addresses
+        ]
+
+
+def _bits(network: IPv4Network) -> int:
+    return int(network.network_address) >> (32 - network.prefixlen)
 
 
 @dataclass(frozen=True)
@@ -196,6 +222,13 @@ def _read_line(host: Host, words: list[str]) -> None:
     match words:
         case ["neigh", "replace", address, "lladdr", mac, "dev", device, "nud", "permanent"]:
             host.neighbours[address, device] = mac
+        case ["route", "flush", "table", "all", "proto", "84"] | [
+            "rule",
+            "flush",
+            "protocol",
+            "84",
+        ]:
+            pass  # what an earlier apply left
         case ["route", "replace", network, *rest]:
             _read_route(host, IPv4Network(network), rest)
         case ["rule", "add", "pref", _, "from", source, "lookup", table, "protocol", _]:

@@ -4,15 +4,14 @@ Then one cable is pulled, and what-if's repair applied.
 """
 
 import math
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-from topoopt.deploy.cabling import Cable
+from topoopt.deploy.cabling import End
 from topoopt.deploy.check import planned_shares
 from topoopt.deploy.deployment import Deployment
-from topoopt.deploy.files import deploy_files
 from topoopt.deploy.forwarding import Channel
 from topoopt.deploy.namespaces import (
     has_flower,
@@ -23,9 +22,8 @@ from topoopt.deploy.namespaces import (
     state_of,
 )
 from topoopt.deploy.probes import FIRST_TTL, Prober, Trace
-from topoopt.deploy.pulled import busiest_cable, without_cable
+from topoopt.deploy.pulled_check import Repair
 from topoopt.deploy.read_back import Files
-from topoopt.deploy.technician import label
 
 # Probes of a pair whose packets are divided; which way one takes is up to a hash of its ports.
 _MANY = 64
@@ -61,18 +59,20 @@ class Tried:
     pulled: str | None
 
 
-def try_files(made: Deployment, files: Files) -> Tried:
+def try_files(made: Deployment, files: Files, repair: Repair | None) -> Tried:
     """Apply the files in namespaces, send probes between all pairs, and take them back.
 
     Scripts are applied twice, which must change nothing, and undone, after which rules, routes,
-    neighbours and settings must be as before. Then the busiest cable that can be spared is pulled,
-    after which nothing comes over it, and the scripts of the repaired deployment take the place of
-    the first ones: all pairs must reach each other over its paths.
+    neighbours and settings must be as before. Then a cable is pulled, after which nothing comes
+    over it, and the scripts of the repair take the place of the first ones: all pairs must reach
+    each other over its paths.
 
     Parameters
     ----------
     made : Deployment
     files : mapping of str to str
+    repair : Repair or None
+        Without one, and where there are faults before, no cable is pulled.
 
     Returns
     -------
@@ -90,14 +90,14 @@ def try_files(made: Deployment, files: Files) -> Tried:
         namespaces(made, files) as spaces,
     ):
 
-        def state() -> dict[int, str]:
+        def state() -> dict[int, list[str]]:
             return {server: state_of(space) for server, space in spaces.items()}
 
-        def run(verb: str, files: Files = files) -> None:
-            for server, space in spaces.items():
+        def run(verb: str, files: Files = files, servers: Iterable[int] = made.servers) -> None:
+            for server in servers:
                 for script in scripts if verb == "apply" else scripts[::-1]:
                     text = files[f"hosts/{made.name(server)}/{script}"]
-                    run_script(space, text, verb, folder)
+                    run_script(spaces[server], text, verb, folder)
 
         before = state()
         run("apply")
@@ -117,41 +117,39 @@ def try_files(made: Deployment, files: Files) -> Tried:
         faults += _differing(made, applied, state(), "applied a second time")
         run("undo")
         faults += _differing(made, before, state(), "undone")
-        cable = None if faults else busiest_cable(made)
-        if cable is not None:
-            run("apply")
-            pull(made, spaces, cable)
-            repair = without_cable(made, cable)
-            with closing(Prober(spaces, addresses)) as prober:
-                told = [f"cable {label(made, cable)} was pulled, but still carries packets"]
-                found = told if _still(made, prober, cable) else []
-                run("undo")
-                anew = deploy_files(repair)
-                run("apply", anew)
-                probes += _pairs(repair, prober, found, _SOME)[1]
-            run("undo", anew)
-            pull(made, spaces, cable, back=True)
-            found += _differing(made, before, state(), "of the repair undone")
-            faults += [f"without cable {label(made, cable)}: {fault}" for fault in found]
-    pulled = None if cable is None else label(made, cable)
-    return Tried(tuple(faults), pairs, probes, len(chosen), rdma, pulled)
+        if faults or repair is None:
+            return Tried(tuple(faults), pairs, probes, len(chosen), rdma, None)
+        ends = repair.cable.source, repair.cable.target
+        with closing(Prober(spaces, addresses)) as prober:
+            run("apply", servers={end[0] for end in ends})
+            pull(made, spaces, repair.cable)
+            found = []
+            if _heard(made, prober, *ends):
+                found.append(f"cable {repair.label} was pulled, but still carries packets")
+            run("undo", servers={end[0] for end in ends})
+            run("apply", repair.files)
+            probes += _pairs(repair.made, prober, found, _SOME)[1]
+        run("undo", repair.files)
+        pull(made, spaces, repair.cable, back=True)
+        found += _differing(made, before, state(), "of the repair undone")
+    faults += [f"without cable {repair.label}: {fault}" for fault in found]
+    return Tried(tuple(faults), pairs, probes, len(chosen), rdma, repair.label)
 
 
-def _still(made: Deployment, prober: Prober, cable: Cable) -> bool:
-    """Whether a packet from a cable's one end still comes out of its other."""
-    (trace,) = prober.port(
-        cable.source[0], made.port(cable.source).interface,
-        made.port_address(cable.source), made.port_address(cable.target),
-    )  # fmt: skip
+def _heard(made: Deployment, prober: Prober, end: End, other: End) -> bool:
+    """Whether a packet from a cable's one end comes out of its other."""
+    trace = prober.port(
+        end[0], made.port(end).interface, made.port_address(end), made.port_address(other)
+    )
     return bool(trace.stops)
 
 
 def _differing(
-    made: Deployment, one: dict[int, str], other: dict[int, str], what: str
+    made: Deployment, one: dict[int, list[str]], other: dict[int, list[str]], what: str
 ) -> Iterator[str]:
     for server in made.servers:
-        if sorted(one[server].splitlines()) != sorted(other[server].splitlines()):
-            line = sorted(set(one[server].splitlines()) ^ set(other[server].splitlines()))
+        if one[server] != other[server]:
+            line = sorted(set(one[server]) ^ set(other[server]))
             yield f"{made.name(server)}: scripts {what} leave a difference: {' '.join(line[:1])}"
 
 
@@ -163,21 +161,33 @@ def _joined(made: Deployment, channel: Channel) -> bool:
 def _pairs(
     made: Deployment, prober: Prober, faults: list[str], many: int = _MANY
 ) -> tuple[int, int]:
+    """Send probes between all pairs; return how many pairs and probes these were."""
+    interfaces: dict[tuple[int, int], set[str]] = defaultdict(set)
+    for end, other in made.cabling.leads_to.items():
+        interfaces[end[0], other[0]].add(made.port(other).interface)
     pairs = probes = 0
     for source in made.servers:
-        for target in made.servers:
-            if source == target or len(faults) >= _MOST_FAULTS:
-                continue
-            planned = planned_shares(made, source, target)
-            # Packets are divided, too, where two cables join the same servers.
-            whole = all(
+        if len(faults) >= _MOST_FAULTS:
+            break
+        planned = {
+            target: planned_shares(made, source, target)
+            for target in made.servers
+            if target != source
+        }
+        # Packets are divided, too, where two cables join the same servers.
+        counts = {
+            target: 1
+            if all(
                 share > 1 - _NEVER and len(made.cabling.ports_to[link]) == 1
-                for link, share in planned.items()
+                for link, share in shares.items()
             )
-            traces = prober.pair(source, target, 1 if whole else many)
+            else many
+            for target, shares in planned.items()
+        }
+        for target, traces in prober.pairs(source, counts).items():
             pairs += 1
             probes += len(traces)
-            fault = _compare(made, source, target, traces, planned)
+            fault = _compare(made, source, target, traces, planned[target], interfaces)
             if fault:
                 faults.append(f"{made.name(source)} to {made.name(target)}: {fault}")
     return pairs, probes
@@ -189,6 +199,7 @@ def _compare(
     target: int,
     traces: list[Trace],
     planned: dict[tuple[int, int], float],
+    interfaces: Mapping[tuple[int, int], set[str]],
 ) -> str | None:
     """Return how probes of a pair went otherwise than planned."""
     lost = sum(trace.taken != target for trace in traces)
@@ -200,12 +211,7 @@ def _compare(
         for number, (server, device, ttl) in enumerate(trace.stops):
             if ttl != FIRST_TTL - number:
                 return f"a packet has a time to live of {ttl} at {made.name(server)}"
-            cable = {
-                made.port(other).interface
-                for end, other in made.cabling.leads_to.items()
-                if end[0] == at and other[0] == server
-            }
-            if device not in cable:
+            if device not in interfaces.get((at, server), ()):
                 return (
                     f"a packet comes to {made.name(server)} over {device}, where no cable from "
                     f"{made.name(at)} is planned"
@@ -230,7 +236,7 @@ def _compare(
 def _channel(made: Deployment, prober: Prober, channel: Channel) -> Iterator[str]:
     first, last = made.port(channel.source).interface, made.port(channel.target).interface
     server, target = channel.source[0], channel.target[0]
-    (trace,) = prober.port(
+    trace = prober.port(
         server, first, made.port_address(channel.source), made.port_address(channel.target)
     )
     # Filters redirect without taking one off the time to live: arrivals have no order.

@@ -35,8 +35,8 @@ from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 _MOST_SPLITS = 10
 # Work of one more simulation on many servers, of a strategy that has a wiring.
 _TRIED_WORK = 1e7
-# Candidates of many servers whose routes are kept until their turn.
-_KEPT = 4
+# Candidates whose routes are kept until their turn, at least, and on how many servers one is.
+_KEPT, _KEPT_SERVERS = 4, 1024
 # Cost of building and routing a candidate topology, a server pair.
 _WIRE_WORK = 20.0
 
@@ -205,6 +205,7 @@ class Rewirer(Generic[P]):
         """Score topologies that were not seen yet under every routing."""
         routings = self.options.routings(self.cluster.servers)
         spared = self._many and Routing.ECMP in routings
+        kept = max(_KEPT, _KEPT_SERVERS // self.cluster.servers)
         candidates: list[tuple[float, int, Topology, Routing, Fabric | None]] = []
         for topology in _with_rings(topologies, tasks):
             network = topology.network
@@ -223,12 +224,12 @@ class Rewirer(Generic[P]):
                     bound = busiest(fabric, tasks, best.time)
                 self.work += _WIRE_WORK * self.cluster.servers**2
                 # The routes of many servers fill memory: only of the most promising they are kept
-                # until their turn. Those of few are, if they have one.
-                kept = None if self.spares or bound > best.time else fabric
-                candidates.append((bound, len(candidates), topology, routing, kept))
-                if not tabled(self.cluster.servers):
+                # until their turn, the more the fewer servers there are.
+                made = None if self.spares or bound > best.time else fabric
+                candidates.append((bound, len(candidates), topology, routing, made))
+                if len(candidates) > kept:
                     candidates.sort(key=lambda candidate: candidate[:2])
-                    candidates[_KEPT:] = [(*one[:4], None) for one in candidates[_KEPT:]]
+                    candidates[kept:] = [(*one[:4], None) for one in candidates[kept:]]
         # Most promising first, so that the bounds of most others rule them out unsimulated.
         candidates.sort(key=lambda candidate: candidate[:2])
         if candidates and best.promising is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -122,8 +122,10 @@ class Fabric:
                         f"fabric {self.name!r}: ring {order} does not visit each host of group "
                         f"{group} once"
                     )
-        rows = RouteRows(self.routes, self._lags)
-        edges = rows if self.ring_routes is None else RouteRows(self.ring_routes, self._lags)
+        # A method of this fabric would be a circle, whose arrays stay until garbage is looked for.
+        lags = partial(_lags, self.network, self.transport)
+        rows = RouteRows(self.routes, lags)
+        edges = rows if self.ring_routes is None else RouteRows(self.ring_routes, lags)
         for name, value in (("rows", rows), ("_edges", edges), ("_groups", {}), ("_lock", Lock())):
             object.__setattr__(self, name, value)
 
@@ -174,15 +176,6 @@ class Fabric:
     def message_lags(self, pairs: IntArray) -> FloatArray:
         """Return the seconds that a transfer of each of some pairs takes beyond its bytes."""
         return self.rows.lags(pairs)
-
-    def _lags(self, routes: Routes) -> FloatArray:
-        pace = self.network.capacity / self.network.multiplicity
-        begin = routes.offsets[:-1]
-        linked = begin < routes.offsets[1:]
-        slowest = np.where(linked, pace.min(initial=np.inf), np.inf)
-        if linked.any() and pace.max() > pace.min():
-            slowest[linked] = np.minimum.reduceat(pace[routes.links], begin[linked])
-        return self.transport.message_lag(routes.latency, routes.hops, slowest)
 
     def prepare(self, groups: Iterable[Group], *, given: bool = False) -> None:
         """Make the routes at once that rings of groups need, where they are made on demand.
@@ -256,3 +249,14 @@ class Fabric:
         latency = float(self._edges.lags(pairs.ravel()).max())
         rate = float((self.network.capacity[links] / loads[links]).min())
         return GroupStreams(links, loads[links], latency, pairs.shape[0], rate)
+
+
+def _lags(network: Network, transport: Transport, routes: Routes) -> FloatArray:
+    """Return the seconds that a message over each row of routes takes beyond its bytes."""
+    pace = network.capacity / network.multiplicity
+    begin = routes.offsets[:-1]
+    linked = begin < routes.offsets[1:]
+    slowest = np.where(linked, pace.min(initial=np.inf), np.inf)
+    if linked.any() and pace.max() > pace.min():
+        slowest[linked] = np.minimum.reduceat(pace[routes.links], begin[linked])
+    return transport.message_lag(routes.latency, routes.hops, slowest)

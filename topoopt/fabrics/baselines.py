@@ -11,6 +11,7 @@ from codesign_base import InfeasibleError, InputError
 from parallelism.search.mcmc import Acceptance, Chain
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
+from parallelism.suggestions import choice
 from routing.merging import merge_equivalent_links
 from routing.paths import ecmp_routes
 from topoopt.base.progress import Progress, ProgressCallback
@@ -223,9 +224,8 @@ def every_fabric(
 
 def _unknown(name: str) -> InputError:
     return InputError(
-        f"fabric is {name!r}; choose {', '.join(ALL_BASELINES)}, or torus:4x4x8 or "
-        "product:RI(4)_FC(8) with dimensions of your own; parameters follow some of them, such as "
-        "rail:group=8:ports=gpus"
+        f"fabric is {name!r}; {choice(name, ALL_BASELINES)}, or one with parameters, "
+        "such as torus:4x4x8, product:RI(4)_FC(8) or rail:group=8:ports=gpus"
     )
 
 

@@ -5,15 +5,18 @@ from pathlib import Path
 from typing import Any
 
 from routing.collectives.choice import Choice, Schedule
+from routing.collectives.meeting import EXCHANGE, GATHER, Meeting
 from routing.collectives.trees import Forest
+from routing.network import Network
 from topoopt.base.atomic import write_text_atomically
 
 
-def save_schedule(choice: Choice, schedule: Schedule, path: Path) -> None:
+def save_schedule(network: Network, choice: Choice, schedule: Schedule, path: Path) -> None:
     """Write a schedule.
 
     Parameters
     ----------
+    network : Network
     choice : Choice
         What it is one of.
     schedule : Schedule
@@ -29,6 +32,9 @@ def save_schedule(choice: Choice, schedule: Schedule, path: Path) -> None:
     ``copies / units`` of the part of its ``root``; ``paths`` lead from a member that has it to one
     that has not, in an order in which they can be sent. In ``scatter`` paths are those of the
     data, too: from a member that has added what came to it, towards the root, leaves first.
+    ``meeting`` lists for each part (one in so many of the buffer) what is gathered, exchanged and
+    spread: the wave that a message begins in and its path, and of an exchange the member whose
+    sum it is. Messages of a wave wait for those of earlier ones.
     """
     document = {
         "collective": choice.collective,
@@ -42,6 +48,7 @@ def save_schedule(choice: Choice, schedule: Schedule, path: Path) -> None:
         "exchange": None
         if schedule.exchange is None
         else [{"path": list(nodes), "share": share} for nodes, share in schedule.exchange.paths],
+        "meeting": None if schedule.meeting is None else _meeting(schedule.meeting, network),
     }
     write_text_atomically(path, json.dumps(document, allow_nan=False) + "\n")
 
@@ -56,3 +63,20 @@ def _forest(forest: Forest | None, *, back: bool) -> dict[str, Any] | None:
             paths = [path[::-1] for path in reversed(paths)]
         trees.append({"root": tree.root, "copies": tree.copies, "paths": paths})
     return {"units": forest.units, "trees": trees}
+
+
+def _meeting(meeting: Meeting, network: Network) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = [
+        {"gather": [], "exchange": [], "spread": []} for _ in range(meeting.parts)
+    ]
+    target = network.target[meeting.links].tolist()
+    bounds = meeting.offsets.tolist()
+    for at, ((part, kind, origin, wave), (first, _)) in enumerate(
+        zip(meeting.messages.tolist(), meeting.ends.tolist(), strict=True)
+    ):
+        path = [first, *target[bounds[at] : bounds[at + 1]]]
+        if kind == EXCHANGE:
+            parts[part]["exchange"].append([wave, origin, path])
+        else:
+            parts[part]["gather" if kind == GATHER else "spread"].append([wave, path])
+    return parts

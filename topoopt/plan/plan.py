@@ -201,6 +201,17 @@ class Plan(Timed):
         Where the parallelization came from: a starting point's name, or "search".
     job : OperatorQuestion or LayoutQuestion
         What is trained, on what servers, of the same kind.
+
+    Examples
+    --------
+    >>> import topoopt as to
+    >>> job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    >>> cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    >>> plan = to.co_optimize(job, cluster, to.SearchOptions(steps=5, confirm="none"))
+    >>> plan.iteration_time_s / plan.lower_bound_s - 1 == plan.gap
+    True
+    >>> sum(link.cables for link in plan.links)
+    8
     """
 
     iteration_time_s: Seconds
@@ -369,9 +380,13 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
     document = parse_json(text, name)
     if not isinstance(document, dict):
         raise InputError(f"{name} holds no object of fields; give a plan file")
-    if document.get("schema_version") != SCHEMA_VERSION:
+    if "schema_version" not in document:
         raise InputError(
-            f"{name} has schema_version {document.get('schema_version')!r}; this version reads "
+            f"{name} is no plan: it has no schema_version; give a file that topoopt plan -o wrote"
+        )
+    if document["schema_version"] != SCHEMA_VERSION:
+        raise InputError(
+            f"{name} has schema_version {document['schema_version']!r}; this version reads "
             f"{SCHEMA_VERSION}, so plan again"
         )
     _check_finite(document.get("prices"), f"{name}: field 'prices'")

@@ -19,6 +19,7 @@ from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import Implementation
+from topoopt.problem.arguments import told
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.problem.units import parse_bandwidth, parse_time
 
@@ -136,7 +137,7 @@ class Job:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name in refused and value != each.default:
-                raise InputError(f"{each.name} is {_shown(value)}, but {refused[each.name]}")
+                raise InputError(f"{each.name} is {told(value)}, but {refused[each.name]}")
         if isinstance(self.model, Transformer):
             self._check_transformer(self.model)
             return
@@ -274,14 +275,14 @@ def _family(model: object) -> type[OperatorFamily] | type[LayoutFamily]:
     if isinstance(model, ModelGraph):
         return OperatorFamily
     raise InputError(
-        f"model is {_shown(model)}; give a graph of operators or a transformer, such as "
+        f"model is {told(model)}; give a graph of operators or a transformer, such as "
         "topoopt.models.dlrm() or topoopt.load_transformer('llama3-8b')"
     )
 
 
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+CLUSTER_EXAMPLE = (
+    'a topoopt.Cluster, such as topoopt.Cluster(servers=16, degree=4, bandwidth="100Gbps")'
+)
 
 
 @dataclass(frozen=True)

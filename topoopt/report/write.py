@@ -34,7 +34,8 @@ def write_report(subject: Subject, path: str | Path) -> None:
     Raises
     ------
     InputError
-        If the subject cannot be read or its numbers do not hold, or the page cannot be written.
+        If the subject cannot be read or its numbers do not hold, or the page cannot be written
+        or has another ending than ``.html``, ``.htm`` and ``.svg``.
 
     Examples
     --------
@@ -49,7 +50,13 @@ def write_report(subject: Subject, path: str | Path) -> None:
     >>> picture.read_text()[:4]
     '<svg'
     """
-    drawn = Path(path).suffix.lower() == ".svg"
+    kind = Path(path).suffix.lower()
+    if kind not in (".html", ".htm", ".svg"):
+        raise InputError(
+            f"report {str(path)!r} is neither a page nor a picture; give a name that ends in .html "
+            "or .svg"
+        )
+    drawn = kind == ".svg"
     write_text_atomically(path, render_picture(subject) if drawn else render_report(subject))
 
 

@@ -17,9 +17,10 @@ from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.jitter import Jitter
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import packet_times_on, screened
+from topoopt.search.confirm import packet_times_in_turn, screened
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.result import Compared, SearchResult
@@ -78,7 +79,7 @@ def best_compared(
     Returns
     -------
     Compared
-        With its exact fluid time.
+        With its exact fluid time, and those of packet trains if they chose it.
 
     Notes
     -----
@@ -99,6 +100,7 @@ def best_compared(
     fastest = float("inf")
     for strategy in dict.fromkeys((*starts.values(), *kept)):
         fastest = min(fastest, score(strategy, _NEAR * fastest))
+    times: Jitter | None = None
     # Of a fabric that is rewired pairs are only carried along.
     host = cast("Fabric", fabric)
     first = score.pairs(host, search.options.chains)
@@ -108,7 +110,8 @@ def best_compared(
         real = host if base.real is None else base.real()
         met = score.pairs(real, search.effort.confirmed + 1, search.method.spacing)
         ranked = screened(problem, met, search.effort.confirmed, progress)
-        chosen = [_fewest_seconds(problem, ranked)]
+        best, times = _fewest_seconds(problem, ranked)
+        chosen = [best]
     else:
         # The search may have batched completions; what is reported is exact.
         chosen = [first[0].strategy, score.pairs(host, 1)[0].strategy]
@@ -116,16 +119,16 @@ def best_compared(
     timed = [(exact(s), exact.bounded, s) for s in dict.fromkeys(chosen)]
     time, bounded, best = min(timed, key=lambda each: each[0])
     origin = next((name for name, each in starts.items() if each == best), "search")
-    return Compared(best, time, origin, bounded)
+    return Compared(best, time, origin, bounded, times)
 
 
-def _fewest_seconds(problem: Problem, pairs: list[Pair]) -> Strategy:
+def _fewest_seconds(problem: Problem, pairs: list[Pair]) -> tuple[Strategy, Jitter | None]:
     """Return the strategy that packet trains take for the fastest, as they confirm a plan."""
-    times = []
-    for pair in pairs if len(pairs) > 1 else ():
-        found = packet_times_on(pair.fabric, problem.family.build(pair.strategy))
-        times.append(float("inf") if found is None else found.mean)
-    return pairs[times.index(min(times)) if times else 0].strategy
+    timed = packet_times_in_turn(pairs, lambda pair: problem.family.build(pair.strategy), 0)
+    found = [(pair.strategy, times) for pair, times in timed if times is not None]
+    if not found:
+        return pairs[0].strategy, None
+    return min(found, key=lambda each: each[1].mean)
 
 
 def _improve(

@@ -5,8 +5,9 @@ published times come from: whole first windows at once hold up the transfers tha
 plans must bear.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic
 
 import numpy as np
@@ -31,10 +32,10 @@ PACKET_FINALISTS = 120
 """The same where simulations with packet trains go on from them."""
 _RANKED = Transport(reconnect=True)
 # What long trains rank first is theirs by luck as well: some plans take one of two courses, which
-# packet trains of several lengths show. On more servers than this short ones take minutes.
+# packet trains of several lengths show. Of many servers, or much traffic, short ones take minutes.
 _SHORT_TRAINS, _LONG_TRAINS = (16, 8, 4), (32, 24, 16)
-# There an iteration is first simulated in trains of this length; of what takes few events like
-# that, the copies in shorter trains count.
+# Much is what takes more events than this in short trains. On many servers an iteration is first
+# simulated in trains of this length; of what takes fewer events so, the other copies count.
 _LONGEST_TRAIN, _FEW_EVENTS = 128, 4_000_000
 MOST_EVENTS = 60_000_000
 """Events beyond which an iteration on many servers has no packet time: some seven seconds."""
@@ -43,7 +44,8 @@ NO_PACKET_TIME = (
 )
 # What contends has about this many times the events of what does not.
 _CONTENDED = 2.0
-# On many servers simulations begin that long, counted in events, and the best so far is taken.
+# Of many servers or much traffic, simulations begin that long, counted in events, and the best so
+# far is taken.
 _CHOOSING_EVENTS = 60_000_000
 COPIES = len(_SHORT_TRAINS)
 """Simulations of each finalist, with perturbed delays; their mean counts."""
@@ -101,12 +103,17 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter | Non
     Returns
     -------
     Jitter or None
-        Of `COPIES` copies; on many servers of a single one where that takes long, and None where
-        it would take more than `MOST_EVENTS`.
+        Of `COPIES` copies, with the events of long simulations; on many servers of a single copy
+        where that takes long, and None where it would take more than `MOST_EVENTS`.
     """
-    lengths, events = _SHORT_TRAINS, 0
-    if fabric.network.hosts > PACKET_SERVERS:
-        tasks = whole_tasks(tasks)
+    lengths, events, tasks = _SHORT_TRAINS, 0, whole_tasks(tasks)
+    if fabric.network.hosts <= PACKET_SERVERS:
+        short = Transport(reconnect=True, train_packets=_SHORT_TRAINS[0])
+        expected = expected_events(replace(fabric, transport=short), tasks)
+        if expected > _FEW_EVENTS:
+            lengths = _LONG_TRAINS
+            events = int(expected * sum(_SHORT_TRAINS[0] / length for length in lengths))
+    else:
         long = replace(fabric, transport=Transport(reconnect=True, train_packets=_LONGEST_TRAIN))
         if _CONTENDED * expected_events(long, tasks) > MOST_EVENTS:
             return None
@@ -143,6 +150,33 @@ def states_packets(family: Family[P], options: SearchOptions, servers: int) -> b
         return False
     small = isinstance(family, OperatorFamily) and servers <= PACKET_SERVERS
     return small or options.confirm == "packet"
+
+
+def packet_times_in_turn(
+    pairs: list[Pair[P]], tasks: Callable[[Pair[P]], TaskGraph], seed: int
+) -> Iterator[tuple[Pair[P], Jitter | None]]:
+    """Yield pairs with their times in packet trains, as many as can be simulated soon.
+
+    Parameters
+    ----------
+    pairs : list of Pair
+        In this order; the first is always among them.
+    tasks : callable
+        Returns the task graph of a pair.
+    seed : int
+
+    Yields
+    ------
+    (Pair, Jitter or None)
+        As `confirmed_times` has them.
+    """
+    spent = 0
+    for pair in pairs:
+        times = confirmed_times(pair.fabric, tasks(pair), seed)
+        yield pair, times
+        spent += 0 if times is None else times.events
+        if spent > _CHOOSING_EVENTS:
+            return
 
 
 def packet_times_on(
@@ -215,7 +249,7 @@ def confirm_pairs(
 ) -> Confirmed[P] | None:
     """Simulate each pair with packet trains and return the one with the lowest mean.
 
-    On many servers only so many, in the given order, as can be simulated soon.
+    Of many servers, or much traffic, only so many, in the given order, as can be simulated soon.
 
     Parameters
     ----------
@@ -230,17 +264,13 @@ def confirm_pairs(
         None if none of them can be simulated in `MOST_EVENTS`.
     """
     found: list[tuple[Pair[P], Jitter]] = []
-    spent = 0
-    for place, pair in enumerate(pairs):
-        times = confirmed_times(pair.fabric, _ordered(problem, pair), problem.seed)
+    timed = packet_times_in_turn(pairs, partial(_ordered, problem), problem.seed)
+    for place, (pair, times) in enumerate(timed):
         if times is not None:
             found.append((pair, times))
-            spent += times.events
         if progress and found:
             best = min(times.mean for _, times in found)
             progress(Progress("packet trains", place + 1, len(pairs), best))
-        if spent > _CHOOSING_EVENTS:
-            break
     if not found:
         return None
     winner, jitter = min(found, key=lambda each: each[1].mean)

@@ -6,6 +6,7 @@ from typing import Generic, NamedTuple
 from parallelism.family import P
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.pair import Pair
+from topoopt.fabric.jitter import Jitter
 
 
 class Compared(NamedTuple, Generic[P]):
@@ -13,12 +14,14 @@ class Compared(NamedTuple, Generic[P]):
 
     ``time`` is in seconds, ``origin`` "plan", a named strategy, or "search". Of what is
     ``bounded`` the simulation took too much work, and the time is one that it is not below.
+    ``packets`` has its times in packet trains, where they were looked at.
     """
 
     parallelization: P
     time: float
     origin: str
     bounded: bool = False
+    packets: Jitter | None = None
 
 
 @dataclass

@@ -72,6 +72,113 @@ class FiniteGroup:
         return tuple(sorted(rows))
 
 
+@dataclass(frozen=True, eq=False)
+class Extension:
+    """An abelian group extended by a cyclic one, without its table; see `cyclic_extension`.
+
+    Parameters
+    ----------
+    name : str
+    moduli : int64 array, shape (k,)
+    vectors : int64 array, shape (count, k)
+        Elements of the abelian group.
+    powers : int64 array, shape (top, count)
+        Where the automorphism's powers take them.
+    carry : int64 array, shape (k,)
+    """
+
+    name: str
+    moduli: IntArray
+    vectors: IntArray
+    powers: IntArray
+    carry: IntArray
+
+    def place(self, vectors: IntArray) -> IntArray:
+        """Return the numbers of elements of the abelian group, entries taken by their moduli."""
+        radix = np.append(np.cumprod(self.moduli[:0:-1])[::-1], 1)
+        return np.asarray((vectors % self.moduli) @ radix, dtype=np.int64)
+
+    def times(self, one: IntArray, other: IntArray) -> IntArray:
+        """Return products of elements, pair by pair."""
+        top, count = self.powers.shape
+        y, x = np.divmod(one, count)
+        v, u = np.divmod(other, count)
+        carried = (y + v >= top)[:, None] * self.carry
+        moved = self.vectors[x] + self.vectors[self.powers[y, u]] + carried
+        return np.asarray((y + v) % top * count + self.place(moved), dtype=np.int64)
+
+    def element_orders(self) -> IntArray:
+        """Return the order of each element."""
+        n = self.powers.size
+        orders = np.ones(n, dtype=np.int64)
+        left, p = n, 2
+        while left > 1:
+            p = p if p * p <= left else left
+            rest = n
+            while rest % p == 0:
+                rest //= p
+            while left % p == 0:
+                left //= p
+            # How often an element of the order's part prime to p removed must be raised to p.
+            power = self._power(np.arange(n), rest)
+            while power.any():
+                orders[power != 0] *= p
+                power = self._power(power, p)
+            p += 1
+        return orders
+
+    def _power(self, elements: IntArray, exponent: int) -> IntArray:
+        made = np.zeros_like(elements)
+        while exponent:
+            if exponent % 2:
+                made = self.times(made, elements)
+            elements = self.times(elements, elements)
+            exponent //= 2
+        return made
+
+    def centralisers(self) -> IntArray:
+        """Return how many elements each commutes with.
+
+        (x, y) and (u, v) do where x - phi^v(x) = u - phi^y(u).
+        """
+        top, count = self.powers.shape
+        moved = np.stack([self.place(self.vectors - self.vectors[row]) for row in self.powers])
+        found = np.empty((top, count), dtype=np.int64)
+        for y in range(top):
+            found[y] = np.bincount(moved[y], minlength=count)[moved].sum(axis=0)
+        return found.ravel()
+
+    @cached_property
+    def fingerprint(self) -> tuple[tuple[int, int, int], ...]:
+        """That of its table, see `FiniteGroup.fingerprint`."""
+        everyone = np.arange(self.powers.size)
+        squares = np.bincount(self.times(everyone, everyone), minlength=everyone.size)
+        rows = zip(
+            self.element_orders().tolist(), self.centralisers().tolist(), squares.tolist(),
+            strict=True,
+        )  # fmt: skip
+        return tuple(sorted(rows))
+
+    @property
+    def commuting(self) -> int:
+        """Ordered pairs of elements that commute."""
+        return sum(centre for _, centre, _ in self.fingerprint)
+
+    def group(self) -> FiniteGroup:
+        """Return the group with its table."""
+        top, count = self.powers.shape
+        added = self.place(self.vectors[:, None, :] + self.vectors[None, :, :])
+        wrapped = added[:, int(self.place(self.carry))]
+        # x, y and x' of x + phi^y(x').
+        moved = added[:, self.powers].transpose(1, 0, 2)
+        total = np.arange(top)[:, None] + np.arange(top)
+        table = np.where(
+            (total >= top)[:, None, :, None], wrapped[moved][:, :, None], moved[:, :, None]
+        )
+        table += (total % top * count)[:, None, :, None]
+        return FiniteGroup(self.name, table.reshape(count * top, count * top))
+
+
 def cyclic_extension(
     moduli: Sequence[int],
     top: int = 1,
@@ -108,6 +215,16 @@ def cyclic_extension(
     b = 2 and phi(x) = -x, quaternion groups besides c = a / 2; affine groups of the field of q
     elements b = q - 1 and multiplication by a primitive element.
     """
+    return extension(moduli, top, matrix, carry).group()
+
+
+def extension(
+    moduli: Sequence[int],
+    top: int = 1,
+    matrix: Sequence[Sequence[int]] | None = None,
+    carry: Sequence[int] | None = None,
+) -> Extension:
+    """Return the same as `cyclic_extension`, without its table."""
     sizes = np.array(moduli, dtype=np.int64)
     if sizes.size == 0 or sizes.min() < 1 or top < 1:
         raise InputError(f"group of moduli {tuple(moduli)} and top {top}; give positive numbers")
@@ -129,17 +246,7 @@ def cyclic_extension(
     extra = np.zeros(sizes.size, np.int64) if carry is None else np.array(carry, dtype=np.int64)
     if phi[int((extra % sizes) @ radix)] != int((extra % sizes) @ radix):
         raise InputError(f"carry {extra.tolist()} is not fixed by matrix {map_.tolist()}")
-    added = ((vectors[:, None, :] + vectors[None, :, :]) % sizes) @ radix
-    wrapped = added[:, int((extra % sizes) @ radix)]
-    # x, y and x' of x + phi^y(x').
-    moved = added[:, powers].transpose(1, 0, 2)
-    total = np.arange(top)[:, None] + np.arange(top)
-    table = np.where(
-        (total >= top)[:, None, :, None], wrapped[moved][:, :, None], moved[:, :, None]
-    )
-    table += (total % top * count)[:, None, :, None]
-    table = table.reshape(count * top, count * top)
-    return FiniteGroup(_name(moduli, top, map_, extra), table)
+    return Extension(_name(moduli, top, map_, extra), sizes, vectors, powers, extra)
 
 
 def permutation_group(group: Any, name: str) -> FiniteGroup:
@@ -189,19 +296,17 @@ def groups_of_order(order: int) -> list[FiniteGroup]:
         raise InputError(f"groups of order {order}; give at least 1")
     most = max(1, min(_MOST_GROUPS, _MOST_ENTRIES // order**2))
     seen: set[tuple[tuple[int, int, int], ...]] = set()
-    found: list[FiniteGroup] = []
-    for group in chain(_extensions(order), _letter_groups(order)):
-        mark = group.fingerprint()
+    found: list[tuple[int, int, Extension | FiniteGroup]] = []
+    everything: Iterator[Extension | FiniteGroup]
+    everything = chain(_extensions(order), _letter_groups(order))
+    for group in everything:
+        mark = group.fingerprint if isinstance(group, Extension) else group.fingerprint()
         if mark not in seen:
             seen.add(mark)
-            found.append(group)
-        if len(found) > 2 * most:
-            found = _least_commuting(found)[:most]
-    return _least_commuting(found)[:most]
-
-
-def _least_commuting(groups: list[FiniteGroup]) -> list[FiniteGroup]:
-    return sorted(groups, key=lambda group: group.commuting)
+            found.append((group.commuting, len(seen), group))
+    chosen = [group for *_, group in sorted(found, key=lambda row: row[:2])[:most]]
+    # Tables of many elements are made of those only that are wanted.
+    return [group.group() if isinstance(group, Extension) else group for group in chosen]
 
 
 def _letter_groups(order: int) -> Iterator[FiniteGroup]:
@@ -219,19 +324,19 @@ def _letter_groups(order: int) -> Iterator[FiniteGroup]:
         yield permutation_group(symmetric(letters), f"S{letters}")
 
 
-def _extensions(order: int) -> Iterator[FiniteGroup]:
+def _extensions(order: int) -> Iterator[Extension]:
     for moduli in abelian_types(order):
-        yield cyclic_extension(moduli)
+        yield extension(moduli)
     for top in (b for b in range(2, order) if order % b == 0):
         for moduli in abelian_types(order // top):
             if len(moduli) > _MOST_FACTORS:
                 continue
             for matrix in _automorphisms(moduli, top):
-                yield cyclic_extension(moduli, top, matrix)
+                yield extension(moduli, top, matrix)
                 a = moduli[0]
                 if len(moduli) == 1 and a % 2 == 0:
                     # Half the cycle is fixed by every unit.
-                    yield cyclic_extension(moduli, top, matrix, (a // 2,))
+                    yield extension(moduli, top, matrix, (a // 2,))
 
 
 def abelian_types(order: int) -> list[tuple[int, ...]]:

@@ -1,12 +1,20 @@
 """The second process of a first run: what it compiles is what plans need, and when it starts."""
 
+import fcntl
+import signal
 import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 import topoopt as to
+from codesign_base import jit
 from topoopt.codesign import ahead
 from topoopt.codesign.compile_late import compile_late_kernels
+from topoopt.fabric.flows_kernels import no_flows, solve
+from topoopt.fabric.iteration_kernels import begun
 from topoopt.fabric.packet_kernels import play_packets
 from topoopt.fabric.rings_kernels import choose_rings
 from topoopt.fabric.symmetry_kernels import quotient_rows, refine_links, refine_tasks
@@ -14,6 +22,7 @@ from topoopt.topology.cayley_kernels import count_cycles, merge_arcs, set_cost
 from topoopt.topology.circulant_kernels import every_set
 
 LATE = (
+    begun, no_flows, solve,
     play_packets, choose_rings, quotient_rows, refine_links, refine_tasks, count_cycles,
     merge_arcs, set_cost, every_set,
 )  # fmt: skip
@@ -27,6 +36,11 @@ def test_a_plan_needs_no_other_version_of_what_was_compiled_ahead():
     plan = to.co_optimize(job, to.Cluster(servers=4, degree=2, bandwidth="100Gbps"))
     assert plan.packet_time_s is not None
     assert [tuple(kernel.signatures) for kernel in LATE] == compiled
+    # Nor where others call them, whose compiled code may have been loaded.
+    for kernel in LATE:
+        module, name = kernel.py_func.__module__.rpartition(".")[2], kernel.py_func.__name__
+        kept = {path.name for path in jit.cache_directory().rglob(f"{module}.{name}-*.nbc")}
+        assert len(kept) == 1
 
 
 class Recorded:
@@ -77,3 +91,57 @@ def test_nothing_is_started_that_would_not_help(first_run, monkeypatch, reason):
         monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     with ahead.compiling_ahead():
         assert not Recorded.started
+
+
+PARENT = """
+import os, sys
+from pathlib import Path
+from topoopt.codesign import ahead
+
+ahead._cores = lambda: 2
+with ahead.compiling_ahead():
+    (child,) = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    print(child, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def ended(process):
+    """Whether a process is gone, or only its last words wait for somebody to read them."""
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except FileNotFoundError:
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="asks the system for children")
+@pytest.mark.parametrize("way", ["its block ends", "it is interrupted", "it is killed"])
+def test_the_process_ends_with_its_parent(tmp_path, monkeypatch, way):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    # Left alone, it would wait for a kernel for ever.
+    lock = "topoopt.topology.circulant_kernels.every_set.lock"
+    held = (jit.cache_directory() / lock).open("wb")
+    fcntl.flock(held, fcntl.LOCK_EX)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        child = int(parent.stdout.readline())
+        assert not ended(child)
+        if way == "its block ends":
+            parent.stdin.write("\n")
+            parent.stdin.flush()
+        else:
+            parent.send_signal(signal.SIGKILL if way == "it is killed" else signal.SIGINT)
+        parent.wait(timeout=60)
+        for _ in range(600):
+            if ended(child):
+                break
+            time.sleep(0.05)
+        assert ended(child)
+    finally:
+        parent.kill()
+        parent.communicate()
+        held.close()

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from topoopt.deploy import probes
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.files import deploy_files
 from topoopt.deploy.namespaces import namespaces, remove_stale, why_not
+from topoopt.deploy.pulled_check import repair_of
 from topoopt.deploy.trial import try_files
 
 needs_root = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
@@ -39,7 +41,7 @@ def test_every_pair_is_reached_over_the_planned_cables(plan, monkeypatch):
     monkeypatch.setattr(probes, "_SECONDS", 0.5)
     plan = plan()
     made = deployment(plan, full_site(plan.cluster.servers, plan.cluster.degree, panels=1))
-    tried = try_files(made, deploy_files(made))
+    tried = try_files(made, deploy_files(made), repair_of(made))
     assert tried.faults == ()
     assert tried.pairs == plan.cluster.servers * (plan.cluster.servers - 1)
     assert tried.probes >= 2 * tried.pairs
@@ -73,68 +75,71 @@ def test_spoilt_files_are_found(path, pattern, new, words, monkeypatch):
     made = deployment(shared_plan())
     spoilt = changed(deploy_files(made), path, pattern, new)
     try:
-        faults = try_files(made, spoilt).faults
+        faults = try_files(made, spoilt, None).faults
     except InputError as error:
         faults = (str(error),)
     assert any(words in fault for fault in faults), faults
 
 
-@needs_root
-def test_what_a_killed_run_left_is_removed_by_the_next():
-    script = (
-        "import time\n"
-        "from topoopt.deploy import namespaces as m\n"
-        "names = m._names(['a', 'b'])\n"
-        "m._batch('ip', [f'netns add {n}' for n in names.values()])\n"
-        "kept = m.state_folder()\n"
-        "kept.__enter__()\n"
-        "print(*names.values(), flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True
-    ) as child:
-        try:
-            names = child.stdout.readline().split()
-            assert len(names) == 2
-            assert set(names) <= set(ours())
-            folder = Path(tempfile.gettempdir()) / names[0].replace("-a", "-state")
-            assert folder.is_dir()
-            assert not set(remove_stale()) & set(names), "of a run that lives"
-        finally:
-            child.kill()
-    assert set(names) <= set(remove_stale())
-    assert not folder.exists()
-    assert not set(names) & set(ours())
+def left_of(process):
+    """Return what a check of some process still has: namespaces, cables and state."""
+    own = f"topoopt-{process}-"
+    links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    cables = [line for line in links.splitlines() if "fab" in line or "f0p" in line]
+    folders = [path.name for path in Path(tempfile.gettempdir()).glob(f"{own}*")]
+    return [name for name in ours() if name.startswith(own)], cables, folders
 
 
-@needs_root
-def test_an_interrupt_leaves_nothing(tmp_path):
-    shared_plan().save(tmp_path / "plan.json")
-    script = (
-        "import sys, time\n"
-        "from topoopt.deploy.deployment import deployment\n"
-        "from topoopt.deploy.files import deploy_files\n"
-        "from topoopt.deploy.namespaces import namespaces\n"
-        "from topoopt.plan.plan import load_plan\n"
-        "made = deployment(load_plan(sys.argv[1]))\n"
-        "with namespaces(made, deploy_files(made)):\n"
-        "    print('made', flush=True)\n"
-        "    time.sleep(60)\n"
-    )
+@contextmanager
+def check_in_namespaces(folder, count):
+    """Yield a process of ``topoopt deploy --check`` that stands still amid its namespaces."""
+    shared_plan().save(folder / "plan.json")
     child = subprocess.Popen(
-        [sys.executable, "-c", script, tmp_path / "plan.json"],
+        [sys.executable, "-m", "topoopt", "deploy", folder / "plan.json", "--check"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert child.stdout.readline() == "made\n"
-    mine = [name for name in ours() if f"topoopt-{child.pid}-" in name]
-    assert len(mine) == 5
-    child.send_signal(signal.SIGINT)
-    time.sleep(0.05)
-    child.send_signal(signal.SIGINT)
-    _, told = child.communicate(timeout=60)
-    assert "KeyboardInterrupt" in told
-    assert not [name for name in ours() if name in mine]
+    try:
+        while len(list(Path("/run/netns").glob(f"topoopt-{child.pid}-*"))) < count:
+            assert child.poll() is None, child.communicate()
+            time.sleep(0.001)
+        child.send_signal(signal.SIGSTOP)
+        yield child
+    finally:
+        child.kill()
+        child.communicate()
+
+
+@needs_root
+@pytest.mark.parametrize("count", [2, 5])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_check_that_is_stopped_leaves_nothing(number, count, tmp_path):
+    Path("/run/netns").mkdir(exist_ok=True)
+    with check_in_namespaces(tmp_path, count) as child:
+        assert left_of(child.pid)[0]
+        for each in (number, signal.SIGCONT, number, number):
+            child.send_signal(each)
+        out, told = child.communicate(timeout=60)
+        assert child.returncode == 128 + number
+        assert "namespaces: ok" not in out
+        assert "Traceback" not in told
+        assert left_of(child.pid) == ([], [], [])
+
+
+@needs_root
+def test_what_a_killed_check_left_is_removed_by_the_next(tmp_path):
+    with check_in_namespaces(tmp_path, 5) as child:
+        names, _, folders = left_of(child.pid)
+        assert len(names) == 5
+        assert len(folders) == 1
+        assert not set(remove_stale()) & set(names), "of a run that lives"
+        assert left_of(child.pid)[0] == names
+        child.kill()
+        child.wait()
+        assert left_of(child.pid)[0] == names
+    made = deployment(shared_plan())
+    files = deploy_files(made)
+    assert try_files(made, files, None).faults == ()
+    assert left_of(child.pid) == ([], [], [])
 
 
 def test_without_root_one_sentence_says_what_is_needed(monkeypatch):

@@ -1,6 +1,7 @@
 """A cable that was pulled: routes go around it, and nothing but routes changes."""
 
 import functools
+from dataclasses import replace
 from itertools import pairwise
 
 import networkx as nx
@@ -13,7 +14,7 @@ from topoopt.deploy.check import check_files
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.files import deploy_files
 from topoopt.deploy.pulled import busiest_cable, cable_named, without_cable
-from topoopt.deploy.pulled_check import check_repair
+from topoopt.deploy.pulled_check import check_repair, repair_of
 from topoopt.deploy.tables import read_table
 from topoopt.deploy.technician import label
 
@@ -74,11 +75,12 @@ def test_without_any_cable_that_can_be_spared_all_pairs_go_the_shortest_way(name
 
 def test_a_check_without_root_pulls_the_busiest_cable():
     made, _ = made_and_files("both ways")
-    name, checked = check_repair(made)
+    repair = repair_of(made)
+    checked = check_repair(made, repair)
     assert checked.faults == ()
     assert checked.pairs == 20
-    cable = cable_named(made, name)
-    assert cable == busiest_cable(made)
+    cable = cable_named(made, repair.label)
+    assert cable == repair.cable == busiest_cable(made)
 
     def crossing(cable):
         ends = {(cable.source[0], cable.target[0]), (cable.target[0], cable.source[0])}
@@ -90,6 +92,10 @@ def test_a_check_without_root_pulls_the_busiest_cable():
         return found
 
     assert crossing(cable) == max(map(crossing, made.cabling.cables))
+    path = next(name for name in repair.files if name.endswith("netplan.yaml"))
+    moved = {**repair.files, path: repair.files[path] + "# changed\n"}
+    faults = check_repair(made, replace(repair, files=moved)).faults
+    assert faults == (f"{path} is not as before",)
 
 
 def test_a_label_that_is_none_is_refused():

@@ -1,6 +1,8 @@
 """Fabrics whose routes are made on demand take the times of those with tables of all pairs."""
 
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -87,3 +89,19 @@ def test_a_pair_that_is_not_listed_has_no_route():
     a, b = divmod(int(np.setdiff1d(every, own.routes.listed)[0]), SERVERS)
     with pytest.raises(InputError, match=f"no route {a}->{b}"):
         simulate(own, tasks_of([(a, b)], []))
+
+
+def test_a_fabric_that_nothing_names_is_freed_at_once():
+    # Its arrays are megabytes, and garbage is looked for by numbers of objects, not by bytes.
+    network, routes = ideal_switch(4, 1e9, 1e-6)
+    fabric = Fabric("switch", network, routes)
+    assert np.all(fabric.message_lags(np.arange(1, 4)) > 0.0)
+    freed = weakref.ref(fabric)
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        del fabric
+        assert freed() is None
+    finally:
+        if collected:
+            gc.enable()

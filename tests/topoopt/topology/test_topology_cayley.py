@@ -40,6 +40,7 @@ from topoopt.topology.circulants import select_circulant
 from topoopt.topology.finder import find_topology
 from topoopt.topology.groups import (
     FiniteGroup,
+    _extensions,
     abelian_types,
     cyclic_extension,
     groups_of_order,
@@ -86,6 +87,18 @@ def test_every_table_is_a_group(order: int) -> None:
     assert len(groups) <= known[order]
     if order in (1, 2, 6, 8, 12, 18, 20, 21):
         assert len(groups) == known[order]
+
+
+@pytest.mark.parametrize("order", [2, 12, 27, 32, 36, 40, 54, 64, 90, 128])
+def test_what_is_known_of_an_extension_without_its_table(order: int) -> None:
+    for known in _extensions(order):
+        group = known.group()
+        everyone = np.arange(order)
+        one, other = np.repeat(everyone, order), np.tile(everyone, order)
+        assert np.array_equal(known.times(one, other), group.table.ravel())
+        assert np.array_equal(known.element_orders(), group.element_orders)
+        assert known.fingerprint == group.fingerprint()
+        assert known.commuting == group.commuting
 
 
 def test_familiar_groups_are_those_of_sympy() -> None:

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 
 from codesign_base import InputError
+from parallelism.suggestions import choice
 from parallelism.taskgraph import Traffic
 from routing.network import Network
 from topoopt.problem.ports import PortModel, port_model
@@ -146,7 +147,7 @@ def build_fabric(
         If the fabric needs more ports.
     """
     if name not in FABRICS:
-        raise InputError(f"fabric is {name!r}; choose {', '.join(FABRICS)}")
+        raise InputError(f"fabric is {name!r}; {choice(name, FABRICS)}")
     _check_options(name, dims, group, oversubscription, tier)
     if name in _EXAMPLES:
         blocks = _blocks(name, dims)

@@ -1,0 +1,67 @@
+"""Arguments of another kind than was meant, in Python."""
+
+import pytest
+
+import topoopt as to
+from parallelism.device import Server
+
+MODEL = to.models.dlrm(tables=4, batch_per_gpu=32)
+JOB = to.Job(MODEL)
+CLUSTER = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+FEW = to.SearchOptions(steps=5, confirm="none")
+GRID = {"servers": (4,), "degrees": (1,), "bandwidths": ("100Gbps",)}
+
+CASES = {
+    "a model for a job": (lambda: to.co_optimize(MODEL, CLUSTER), ["job is", "topoopt.Job("]),
+    "the wrong order": (lambda: to.co_optimize(CLUSTER, JOB), ["job is", "topoopt.Job("]),
+    "no cluster": (lambda: to.co_optimize(JOB, 16), ["cluster is 16", "topoopt.Cluster("]),
+    "a dict of options": (
+        lambda: to.co_optimize(JOB, CLUSTER, {"steps": 5}),
+        ["options is {'steps': 5}", "SearchOptions"],
+    ),
+    "one baseline": (
+        lambda: to.co_optimize(JOB, CLUSTER, FEW, baselines="fat-tree"),
+        ["baselines is 'fat-tree'", "('fat-tree', "],
+    ),
+    "one fabric": (
+        lambda: to.compare(JOB, CLUSTER, FEW, fabrics="fat-tree"),
+        ["fabrics is 'fat-tree'", "('fat-tree',)"],
+    ),
+    "an unknown fabric": (
+        lambda: to.compare(JOB, CLUSTER, FEW, fabrics=["fattree"]),
+        ["'fattree'", "did you mean 'fat-tree'"],
+    ),
+    "comparing on a number": (lambda: to.compare(JOB, 16, FEW), ["cluster is 16", "Cluster("]),
+    "one number in a grid": (
+        lambda: to.Grid(**{**GRID, "servers": 4}),
+        ["servers is 4", "(8, 16)"],
+    ),
+    "one speed in a grid": (
+        lambda: to.Grid(**{**GRID, "bandwidths": "100Gbps"}),
+        ["bandwidths is '100Gbps'", "('100Gbps',)"],
+    ),
+    "a cluster for a grid": (lambda: to.explore(JOB, CLUSTER), ["grid is", "topoopt.Grid"]),
+    "a model on a grid": (lambda: to.explore(MODEL, to.Grid(**GRID)), ["job is", "topoopt.Job("]),
+    "a number of clusters": (lambda: to.sweep(JOB, 4), ["clusters is 4", "topoopt.Cluster("]),
+    "the name of a job": (lambda: to.sweep("dlrm", CLUSTER), ["jobs is 'dlrm'", "topoopt.Job("]),
+    "models of a sweep": (lambda: to.sweep([MODEL], CLUSTER), ["jobs is", "topoopt.Job("]),
+    "the name of a GPU": (lambda: Server("h100"), ["accelerator is 'h100'", "get_accelerator"]),
+    "a name for a model": (lambda: to.Job("dlrm-16"), ["model is 'dlrm-16'", "models.dlrm()"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_refused_in_one_sentence(case):
+    asked, told = CASES[case]
+    with pytest.raises(to.InputError) as refused:
+        asked()
+    message = str(refused.value)
+    assert "\n" not in message and "; " in message and len(message) < 700
+    for part in told:
+        assert part in message
+
+
+def test_a_near_name_of_the_package_is_suggested():
+    with pytest.raises(AttributeError, match="did you mean 'co_optimize'"):
+        _ = to.optimize
+    assert not hasattr(to, "zzz")
