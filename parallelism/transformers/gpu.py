@@ -11,7 +11,7 @@ from parallelism.transformers.work import Gemm, Work
 # and on A100. FlashAttention 2 does not use what is new in Hopper: 0.35 of H100's peak (Shah et
 # al., FlashAttention-3, 2024, abstract). That of Triton is fitted, see `docs/llm.md`.
 _KERNELS: dict[AttentionKernel, tuple[float, float]] = {
-    "cudnn": (1.0, 1.0), "flash-2": (0.64, 1.0), "triton": (0.6, 0.6),
+    "cudnn": (1.0, 1.0), "flash-2": (0.64, 1.0), "triton": (0.57, 0.57),
 }  # fmt: skip
 
 # How sharply the slower of arithmetic and memory wins: 1 adds them, infinity takes the larger.

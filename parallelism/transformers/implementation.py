@@ -212,12 +212,12 @@ ALEPH_ALPHA_2023 = Implementation(
 
 FSDP2 = Implementation(
     "fsdp2", gathered_inputs=True, selective="products", overlap_tensor=0.0,
-    attention="flash-2", elementwise=1.2, norms=1.2,
+    attention="flash-2", elementwise=1.33, norms=1.33,
 )  # fmt: skip
 """PyTorch's per-parameter sharding and DTensor, compiled: torchtitan, dense models of NeMo
 AutoModel."""
 
-FSDP2_EAGER = replace(FSDP2, stack="fsdp2-eager", elementwise=3.4, norms=3.4)
+FSDP2_EAGER = replace(FSDP2, stack="fsdp2-eager", elementwise=3.24, norms=3.24)
 """The same, not compiled: torchtitan without ``torch.compile``."""
 
 MAXTEXT = replace(
@@ -233,7 +233,7 @@ FSDP2_MOE = replace(
 beside it, weights and moments of Adam in BF16 without an FP32 copy; nothing of it is fitted."""
 
 FSDP1 = Implementation(
-    "fsdp1", gradient_bytes=2, attention="triton", overlap_tensor=0.0, overlap_data=0.65,
+    "fsdp1", gradient_bytes=2, attention="triton", overlap_tensor=0.0, overlap_data=0.64,
     logit_bytes=FUSED_LOSS,
 )  # fmt: skip
 """PyTorch's FullyShardedDataParallel as MosaicML's Composer sets it up: the backward pass

@@ -146,22 +146,12 @@ def least_end(
         return 0.0
     best = 0.0
     early, late = span.early[task], span.late[task]
-    for times, follow in ((early, late), (late, early)):
-        begin = _together(times)
-        order = np.lexsort((-follow, -begin, resource))
-        ends = busiest_span(order, resource, seconds, begin, follow, count)
+    for begin, follow in ((early, late), (late, early)):
+        order = np.lexsort((-begin, resource))
+        same = SAME_TIME * float(begin.max())
+        ends = busiest_span(order, resource, seconds, begin, follow, count, same)
         best = max(best, float(ends.max()))
     return best
-
-
-def _together(times: FloatArray) -> FloatArray:
-    """Return times, those that rounding alone tells apart lowered to the earliest of them."""
-    order = np.argsort(times, kind="stable")
-    ordered = times[order]
-    first = np.append(True, np.diff(ordered) > SAME_TIME * max(float(ordered[-1]), 0.0))
-    found = np.empty_like(times)
-    found[order] = ordered[first][np.cumsum(first) - 1]
-    return found
 
 
 def device_end(tasks: TaskGraph, span: Span) -> float:

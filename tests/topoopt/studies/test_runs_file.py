@@ -26,7 +26,6 @@ from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.work import Work
 from topoopt.cli.app import app
 from topoopt.studies.validation.calibration import errors, fit, leave_one_model_out
-from topoopt.studies.validation.llm import run_case
 from topoopt.studies.validation.runs_file import read_runs, validate_runs
 
 RUN = {
@@ -315,23 +314,6 @@ def test_a_run_says_the_width_of_its_sums_and_whether_it_fits(tmp_path) -> None:
     assert [run.fits for run in found] == [False, True]
     shown = CliRunner().invoke(app, ["validate", "llm", "--runs", str(written(tmp_path))]).stdout
     assert "Of 1 runs 1 do not fit into memory by the model: small." in shown
-
-
-def test_the_numbers_of_nemo_are_a_least_squares_fit_of_the_rows_marked() -> None:
-    runs = [run for run in read_runs("published") if run.implementation.stack == "nemo"]
-    marked = [run for run in runs if run.role == "fitted"]
-    assert (len(runs), len(marked)) == (98, 25)
-
-    def squares(**changes: float) -> float:
-        changed = [replace(r, implementation=replace(r.implementation, **changes)) for r in marked]
-        return sum(run_case(run).error ** 2 for run in changed)
-
-    nemo, least = STACKS["nemo"], squares()
-    assert nemo.overlap_tensor == 1.0
-    assert least < squares(overlap_tensor=0.98)
-    for name, step in (("sending", 0.02), ("casts", 0.2)):
-        value = getattr(nemo, name)
-        assert least < min(squares(**{name: value - step}), squares(**{name: value + step}))
 
 
 @pytest.mark.parametrize("group", ["tensor", "data", "pipeline"])
