@@ -36,9 +36,13 @@ from topoopt.formats.fbuf_paths import Path, pair_paths
 
 GIBI = 2.0**30
 """Bytes of ASTRA-sim's "GB" in networks."""
-PIECE = 64 * 1024.0
-"""Bytes of a piece of a message, unless that makes too few or too many."""
-_FEWEST_FORWARDED, _MOST_PIECES = 32, 1024
+PIECE = 32 * 1024.0
+"""Bytes of a piece of a message, unless that makes too few or too many.
+
+Pieces take turns on a link one by one, so that a message in smaller pieces than others' gets less
+of it: the most bytes of a piece are the same for all messages.
+"""
+_FEWEST_FORWARDED = 32
 _IN_FLIGHT = 4
 _MESSAGES = 200_000
 _ITERATION, _WORKLOAD = "iteration", "workload"
@@ -302,7 +306,7 @@ class _Schedule:
         count = np.ceil(size / self.piece)
         if hops > 1:
             count = max(count, min(_FEWEST_FORWARDED * (hops - 1), np.ceil(size / packet)))
-        return int(min(max(count, 1), _MOST_PIECES))
+        return int(max(count, 1))
 
     def _collective(self, task: int) -> None:
         tasks = self.tasks
