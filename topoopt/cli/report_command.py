@@ -12,8 +12,8 @@ def report_command(
     subject: Annotated[
         Path,
         typer.Argument(
-            help="A plan file, the JSON of topoopt compare --json, or an experiment's results "
-            "folder."
+            help="A plan file, the JSON of topoopt compare --json, an experiment's results folder, "
+            "or a folder of plans."
         ),
     ],
     output: Annotated[

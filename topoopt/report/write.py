@@ -2,9 +2,10 @@
 
 from pathlib import Path
 from typing import TypeAlias
+from urllib.parse import quote
 
 from codesign_base import InputError
-from codesign_base.paths import is_directory
+from codesign_base.paths import exists, is_directory
 from parallelism.reading import parse_json, read_text
 from topoopt.base.atomic import write_text_atomically
 from topoopt.codesign.comparison import Comparison, parse_comparison
@@ -15,6 +16,7 @@ from topoopt.report.comparison_page import render_comparison
 from topoopt.report.experiment_page import load_results, render_results
 from topoopt.report.picture import plan_picture
 from topoopt.report.plan_page import render_plan
+from topoopt.report.study_page import plans_of, render_study
 
 Subject: TypeAlias = Plan | Comparison | ExperimentRun | str | Path
 
@@ -26,10 +28,11 @@ def write_report(subject: Subject, path: str | Path) -> None:
     ----------
     subject : Plan, Comparison, ExperimentRun, str or Path
         What it is about, or the name of a plan file, of the JSON that ``topoopt compare --json``
-        prints, or of an experiment's results folder.
+        prints, of an experiment's results folder, or of a folder of plans.
     path : str or Path
         The page, written whole or not at all. If its name ends in ``.svg``, a drawing of the plan's
-        wiring and nothing else.
+        wiring and nothing else. The pages of a folder of plans go into a folder beside it, whose
+        name is that of the page and ``-plans``.
 
     Raises
     ------
@@ -56,8 +59,33 @@ def write_report(subject: Subject, path: str | Path) -> None:
             f"report {str(path)!r} is neither a page nor a picture; give a name that ends in .html "
             "or .svg"
         )
+    if kind != ".svg" and isinstance(subject, str | Path) and _holds_plans(Path(subject)):
+        _write_study(Path(subject), Path(path))
+        return
     drawn = kind == ".svg"
     write_text_atomically(path, render_picture(subject) if drawn else render_report(subject))
+
+
+def _holds_plans(path: Path) -> bool:
+    return is_directory(path) and not exists(path / "manifest.json")
+
+
+def _write_study(folder: Path, path: Path) -> None:
+    """Write the page of each plan into a folder beside the page that leads to them, and that."""
+    plans = plans_of(folder)
+    pages = {name: f"{path.stem}-plans/{name}.html" for name in plans}
+    study = render_study(plans, {name: quote(page) for name, page in pages.items()})
+    made = {name: render_plan(plan) for name, plan in plans.items()}
+    try:
+        (path.parent / f"{path.stem}-plans").mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot make the folder {path.parent / f'{path.stem}-plans'} ({error.strerror}); give "
+            "another name or an existing directory"
+        ) from None
+    for name, page in pages.items():
+        write_text_atomically(path.parent / page, made[name])
+    write_text_atomically(path, study)
 
 
 def render_picture(subject: Subject) -> str:

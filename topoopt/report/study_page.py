@@ -1,0 +1,125 @@
+"""The report of a folder of plans: of a sweep, or of the clusters that `topoopt pareto` weighed."""
+
+from collections.abc import Mapping, Sequence
+from math import inf
+from pathlib import Path
+
+from codesign_base import InputError
+from parallelism.reading import parse_json, read_text
+from topoopt.base.text import dollars
+from topoopt.plan.document import Document, kind_of
+from topoopt.plan.plan import Plan, parse_plan
+from topoopt.problem.units import format_bandwidth, format_time
+from topoopt.report.bars import Bar, bar_table
+from topoopt.report.markup import Html, element, joined, number
+from topoopt.report.page import Section, render_page
+
+
+def plans_of(folder: Path) -> dict[str, Plan]:
+    """Read all plans of a folder.
+
+    Parameters
+    ----------
+    folder : Path
+
+    Returns
+    -------
+    dict of str to Plan
+        By the name of the file without its ending, ascending. JSON files that are no plans are
+        left out: what `topoopt pareto --store` keeps may lie beside them.
+
+    Raises
+    ------
+    InputError
+        If there is no plan, or one cannot be read.
+    """
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        where = f"plan file {str(path)!r}"
+        text = read_text(path, "plan file")
+        if kind_of(parse_json(text, where)) is Document.PLAN:
+            found[path.stem] = parse_plan(text, where)
+    if not found:
+        raise InputError(
+            f"folder {str(folder)!r} holds neither an experiment's manifest.json nor plans; give "
+            "a results folder, or one of topoopt pareto --save-plans or topoopt.sweep"
+        )
+    return found
+
+
+def render_study(plans: Mapping[str, Plan], pages: Mapping[str, str]) -> str:
+    """Return the page that compares plans and leads to the page of each.
+
+    Parameters
+    ----------
+    plans : mapping of str to Plan
+        At least one, by name.
+    pages : mapping of str to str
+        The page of each, relative to this one.
+
+    Returns
+    -------
+    str
+        An HTML document; the same for the same plans.
+    """
+    models = sorted({plan.job.model.name for plan in plans.values()})
+    sections = [
+        Section(f"model-{place}", model, _table([
+            (name, plan, pages[name]) for name, plan in plans.items()
+            if plan.job.model.name == model
+        ]))
+        for place, model in enumerate(models)
+    ]  # fmt: skip
+    best = min(plans.values(), key=_of_a_sample)
+    answer = (
+        f"{len(plans)} plans of {models[0]}: the fastest takes {format_time(_of_a_sample(best))} "
+        f"a sample and costs {dollars(best.cost_usd)}."
+        if len(models) == 1
+        else f"{len(plans)} plans of {len(models)} models."
+    )
+    facts = [("Plans", str(len(plans))), ("Models", ", ".join(models))]
+    return render_page("topoopt plans", answer, facts, sections)
+
+
+def _of_a_sample(plan: Plan) -> float:
+    """Seconds of a sample, for clusters of several sizes take batches of several sizes."""
+    return plan.time_s / plan.global_batch
+
+
+def _cost(plan: Plan) -> float:
+    """US dollars; without end where prices are not known."""
+    return inf if plan.cost_usd is None else plan.cost_usd
+
+
+def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
+    """Return the plans of one model as bars, fastest first."""
+    ranked = sorted(found, key=lambda each: (_of_a_sample(each[1]), _cost(each[1]), each[0]))
+    bars = []
+    least = inf  # cost of all that is at least as fast
+    for name, plan, page in ranked:
+        cluster = plan.cluster
+        bars.append(
+            Bar(
+                element("a", name, href=page),
+                _of_a_sample(plan),
+                (
+                    number(plan.time_s, format_time(plan.time_s)),
+                    str(cluster.servers),
+                    f"{cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)}",
+                    dollars(plan.cost_usd),
+                    number(plan.gap, f"{plan.gap:.1%}"),
+                    str(plan.seed),
+                ),
+                ours=_cost(plan) < least,
+            )
+        )
+        least = min(least, _cost(plan))
+    head = (
+        "plan", "time a sample", "iteration", "servers", "ports", "network cost",
+        "above the bound", "seed",
+    )  # fmt: skip
+    return joined(
+        element("p", "Fastest first; of plans in bold none is as fast for less. Each leads to its "
+                "own page.", class_="note"),
+        bar_table(bars, head, caption="Time and cost of each plan", words=frozenset({4})),
+    )  # fmt: skip
