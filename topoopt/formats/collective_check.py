@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from math import isclose
 from pathlib import Path
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 CHECKS = ("network", "members", "messages", "rate", "time", "bound")
 _ALIKE = 1e-9
-_NAMES = re.compile(r"ring|rings|trees|shortest-trees|add-all|meeting-\d+-\d+")
+_NAMES = re.compile(r"ring|rings|trees|(shortest|nearest)-trees|add-all|meeting-\d+-\d+")
 
 
 def schedule_document(path: Path) -> dict[str, Any] | None:
@@ -183,7 +184,7 @@ def _check_form(forest: Forest, file: "ScheduleFile", network: Network) -> None:
             one[-1] == other[0] for tree in forest.trees for one, other in pairwise(tree.paths)
         )
         _need(
-            chains and (forest.units == 1) == (name == "ring"),
+            chains and (forest.units == 1 or name == "rings"),
             f"schedule is {name!r}, but its {forest.units} trees a root are none",
         )
     elif name == "trees":
@@ -194,6 +195,23 @@ def _check_form(forest: Forest, file: "ScheduleFile", network: Network) -> None:
         )
     else:
         _need(forest.units == 1, f"schedule is {name!r}, but has {forest.units} trees a root")
+        on = network
+        if name != "nearest-trees":
+            on = replace(network, latency=np.ones(network.links))
+        least = distances(on, forest.members).seconds
+        place = {member: at for at, member in enumerate(forest.members)}
+        link = of_links(on, on.latency)
+        for tree in forest.trees:
+            away = {tree.root: 0.0}
+            for path in tree.paths:
+                away[path[-1]] = away[path[0]] + sum(link[pair] for pair in pairwise(path))
+                _need(
+                    isclose(
+                        away[path[-1]], least[place[tree.root], place[path[-1]]],
+                        rel_tol=1e-6, abs_tol=1e-15,
+                    ),
+                    f"schedule is {name!r}, but host {path[-1]} is not at the end of such a path",
+                )  # fmt: skip
 
 
 def _follow(links: dict[tuple[int, int], float], path: Sequence[int]) -> None:
