@@ -161,6 +161,7 @@ LOADED_LATE = {
         "parallelism.operator_records",
         "parallelism.transformers.records",
         "topoopt.clos.jobs_schema",
+        "topoopt.formats.collective_schema",
         "topoopt.plan.plan",
         "topoopt.topology.network_schema",
     ),

@@ -220,10 +220,15 @@ def choose_schedules(
     back = turned(network)
     scatter = _forests(back, members, root) if scatters else {}
     gather = _forests(network, members, root) if gathers else {}
+    # One way round several rings may be no faster than one.
     schedules = [
-        _schedule(name, network, back, scatter.get(name), gather.get(name))
+        _schedule(
+            name, network, back,
+            scatter.get(name, scatter["ring"]) if scatter else None,
+            gather.get(name, gather["ring"]) if gather else None,
+        )
         for name in dict.fromkeys([*scatter, *gather])
-    ]
+    ]  # fmt: skip
     if collective == "allreduce":
         whole = gather["shortest-trees"]
         waves = waves_of(network, whole).times(len(members))
@@ -315,6 +320,8 @@ def _forests(network: Network, members: Sequence[int], root: int | None) -> dict
     if len(orders) > 1:
         found.append(ring_forest(network, orders, root))
     found.append(shortest_forest(network, members, root))
+    if network.latency.max() > network.latency.min():
+        found.append(shortest_forest(network, members, root, nearest=True))
     if len(members) <= MOST_PACKED:
         found.append(gather_forest(network, members, root))
     return {forest.name: forest for forest in found}

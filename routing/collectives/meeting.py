@@ -133,13 +133,12 @@ class Meetings:
         from routing.collectives.meeting_kernels import level
 
         first, about, ends, bounds, links, spreads = self._together(near, far, self.members.size)
-        start, carried = level(
+        start = level(
             first, about, ends, bounds, links, spreads, *self.up_into, *self.up_out, self.member,
             self.cost, _SWEEPS,
         )  # fmt: skip
         parts = first.size - 1
-        seconds = self.second / parts * carried
-        latency = np.where(carried > 0.5 * self.cost.min(), self.network.latency, 0.0)
+        waves, rate = meeting_waves(self.network, parts, start, bounds, links)
         return Meeting(
             name=f"meeting-{near}-{far}",
             members=tuple(self.members.tolist()),
@@ -148,8 +147,8 @@ class Meetings:
             ends=ends,
             offsets=bounds,
             links=links,
-            waves=Waves(tuple(seconds.max(axis=1).tolist()), tuple(latency.max(axis=1).tolist())),
-            bytes_per_s=1.0 / float(seconds.sum(axis=0).max()),
+            waves=waves,
+            bytes_per_s=rate,
         )
 
     def chosen(self) -> list[Meeting]:
@@ -179,7 +178,7 @@ class Meetings:
         from routing.collectives.meeting_kernels import level
 
         first, about, ends, bounds, links, spreads = self._together(near, far, _JUDGED_PARTS)
-        start, _ = level(
+        start = level(
             first, about, ends, bounds, links, spreads, *self.up_into, *self.up_out, self.member,
             self.cost, 0,
         )  # fmt: skip
@@ -250,6 +249,38 @@ class Meetings:
             about[:count].copy(), ends[:count].copy(), np.diff(bounds[: count + 1]),
             links[: bounds[count]].copy(),
         )  # fmt: skip
+
+
+def meeting_waves(
+    network: Network, parts: int, start: IntArray, bounds: IntArray, links: SmallInts
+) -> tuple[Waves, float]:
+    """Return what links carry in each wave, and the rate where all is forwarded as it comes.
+
+    Parameters
+    ----------
+    network : Network
+    parts : int
+        Into which a buffer is divided equally.
+    start : int64 array, shape (messages,)
+        Wave of the first hop of each message.
+    bounds, links : arrays
+        Message i passes ``links[bounds[i]:bounds[i + 1]]``, one a wave.
+
+    Returns
+    -------
+    waves : Waves
+    bytes_per_s : float
+        Of the buffer.
+    """
+    hops = np.diff(bounds)
+    wave = np.repeat(start - bounds[:-1], hops) + np.arange(links.size)
+    count = network.source.size
+    carried = np.bincount(wave * count + links, minlength=(int(wave.max()) + 1) * count)
+    carried = carried.reshape(-1, count)
+    seconds = carried / (parts * network.capacity)
+    latency = np.where(carried > 0, network.latency, 0.0)
+    waves = Waves(tuple(seconds.max(axis=1).tolist()), tuple(latency.max(axis=1).tolist()))
+    return waves, 1.0 / float(seconds.sum(axis=0).max())
 
 
 def _rows(here: IntArray, above: IntArray, nodes: int) -> tuple[IntArray, IntArray, IntArray]:

@@ -185,7 +185,7 @@ def level(
     first: Ints, about: Ints, ends: Ints, bounds: Ints, links: SmallInts, spreads: Ints,
     offsets_into: Ints, link_into: Ints, above_into: Ints, offsets_out: Ints, link_out: Ints,
     above_out: Ints, member: Ints, cost: Floats, sweeps: int,
-) -> tuple[Ints, Floats]:  # fmt: skip
+) -> Ints:  # fmt: skip
     """Choose the wave in which each message begins, so that links carry alike in all waves.
 
     A message over one link may also come from another member that has the same by then, or go to
@@ -206,10 +206,9 @@ def level(
 
     Returns
     -------
-    start : int64 array
+    int64 array
         First wave of each message. The waves are as many as must follow each other in the given
         messages.
-    load : float64 array, shape (waves, links)
     """
     nodes = member.size
     start = np.zeros(about.shape[0], np.int64)
@@ -320,7 +319,7 @@ def level(
                         offsets_out, link_out, above_out, member,
                     )  # fmt: skip
                 ready[b] = start[k] + hops
-    return start, load
+    return start
 
 
 @kernel

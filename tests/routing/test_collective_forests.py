@@ -3,11 +3,12 @@
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 import networkx as nx
 import numpy as np
 import pytest
+from collective_oracle import check, gathered, least_ratio, reduced
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,82 +43,6 @@ def networks(draw):
     hosts = draw(st.integers(2, nodes))
     members = draw(st.lists(st.integers(0, hosts - 1), min_size=2, max_size=hosts, unique=True))
     return network_of(arcs, hosts, nodes - hosts), sorted(members)
-
-
-def least_ratio(network, members):
-    """Capacity out of a set over its members, by every set that lacks a member."""
-    nodes = network.hosts + network.switches
-    ends = list(zip(network.source.tolist(), network.target.tolist(), strict=True))
-    best = None
-    for size in range(1, nodes):
-        for some in combinations(range(nodes), size):
-            side = set(some)
-            inside = len(side & set(members))
-            if 0 < inside < len(members):
-                out = sum(
-                    amount for (a, b), amount in zip(ends, network.capacity.tolist(), strict=True)
-                    if a in side and b not in side
-                )  # fmt: skip
-                best = out / inside if best is None else min(best, out / inside)
-    return best
-
-
-def check(network, forest, roots=None):
-    """Trees reach all members once, and together load no link above its capacity."""
-    load = Counter()
-    copies = Counter()
-    for tree in forest.trees:
-        has = {tree.root}
-        for path in tree.paths:
-            assert path[0] in has
-            assert path[-1] not in has
-            has.add(path[-1])
-            for pair in pairwise(path):
-                load[pair] += tree.copies
-        assert has == set(forest.members)
-        copies[tree.root] += tree.copies
-    assert copies == dict.fromkeys(roots or forest.members, forest.units)
-    capacity = dict(
-        zip(zip(network.source.tolist(), network.target.tolist(), strict=True),
-            network.capacity.tolist(), strict=True)
-    )  # fmt: skip
-    busiest = max(
-        amount / forest.units * forest.bytes_per_s / capacity[p] for p, amount in load.items()
-    )
-    assert busiest <= 1.0 + 1e-12
-    return busiest
-
-
-def gathered(forest, parts):
-    """Do an AllGather: every member ends with every unit of every part."""
-    held = {member: {} for member in forest.members}
-    for root, part in parts.items():
-        at = 0
-        for tree in (tree for tree in forest.trees if tree.root == root):
-            units = {(root, unit): part[unit] for unit in range(at, at + tree.copies)}
-            at += tree.copies
-            at_node = {root: units}
-            for path in tree.paths:
-                at_node[path[-1]] = at_node[path[0]]
-            for member in forest.members:
-                held[member].update(at_node[member])
-    return held
-
-
-def reduced(forest, buffers):
-    """Do a ReduceScatter over trees from their leaves: sums at their roots, and what it took."""
-    sums = {}
-    for root in dict.fromkeys(tree.root for tree in forest.trees):
-        at = 0
-        for tree in (tree for tree in forest.trees if tree.root == root):
-            units = slice(at, at + tree.copies)
-            at += tree.copies
-            here = {member: buffers[member][root][units].copy() for member in forest.members}
-            for path in reversed(tree.paths):
-                here[path[0]] += here.pop(path[-1])  # each is added once, or missing here
-            assert set(here) == {root}
-            sums.setdefault(root, []).append(here[root])
-    return {root: np.concatenate(parts) for root, parts in sums.items()}
 
 
 @given(networks())

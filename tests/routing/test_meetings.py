@@ -6,13 +6,14 @@ from itertools import pairwise
 import networkx as nx
 import numpy as np
 import pytest
+from collective_oracle import met
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InfeasibleError
 from routing.collectives.bounds import allreduce_rate, distances, rooted_lines, shared_lines
 from routing.collectives.choice import choose_schedules
-from routing.collectives.meeting import EXCHANGE, GATHER, SPREAD, Meetings
+from routing.collectives.meeting import Meetings
 from routing.collectives.meeting_kernels import cover
 from routing.collectives.shortest import shortest_forest
 from routing.collectives.waves import waves_of
@@ -44,77 +45,6 @@ def networks(draw, *, alike=False):
     capacity = GIGA * some.integers(1, 2 if alike else 4, len(arcs))
     latency = [float(away[pair]) for pair in arcs]
     return network_of(arcs, hosts, nodes - hosts, capacity.tolist(), latency), sorted(members)
-
-
-def paths_of(network, meeting):
-    """Nodes of every message; links of one follow each other."""
-    source, target = network.source.tolist(), network.target.tolist()
-    found = []
-    for at, end in pairwise(meeting.offsets.tolist()):
-        links = meeting.links[at:end].tolist()
-        nodes = [source[links[0]]]
-        for link in links:
-            assert source[link] == nodes[-1]
-            nodes.append(target[link])
-        found.append(nodes)
-    return found
-
-
-def met(network, meeting, parts):
-    """Do an AllReduce wave by wave: what every member ends with, part by part.
-
-    A sum that was sent is gone, so that what would arrive after it is missing in the end.
-    """
-    paths = paths_of(network, meeting)
-    inside = set(meeting.members)
-    for path, (a, b) in zip(paths, meeting.ends.tolist(), strict=True):
-        assert (path[0], path[-1]) == (a, b)
-        assert not inside & set(path[1:-1])
-    results = []
-    for part, numbers in enumerate(parts):
-        mine = [
-            (wave, kind, origin, paths[at])
-            for at, (p, kind, origin, wave) in enumerate(meeting.messages.tolist())
-            if p == part
-        ]
-        origins = {origin for _, kind, origin, _ in mine if kind == EXCHANGE}
-        sent = {}
-        kept = dict(numbers)  # sums on their way
-        sums = {}  # (origin, member) -> a gatherer's sum
-        total = {}
-        senders = {path[0] for _, kind, _, path in mine if kind == GATHER}
-        gatherers = inside - senders
-        spreaders = inside - {path[-1] for _, kind, _, path in mine if kind == SPREAD}
-        assert origins <= gatherers
-
-        def complete(host, kept=kept, sums=sums, gatherers=gatherers):
-            return sum(kept[g] if g == host else sums[g, host] for g in gatherers)
-
-        last = max(wave + len(path) - 1 for wave, _, _, path in mine)
-        for now in range(last + 1):
-            arriving = [each for each in mine if each[0] + len(each[3]) - 1 == now]
-            # What arrives by the end of a wave was sent before what begins in the next.
-            for _, kind, origin, path in arriving:
-                if kind == GATHER:
-                    kept[path[-1]] += sent[id(path)]
-                elif kind == EXCHANGE:
-                    assert (origin, path[-1]) not in sums
-                    sums[origin, path[-1]] = sent[id(path)]
-                else:
-                    assert path[-1] not in total
-                    total[path[-1]] = sent[id(path)]
-            for wave, kind, origin, path in mine:
-                if wave == now:
-                    a = path[0]
-                    if kind == GATHER:
-                        sent[id(path)] = kept.pop(a)
-                    elif kind == EXCHANGE:
-                        sent[id(path)] = kept[a] if a == origin else sums[origin, a]
-                    else:
-                        sent[id(path)] = complete(a) if a in spreaders else total[a]
-        total |= {host: complete(host) for host in spreaders}
-        results.append(total)
-    return results
 
 
 @given(networks(), st.integers(1, 6), st.integers(0, 6), st.integers(0, 2**32 - 1))

@@ -66,7 +66,7 @@ def collective_command(
     else:
         choice = choose_schedules(graph, groups[0], collective, root)
     if output is not None:
-        save_schedule(graph, choice, choice.best(wanted[-1]), output)
+        save_schedule(graph, choice, choice.best(wanted[-1]), wanted[-1], output)
     if as_json:
         common.print_json(_report(choice, wanted))
     else:

@@ -9,9 +9,12 @@ from routing.collectives.meeting import EXCHANGE, GATHER, Meeting
 from routing.collectives.trees import Forest
 from routing.network import Network
 from topoopt.base.atomic import write_text_atomically
+from topoopt.topology.network_json import network_document
 
 
-def save_schedule(network: Network, choice: Choice, schedule: Schedule, path: Path) -> None:
+def save_schedule(
+    network: Network, choice: Choice, schedule: Schedule, size: float, path: Path
+) -> None:
     """Write a schedule.
 
     Parameters
@@ -20,6 +23,8 @@ def save_schedule(network: Network, choice: Choice, schedule: Schedule, path: Pa
     choice : Choice
         What it is one of.
     schedule : Schedule
+    size : float
+        Bytes of the buffer that time and bound are stated for.
     path : Path
         Written whole or not at all.
 
@@ -41,6 +46,9 @@ def save_schedule(network: Network, choice: Choice, schedule: Schedule, path: Pa
         "schedule": schedule.name,
         "members": list(choice.members),
         "root": choice.root,
+        "bytes": size,
+        "seconds": schedule.time(size),
+        "lower_bound_s": choice.bound(size),
         "bytes_per_s": schedule.bytes_per_s,
         "latency_s": schedule.latency_s,
         "scatter": _forest(schedule.scatter, back=True),
@@ -49,6 +57,7 @@ def save_schedule(network: Network, choice: Choice, schedule: Schedule, path: Pa
         if schedule.exchange is None
         else [{"path": list(nodes), "share": share} for nodes, share in schedule.exchange.paths],
         "meeting": None if schedule.meeting is None else _meeting(schedule.meeting, network),
+        "network": network_document(network),
     }
     write_text_atomically(path, json.dumps(document, allow_nan=False) + "\n")
 

@@ -33,10 +33,24 @@ def save_network(network: Network, path: str | Path) -> None:
     network : Network
     path : str or Path
     """
+    write_text_atomically(Path(path), json.dumps(network_document(network)) + "\n")
+
+
+def network_document(network: Network) -> dict[str, Any]:
+    """Return what a network file of a network holds.
+
+    Parameters
+    ----------
+    network : Network
+
+    Returns
+    -------
+    dict
+    """
     import networkx as nx
 
-    document = nx.node_link_data(network_graph(network), edges="edges")
-    write_text_atomically(Path(path), json.dumps(document) + "\n")
+    document: dict[str, Any] = nx.node_link_data(network_graph(network), edges="edges")
+    return document
 
 
 def network_graph(network: Network) -> "nx.DiGraph[int]":
