@@ -15,7 +15,7 @@ from topoopt.deploy.host_files import netplan, rdma_script, routes_script
 from topoopt.deploy.job_files import job_files
 from topoopt.deploy.notes import deploy_notes
 from topoopt.deploy.picture import wiring_svg
-from topoopt.deploy.site import Site
+from topoopt.deploy.site import Site, site_yaml
 from topoopt.deploy.technician import cables_csv, cross_connects_csv, labels_csv, netbox_csv
 
 MARK = "deployment.json"
@@ -35,6 +35,7 @@ def deploy_files(made: Deployment) -> dict[str, str]:
         Path within the directory, with forward slashes, to text.
     """
     files = building_files(made)
+    files["hosts.yaml"] = site_yaml(made.site)
     job, notes = job_files(made)
     files |= {f"job/{name}": text for name, text in job.items()}
     said = [*deploy_notes(made), *notes]

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Annotated
 
+import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from codesign_base import InfeasibleError, InputError
@@ -174,6 +175,19 @@ def default_site(servers: int, degree: int) -> Site:
             )
             for v in range(servers)
         ]
+    )
+
+
+def site_yaml(site: Site) -> str:
+    """Return a site file, to be changed and given back by ``--hosts``.
+
+    Parameters
+    ----------
+    site : Site
+    """
+    head = "# The site that this deployment was made for: change it, and give it back by --hosts\n"
+    return head + yaml.safe_dump(
+        site.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
     )
 
 

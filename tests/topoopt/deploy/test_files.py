@@ -13,6 +13,7 @@ from codesign_base import InputError
 from topoopt.base import directory
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.files import MARK, deploy_files, read_files, write_files
+from topoopt.deploy.site import load_site
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,15 @@ def test_scripts_are_ones_for_a_shell(files):
             assert done.returncode == 0, (path, done.stderr)
             assert all(line.isascii() for line in text.splitlines())
             assert not any(char in text for char in "\t\r")
+
+
+@pytest.mark.parametrize("site", [None, full_site(5, 3, panels=1)])
+def test_the_site_file_makes_the_same_deployment(site, tmp_path):
+    made = deployment(split_plan(), site)
+    (tmp_path / "hosts.yaml").write_text(deploy_files(made)["hosts.yaml"])
+    again = load_site(tmp_path / "hosts.yaml")
+    assert again == made.site
+    assert deploy_files(deployment(split_plan(), again)) == deploy_files(made)
 
 
 def test_netplan_gives_addresses_and_only_the_missing_mac(files):
