@@ -224,10 +224,12 @@ def expected_events(fabric: Fabric, tasks: TaskGraph) -> float:
     float
         Where flows contend, windows are small, and there are several times more.
     """
+    fabric = listing(fabric, tasks)
     messages, rings, _ = _messages(fabric, checked_tasks(fabric, tasks))
     edges = messages.ring >= 0
-    hops = fabric.routes.hops[messages.pair]
-    hops[edges] = fabric.edge_routes.hops[messages.pair[edges]]
+    hops = np.zeros(messages.pair.size)
+    for routes, part in ((fabric.routes, ~edges), (fabric.edge_routes, edges)):
+        hops[part] = routes.hops[routes.rows(messages.pair[part])]
     trains = np.ceil(messages.packets / fabric.transport.train_packets)
     return float((_rounds(messages, rings) * hops * (1.0 + trains)).sum())
 

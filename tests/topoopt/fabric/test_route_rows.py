@@ -16,6 +16,7 @@ from topoopt.evaluate.scoring import direct_fabric
 from topoopt.fabric import Fabric, route_rows, simulate
 from topoopt.fabric import tasks as tasks_module
 from topoopt.fabric.jitter import jittered
+from topoopt.fabric.packets import expected_events
 from topoopt.fabric.tasks import link_bytes, listing, pairs_in_use
 from topoopt.problem.routing import Routing
 from topoopt.topology.fabrics import ideal_switch, merged_fat_tree, random_regular
@@ -66,6 +67,7 @@ def test_routes_on_demand_change_nothing(which, pairs, groups):
             assert simulate(fabric, tasks).makespan == simulate(whole, tasks).makespan
             assert np.array_equal(link_bytes(fabric, tasks), link_bytes(whole, tasks))
         assert jittered(some, tasks, 2).mean == jittered(whole, tasks, 2).mean
+        assert expected_events(some, tasks) == expected_events(whole, tasks) > 0
         moves, edges = pairs_in_use(some, tasks)
         assert np.array_equal(moves, np.unique([a * SERVERS + b for a, b in pairs]))
         used = moves if own.ring_routes is not None else np.union1d(moves, edges)
