@@ -120,12 +120,11 @@ def _confirm(
         return None
     try:
         candidates: list[Pair[Any]] = search.candidates(result, progress)
-        confirmed: Confirmed[Any] | None = confirm_pairs(problem, candidates, progress)
+        confirmed: Confirmed[Any] = confirm_pairs(problem, candidates, progress)
     except KeyboardInterrupt:
         result.interrupted = True
         return None
-    if confirmed is not None:
-        result.best = confirmed.pair
+    result.best = confirmed.pair
     return confirmed
 
 
@@ -243,12 +242,14 @@ def _assemble(
     rings = ring_records(topology.rings if topology else ())
     links = link_records(network, rings)
     split = degree_split(links, 0 if alone else cluster.degree)
-    chosen = packets is not None and problem.options.confirm == "packet"
-    counted = {"candidates": len(packets.candidates)} if packets and chosen else {}
+    jitter = None if packets is None else packets.jitter
+    counted = {}
+    if packets is not None and jitter is not None and problem.options.confirm == "packet":
+        counted["candidates"] = len(packets.candidates)
     return Plan(
         iteration_time_s=simulated.time,
-        packet_time_s=None if packets is None else packets.jitter.mean,
-        packet_spread_s=None if packets is None else packets.jitter.spread,
+        packet_time_s=None if jitter is None else jitter.mean,
+        packet_spread_s=None if jitter is None else jitter.spread,
         lower_bound_s=everything.seconds,
         parallelization_lower_bound_s=max(own.seconds, everything.seconds),
         gap=simulated.time / everything.seconds - 1.0,
@@ -324,7 +325,7 @@ def _assemble(
             converged=result.converged,
         ),
         fabric_model=FABRIC_MODEL,
-        packet_model=None if packets is None else PACKET_MODEL,
+        packet_model=None if jitter is None else PACKET_MODEL,
         schedule=schedule_record(scheduled),
         seed=problem.seed,
         version=installed_version(),
@@ -336,7 +337,8 @@ def _packet_notes(
 ) -> list[str]:
     """Say it where packets were to choose, but an iteration takes them too long."""
     asked = problem.options.confirm == "packet" and problem.cluster.servers > 1
-    return [NO_PACKET_TIME] if asked and packets is None and not interrupted else []
+    untimed = packets is None or packets.jitter is None
+    return [NO_PACKET_TIME] if asked and untimed and not interrupted else []
 
 
 def _recorded(options: SearchOptions, result: SearchResult[Any], layouts: bool) -> SearchOptions:

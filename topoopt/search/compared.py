@@ -125,10 +125,9 @@ def best_compared(
 def _fewest_seconds(problem: Problem, pairs: list[Pair]) -> tuple[Strategy, Jitter | None]:
     """Return the strategy that packet trains take for the fastest, as they confirm a plan."""
     timed = packet_times_in_turn(pairs, lambda pair: problem.family.build(pair.strategy), 0)
-    found = [(pair.strategy, times) for pair, times in timed if times is not None]
-    if not found:
-        return pairs[0].strategy, None
-    return min(found, key=lambda each: each[1].mean)
+    found = [(pair.time if times is None else times.mean, pair, times) for pair, times in timed]
+    _, pair, times = min(found, key=lambda each: each[0])
+    return pair.strategy, times
 
 
 def _improve(

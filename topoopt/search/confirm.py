@@ -58,15 +58,15 @@ class Confirmed(Generic[P]):
     Parameters
     ----------
     pair : Pair
-    jitter : Jitter
-        Its times in that model.
+    jitter : Jitter, optional
+        Its times in that model; none where they would take too long.
     candidates : tuple of (str, float, float)
         Origin, time in the fluid model and mean time in the truer one, seconds, of every pair
         that was compared, fastest in the fluid model first.
     """
 
     pair: Pair[P]
-    jitter: Jitter
+    jitter: Jitter | None
     candidates: tuple[tuple[str, float, float], ...]
 
 
@@ -246,7 +246,7 @@ def confirm_pairs(
     problem: Problem[Family[P]],
     pairs: list[Pair[P]],
     progress: ProgressCallback | None = None,
-) -> Confirmed[P] | None:
+) -> Confirmed[P]:
     """Simulate each pair with packet trains and return the one with the lowest mean.
 
     Of many servers, or much traffic, only so many, in the given order, as can be simulated soon.
@@ -260,18 +260,21 @@ def confirm_pairs(
 
     Returns
     -------
-    Confirmed or None
-        None if none of them can be simulated in `MOST_EVENTS`.
+    Confirmed
+        A pair that cannot be simulated in `MOST_EVENTS` counts by its fluid time, which packets
+        hardly ever pass: it must not lose to a slower one of which packets say more.
     """
-    found: list[tuple[Pair[P], Jitter]] = []
+    found: list[tuple[Pair[P], Jitter | None]] = []
     timed = packet_times_in_turn(pairs, partial(_ordered, problem), problem.seed)
     for place, (pair, times) in enumerate(timed):
-        if times is not None:
-            found.append((pair, times))
-        if progress and found:
-            best = min(times.mean for _, times in found)
+        found.append((pair, times))
+        if progress:
+            best = min(_seconds(*each) for each in found)
             progress(Progress("packet trains", place + 1, len(pairs), best))
-    if not found:
-        return None
-    winner, jitter = min(found, key=lambda each: each[1].mean)
-    return Confirmed(winner, jitter, tuple((p.origin, p.time, t.mean) for p, t in found))
+    winner, jitter = min(found, key=lambda each: _seconds(*each))
+    candidates = tuple((p.origin, p.time, t.mean) for p, t in found if t is not None)
+    return Confirmed(winner, jitter, candidates)
+
+
+def _seconds(pair: Pair[P], times: Jitter | None) -> float:
+    return pair.time if times is None else times.mean

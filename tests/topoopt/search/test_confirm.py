@@ -12,6 +12,7 @@ from codesign_base import InputError
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric import score
+from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.packets import expected_events, run_packets
 from topoopt.plan.plan import parse_plan
 from topoopt.plan.rebuild import rebuild
@@ -202,3 +203,16 @@ def test_simulations_end_after_so_many_events(chosen):
     assert cut.makespan == np.inf and cut.events == whole.events - 1
     expected = expected_events(built.fabric, built.tasks())
     assert whole.events / 3 < expected < 3 * whole.events
+
+
+def test_what_has_no_packet_time_does_not_lose_to_what_is_slower(many, chosen, monkeypatch):
+    built = rebuild(chosen)
+    quick, slow = (
+        Pair(built.strategy, None, Routing(chosen.routing), built.fabric, time, "search")
+        for time in (chosen.iteration_time_s, 2.0 * chosen.packet_time_s)
+    )
+    times = iter((None, Jitter(np.array([2.0 * chosen.packet_time_s]))))
+    monkeypatch.setattr(confirm, "confirmed_times", lambda *_: next(times))
+    confirmed = confirm_pairs(problem_of(many), [quick, slow])
+    assert confirmed.pair is quick and confirmed.jitter is None
+    assert len(confirmed.candidates) == 1
