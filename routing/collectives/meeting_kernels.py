@@ -14,14 +14,14 @@ _NEVER = np.int64(1) << 40
 
 
 @kernel
-def cover(near: Marks, dear: Ints) -> Ints:
+def cover(near: Marks, cost: Ints) -> Ints:
     """Return columns that together are near every row: at each step that which is near most more.
 
     Parameters
     ----------
     near : bool array, shape (n, n)
         True on the diagonal.
-    dear : int64 array, shape (n,)
+    cost : int64 array, shape (n,)
         Of columns that are near as many the least of these is taken.
 
     Returns
@@ -29,7 +29,7 @@ def cover(near: Marks, dear: Ints) -> Ints:
     int64 array
         Ascending.
     """
-    n = dear.size
+    n = cost.size
     gain = np.zeros(n, np.int64)
     for row in range(n):
         for column in range(n):
@@ -41,7 +41,7 @@ def cover(near: Marks, dear: Ints) -> Ints:
         best = 0
         for column in range(1, n):
             more = gain[column] - gain[best]
-            if more > 0 or (more == 0 and dear[column] < dear[best]):
+            if more > 0 or (more == 0 and cost[column] < cost[best]):
                 best = column
         chosen[best] = 1
         for row in range(n):

@@ -90,13 +90,13 @@ def test_few_columns_are_near_all_rows(n, seed) -> None:
     draw = np.random.default_rng(seed)
     near = draw.random((n, n)) < 0.4
     np.fill_diagonal(near, True)
-    dear = draw.permutation(n)
+    cost = draw.permutation(n)
     chosen, left = [], set(range(n))
     while left:
-        best = max(range(n), key=lambda c: (sum(near[r, c] for r in left), -dear[c]))
+        best = max(range(n), key=lambda c: (sum(near[r, c] for r in left), -cost[c]))
         chosen.append(best)
         left -= {r for r in left if near[r, best]}
-    assert cover(near, dear).tolist() == sorted(chosen)
+    assert cover(near, cost).tolist() == sorted(chosen)
 
 
 @pytest.mark.parametrize("strides", [(1, 9, 27, 61), (1, 39, 47, 67)])
