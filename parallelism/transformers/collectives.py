@@ -131,10 +131,12 @@ def _layer_pass(
         blocks.append((arriving, layout.expert_split, True))
     for size, ranks, exposed in blocks:
         if ranks > 1:
-            # What comes to experts is gathered before it is cast.
-            low = implementation.fp8_gather and implementation.precision == "fp8" and not exposed
-            sent = size / element if low else size
-            for message in _tensor_block(layout, ranks, size, sent, when, implementation):
+            # What comes to experts is gathered before it is cast, and summed as it is.
+            low = implementation.precision == "fp8" and not exposed
+            gathered = size / element if low and implementation.fp8_gather else size
+            forward = low and implementation.fp8_scatter and when != "backward"
+            summed = size / element if forward else size
+            for message in _tensor_block(layout, ranks, summed, gathered, when, implementation):
                 yield replace(message, exposed=exposed)
     if layout.context > 1:
         attention = model.attention
@@ -246,6 +248,12 @@ def pipeline_send(
     return tuple(found)
 
 
+def weight_bytes(model: Transformer, implementation: Implementation) -> float:
+    """Return the bytes of an element of the weights that data-parallel ranks gather."""
+    low = implementation.fp8_weights and implementation.precision == "fp8"
+    return 1.0 if low else float(model.dense_bytes)
+
+
 def step_communications(
     model: Transformer,
     layout: Layout,
@@ -278,7 +286,7 @@ def step_communications(
     """
     stages: list[list[Communication]] = [[] for _ in range(layout.pipeline)]
     ranks = layout.data * layout.context
-    weight, gradient = float(model.dense_bytes), float(implementation.gradient_bytes)
+    weight, gradient = weight_bytes(model, implementation), float(implementation.gradient_bytes)
     parts = parts_of(model, layout)
     for part, count in zip(parts, all_part_weights(model, layout), strict=True):
         shares: tuple[tuple[float, Group, int], ...] = (

@@ -31,7 +31,7 @@ from parallelism.transformers.exposure import (
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links
+from parallelism.transformers.links import Links, collective_seconds, span_of
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.stages import Part, alike_parts, part_weights, parts_of, stage_weights
 from parallelism.transformers.timeline import PassTimes, timeline
@@ -214,7 +214,13 @@ def _layer_seconds(
     costs = layer_costs(model, layer, layout, implementation, sequence=sequence)
     messages = layer_communications(model, layer, layout, implementation, sequence=sequence)
     counted = [message for message in messages if message.group not in without]
-    return part_seconds(costs, counted, layout, implementation, rates, links)
+    found = part_seconds(costs, counted, layout, implementation, rates, links)
+    if model.has_experts(layer) and layout.expert > 1 and implementation.dispatch_s:
+        again = implementation.dispatch_s * (layout.recompute == "full")
+        found = found.plus(
+            PassSeconds(implementation.dispatch_s, again, 0.0, implementation.dispatch_s + again)
+        )
+    return found
 
 
 def shard_seconds(
@@ -300,7 +306,22 @@ def _one_part_seconds(
         ends = end_communications(model, part, layout, implementation, sequence=sequence)
         counted = [message for message in ends if message.group not in without]
         total = total.plus(part_seconds(costs, counted, layout, implementation, rates, links))
+    total = total.plus(scale_seconds(layout, links, implementation))
     return total.plus(shard_seconds(model, part, layout, rates, implementation))
+
+
+def scale_seconds(layout: Layout, links: Links, implementation: Implementation) -> PassSeconds:
+    """Return the seconds in which a part's ranks agree on FP8 scales after each of its passes.
+
+    With delayed scaling all ranks that share a stage's weights or its tokens look for the greatest
+    element of each tensor: an AllReduce of few bytes after a part's forward pass of a microbatch,
+    and another after its backward pass, which nothing hides.
+    """
+    ranks = layout.tensor * layout.context * layout.data
+    if not implementation.delayed_scaling or implementation.precision != "fp8" or ranks == 1:
+        return PassSeconds()
+    once = collective_seconds("allreduce", 0.0, span_of(ranks, 1, links.gpus), links)
+    return PassSeconds(forward=once, backward=once, communication=2.0 * once)
 
 
 def optimizer_seconds(

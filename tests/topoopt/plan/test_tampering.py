@@ -147,7 +147,8 @@ FREE = (
     ),
     Free(
         r"job\.implementation\.(load_imbalance|forwarded_tokens|fp8_dispatch|scatter_gather"
-        r"|gathered_(inputs|logits)|collective_s|casts|fp8_gather)",
+        r"|gathered_(inputs|logits)|collective_s|dispatch_s|casts"
+        r"|fp8_(gather|scatter|weights)|delayed_scaling)",
         "of experts, of messages of and between several tensor ranks, and of products in FP8: the "
         "model has none of the first, the layouts none of the others",
     ),
