@@ -6,16 +6,11 @@ from functools import lru_cache
 from typing import Literal
 
 from parallelism.transformers.architecture import Experts, Transformer
-from parallelism.transformers.costs import (
-    DEFAULT,
-    kv_heads_of,
-    split_tokens,
-    tokens_of,
-)
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.reach import copies_sent
+from parallelism.transformers.shares import kv_heads_of, split_tokens, tokens_of
 from parallelism.transformers.stages import Part, all_part_weights, parts_of
 
 Group = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
@@ -65,7 +60,7 @@ def layer_communications(
     model: Transformer,
     layer: int,
     layout: Layout,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> tuple[Communication, ...]:
@@ -182,7 +177,7 @@ def end_communications(
     model: Transformer,
     part: Part,
     layout: Layout,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> tuple[Communication, ...]:
@@ -224,7 +219,7 @@ def boundary_bytes(model: Transformer, layout: Layout, *, sequence: int | None =
 def pipeline_send(
     model: Transformer,
     layout: Layout,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> tuple[Communication, ...]:
@@ -258,7 +253,7 @@ def step_communications(
     model: Transformer,
     layout: Layout,
     microbatches: int,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
 ) -> tuple[tuple[Communication, ...], ...]:
     """Return what one GPU of each stage sends to sum gradients and to share weights.
 

@@ -16,20 +16,15 @@ from parallelism.transformers.collectives import (
     pipeline_send,
     step_communications,
 )
-from parallelism.transformers.costs import (
-    DEFAULT,
-    embedding_costs,
-    head_costs,
-    layer_costs,
-    model_flops,
-)
+from parallelism.transformers.costs import layer_costs, model_flops
+from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.exposure import (
     communication_seconds,
     exposed_seconds,
     exposed_sums,
 )
 from parallelism.transformers.gpu import GpuRates
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import Links, collective_seconds, span_of
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
@@ -176,7 +171,7 @@ def layer_seconds(
     layout: Layout,
     rates: GpuRates,
     links: Links,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     without: frozenset[str] = frozenset(),
     *,
     sequence: int | None = None,
@@ -228,7 +223,7 @@ def shard_seconds(
     part: Part,
     layout: Layout,
     rates: GpuRates,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
 ) -> PassSeconds:
     """Return the seconds in which a part's sharded weights and gradients are moved in memory.
 
@@ -248,7 +243,7 @@ def all_part_seconds(
     layout: Layout,
     rates: GpuRates,
     links: Links,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
     without: Collection[Group] = (),
@@ -328,7 +323,7 @@ def optimizer_seconds(
     model: Transformer,
     layout: Layout,
     rates: GpuRates,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
 ) -> float:
     """Return the seconds of the optimizer's step on the GPU with most weights.
 
@@ -354,7 +349,7 @@ def pass_times(
     layout: Layout,
     passes: tuple[PassSeconds, ...],
     links: Links,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> PassTimes:
@@ -384,7 +379,7 @@ def iteration_time(
     global_batch: int,
     rates: GpuRates,
     links: Links,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
     schedule: PipelineSchedule | None = None,

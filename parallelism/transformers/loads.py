@@ -15,9 +15,9 @@ from parallelism.transformers.collectives import (
     pipeline_send,
     weight_bytes,
 )
-from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs
+from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.gpu import GpuRates
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.iteration import (
     PassSeconds,
     layer_seconds,
@@ -113,7 +113,7 @@ def loads_of(
     placement: Placement,
     rates: GpuRates,
     server: Server,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
     far: Set[str] | None = None,

@@ -329,7 +329,8 @@ def test_the_list_names_no_time_cost_link_ring_route_or_fabric():
     }
     # Free text may be anywhere; how baselines were found is no name of theirs.
     free = {field for field in known for each in FREE[1:] if re.fullmatch(each.field, field)}
-    # A budget of seconds is no time of the plan; messages of tensor groups it does not have.
+    # A budget of seconds is no time of the plan; it has no messages of tensor groups or experts.
     assert {field for field in free if re.search(words, field)} <= {
         "search.options.seconds", "job.implementation.collective_s",
+        "job.implementation.dispatch_s",
     }  # fmt: skip

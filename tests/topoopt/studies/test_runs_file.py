@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from codesign_base import InputError
 from parallelism.transformers.collectives import layer_communications
-from parallelism.transformers.costs import head_costs, layer_costs
+from parallelism.transformers.costs import layer_costs
+from parallelism.transformers.end_costs import head_costs
 from parallelism.transformers.exposure import communication_seconds, exposed_seconds
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import (
