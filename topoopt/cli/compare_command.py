@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -46,6 +47,10 @@ def compare_command(
     forwarding: Annotated[
         bool, typer.Option(help="ocs-reconfig: whether servers forward for each other.")
     ] = True,
+    save_plan: Annotated[
+        Path | None,
+        typer.Option(help="Write the co-designed plan (JSON); topoopt report links to its page."),
+    ] = None,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
@@ -72,6 +77,7 @@ def compare_command(
             f"none of {fabrics} is rewired by it; leave it out, or compare with "
             f"{' or '.join(rewired_fabrics)}",
         )
+    common.check_outputs(save_plan, inputs=[model, given["profile"], given["prices"]])
     job = make_job(context, model, given)
     rewired = Reconfiguration(reconfiguration_delay, demand_window, forwarding)
     table = common.make_prices(given["prices"])
@@ -84,8 +90,11 @@ def compare_command(
             seed=given["seed"],
             prices=table,
             progress=progress,
+            plan_file=save_plan,
         )
     if as_json:
         common.print_json(asdict(result))
     else:
         print(result.summary())
+        if save_plan is not None:
+            print(f"plan written to {save_plan}")
