@@ -10,7 +10,15 @@ import typer
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
 from topoopt.cli.brief_help import HELP
-from topoopt.cli.shared import CLUSTER, JOB, SEARCH, make_cluster, make_job, make_options
+from topoopt.cli.shared import (
+    CLUSTER,
+    JOB,
+    SEARCH,
+    make_cluster,
+    make_job,
+    make_options,
+    plans_layouts,
+)
 
 # What says something about fabrics that are rewired during the iteration only.
 _REWIRED = {
@@ -62,7 +70,7 @@ def compare_command(
     """
     from topoopt.codesign.ahead import compiling_ahead
 
-    context.with_resource(compiling_ahead())
+    context.with_resource(compiling_ahead(plans_layouts(model, given)))
     from topoopt.codesign.comparison import compare
     from topoopt.fabrics.baselines import BASELINES
     from topoopt.problem.reconfiguration import Reconfiguration
