@@ -90,6 +90,11 @@ ROWS = {
     "FSDP2, experts, held out": lambda: of_file("fsdp2-moe"),
     "FSDP1": lambda: of_file("fsdp1"),
     "`--runs published`, held out": lambda: of_program(lambda run, fitted, low, moe: not fitted),
+    "of these without the five not understood": lambda: of_program(
+        lambda run, fitted, low, moe: (
+            not (fitted or ring(run) or (run.model.name == "qwen3-30b" and low))
+        )
+    ),
     "of these dense, BF16": lambda: of_program(
         lambda run, fitted, low, moe: not (fitted or low or moe)
     ),
