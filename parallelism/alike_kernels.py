@@ -24,7 +24,7 @@ def met_words(at: Ints, of: Ints, colour: Words, salt: Words, count: int) -> Wor
 
     Entry i adds that of ``of[i]``, changed by ``salt[i]``, to the sum of ``at[i]``.
     """
-    total = np.zeros(count, dtype=np.uint64)
+    total = np.zeros(count, np.uint64)
     for i in range(at.size):
         total[at[i]] += mixed_word(colour[of[i]] + salt[i])
     return total

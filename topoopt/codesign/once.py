@@ -58,6 +58,7 @@ from topoopt.search.confirm import (
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch
 from topoopt.search.result import Compared, SearchResult
+from topoopt.search.scheduled import scheduled_search
 from topoopt.search.search_state import Keeper
 
 AnySearch = OperatorSearch | LayoutSearch
@@ -138,7 +139,10 @@ def _schedule(
         return ordered(family, result.best, search.problem.options.compute_order)
     if scheduling != "plain" and not result.interrupted:
         try:
-            scheduled = schedule_pairs(family, result.others, scheduling, progress)
+            if isinstance(search, OperatorSearch):
+                scheduled = scheduled_search(search.search, result, progress)
+            else:
+                scheduled = schedule_pairs(family, result.others, scheduling, progress)
         except KeyboardInterrupt:
             result.interrupted = True
         else:
