@@ -13,7 +13,7 @@ Ints = npt.NDArray[np.int64]
 def topological_order(offsets: Ints, successors: Ints, predecessors: Ints) -> Ints:
     """Return the tasks in an order that dependencies allow, without those behind a cycle."""
     waiting = predecessors.copy()
-    order = np.empty(waiting.size, dtype=np.int64)
+    order = np.empty(waiting.size, np.int64)
     known = 0
     for task in range(waiting.size):
         if waiting[task] == 0:

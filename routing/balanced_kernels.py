@@ -27,7 +27,10 @@ def balanced_paths(
     ``toward[t, v]`` are hops from node v to host t. Rows are filled up with -1.
     """
     hosts, nodes = toward.shape
-    longest = max(1, toward.max())
+    longest = 1
+    for host in range(hosts):
+        for node in range(nodes):
+            longest = max(longest, toward[host, node])
     paths = np.full((hosts * hosts, longest), -1, np.int64)
     load = np.zeros(target.size)
     cost = np.empty(nodes)
@@ -45,7 +48,10 @@ def balanced_paths(
         if scale == 0.0:
             for pair in order:
                 scale += demand[pair]
-            scale *= slowness.max() / max(1, target.size)
+            slowest = 0.0
+            for link in range(slowness.size):
+                slowest = max(slowest, slowness[link])
+            scale *= slowest / max(1, target.size)
         for pair in order:
             s, t = pair // hosts, pair % hosts
             length = toward[t, s]

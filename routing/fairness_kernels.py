@@ -52,11 +52,11 @@ def workspace(links: int, flows: int, entries: int) -> Workspace:
     """Return work space for so many links, chosen flows and entries of theirs."""
     return Workspace(
         np.empty((2, links + 1)),
-        np.zeros((3, links), dtype=np.int32),
-        np.empty((2, entries), dtype=np.int32),
+        np.zeros((3, links), np.int32),
+        np.empty((2, entries), np.int32),
         np.empty(entries),
         np.empty(flows),
-        np.empty(2 * flows + 2, dtype=np.int64),
+        np.empty(2 * flows + 2, np.int64),
     )
 
 
@@ -254,7 +254,7 @@ def max_min(
     """Allocate to all flows at once; flows without links get their cap (or infinity)."""
     flows = begin.size
     rate = np.full(flows, -1.0)
-    chosen = np.empty(flows, dtype=np.int32)
+    chosen = np.empty(flows, np.int32)
     count = 0
     for flow in range(flows):
         if begin[flow] == end[flow]:

@@ -24,8 +24,8 @@ def successor_lists(before: Ints, after: Ints, tasks: int) -> tuple[Ints, Ints]:
     successors : int64 array
         Of each task those that wait for it, ascending.
     """
-    counts = np.zeros(tasks + 1, dtype=np.int64)
-    own = np.zeros(tasks + 1, dtype=np.int64)
+    counts = np.zeros(tasks + 1, np.int64)
+    own = np.zeros(tasks + 1, np.int64)
     for edge in range(before.size):
         if before[edge] >= 0:
             counts[after[edge] + 1] += 1
@@ -35,8 +35,8 @@ def successor_lists(before: Ints, after: Ints, tasks: int) -> tuple[Ints, Ints]:
         own[task + 1] += own[task]
     total = own[tasks]
     # By those that wait, then, keeping that order, by those that are waited for.
-    source = np.empty(total, dtype=np.int64)
-    target = np.empty(total, dtype=np.int64)
+    source = np.empty(total, np.int64)
+    target = np.empty(total, np.int64)
     for edge in range(before.size):
         if before[edge] >= 0:
             at = counts[after[edge]]
@@ -44,12 +44,12 @@ def successor_lists(before: Ints, after: Ints, tasks: int) -> tuple[Ints, Ints]:
             source[at] = before[edge]
             target[at] = after[edge]
     place = own.copy()
-    ordered = np.empty(total, dtype=np.int64)
+    ordered = np.empty(total, np.int64)
     for edge in range(total):
         at = place[source[edge]]
         place[source[edge]] += 1
         ordered[at] = target[edge]
-    offsets = np.zeros(tasks + 1, dtype=np.int64)
+    offsets = np.zeros(tasks + 1, np.int64)
     kept = 0
     for task in range(tasks):
         for entry in range(own[task], own[task + 1]):

@@ -30,7 +30,7 @@ def pass_ends(
     ends = np.full((stages, length), np.nan)
     # When the result of a pass is there, by kind, part and microbatch.
     ready = np.full((2, parts, microbatches), np.nan)
-    position = np.zeros(stages, dtype=np.int64)
+    position = np.zeros(stages, np.int64)
     clock = np.zeros(stages)
     moved = True
     while moved:
@@ -85,9 +85,9 @@ def pass_sequence(passes: IntArray, chunks: int, microbatches: int) -> IntArray:
     """
     stages, length = passes.shape[0], passes.shape[1]
     parts = chunks * stages
-    done = np.zeros((3, parts, microbatches), dtype=np.bool_)
-    sequence = np.empty((stages * length, 2), dtype=np.int64)
-    position = np.zeros(stages, dtype=np.int64)
+    done = np.zeros((3, parts, microbatches), np.bool_)
+    sequence = np.empty((stages * length, 2), np.int64)
+    position = np.zeros(stages, np.int64)
     count = 0
     moved = True
     while moved:

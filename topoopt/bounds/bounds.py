@@ -1,7 +1,8 @@
 """Lower bounds on the iteration time: of everything, and of one strategy.
 
-All of them are sound for any wiring of degree d, any routing, and AllReduce by rings; they
-hold for the model that the fabric simulates (serial devices, ports of one bandwidth).
+All of them are sound for any wiring of degree d, any routing, and AllReduce by rings (of many
+servers also by trees of their edges, `topoopt.fabric.ring_trees`); they hold for the model that
+the fabric simulates (serial devices, ports of one bandwidth).
 """
 
 from collections.abc import Mapping

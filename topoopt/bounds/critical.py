@@ -8,6 +8,7 @@ import numpy.typing as npt
 from codesign_base.rows import spread, starts
 from parallelism.alike import READS, SENDS, Alike
 from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
+from topoopt.fabric.ring_trees import late_share
 
 # Times that differ by less of the latest are the same but for rounding.
 SAME_TIME = 1e-12
@@ -78,7 +79,7 @@ def least_of(
         group = tasks.first[reduces]
         members = np.array([len(each) for each in tasks.groups], dtype=np.float64)[group]
         rounds = tasks.passes[reduces] * (members - 1.0)
-        each_round = tasks.size[reduces] / members / group_rate[group] + lag
+        each_round = tasks.size[reduces] / members / group_rate[group] + lag * late_share(members)
         length[reduces] = rounds * each_round + tasks.delay[reduces]
     return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
 
@@ -147,11 +148,26 @@ def least_end(
     best = 0.0
     early, late = span.early[task], span.late[task]
     for begin, follow in ((early, late), (late, early)):
-        order = np.lexsort((-begin, resource))
-        same = SAME_TIME * float(begin.max())
-        ends = busiest_span(order, resource, seconds, begin, follow, count, same)
+        order, begins = _by_beginning(resource, begin, follow)
+        ends = busiest_span(resource[order], seconds[order], begins, follow[order], count)
         best = max(best, float(ends.max()))
     return best
+
+
+def _by_beginning(
+    resource: IntArray, begin: FloatArray, follow: FloatArray
+) -> tuple[IntArray, FloatArray]:
+    """Return uses by resource, the last to begin first, and when each begins.
+
+    Of uses that begin together those that most follows come first, and the earliest beginning
+    counts for all.
+    """
+    order = np.lexsort((-begin, resource))
+    begins, names = begin[order], resource[order]
+    same = SAME_TIME * float(begin.max())
+    last = np.append((names[1:] != names[:-1]) | ~(begins[:-1] - begins[1:] <= same), True)
+    together = np.cumsum(last) - last
+    return order[np.lexsort((-follow[order], together))], begins[last][together]
 
 
 def device_end(tasks: TaskGraph, span: Span) -> float:

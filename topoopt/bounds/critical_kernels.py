@@ -8,30 +8,20 @@ from routing.fairness_kernels import Floats, Ints
 
 @kernel
 def busiest_span(
-    order: Ints,
-    resource: Ints,
-    seconds: Floats,
-    early: Floats,
-    late: Floats,
-    count: int,
-    same: float,
+    resource: Ints, seconds: Floats, begin: Floats, late: Floats, count: int
 ) -> Floats:
     """Return the least end of each resource, over all sets of uses that begin late enough.
 
     Parameters
     ----------
-    order : int64 array, shape (uses,)
-        Uses by resource, then by descending ``early``.
     resource : int64 array, shape (uses,)
+        Uses by resource, then by descending ``begin``.
     seconds : float64 array, shape (uses,)
         How long each occupies its resource.
-    early, late : float64 arrays, shape (uses,)
+    begin, late : float64 arrays, shape (uses,)
         When it can begin at the earliest, and what must follow its end.
     count : int
         Number of resources.
-    same : float
-        Seconds by which the beginnings of uses may differ that begin together. Of these those
-        that most follows are taken first, and the earliest beginning counts for all.
 
     Returns
     -------
@@ -40,30 +30,14 @@ def busiest_span(
     result = np.zeros(count)
     total = 0.0
     least = np.inf
-    before = int(np.int64(-1))
-    place = 0
-    while place < order.size:
-        name = resource[order[place]]
-        if name != before:
-            before = name
+    for use in range(resource.size):
+        name = resource[use]
+        if use == 0 or name != resource[use - 1]:
             total = 0.0
             least = np.inf
-        end = place + 1
-        while (
-            end < order.size
-            and resource[order[end]] == name
-            and early[order[end - 1]] - early[order[end]] <= same
-        ):
-            end += 1
-        begin = early[order[end - 1]]
-        together = order[place:end]
-        if end - place > 1:
-            together = together[np.argsort(-late[together], kind="mergesort")]
-        for use in together:
-            total += seconds[use]
-            least = min(least, late[use])
-            result[name] = max(result[name], begin + total + least)
-        place = end
+        total += seconds[use]
+        least = min(least, late[use])
+        result[name] = max(result[name], begin[use] + total + least)
     return result
 
 

@@ -14,6 +14,7 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.search.space import legal_degrees
 from parallelism.taskgraph import FloatArray
+from topoopt.fabric.ring_trees import late_share
 
 Degrees = tuple[int, int, Mode]
 
@@ -144,7 +145,8 @@ def own_costs(
     """Return what each configuration of an operator costs at least by itself.
 
     A parameter shard of S bytes that s servers replicate is reduced by rings: each sends
-    2 (s - 1) / s S bytes to its next, in 2 (s - 1) rounds.
+    2 (s - 1) / s S bytes to its next, in 2 (s - 1) rounds; of many servers the latency of two
+    counts (`topoopt.fabric.ring_trees.late_share`).
 
     Parameters
     ----------
@@ -169,7 +171,8 @@ def own_costs(
         if shard > 0.0:
             tail += 0.0 if op.sparse else builder.server.intra_allreduce_time(shard)
             rounds = 2.0 * (sample - 1.0)
-            tail += rounds * (shard / sample / wirings.port_rate + wirings.lag)
+            lag = wirings.lag * float(late_share(sample))
+            tail += rounds * (shard / sample / wirings.port_rate + lag)
         ring = 2.0 * (sample - 1.0) * size / wirings.network_rate
         room = wirings.memory * wirings.servers
         forward, backward = (

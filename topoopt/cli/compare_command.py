@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -9,7 +10,15 @@ import typer
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
 from topoopt.cli.brief_help import HELP
-from topoopt.cli.shared import CLUSTER, JOB, SEARCH, make_cluster, make_job, make_options
+from topoopt.cli.shared import (
+    CLUSTER,
+    JOB,
+    SEARCH,
+    make_cluster,
+    make_job,
+    make_options,
+    plans_layouts,
+)
 
 # What says something about fabrics that are rewired during the iteration only.
 _REWIRED = {
@@ -46,6 +55,10 @@ def compare_command(
     forwarding: Annotated[
         bool, typer.Option(help="ocs-reconfig: whether servers forward for each other.")
     ] = True,
+    save_plan: Annotated[
+        Path | None,
+        typer.Option(help="Write the co-designed plan (JSON); topoopt report links to its page."),
+    ] = None,
     as_json: common.AsJson = False,
     quiet: common.Quiet = False,
 ) -> None:
@@ -57,7 +70,7 @@ def compare_command(
     """
     from topoopt.codesign.ahead import compiling_ahead
 
-    context.with_resource(compiling_ahead())
+    context.with_resource(compiling_ahead(plans_layouts(model, given)))
     from topoopt.codesign.comparison import compare
     from topoopt.fabrics.baselines import BASELINES
     from topoopt.problem.reconfiguration import Reconfiguration
@@ -72,6 +85,7 @@ def compare_command(
             f"none of {fabrics} is rewired by it; leave it out, or compare with "
             f"{' or '.join(rewired_fabrics)}",
         )
+    common.check_outputs(save_plan, inputs=[model, given["profile"], given["prices"]])
     job = make_job(context, model, given)
     rewired = Reconfiguration(reconfiguration_delay, demand_window, forwarding)
     table = common.make_prices(given["prices"])
@@ -84,8 +98,11 @@ def compare_command(
             seed=given["seed"],
             prices=table,
             progress=progress,
+            plan_file=save_plan,
         )
     if as_json:
         common.print_json(asdict(result))
     else:
         print(result.summary())
+        if save_plan is not None:
+            print(f"plan written to {save_plan}")

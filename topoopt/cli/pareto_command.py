@@ -11,7 +11,15 @@ from codesign_base.paths import is_directory
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
 from topoopt.cli.brief_help import HELP
-from topoopt.cli.shared import JOB, SEARCH, SPENDING, WIRING, make_job, make_options
+from topoopt.cli.shared import (
+    JOB,
+    SEARCH,
+    SPENDING,
+    WIRING,
+    make_job,
+    make_options,
+    plans_layouts,
+)
 
 if TYPE_CHECKING:
     from topoopt.codesign.designs import Point
@@ -65,7 +73,7 @@ def pareto_command(
     """
     from topoopt.codesign.ahead import compiling_ahead
 
-    context.with_resource(compiling_ahead())
+    context.with_resource(compiling_ahead(plans_layouts(model, given)))
     from topoopt.codesign.designs import Limits, parse_counts
     from topoopt.codesign.pareto import Grid, explore
 

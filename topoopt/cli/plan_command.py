@@ -12,7 +12,16 @@ from topoopt.base.option_groups import takes
 from topoopt.cli import common
 from topoopt.cli.brief_help import HELP
 from topoopt.cli.job_file import job_file_text, read_job_file
-from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING, make_cluster, make_job, make_options
+from topoopt.cli.shared import (
+    CLUSTER,
+    JOB,
+    SEARCH,
+    SPENDING,
+    make_cluster,
+    make_job,
+    make_options,
+    plans_layouts,
+)
 
 if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
@@ -70,7 +79,7 @@ def plan_command(
     """
     from topoopt.codesign.ahead import compiling_ahead
 
-    context.with_resource(compiling_ahead())
+    context.with_resource(compiling_ahead(plans_layouts(model, given)))
     from dataclasses import replace
 
     from topoopt.codesign.solve import co_optimize

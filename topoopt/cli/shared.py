@@ -225,6 +225,21 @@ _FIELDS = {
 }  # fmt: skip
 
 
+def plans_layouts(model: str, given: Mapping[str, Any]) -> bool:
+    """Say whether a model is planned by layouts: a transformer, unless per operator.
+
+    Parameters
+    ----------
+    model : str
+        A preset, or a file.
+    given : mapping
+        Values of `JOB`.
+    """
+    from parallelism.transformers.load import is_transformer
+
+    return is_transformer(model) and not given["per_operator"]
+
+
 def make_job(
     context: typer.Context, model: str, given: Mapping[str, Any], *, batch_is_grid: bool = False
 ) -> "Job":
@@ -252,10 +267,9 @@ def make_job(
     """
     from parallelism.accelerators import get_accelerator
     from parallelism.device import Server
-    from parallelism.transformers.load import is_transformer
     from topoopt.problem.job import USUAL_ACCELERATOR, USUAL_GPUS, Job, nvlink_server
 
-    layouts = is_transformer(model) and not given["per_operator"]
+    layouts = plans_layouts(model, given)
     kind = "layouts" if layouts else "operators"
     device = given["device"] or USUAL_ACCELERATOR[kind]
     gpus = USUAL_GPUS[kind] if given["gpus"] is None else given["gpus"]

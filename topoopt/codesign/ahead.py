@@ -15,23 +15,30 @@ from codesign_base.jit import compiled_cache_is_warm, kernels_are_shared
 
 
 @contextmanager
-def compiling_ahead() -> Iterator[None]:
+def compiling_ahead(layouts: bool = False) -> Iterator[None]:
     """Compile the kernels that searches need late in a second process, if there are none yet.
 
-    Nothing is started where kernels of packet trains were compiled before, the cache cannot be
-    kept, or there is one core. The process says nothing, leaves Ctrl-C to its parent, and ends
-    with it or with the block.
+    Parameters
+    ----------
+    layouts : bool
+        Whether the search is of layouts, which need no packet trains; these come last then.
 
     Yields
     ------
     None
+
+    Notes
+    -----
+    Nothing is started where kernels of packet trains were compiled before, the cache cannot be
+    kept, or there is one core. The process says nothing, leaves Ctrl-C to its parent, and ends
+    with it or with the block.
     """
     if not kernels_are_shared() or _cores() < 2 or compiled_cache_is_warm("fabric_*/packet_k*"):
         yield
         return
     # It waits for the end of its input, which comes even if this process is killed.
     other = subprocess.Popen(
-        [sys.executable, "-m", "topoopt.codesign.compile_late"],
+        [sys.executable, "-m", "topoopt.codesign.compile_late", *(["layouts"] if layouts else [])],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

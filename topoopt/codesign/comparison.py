@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from codesign_base import InputError
@@ -91,6 +92,8 @@ class Comparison:
         Whether the search was stopped from the keyboard: all times are the best so far.
     kind : {"operators", "layouts"}
         Of parallelizations.
+    plan : str or None
+        File of the co-designed plan, if it was written; its report links to the plan's page.
     """
 
     model: str
@@ -104,6 +107,7 @@ class Comparison:
     refused: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
     kind: Literal["operators", "layouts"] = "operators"
+    plan: str | None = None
 
     __pydantic_config__: ClassVar[dict[str, object]] = _STRICT
 
@@ -221,6 +225,7 @@ def compare(
     seed: int = 0,
     prices: PriceTable | None = None,
     progress: ProgressCallback | None = None,
+    plan_file: str | Path | None = None,
 ) -> Comparison:
     """Compare the co-designed fabric with others, each with a parallelization of its own.
 
@@ -238,6 +243,8 @@ def compare(
     seed : int
     prices : PriceTable, optional
     progress : callable, optional
+    plan_file : str or Path, optional
+        Where the co-designed plan is written, with the fabrics that it was compared with.
 
     Returns
     -------
@@ -246,7 +253,8 @@ def compare(
     Raises
     ------
     InputError
-        As `co_optimize`; also if a fabric that is named cannot be built.
+        As `co_optimize`; also if a fabric that is named cannot be built, or the file cannot be
+        written.
 
     Examples
     --------
@@ -279,6 +287,8 @@ def compare(
     plan = co_optimize(
         job, cluster, options, seed=seed, baselines=chosen, prices=prices, progress=progress
     )  # fmt: skip
+    if plan_file is not None:
+        plan.save(plan_file)
     rows = [
         FabricResult(
             "topoopt",
@@ -315,4 +325,5 @@ def compare(
         refused=refused,
         interrupted=plan.search.interrupted,
         kind=plan.job.kind,
+        plan=None if plan_file is None else str(plan_file),
     )

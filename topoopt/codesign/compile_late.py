@@ -11,6 +11,7 @@ from codesign_base.jit import compile_for
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
+from topoopt.bounds.bounds import strategy_bound
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import collapse
 from topoopt.fabric.fabric import Fabric
@@ -22,10 +23,15 @@ from topoopt.topology.cayley import select_cayley
 from topoopt.topology.circulants import select_circulant
 
 
-def compile_late_kernels() -> None:
+def compile_late_kernels(layouts: bool = False) -> None:
     """Use once, or only compile, what a search needs, in its order, but for what comes first.
 
-    That is parts of the fluid simulation, wirings, rings, and packet trains.
+    That is parts of the fluid simulation, wirings, rings, packet trains, symmetries and bounds.
+
+    Parameters
+    ----------
+    layouts : bool
+        Whether the search is of layouts, which need packet trains last if at all.
     """
     # Four servers, each joined to every other, routed by hand: the search itself begins with
     # the kernels of task graphs and of routes.
@@ -54,8 +60,14 @@ def compile_late_kernels() -> None:
     select_cayley(6, 2)
     summed = [*sent, (TaskKind.ALLREDUCE, 0, -1, 1e4, 0.0)]
     tasks = TaskGraph.from_lists(hosts, summed, after, (tuple(range(hosts)),))
+    # A search by packets needs symmetries before them, but would wait for packets thereafter: it
+    # compiles symmetries itself meanwhile. Bounds of the plan come last of all.
+    if not layouts:
+        run_packets(fabric, tasks)
     collapse(task_orders(fabric, tasks))
-    run_packets(fabric, tasks)
+    strategy_bound(tasks, 3, 1e9)
+    if layouts:
+        run_packets(fabric, tasks)
 
 
 def _compile_fluid(orders: Orders) -> None:
@@ -80,4 +92,4 @@ def _end_with_parent() -> None:
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    compile_late_kernels()
+    compile_late_kernels("layouts" in sys.argv[1:])

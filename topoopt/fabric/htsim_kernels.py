@@ -24,16 +24,16 @@ def hash_table_order(ids: Ints, sizes: Ints) -> Ints:
         Numbers of buckets, ascending; the last must hold all ids.
     """
     count = ids.size
-    following = np.full(count, _NONE, dtype=np.int64)
+    following = np.full(count, _NONE, np.int64)
     head = int(np.int64(_NONE))
     step = 0
     buckets = int(np.int64(0))
-    before = np.full(1, _NONE, dtype=np.int64)  # what precedes the first of each bucket
+    before = np.full(1, _NONE, np.int64)  # what precedes the first of each bucket
     for place in range(count):
         if place + 1 > buckets:
             buckets = sizes[step]
             step += 1
-            before = np.full(buckets, _NONE, dtype=np.int64)
+            before = np.full(buckets, _NONE, np.int64)
             node = head
             head = int(np.int64(_NONE))
             first = int(np.int64(0))  # bucket of the list's first node
@@ -67,7 +67,7 @@ def hash_table_order(ids: Ints, sizes: Ints) -> Ints:
         else:
             following[place] = following[before[bucket]]
             following[before[bucket]] = place
-    order = np.empty(count, dtype=np.int64)
+    order = np.empty(count, np.int64)
     node = head
     for place in range(count):
         order[place] = node

@@ -78,8 +78,8 @@ def begun(orders: Orders) -> Iteration:
     tasks = orders.compute.size
     waiting = orders.predecessors.copy()
     devices = orders.devices
-    fresh = np.empty(tasks, dtype=np.int64)
-    number = np.zeros(5, dtype=np.int64)
+    fresh = np.empty(tasks, np.int64)
+    number = np.zeros(5, np.int64)
     for place in range(tasks):
         task = orders.start_order[place]
         if waiting[task] == 0:
@@ -90,21 +90,21 @@ def begun(orders: Orders) -> Iteration:
         np.empty(tasks),
         np.empty(tasks),
         np.full(tasks, np.inf),
-        np.full(tasks, -1, dtype=np.int64),
-        np.zeros(tasks, dtype=np.bool_),
+        np.full(tasks, -1, np.int64),
+        np.zeros(tasks, np.bool_),
         np.empty(tasks),
-        np.empty(tasks, dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-        np.full(devices, -1, dtype=np.int64),
-        np.full(devices, -1, dtype=np.int64),
-        np.full(devices, -1, dtype=np.int64),
-        np.full(devices, -1, dtype=np.int64),
-        np.empty(devices, dtype=np.int64),
-        np.zeros(devices, dtype=np.bool_),
-        np.full(tasks, -1, dtype=np.int64),
+        np.empty(tasks, np.int64),
+        np.zeros(1, np.int64),
+        np.full(devices, -1, np.int64),
+        np.full(devices, -1, np.int64),
+        np.full(devices, -1, np.int64),
+        np.full(devices, -1, np.int64),
+        np.empty(devices, np.int64),
+        np.zeros(devices, np.bool_),
+        np.full(tasks, -1, np.int64),
         fresh,
-        np.empty(tasks, dtype=np.int64),
-        np.empty(tasks, dtype=np.int64),
+        np.empty(tasks, np.int64),
+        np.empty(tasks, np.int64),
         np.empty(tasks),
         number,
     )

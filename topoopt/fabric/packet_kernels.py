@@ -180,30 +180,30 @@ def play_packets(
         np.empty(tasks),
         np.empty(tasks),
         np.full(tasks, np.inf),
-        np.full(tasks, -1, dtype=np.int64),
-        np.zeros(tasks, dtype=np.bool_),
-        np.zeros(tasks, dtype=np.int64),
+        np.full(tasks, -1, np.int64),
+        np.zeros(tasks, np.bool_),
+        np.zeros(tasks, np.int64),
         np.zeros(rings.shape[0]),
         np.array([0.0, least_timeout(how)]),
-        np.full(devices, -1, dtype=np.int64),
-        np.full(devices, -1, dtype=np.int64),
-        np.full(devices, -1, dtype=np.int64),
-        np.full(devices, -1, dtype=np.int64),
-        np.full(tasks, -1, dtype=np.int64),
-        np.empty(tasks, dtype=np.int64),
-        np.empty(devices + 1, dtype=np.int64),
-        np.empty(rings.shape[0] + 1, dtype=np.int64),
+        np.full(devices, -1, np.int64),
+        np.full(devices, -1, np.int64),
+        np.full(devices, -1, np.int64),
+        np.full(devices, -1, np.int64),
+        np.full(tasks, -1, np.int64),
+        np.empty(tasks, np.int64),
+        np.empty(devices + 1, np.int64),
+        np.empty(rings.shape[0] + 1, np.int64),
     )
     moment = np.zeros((messages, MOMENTS))
     moment[:, TIMER] = np.inf
-    paths = np.empty((messages, longest), dtype=np.int32)
-    trains = np.empty((256, TRAIN), dtype=np.int64)
+    paths = np.empty((messages, longest), np.int32)
+    trains = np.empty((256, TRAIN), np.int64)
     for train in range(256):
         trains[train, NEXT] = train + 1
     tails = np.empty(256)
     times = np.empty(first_train + 256)
-    names = np.empty(first_train + 256, dtype=np.int64)
-    state = np.zeros(STATE, dtype=np.int64)
+    names = np.empty(first_train + 256, np.int64)
+    state = np.zeros(STATE, np.int64)
     state[ROOM] = 256
     state[LOST] = -1
     for place in range(tasks):

@@ -361,7 +361,7 @@ def lose_patience(way: UnderWay, message: int, now: float) -> None:
 def more_trains(trains: Ints, state: Ints) -> Ints:
     """Return a table of twice as many rows, the new ones free."""
     rows = trains.shape[0]
-    larger = np.empty((2 * rows, trains.shape[1]), dtype=np.int64)
+    larger = np.empty((2 * rows, trains.shape[1]), np.int64)
     for train in range(rows):
         copy_into(larger[train], trains[train])
     for train in range(rows, 2 * rows):

@@ -216,10 +216,10 @@ def choose_rings(
     price = np.empty(slowness.size)
     cost = np.empty((size, size))
     _price_routes(members, begin, end, links, weights, slowness, total, price, cost)
-    steps = np.empty(size, dtype=np.int64)
+    steps = np.empty(size, np.int64)
     count = _cheapest_steps(cost, seen, steps, np.empty(size))
     room = count + starts.size * MAX_RINGS
-    orders = np.empty((room, size), dtype=np.int64)
+    orders = np.empty((room, size), np.int64)
     times = np.empty((room, slowness.size))
     for ring in range(count):
         for place in range(size):
@@ -227,12 +227,12 @@ def choose_rings(
         lost = _ring_times(orders[ring], begin, end, links, weights, slowness, times[ring])
         if lost >= 0:
             return orders[:0], lost
-    kept = np.full(MAX_RINGS + 1, -1, dtype=np.int64)
+    kept = np.full(MAX_RINGS + 1, -1, np.int64)
     best = _disjoint_enough(times, count, total, kept)
     total[:] = 0.0
-    chosen = np.full(MAX_RINGS + 1, -1, dtype=np.int64)
-    taken = np.zeros(room, dtype=np.int64)
-    left = np.empty(size, dtype=np.int64)
+    chosen = np.full(MAX_RINGS + 1, -1, np.int64)
+    taken = np.zeros(room, np.int64)
+    left = np.empty(size, np.int64)
     rings = 0
     idle = 0
     lowest = np.inf
@@ -259,7 +259,7 @@ def choose_rings(
     found = 0
     while kept[found] >= 0:
         found += 1
-    result = np.empty((found, size), dtype=np.int64)
+    result = np.empty((found, size), np.int64)
     for ring in range(found):
         for place in range(size):
             result[ring, place] = members[orders[kept[ring], place]]

@@ -28,7 +28,7 @@ def refine_links(
 ) -> None:
     """Refine the colours of links by those of the flows over them, with their weights."""
     compute, begin, end, links = orders.compute, orders.begin, orders.end, orders.links
-    total = np.zeros(link_colour.size, dtype=np.uint64)
+    total = np.zeros(link_colour.size, np.uint64)
     for task in range(compute.size):
         if not compute[task]:
             base = _salted(task_colour[task], _TASK)
@@ -56,7 +56,7 @@ def refine_tasks(
                 total += mixed(_salted(link_colour[links[entry]], _LINK) ^ word)
             task_colour[task] = mixed(task_colour[task] + mixed(total))
     # One sweep each way carries colours along whole chains of dependencies.
-    told = np.zeros(tasks, dtype=np.uint64)
+    told = np.zeros(tasks, np.uint64)
     for place in range(tasks):
         task = order[place]
         colour = mixed(task_colour[task] + mixed(told[task]))
@@ -70,7 +70,7 @@ def refine_tasks(
         for entry in range(successor_offsets[task], successor_offsets[task + 1]):
             total += _salted(task_colour[successors[entry]], _SUCCESSOR)
         task_colour[task] = mixed(task_colour[task] + mixed(total))
-    gathered = np.zeros(device_colour.size, dtype=np.uint64)
+    gathered = np.zeros(device_colour.size, np.uint64)
     for task in range(tasks):
         if compute[task]:
             gathered[resource[task]] += _salted(task_colour[task], _DEVICE)
@@ -104,7 +104,7 @@ def expand_bindings(
 ) -> Ints:
     """Return, for each task, its first predecessor in the class that binds its class; or -1."""
     tasks = class_of_task.size
-    binding = np.full(tasks, -1, dtype=np.int64)
+    binding = np.full(tasks, -1, np.int64)
     for task in range(tasks):
         for entry in range(successor_offsets[task], successor_offsets[task + 1]):
             after = successors[entry]

@@ -11,12 +11,14 @@ from topoopt.report.page import Section, render_page
 from topoopt.report.reproduce import bandwidth_text
 
 
-def render_comparison(comparison: Comparison) -> str:
+def render_comparison(comparison: Comparison, page: str | None = None) -> str:
     """Return the page of a comparison.
 
     Parameters
     ----------
     comparison : Comparison
+    page : str, optional
+        The page of its plan, relative to this one.
 
     Returns
     -------
@@ -24,7 +26,7 @@ def render_comparison(comparison: Comparison) -> str:
         An HTML document; the same for the same comparison.
     """
     sections = [
-        Section("fabrics", "Fabrics", fabrics(comparison)),
+        Section("fabrics", "Fabrics", fabrics(comparison, page)),
         Section("reproduce", "Make it again", _reproduce(comparison)),
     ]
     title = f"topoopt comparison: {comparison.model}"
@@ -65,11 +67,11 @@ def comparison_facts(comparison: Comparison) -> list[tuple[str, str]]:
     ]
 
 
-def fabrics(comparison: Comparison) -> Html:
-    """Return the fabrics as bars."""
+def fabrics(comparison: Comparison, page: str | None = None) -> Html:
+    """Return the fabrics as bars; the co-designed one leads to the page of its plan, if any."""
     bars = [
         Bar(
-            r.fabric,
+            element("a", r.fabric, href=page) if page and place == 0 else r.fabric,
             r.time_s,
             fabric_cells(r.relative_time, r.cost_usd, r.bandwidth_bytes_per_s, r.strategy_origin),
             ours=place == 0,
@@ -83,7 +85,8 @@ def fabrics(comparison: Comparison) -> Html:
     return joined(
         element("p", f"Every fabric runs the best {noun} that was found for it. The line marks "
                 "the lower bound on any wiring of this degree, ", bound,
-                _models(comparison), class_="note"),
+                _models(comparison), " The first leads to the page of its plan." if page else "",
+                class_="note"),
         bar_table(bars, head, caption="Iteration time and cost by fabric",
                   mark=comparison.lower_bound_s, words=frozenset({5})),
     )  # fmt: skip

@@ -1,5 +1,6 @@
 """Which page a subject gets, and writing it."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import quote
@@ -31,8 +32,8 @@ def write_report(subject: Subject, path: str | Path) -> None:
         prints, of an experiment's results folder, or of a folder of plans.
     path : str or Path
         The page, written whole or not at all. If its name ends in ``.svg``, a drawing of the plan's
-        wiring and nothing else. The pages of a folder of plans go into a folder beside it, whose
-        name is that of the page and ``-plans``.
+        wiring and nothing else. The pages of a folder of plans, and that of a comparison's plan,
+        go into a folder beside it, whose name is that of the page and ``-plans``.
 
     Raises
     ------
@@ -59,33 +60,85 @@ def write_report(subject: Subject, path: str | Path) -> None:
             f"report {str(path)!r} is neither a page nor a picture; give a name that ends in .html "
             "or .svg"
         )
-    if kind != ".svg" and isinstance(subject, str | Path) and _holds_plans(Path(subject)):
-        _write_study(Path(subject), Path(path))
+    if kind == ".svg":
+        write_text_atomically(path, render_picture(subject))
         return
-    drawn = kind == ".svg"
-    write_text_atomically(path, render_picture(subject) if drawn else render_report(subject))
+    if isinstance(subject, str | Path) and _holds_plans(Path(subject)):
+        plans = plans_of(Path(subject))
+        _write_with_plans(Path(path), plans, lambda pages: render_study(plans, pages))
+        return
+    found = _comparison(subject)
+    if found is not None and found[0].plan is not None:
+        comparison, where = found
+        plan = _plan_of(comparison, where)
+        name = Path(comparison.plan or "").stem
+        _write_with_plans(
+            Path(path), {name: plan}, lambda pages: render_comparison(comparison, pages[name])
+        )
+        return
+    write_text_atomically(path, render_report(subject))
 
 
 def _holds_plans(path: Path) -> bool:
     return is_directory(path) and not exists(path / "manifest.json")
 
 
-def _write_study(folder: Path, path: Path) -> None:
+def _comparison(subject: Subject) -> tuple[Comparison, Path] | None:
+    """Return a comparison and the folder that its plan's file may lie in, or None."""
+    if isinstance(subject, Comparison):
+        return subject, Path()
+    if not isinstance(subject, str | Path) or is_directory(Path(subject)):
+        return None
+    path = Path(subject)
+    text = read_text(path, "report file")
+    if kind_of(parse_json(text, f"report file {str(path)!r}")) is not Document.COMPARISON:
+        return None
+    return parse_comparison(text, f"comparison {str(path)!r}"), path.parent
+
+
+def _plan_of(comparison: Comparison, folder: Path) -> Plan:
+    """Read the plan that a comparison names: from here, or from beside the comparison."""
+    named = Path(comparison.plan or "")
+    beside = folder / named.name
+    try:
+        plan = load_plan(named if exists(named) or not exists(beside) else beside)
+    except InputError as error:
+        raise InputError(
+            f"the comparison names its plan {str(named)!r}, but {error}; put it beside the "
+            "comparison, or compare again"
+        ) from None
+    ours = comparison.fabrics[0]
+    same = (
+        plan.job.model.name == comparison.model
+        and (plan.cluster.servers, plan.cluster.degree) == (comparison.servers, comparison.degree)
+        and (plan.iteration_time_s, plan.packet_time_s)
+        == (ours.iteration_time_s, ours.packet_time_s)
+    )
+    if not same:
+        raise InputError(
+            f"plan {str(named)!r} is not the one of the comparison (another model, cluster or "
+            "time); compare again with --save-plan"
+        )
+    return plan
+
+
+def _write_with_plans(
+    path: Path, plans: Mapping[str, Plan], front: Callable[[dict[str, str]], str]
+) -> None:
     """Write the page of each plan into a folder beside the page that leads to them, and that."""
-    plans = plans_of(folder)
-    pages = {name: f"{path.stem}-plans/{name}.html" for name in plans}
-    study = render_study(plans, {name: quote(page) for name, page in pages.items()})
+    folder = path.parent / f"{path.stem}-plans"
+    page = front({name: quote(f"{folder.name}/{name}.html") for name in plans})
     made = {name: render_plan(plan) for name, plan in plans.items()}
     try:
-        (path.parent / f"{path.stem}-plans").mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"cannot make the folder {path.parent / f'{path.stem}-plans'} ({error.strerror}); give "
-            "another name or an existing directory"
+            f"cannot make the folder {folder} ({error.strerror}); give another name or an existing "
+            "directory"
         ) from None
-    for name, page in pages.items():
-        write_text_atomically(path.parent / page, made[name])
-    write_text_atomically(path, study)
+    for name, text in made.items():
+        write_text_atomically(folder / f"{name}.html", text)
+    write_text_atomically(path, page)
 
 
 def render_picture(subject: Subject) -> str:

@@ -39,8 +39,8 @@ def scheduled_search(
     """Choose a schedule for the best pairs, and look for strategies that suit its microbatches.
 
     Starting strategies and those of the best pairs are wired anew for tasks in microbatches, and
-    the best is improved on its fabric by a descent, as long as the work for it lasts. Above 128 servers, where the wiring of one
-    strategy is as much, plain pairs only are scheduled.
+    the best is improved on its fabric by a descent, as long as the work for it lasts. Above 128
+    servers, where the wiring of one strategy is as much, plain pairs only are scheduled.
 
     Parameters
     ----------

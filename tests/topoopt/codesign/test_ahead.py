@@ -8,9 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import topoopt as to
 from codesign_base import jit
+from parallelism.longest_path_kernels import heads_and_tails
+from topoopt.bounds.critical_kernels import busiest_span
+from topoopt.cli.app import app
 from topoopt.codesign import ahead
 from topoopt.codesign.compile_late import compile_late_kernels
 from topoopt.fabric.flows_kernels import no_flows, solve
@@ -24,7 +28,7 @@ from topoopt.topology.circulant_kernels import every_set
 LATE = (
     begun, no_flows, solve,
     play_packets, choose_rings, quotient_rows, refine_links, refine_tasks, count_cycles,
-    merge_arcs, set_cost, every_set,
+    merge_arcs, set_cost, every_set, heads_and_tails, busiest_span,
 )  # fmt: skip
 
 
@@ -77,6 +81,16 @@ def test_the_process_is_silent_and_ends_with_the_block(first_run):
     assert process.words[1:] == ["-m", "topoopt.codesign.compile_late"]
     assert process.pipes["stdin"] == subprocess.PIPE
     assert process.pipes["stdout"] == process.pipes["stderr"] == subprocess.DEVNULL
+
+
+@pytest.mark.parametrize(("model", "last"), [("dlrm-16", []), ("llama3-8b", ["layouts"])])
+def test_the_process_knows_what_is_planned(first_run, model, last):
+    # Refused, so that nothing is planned.
+    asked = ["plan", model, "--servers", "0", "--degree", "2", "--bandwidth", "100Gbps"]
+    run = CliRunner().invoke(app, asked)
+    assert isinstance(run.exception, to.InputError)
+    (process,) = Recorded.started
+    assert process.words[3:] == last
 
 
 @pytest.mark.parametrize("reason", ["one core", "compiled before", "no cache", "not compiled"])

@@ -81,6 +81,48 @@ def test_a_comparison_shows_every_fabric(found):
     assert (f"--steps {found.steps}" in page.text) == (found.kind == "operators")
 
 
+def test_a_comparison_leads_to_the_page_of_its_plan(tmp_path):
+    plan = tmp_path / "best.json"
+    compared = to.compare(
+        to.Job(small_dlrm()), to.Cluster(4, 2, "100Gbps"), SearchOptions(steps=5, confirm="none"),
+        fabrics=("fat-tree",), plan_file=plan,
+    )  # fmt: skip
+    assert compared.fabrics[0].iteration_time_s == to.load_plan(plan).iteration_time_s
+    write_report(compared, tmp_path / "a.html")
+    page = (tmp_path / "a.html").read_text()
+    assert '<a href="a-plans/best.html">topoopt</a>' in page
+    assert_safe(Page(page.replace('href="a-plans/', 'href="#')))
+    assert (tmp_path / "a-plans" / "best.html").read_text() == render_report(plan)
+    # From a file, with the plan moved along with it, it is the same.
+    there = tmp_path / "there"
+    there.mkdir()
+    plan.rename(there / "best.json")
+    text = json.dumps(dataclasses.asdict(compared))
+    (there / "found.json").write_text(text)
+    write_report(there / "found.json", there / "a.html")
+    assert (there / "a.html").read_text() == page
+    # Another plan, or none, is refused before anything is written.
+    shared_plan().save(there / "best.json")
+    with pytest.raises(to.InputError, match="not the one of the comparison"):
+        write_report(there / "found.json", there / "b.html")
+    (there / "best.json").unlink()
+    with pytest.raises(to.InputError, match="put it beside the comparison"):
+        write_report(there / "found.json", there / "b.html")
+    assert not (there / "b.html").exists()
+
+
+def test_the_command_compare_writes_its_plan(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    asked = ["compare", "dlrm-16", "--servers", "4", "--degree", "2", "--bandwidth", "100Gbps"]
+    asked += ["--steps", "5", "--confirm", "none", "--fabrics", "fat-tree", "--json", "-q"]
+    run = CliRunner().invoke(app, [*asked, "--save-plan", "plan.json"])
+    assert run.exit_code == 0, run.output
+    assert json.loads(run.stdout)["plan"] == "plan.json"
+    assert to.load_plan("plan.json").baselines.keys() == {"fat-tree"}
+    refused = CliRunner().invoke(app, [*asked, "--save-plan", "no/such/plan.json"])
+    assert isinstance(refused.exception, to.InputError)
+
+
 def test_a_comparison_comes_back_from_its_json(tmp_path, found):
     text = json.dumps(dataclasses.asdict(found), indent=2)
     assert parse_comparison(text) == found
