@@ -123,7 +123,8 @@ def least_seconds(layers: Layers, ports: tuple[float, float, float, float]) -> f
         bounds=[(0.0, float(ok)) for ok in legal.ravel()] + [(0.0, None)],
         method="highs",
     )
-    return float(solved.fun) if solved.status == 0 else float("inf")
+    found = solved.fun if solved.status == 0 else None
+    return float("inf") if found is None else float(found)
 
 
 def case(model: str, servers: int, degree: int) -> dict[str, object]:

@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from codesign_base import InputError
@@ -216,3 +217,20 @@ def test_libra_files_are_read():
             given = libra_inputs(workload, dimensions, "files")
             assert given.network.npus == 4096
             assert given.communicator is not None
+
+
+def test_ports_are_divided_as_by_hand():
+    script = load(EXPERIMENTS / "port_phases.py")
+    # A layer of one and two seconds; gradients of 40, 4 and 4 port seconds, exchange of 1 and 3.
+    row = [[1.0, 1.0, 1.0]]
+    layers = script.Layers(
+        np.array(row), 2.0 * np.array(row), np.array([[40.0, 4.0, 4.0]]), np.array([[0, 1, 3.0]])
+    )
+    # In halves: 2 s forward, then 4 port seconds over the one port that leaves a pair.
+    assert script.least_seconds(layers, (1.0, 0.0, 0.0, 1.0)) == pytest.approx(2.0 + 4.0)
+    # In fourths on a mesh 2 s forward, too, and 4 over the port out; in halves 4 over two ports,
+    # of which half must leave the block, beside 3 s of the backward pass.
+    shards = replace(layers, forward=np.array([[np.inf, 1.0, 1.0]]))
+    assert script.least_seconds(shards, (1.0, 1.0, 1.0, 1.0)) == pytest.approx(2.0 + 3.0)
+    # Without a partner only whole replicas are left.
+    assert script.least_seconds(layers, (0.0, 0.0, 1.0, 1.0)) == pytest.approx(1.0 + 20.0)
