@@ -210,7 +210,7 @@ def refine(
     place: Words = np.zeros(pattern.places, dtype=np.uint64)
     element, resource = mixed(pattern.word), mixed(colour)
     role, weight = mixed(pattern.role), mixed(words_of(rows.weight) ^ _ODD)
-    counts = (0, 0, 0)
+    counts = [0, 0, 0]
     while True:
         met = met_words(pattern.element, pattern.place, place, role, pattern.elements)
         used = met_words(rows.element, rows.resource, resource, weight, pattern.elements)
@@ -219,11 +219,12 @@ def refine(
         resource = mixed(resource + mixed(load))
         met = met_words(pattern.place, pattern.element, element, role, place.size)
         place = mixed(place + mixed(met))
-        found = (np.unique(place).size, np.unique(element).size, np.unique(resource).size)
+        known = [numbered(colours) for colours in (place, element, resource)]
+        found = [first.size for _, first in known]
         if gain * found[0] > pattern.places or not (serves is None or serves(element)):
             return None
         if found == counts:
-            return Classes(numbered(place), numbered(element), numbered(resource))
+            return Classes(*(of for of, _ in known))
         counts = found
 
 
@@ -245,17 +246,17 @@ def mixed(words: Words) -> Words:
     return word
 
 
-def numbered(colour: Words) -> IntArray:
-    """Return each member's class; classes are numbered by their first member."""
-    _, first, which = np.unique(colour, return_index=True, return_inverse=True)
-    rank = np.empty(first.size, dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(first.size)
-    return rank[which]
+def numbered(colour: Words) -> tuple[IntArray, IntArray]:
+    """Return each member's class and the first member of each class, by which they are numbered."""
+    from parallelism.alike_kernels import numbered_words
+
+    of, first = numbered_words(colour)
+    return of, first
 
 
 def firsts(classes: IntArray) -> IntArray:
-    """Return the first member of each class."""
-    return np.unique(classes, return_index=True)[1].astype(np.int64)
+    """Return the first member of each class, of classes that are numbered by them."""
+    return numbered(np.ascontiguousarray(classes).view(np.uint64))[1]
 
 
 __all__ = [

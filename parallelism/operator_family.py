@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.device import ComputeModel, Server
@@ -32,6 +34,9 @@ class OperatorFamily:
     batch_per_gpu : int
         Samples a GPU and iteration.
     optimizer : {"sgd", "momentum", "adam"}
+    microbatches : int
+        Parts of the batch that run one after another in the task graphs that it builds. Strategies
+        whose sample shards do not divide them do not fit.
     """
 
     builder: TaskGraphBuilder
@@ -39,6 +44,7 @@ class OperatorFamily:
     compute: ComputeModel
     batch_per_gpu: int
     optimizer: str
+    microbatches: int = 1
 
     kind: ClassVar[str] = "operators"
     noun: ClassVar[str] = "strategy"
@@ -67,8 +73,20 @@ class OperatorFamily:
         return self.server.accelerator.memory_bytes
 
     def build(self, strategy: Strategy) -> TaskGraph:
-        """Return the task graph of one iteration; see `TaskGraphBuilder.build`."""
-        return self.builder.build(strategy)
+        """Return the task graph of one iteration; see `TaskGraphBuilder.build`.
+
+        Raises
+        ------
+        InputError
+            If the batch cannot be divided.
+        """
+        tasks = self.microbatched(strategy, self.microbatches)
+        if tasks is None:
+            raise InputError(
+                f"microbatches is {self.microbatches}, which sample shards of the strategy do not "
+                f"divide in a batch of {self.batch}; choose fewer"
+            )
+        return tasks
 
     def represented(self, strategy: Strategy) -> TaskGraph:
         """Return the task graph of one iteration."""
@@ -80,16 +98,24 @@ class OperatorFamily:
 
     def memory(self, strategy: Strategy) -> FloatArray:
         """Return the bytes that a GPU of each server needs; see `TaskGraphBuilder.memory`."""
+        if not self._divides(strategy, self.microbatches):
+            return np.full(self.servers, np.inf)
         return self.builder.memory(strategy)
 
     def microbatched(self, strategy: Strategy, microbatches: int) -> TaskGraph | None:
         """Return one iteration in so many microbatches; None where the batch cannot be divided."""
         if microbatches == 1:
-            return self.build(strategy)
-        if any(self.batch % (microbatches * config.sample) for config in strategy.configs):
+            return self.builder.build(strategy)
+        if not self._divides(strategy, microbatches):
             return None
         small = self.builder.of_microbatch(microbatches)
         return accumulate(small.build(strategy), microbatches)
+
+    def _divides(self, strategy: Strategy, microbatches: int) -> bool:
+        """Whether every sample shard has its share of every microbatch."""
+        return microbatches == 1 or not any(
+            self.batch % (microbatches * config.sample) for config in strategy.configs
+        )
 
     def question(self) -> "OperatorQuestion":
         """Return the record from which the family is made again, beside the servers."""

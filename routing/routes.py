@@ -11,7 +11,7 @@ from codesign_base.rows import spread, starts
 from routing.network import FloatArray, IntArray, Network
 
 EVERY_PAIR_UP_TO = 128
-"""Hosts up to which routes of all pairs are worked out at once: beyond, they fill memory."""
+"""Hosts up to which a plan records the routes of all pairs: beyond, they fill memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,10 +78,8 @@ class Routes:
         Returns
         -------
         Routes
-            Of all pairs of up to `EVERY_PAIR_UP_TO` hosts; of more hosts, none are listed yet.
+            None are listed yet.
         """
-        if tabled(hosts):
-            return make()
         none = np.zeros(0, dtype=np.int64)
         empty = np.zeros(0)
         return cls(hosts, np.zeros(1, np.int64), none, empty, empty, empty, none, make)
@@ -132,6 +130,8 @@ class Routes:
         """Return a table of all pairs."""
         if self.pairs is None:
             return self
+        if not self.pairs.size and self.more is not None:
+            return self.more()
         return replace(self.of(np.arange(self.hosts * self.hosts)), pairs=None)
 
     def row(self, source: int, target: int) -> tuple[IntArray, FloatArray]:
@@ -167,7 +167,7 @@ class Routes:
 
 
 def tabled(hosts: int) -> bool:
-    """Whether routes of all pairs are worked out at once (else on demand)."""
+    """Whether a plan records the routes of all pairs (else those in use)."""
     return hosts <= EVERY_PAIR_UP_TO
 
 

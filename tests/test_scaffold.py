@@ -144,6 +144,7 @@ LOADED_LATE = {
         "topoopt.fabric.flows_kernels",
         "topoopt.fabric.htsim_kernels",
         "topoopt.fabric.iteration_kernels",
+        "topoopt.fabric.ring_trees_kernels",
         "topoopt.fabric.rings_kernels",
         "topoopt.fabric.simulate_kernels",
         "topoopt.fabric.symmetry_kernels",

@@ -6,16 +6,11 @@ from functools import lru_cache
 from typing import Literal
 
 from parallelism.transformers.architecture import Experts, Transformer
-from parallelism.transformers.costs import (
-    DEFAULT,
-    kv_heads_of,
-    split_tokens,
-    tokens_of,
-)
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.reach import copies_sent
+from parallelism.transformers.shares import kv_heads_of, split_tokens, tokens_of
 from parallelism.transformers.stages import Part, all_part_weights, parts_of
 
 Group = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
@@ -65,7 +60,7 @@ def layer_communications(
     model: Transformer,
     layer: int,
     layout: Layout,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> tuple[Communication, ...]:
@@ -131,10 +126,12 @@ def _layer_pass(
         blocks.append((arriving, layout.expert_split, True))
     for size, ranks, exposed in blocks:
         if ranks > 1:
-            # What comes to experts is gathered before it is cast.
-            low = implementation.fp8_gather and implementation.precision == "fp8" and not exposed
-            sent = size / element if low else size
-            for message in _tensor_block(layout, ranks, size, sent, when, implementation):
+            # What comes to experts is gathered before it is cast, and summed as it is.
+            low = implementation.precision == "fp8" and not exposed
+            gathered = size / element if low and implementation.fp8_gather else size
+            forward = low and implementation.fp8_scatter and when != "backward"
+            summed = size / element if forward else size
+            for message in _tensor_block(layout, ranks, summed, gathered, when, implementation):
                 yield replace(message, exposed=exposed)
     if layout.context > 1:
         attention = model.attention
@@ -180,7 +177,7 @@ def end_communications(
     model: Transformer,
     part: Part,
     layout: Layout,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> tuple[Communication, ...]:
@@ -222,7 +219,7 @@ def boundary_bytes(model: Transformer, layout: Layout, *, sequence: int | None =
 def pipeline_send(
     model: Transformer,
     layout: Layout,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> tuple[Communication, ...]:
@@ -246,11 +243,17 @@ def pipeline_send(
     return tuple(found)
 
 
+def weight_bytes(model: Transformer, implementation: Implementation) -> float:
+    """Return the bytes of an element of the weights that data-parallel ranks gather."""
+    low = implementation.fp8_weights and implementation.precision == "fp8"
+    return 1.0 if low else float(model.dense_bytes)
+
+
 def step_communications(
     model: Transformer,
     layout: Layout,
     microbatches: int,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
 ) -> tuple[tuple[Communication, ...], ...]:
     """Return what one GPU of each stage sends to sum gradients and to share weights.
 
@@ -278,7 +281,7 @@ def step_communications(
     """
     stages: list[list[Communication]] = [[] for _ in range(layout.pipeline)]
     ranks = layout.data * layout.context
-    weight, gradient = float(model.dense_bytes), float(implementation.gradient_bytes)
+    weight, gradient = weight_bytes(model, implementation), float(implementation.gradient_bytes)
     parts = parts_of(model, layout)
     for part, count in zip(parts, all_part_weights(model, layout), strict=True):
         shares: tuple[tuple[float, Group, int], ...] = (

@@ -8,7 +8,6 @@ from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.costs import check_layout
 from parallelism.transformers.layout import (
     LOOPED,
     MOST_DEGREE,
@@ -18,6 +17,7 @@ from parallelism.transformers.layout import (
     Recompute,
     Schedule,
 )
+from parallelism.transformers.shares import check_layout
 
 
 @dataclass(frozen=True)

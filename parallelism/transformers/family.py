@@ -11,7 +11,7 @@ from codesign_base import InputError
 from parallelism.device import Server
 from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import MOST_WIDTH, Transformer
-from parallelism.transformers.costs import check_layout, model_flops
+from parallelism.transformers.costs import model_flops
 from parallelism.transformers.enumeration import Choices, check_batch, enumerate_layouts
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
@@ -25,6 +25,7 @@ from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.published import published_layouts
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
+from parallelism.transformers.shares import check_layout
 from parallelism.transformers.sizes import REDUCED_FROM, expected_bytes, expected_tasks
 
 if TYPE_CHECKING:

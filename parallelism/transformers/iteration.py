@@ -16,22 +16,17 @@ from parallelism.transformers.collectives import (
     pipeline_send,
     step_communications,
 )
-from parallelism.transformers.costs import (
-    DEFAULT,
-    embedding_costs,
-    head_costs,
-    layer_costs,
-    model_flops,
-)
+from parallelism.transformers.costs import layer_costs, model_flops
+from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.exposure import (
     communication_seconds,
     exposed_seconds,
     exposed_sums,
 )
 from parallelism.transformers.gpu import GpuRates
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links
+from parallelism.transformers.links import Links, collective_seconds, span_of
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.stages import Part, alike_parts, part_weights, parts_of, stage_weights
 from parallelism.transformers.timeline import PassTimes, timeline
@@ -176,7 +171,7 @@ def layer_seconds(
     layout: Layout,
     rates: GpuRates,
     links: Links,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     without: frozenset[str] = frozenset(),
     *,
     sequence: int | None = None,
@@ -214,7 +209,13 @@ def _layer_seconds(
     costs = layer_costs(model, layer, layout, implementation, sequence=sequence)
     messages = layer_communications(model, layer, layout, implementation, sequence=sequence)
     counted = [message for message in messages if message.group not in without]
-    return part_seconds(costs, counted, layout, implementation, rates, links)
+    found = part_seconds(costs, counted, layout, implementation, rates, links)
+    if model.has_experts(layer) and layout.expert > 1 and implementation.dispatch_s:
+        again = implementation.dispatch_s * (layout.recompute == "full")
+        found = found.plus(
+            PassSeconds(implementation.dispatch_s, again, 0.0, implementation.dispatch_s + again)
+        )
+    return found
 
 
 def shard_seconds(
@@ -222,7 +223,7 @@ def shard_seconds(
     part: Part,
     layout: Layout,
     rates: GpuRates,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
 ) -> PassSeconds:
     """Return the seconds in which a part's sharded weights and gradients are moved in memory.
 
@@ -242,7 +243,7 @@ def all_part_seconds(
     layout: Layout,
     rates: GpuRates,
     links: Links,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
     without: Collection[Group] = (),
@@ -300,14 +301,29 @@ def _one_part_seconds(
         ends = end_communications(model, part, layout, implementation, sequence=sequence)
         counted = [message for message in ends if message.group not in without]
         total = total.plus(part_seconds(costs, counted, layout, implementation, rates, links))
+    total = total.plus(scale_seconds(layout, links, implementation))
     return total.plus(shard_seconds(model, part, layout, rates, implementation))
+
+
+def scale_seconds(layout: Layout, links: Links, implementation: Implementation) -> PassSeconds:
+    """Return the seconds in which a part's ranks agree on FP8 scales after each of its passes.
+
+    With delayed scaling all ranks that share a stage's weights or its tokens look for the greatest
+    element of each tensor: an AllReduce of few bytes after a part's forward pass of a microbatch,
+    and another after its backward pass, which nothing hides.
+    """
+    ranks = layout.tensor * layout.context * layout.data
+    if not implementation.delayed_scaling or implementation.precision != "fp8" or ranks == 1:
+        return PassSeconds()
+    once = collective_seconds("allreduce", 0.0, span_of(ranks, 1, links.gpus), links)
+    return PassSeconds(forward=once, backward=once, communication=2.0 * once)
 
 
 def optimizer_seconds(
     model: Transformer,
     layout: Layout,
     rates: GpuRates,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
 ) -> float:
     """Return the seconds of the optimizer's step on the GPU with most weights.
 
@@ -333,7 +349,7 @@ def pass_times(
     layout: Layout,
     passes: tuple[PassSeconds, ...],
     links: Links,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> PassTimes:
@@ -363,7 +379,7 @@ def iteration_time(
     global_batch: int,
     rates: GpuRates,
     links: Links,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
     schedule: PipelineSchedule | None = None,

@@ -13,15 +13,17 @@ from parallelism.transformers.collectives import (
     end_communications,
     layer_communications,
     pipeline_send,
+    weight_bytes,
 )
-from parallelism.transformers.costs import DEFAULT, embedding_costs, head_costs
+from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.gpu import GpuRates
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.iteration import (
     PassSeconds,
     layer_seconds,
     optimizer_seconds,
     part_seconds,
+    scale_seconds,
     shard_seconds,
 )
 from parallelism.transformers.links import Links
@@ -111,7 +113,7 @@ def loads_of(
     placement: Placement,
     rates: GpuRates,
     server: Server,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
     far: Set[str] | None = None,
@@ -144,7 +146,8 @@ def loads_of(
     layout = placement.layout
     parts = parts_of(model, layout)
     # Every message that stays in a server: all GPUs are near.
-    near = replace(Links.of_server(server, 1.0), gpus=layout.gpus)
+    links = Links.of_server(server, 1.0)
+    near = replace(links, gpus=layout.gpus)
     far = _far_groups(placement) if far is None else far
     shape = (len(PassKind), len(parts))
     seconds = np.zeros(shape)
@@ -174,6 +177,7 @@ def loads_of(
         inside = [message for message in messages if message.group not in far]
         add(index, part_seconds(costs, inside, layout, implementation, rates, near), messages, 1)
         add(index, shard_seconds(model, part, layout, rates, implementation), (), 1)
+        add(index, scale_seconds(layout, links, implementation), (), 1)
     for table in (seconds, *volumes.values()):
         table[:] = table[:, alike]
     if layout.schedule != "zero-bubble":
@@ -202,7 +206,7 @@ def loads_of(
         context_bytes=volumes["context"],
         expert_bytes=volumes["expert"],
         gradients=tuple(count.times(gradient) for count in counts),
-        weights=tuple(count.times(model.dense_bytes) for count in counts),
+        weights=tuple(count.times(weight_bytes(model, implementation)) for count in counts),
         tied_bytes=gradient * model.vocabulary * model.hidden / near.inter_efficiency * tied,
         update_s=optimizer_seconds(model, layout, rates, implementation)
         + implementation.iteration_s,

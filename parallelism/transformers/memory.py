@@ -8,17 +8,16 @@ import numpy as np
 import numpy.typing as npt
 
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.costs import (
-    DEFAULT,
+from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.schedules import PassKind, PipelineSchedule, schedule_of
+from parallelism.transformers.shares import (
     arriving_tokens,
     kv_heads_of,
     sequence_of,
     split_tokens,
     tokens_of,
 )
-from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.layout import Layout
-from parallelism.transformers.schedules import PassKind, PipelineSchedule, schedule_of
 from parallelism.transformers.stages import (
     Part,
     WeightCount,
@@ -89,7 +88,7 @@ def layer_activations(
     model: Transformer,
     layer: int,
     layout: Layout,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> LayerActivations:
@@ -189,7 +188,7 @@ def part_activations(
     model: Transformer,
     part: Part,
     layout: Layout,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> float:
@@ -274,7 +273,7 @@ def memory_use(
     model: Transformer,
     layout: Layout,
     global_batch: int,
-    implementation: Implementation = DEFAULT,
+    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
     schedule: PipelineSchedule | None = None,

@@ -4,9 +4,9 @@ from dataclasses import fields, replace
 
 from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.costs import check_layout, tokens_of
 from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.layout import Layout, Module
+from parallelism.transformers.shares import check_layout, tokens_of
 
 DGX = "NVIDIA/dgxc-benchmarking on GitHub"
 BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from parallelism.alike import BOTH, READS, SENDS, Classes, Pattern, firsts, mixed, words_of
+from parallelism.alike import BOTH, READS, SENDS, Classes, Pattern, mixed, words_of
 from parallelism.transformers.groups import AllToAll, Exchange, all_to_all, exchange
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Group, Placement
@@ -262,8 +262,9 @@ def _reduced(over: Exchange, classes: Classes) -> Exchange:
     assert over.element is not None
     if over.element[0] < 0:  # nothing is sent
         return over
-    kind, which = np.unique(classes.element[over.element], return_inverse=True)
-    first = firsts(which)
+    kind, first, which = np.unique(
+        classes.element[over.element], return_index=True, return_inverse=True
+    )
     return Exchange(
         _distinct_rows(classes.place[over.members[first]]),
         tuple(over.servers[number] for number in first.tolist()),
@@ -278,8 +279,9 @@ def _reduced_tokens(over: AllToAll, classes: Classes) -> AllToAll:
     if over.element is None or not over.element.size:  # nothing is sent
         none = np.zeros((classes.first_place.size, 0), dtype=np.int64)
         return replace(over, into=none)
-    kind, which = np.unique(classes.element[over.element], return_inverse=True)
-    first = firsts(which)
+    kind, first, which = np.unique(
+        classes.element[over.element], return_index=True, return_inverse=True
+    )
     senders, into = over.senders[first], over.into[classes.first_place]
     return AllToAll(
         over.source[first],

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.costs import check_layout, kv_heads_of, layer_kinds
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.shares import check_layout, kv_heads_of, layer_kinds
 
 
 @dataclass(frozen=True, slots=True)

@@ -441,7 +441,7 @@ def neighbours(rng: random.Random, folder: Path) -> None:
     else:
         text = "\n".join([",".join(COLUMNS), *rows]) + "\n"
         path = written(folder, "n.csv", damaged(text.encode(), rng))
-    verify_cabling(made, read_neighbours(path, made))
+    verify_cabling(made, *read_neighbours(path, made))
 
 
 KINDS: dict[str, Callable[[random.Random, Path], None]] = {

@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InfeasibleError, InputError
-from routing import routes as routes_module
 from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import ecmp_routes, hop_distances, k_shortest_routes
@@ -105,11 +104,10 @@ def test_what_cannot_be_reached_is_named_only_if_it_is_asked_for():
         ecmp_routes(network, pairs=np.array([1, 6]))
 
 
-def test_few_hosts_have_tables_of_all_pairs_and_many_do_not(monkeypatch):
+def test_nothing_is_listed_before_it_is_asked_for():
     make = partial(ecmp_routes, circulant(6, (1, 2)))
-    assert Routes.on_demand(6, make).pairs is None
-    monkeypatch.setattr(routes_module, "EVERY_PAIR_UP_TO", 5)
     made = Routes.on_demand(6, make)
+    same(made.complete(), make())
     assert made.listed.size == 0 and made.rows(np.array([3])).tolist() == [-1]
     without = Routes(*(getattr(made, f) for f in ("hosts", *ARRAYS)), made.pairs)
     assert without.of(np.array([3])).offsets.tolist() == [0, 0]

@@ -1,7 +1,8 @@
 """Lower bounds on the iteration time: of everything, and of one strategy.
 
-All of them are sound for any wiring of degree d, any routing, and AllReduce by rings; they
-hold for the model that the fabric simulates (serial devices, ports of one bandwidth).
+All of them are sound for any wiring of degree d, any routing, and AllReduce by rings (of many
+servers also by trees of their edges, `topoopt.fabric.ring_trees`); they hold for the model that
+the fabric simulates (serial devices, ports of one bandwidth).
 """
 
 from collections.abc import Mapping
@@ -23,8 +24,9 @@ from topoopt.bounds.critical import (
     steady_span,
 )
 from topoopt.bounds.relaxation import Own, Wirings
-from topoopt.bounds.space_terms import all_choices, all_terms, trade_off, turn_terms
-from topoopt.bounds.tradeoff import best_weights, weighted
+from topoopt.bounds.scheduled_terms import microbatch_terms, steady_terms
+from topoopt.bounds.space_terms import all_choices, trade_off
+from topoopt.bounds.tradeoff import SplitCosts, Terms, best_weights, weighted
 from topoopt.bounds.turns import longest_turn
 
 # Sums of the same times in another order differ in the last bits, and the simulator takes
@@ -98,6 +100,80 @@ def space_bound(
         If a weight is negative, of no term, or all are zero.
     """
     choices, terms = trade_off(builder, wirings)
+    traded, used = _traded(choices, terms, weights)
+    longest = [0.0] * len(choices.own)
+    for index, op in enumerate(builder.graph.operators):
+        both = choices.own[index][Own.FORWARD] + choices.own[index][Own.BACKWARD]
+        longest[index] = float(both.min()) + max((longest[i] for i in op.inputs), default=0.0)
+    result = {
+        "compute": float(sum(own[Own.WORK].min() for own in choices.own)),
+        "chain": max(longest),
+        "trade-off": traded,
+    }
+    return Bound(max(result.values()) * ROUNDING, result, used)
+
+
+def scheduled_bound(
+    builder: TaskGraphBuilder,
+    wirings: Wirings,
+    microbatches: int = 1,
+    *,
+    steady: bool = False,
+    weights: Mapping[str, float] | None = None,
+) -> Bound:
+    """Bound iterations of microbatches, or that overlap, as `space_bound` does plain ones.
+
+    Parameters
+    ----------
+    builder : TaskGraphBuilder
+        Of the whole batch.
+    wirings : Wirings
+    microbatches : int
+        Parts of the batch that run one after another.
+    steady : bool
+        Bound the period of iterations that overlap.
+    weights : mapping of str to float, optional
+        As in `space_bound`.
+
+    Returns
+    -------
+    Bound
+        ``compute``: as in `space_bound`, all microbatches' work. ``chain``: the longest chain
+        that no strategy makes shorter; of overlapping iterations the longest turn of an operator.
+        ``trade-off``: the least weighted sum of the terms of
+        `topoopt.bounds.scheduled_terms`.
+
+    Raises
+    ------
+    InputError
+        As `space_bound`.
+    """
+    small = builder.of_microbatch(microbatches) if microbatches > 1 else builder
+    choices, path = all_choices(small, wirings)
+    if steady:
+        terms = steady_terms(builder.graph, path, microbatches)
+    else:
+        terms = microbatch_terms(builder.graph, choices, path, microbatches)
+    traded, used = _traded(choices, terms, weights)
+    alone = {
+        name: weighted(choices, terms, only)[0]
+        for name, only in zip(terms.names, np.eye(len(terms.names)), strict=True)
+    }
+    chains = [value for name, value in alone.items() if name.startswith(("turn", "chain"))]
+    result = {"compute": alone["compute"], "chain": max(chains), "trade-off": traded}
+    return Bound(max(result.values()) * ROUNDING, result, used)
+
+
+def _traded(
+    choices: SplitCosts, terms: Terms, weights: Mapping[str, float] | None
+) -> tuple[float, dict[str, float]]:
+    """Return the least weighted sum of terms over all strategies, and the weights used.
+
+    Raises
+    ------
+    InputError
+        If a given weight is negative, of no term, or all are zero.
+    """
     if weights is None:
         _, found = best_weights(choices, terms)
         found = np.where(found < _SMALLEST_WEIGHT, 0.0, found)
@@ -113,54 +189,8 @@ def space_bound(
         raise InputError(f"bound: weights {dict(weights or {})} are all zero; give a positive one")
     found = found / found.sum()
     traded, _ = weighted(choices, terms, found)
-    longest = [0.0] * len(choices.own)
-    for index, op in enumerate(builder.graph.operators):
-        both = choices.own[index][Own.FORWARD] + choices.own[index][Own.BACKWARD]
-        longest[index] = float(both.min()) + max((longest[i] for i in op.inputs), default=0.0)
-    result = {
-        "compute": float(sum(own[Own.WORK].min() for own in choices.own)),
-        "chain": max(longest),
-        "trade-off": traded,
-    }
     used = sorted(np.flatnonzero(found).tolist(), key=lambda term: (-found[term], term))
-    return Bound(
-        max(result.values()) * ROUNDING,
-        result,
-        {terms.names[term]: float(found[term]) for term in used},
-    )
-
-
-def resource_bound(builder: TaskGraphBuilder, wirings: Wirings, microbatches: int = 1) -> Bound:
-    """Bound the period of overlapping iterations over all strategies, topologies and routings.
-
-    Parameters
-    ----------
-    builder : TaskGraphBuilder
-        Of the whole batch.
-    wirings : Wirings
-    microbatches : int
-        Parts of the batch that run one after another.
-
-    Returns
-    -------
-    Bound
-        What no overlap hides. ``compute``: as in `space_bound`, the microbatches' work.
-        ``network``: what rings and transfers must send at least, over all ports. ``chain``: the
-        least turn of an operator of the heaviest path (`topoopt.bounds.space_terms.turn_terms`).
-    """
-    choices, path = all_choices(builder, wirings)
-    terms = all_terms(builder.graph, choices, path)
-    network, _ = weighted(choices, terms, np.array([float(n == "network") for n in terms.names]))
-    work = sum(float(own[Own.WORK].min()) for own in choices.own)
-    if microbatches > 1:
-        # Updates come once, whatever the number of microbatches, and are left out.
-        choices, path = all_choices(builder.of_microbatch(microbatches), wirings)
-        passes = [own[Own.FORWARD_WORK] + own[Own.BACKWARD_WORK] for own in choices.own]
-        work = microbatches * sum(float(both.min()) for both in passes)
-    turns = turn_terms(builder.graph, path)
-    chain = max(weighted(choices, turns, only)[0] for only in np.eye(len(turns.names)))
-    result = {"compute": work, "network": network, "chain": chain}
-    return Bound(max(result.values()) * ROUNDING, result)
+    return traded, {terms.names[term]: float(found[term]) for term in used}
 
 
 def strategy_bound(
@@ -267,5 +297,5 @@ def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
 
 
 __all__ = [
-    "ROUNDING", "Bound", "Wirings", "resource_bound", "space_bound", "strategy_bound",
+    "ROUNDING", "Bound", "Wirings", "scheduled_bound", "space_bound", "strategy_bound",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ import numpy.typing as npt
 from codesign_base.rows import spread, starts
 from parallelism.alike import READS, SENDS, Alike
 from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
+from topoopt.fabric.ring_trees import late_share
 
 # Times that differ by less of the latest are the same but for rounding.
 SAME_TIME = 1e-12
@@ -78,7 +79,7 @@ def least_of(
         group = tasks.first[reduces]
         members = np.array([len(each) for each in tasks.groups], dtype=np.float64)[group]
         rounds = tasks.passes[reduces] * (members - 1.0)
-        each_round = tasks.size[reduces] / members / group_rate[group] + lag
+        each_round = tasks.size[reduces] / members / group_rate[group] + lag * late_share(members)
         length[reduces] = rounds * each_round + tasks.delay[reduces]
     return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
 

@@ -6,7 +6,7 @@ from typing import Any
 from codesign_base import InfeasibleError
 from parallelism.operator_family import OperatorFamily
 from parallelism.transformers.family import LayoutFamily
-from topoopt.bounds.bounds import Bound, resource_bound, space_bound
+from topoopt.bounds.bounds import Bound, scheduled_bound, space_bound
 from topoopt.bounds.layouts import fitting_bounds, layout_bound, least_bound, placement_bound
 from topoopt.bounds.relaxation import Wirings
 from topoopt.problem.job import Cluster
@@ -56,7 +56,7 @@ def everything_bound(
     weights : mapping of str to float, optional
         Operators: as in `space_bound`.
     schedule : Schedule, optional
-        Plain by default; with overlap or microbatches only what no order hides counts.
+        Plain by default; with overlap or microbatches see `scheduled_bound`.
     quick : bool
         Layouts: the least of their own bounds, without the task graphs of placements. Lower, and
         enough to rule a cluster out.
@@ -83,7 +83,10 @@ def everything_bound(
     wirings = wirings_of(family, cluster, hops)
     schedule = schedule or Schedule.plain()
     if schedule.streaming or schedule.microbatches > 1:
-        return resource_bound(family.builder, wirings, schedule.microbatches)
+        return scheduled_bound(
+            family.builder, wirings, schedule.microbatches,
+            steady=schedule.streaming, weights=weights,
+        )  # fmt: skip
     return space_bound(family.builder, wirings, weights)
 
 

@@ -122,8 +122,8 @@ def plan_bounds(
         As in `space_bound`.
     schedule : Schedule, optional
         The plan's; plain by default. All bounds hold for any order of tasks and any buckets.
-        Where iterations overlap, only what resources must do bounds their period; and over all
-        strategies, only that where there are microbatches, which shorten chains.
+        Where iterations overlap, only what resources must do, and turns of operators, bound
+        their period.
     everything : Bound, optional
         `everything_bound`, where it is at hand.
 

@@ -7,7 +7,6 @@ from math import ceil
 
 import numpy as np
 
-from parallelism.transformers.costs import layer_kinds
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.iteration import layer_seconds
 from parallelism.transformers.layout import Layout
@@ -15,6 +14,7 @@ from parallelism.transformers.links import Links
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
+from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.timeline import PassTimes, timeline
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
 from topoopt.bounds.exchanges import exchange_terms, placed_pipeline

@@ -14,6 +14,7 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.search.space import legal_degrees
 from parallelism.taskgraph import FloatArray
+from topoopt.fabric.ring_trees import late_share
 
 Degrees = tuple[int, int, Mode]
 
@@ -25,7 +26,9 @@ class Own(IntEnum):
     ``FORWARD``, ``BACKWARD``: of one part. ``TAIL``: from the end of the last backward pass of
     a parameter shard to the end of its update. ``RING``: bytes that all rings send, over all
     ports of all servers. ``LAST_RING``: the same for one of the parameter shards. ``MEMORY``:
-    share of all memory (no seconds).
+    share of all memory (no seconds). ``FORWARD_SHARD``, ``BACKWARD_SHARD``: device time of one
+    parameter shard of every sample, over N devices; ``FORWARD_NEEDED``, ``BACKWARD_NEEDED``: of
+    all shards, unless each reads its own slice of the input: then of one.
     """
 
     WORK = 0
@@ -37,6 +40,10 @@ class Own(IntEnum):
     FORWARD_WORK = 6
     BACKWARD_WORK = 7
     MEMORY = 8
+    FORWARD_SHARD = 9
+    BACKWARD_SHARD = 10
+    FORWARD_NEEDED = 11
+    BACKWARD_NEEDED = 12
 
 
 class Shared(IntEnum):
@@ -46,11 +53,14 @@ class Shared(IntEnum):
     ``INTO_READER``: a part of the reader has to receive so long before it starts, over all ports
     of its server; a part of the reader has to send its gradients as long. ``FROM_PRODUCER``: a
     part of the producer sends its output so long, and receives its gradients as long.
+    ``FORWARD_READ``: device time, over N devices, of what makes the input of one part of the
+    reader for every sample: all parts of the producer, unless both are split along features.
     """
 
     NETWORK = 0
     INTO_READER = 1
     FROM_PRODUCER = 2
+    FORWARD_READ = 3
 
 
 @dataclass(frozen=True)
@@ -135,7 +145,8 @@ def own_costs(
     """Return what each configuration of an operator costs at least by itself.
 
     A parameter shard of S bytes that s servers replicate is reduced by rings: each sends
-    2 (s - 1) / s S bytes to its next, in 2 (s - 1) rounds.
+    2 (s - 1) / s S bytes to its next, in 2 (s - 1) rounds; of many servers the latency of two
+    counts (`topoopt.fabric.ring_trees.late_share`).
 
     Parameters
     ----------
@@ -160,9 +171,14 @@ def own_costs(
         if shard > 0.0:
             tail += 0.0 if op.sparse else builder.server.intra_allreduce_time(shard)
             rounds = 2.0 * (sample - 1.0)
-            tail += rounds * (shard / sample / wirings.port_rate + wirings.lag)
+            lag = wirings.lag * float(late_share(sample))
+            tail += rounds * (shard / sample / wirings.port_rate + lag)
         ring = 2.0 * (sample - 1.0) * size / wirings.network_rate
         room = wirings.memory * wirings.servers
+        forward, backward = (
+            parts * each / wirings.servers for each in (time.forward, time.backward)
+        )
+        needed = parameter if mode.slices_input else 1
         rows.append(
             (
                 parts * (both + time.update) / wirings.servers,
@@ -171,9 +187,13 @@ def own_costs(
                 tail,
                 ring,
                 ring / parameter,
-                parts * time.forward / wirings.servers,
-                parts * time.backward / wirings.servers,
+                forward,
+                backward,
                 parts * builder.part_memory(index, sample, parameter, mode) / room,
+                forward / parameter,
+                backward / parameter,
+                forward / needed,
+                backward / needed,
             )
         )
     return np.array(rows).T.copy()
@@ -211,6 +231,7 @@ def shared_costs(
     made: tuple[Degrees, ...],
     read: tuple[Degrees, ...],
     wirings: Wirings,
+    forward: FloatArray,
     shares: tuple[float, ...] | None = None,
 ) -> FloatArray:
     """Return what each pair of configurations of a producer and its reader moves at least.
@@ -227,6 +248,8 @@ def shared_costs(
     made, read : tuple of (sample, parameter, mode)
         Configurations of the producer and of the reader.
     wirings : Wirings
+    forward : float64 array, shape (made,)
+        `Own.FORWARD_WORK` of the producer.
     shares : tuple of float, optional
         Of a reader that is a concatenation, see `slice_shares`. Its slices need unequal shares of
         the producer, and ``INTO_READER`` is what the one receives that needs most of it; together
@@ -259,7 +282,11 @@ def shared_costs(
     ]
     if size == 0.0:
         late = [np.zeros_like(hops)] * 2
-    return np.stack((hops * overlap * size / wirings.network_rate, *late))
+    sliced = np.logical_and(cut_a, cut_b) if shares is None else np.broadcast_to(cut_b, hops.shape)
+    read_of = forward[:, None] / np.where(sliced, pa, 1.0)
+    if shares is not None:
+        read_of = np.where(sliced, 0.0, read_of)
+    return np.stack((hops * overlap * size / wirings.network_rate, *late, read_of))
 
 
 def _split(degrees: tuple[Degrees, ...], *, out: bool) -> tuple[FloatArray, FloatArray, FloatArray]:

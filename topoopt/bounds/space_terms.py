@@ -1,6 +1,6 @@
 """Terms of the bound over all strategies: what precedes an AllReduce, and what follows."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -77,7 +77,8 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts
         key = (size, alike[index], alike[to], shares)
         if key not in tables:
             few = len(made) * len(read) <= MOST_PAIRS
-            tables[key] = shared_costs(size, made, read, wirings, shares) if few else None
+            work = own[alike[index]][Own.FORWARD_WORK]
+            tables[key] = shared_costs(size, made, read, wirings, work, shares) if few else None
         shared.append(tables[key])
     choices = SplitCosts(
         tuple(own[r] for r in alike), tuple(reader), tuple(shared),
@@ -86,7 +87,8 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts
     return choices, path
 
 
-def _reach(links: list[tuple[int, ...]], order: Iterable[int], start: int) -> set[int]:
+def reach(links: Sequence[tuple[int, ...]], order: Iterable[int], start: int) -> set[int]:
+    """Return an operator and all that links lead to from it, met in an order."""
     found = {start}
     for index in order:
         if index in found:
@@ -115,33 +117,14 @@ def _add_chain(
             shared[index, out] += place >= stop
 
 
-def turn_terms(graph: ModelGraph, path: list[int]) -> Terms:
-    """Return bounds of the period of iterations that overlap: the turns of operators of a path.
-
-    The next forward pass of a part waits for its update, that for its AllReduce, and that for
-    its backward pass, which ends a chain that its forward pass began: on along the path to its
-    end, and back (see `topoopt.bounds.turns`). Neither iterations nor microbatches that overlap
-    shorten it.
-
-    Parameters
-    ----------
-    graph : ModelGraph
-    path : list of int
-        Operators, each an input of the next.
-
-    Returns
-    -------
-    Terms
-    """
-    count, end = len(graph.operators), len(path) - 1
-    cuts = sorted({round(x) for x in np.linspace(0, end, MOST_CUTS)})
-    own = np.zeros((len(cuts), count, len(Own)))
-    shared = np.zeros((len(cuts), count, len(Shared)))
-    for row, cut in enumerate(cuts):
-        _add_chain(path, own[row], shared[row], cut, cut)
-        own[row, path[cut], Own.TAIL] += 1.0
-    names = tuple(f"turn of {graph.operators[path[cut]].name}" for cut in cuts)
-    return Terms(names, own, shared)
+def add_rings(
+    own: FloatArray, shared: FloatArray, choices: SplitCosts, above: set[int], at: int
+) -> None:
+    """Count all that rings and gradient transfers carry of an operator and what leads to it."""
+    for index in above:
+        own[index, Own.RING] += 1.0
+    for index in above - {at}:
+        shared[index, Shared.NETWORK] += choices.reader[index] in above
 
 
 def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
@@ -168,20 +151,12 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     def chain(own: FloatArray, shared: FloatArray, start: int, stop: int, last_part: bool) -> None:
         _add_chain(path, own, shared, start, stop, last_part=last_part)
 
-    def backward_of(own: FloatArray, shared: FloatArray, at: int) -> None:
-        """Count all that rings and gradient transfers carry of an operator and its inputs."""
-        above = _reach(inputs, reversed(range(count)), at)
-        for index in above:
-            own[index, Own.RING] += 1.0
-        for index in above - {at}:
-            shared[index, Shared.NETWORK] += choices.reader[index] in above
-
     def last_rings(own: FloatArray, at: int) -> None:
-        for index in _reach(inputs, reversed(range(count)), at):
+        for index in reach(inputs, reversed(range(count)), at):
             own[index, Own.LAST_RING] += 1.0
 
     end = len(path) - 1
-    apart = _apart(graph)
+    apart = apart_of(graph)
     pairs = sum(table[0].size for table in choices.shared if table is not None)
     cuts = MOST_CUTS if pairs <= MANY_PAIRS else FEW_CUTS
     for cut in sorted({round(x) for x in np.linspace(0, end, cuts)}):
@@ -189,7 +164,7 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
         name = graph.operators[at].name
         own, shared = term(f"network after {name}")
         chain(own, shared, 0, cut, False)
-        backward_of(own, shared, at)
+        add_rings(own, shared, choices, reach(inputs, reversed(range(count)), at), at)
         own, shared = term(f"chain to {name}")
         chain(own, shared, 0, cut, False)
         own[at, Own.TAIL] += 1.0
@@ -202,8 +177,8 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
         chain(own, shared, 0, cut, True)
         last_rings(own, at)
         own, shared = term(f"last rings after work of {name}")
-        below = _reach(consumers, range(count), at)
-        for index in _ancestors(inputs, below):
+        below = reach(consumers, range(count), at)
+        for index in ancestors(inputs, below):
             own[index, Own.FORWARD_WORK] += 1.0
         for index in below:
             own[index, Own.BACKWARD_WORK] += 1.0
@@ -211,7 +186,7 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     joints = [place for place in range(end + 1) if choices.reader.count(path[place]) > 1]
     joints = sorted(joints, key=lambda place: -choices.reader.count(path[place]))[:MOST_JOINTS]
     for start in sorted({*joints, end}):
-        fed = _ancestors(inputs, {path[start]})
+        fed = ancestors(inputs, {path[start]})
         joined = [place for place in range(start, end + 1) if path[place] not in apart]
         for stop in sorted({*joined[:1], *joined[-1:]}):
             names_of = [graph.operators[path[place]].name for place in (start, stop)]
@@ -223,7 +198,7 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
     return Terms(tuple(names), np.array(own_rows), np.array(shared_rows))
 
 
-def _apart(graph: ModelGraph) -> set[int]:
+def apart_of(graph: ModelGraph) -> set[int]:
     """Return the operators whose last backward pass not all inputs need wait for.
 
     A slice of a concatenation reads some of the inputs only, so that gradients of others do not
@@ -240,10 +215,11 @@ def _apart(graph: ModelGraph) -> set[int]:
             after[index] = True
             onward[index] = onward[index] or op.split(Mode.CHANNEL) is not None
     inputs = [op.inputs for op in graph.operators]
-    return _ancestors(inputs, {i for i, found in enumerate(after) if found})
+    return ancestors(inputs, {i for i, found in enumerate(after) if found})
 
 
-def _ancestors(inputs: list[tuple[int, ...]], of: set[int]) -> set[int]:
+def ancestors(inputs: Sequence[tuple[int, ...]], of: set[int]) -> set[int]:
+    """Return some operators and all that lead to them."""
     found = set(of)
     for index in reversed(range(len(inputs))):
         if index in found:

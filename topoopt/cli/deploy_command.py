@@ -106,7 +106,7 @@ def _verify(
 ) -> list[str]:
     from topoopt.deploy.verify_cabling import read_neighbours, verify_cabling
 
-    verdict = verify_cabling(made, read_neighbours(path, made))
+    verdict = verify_cabling(made, *read_neighbours(path, made))
     report["cabling"] = asdict(verdict)
     if not verdict.wrong:
         lines.append(f"cabling: ok ({verdict.checked} ports hear whom they should)")
@@ -163,6 +163,11 @@ def _check(
     )
     if tried.pulled is not None:
         lines.append(f"namespaces without cable {tried.pulled}: ok (pulled, and routes made anew)")
+    if not tried.seeded:
+        lines.append(
+            "note: this kernel is older than Linux 6.11 and divides alike in all namespaces: "
+            "shares beyond a first division were followed in the files only"
+        )
     if not tried.rdma:
         lines.append(
             "note: this kernel lacks tc flower or pedit: RDMA forwarding was followed in the "

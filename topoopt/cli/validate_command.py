@@ -120,6 +120,13 @@ def _validate_runs(path: Path, as_json: bool) -> None:
     over = [run.name for run in found.runs if not run.fits]
     names = f": {'; '.join(over)}" if over else ""
     said = f"Of {len(found.runs)} runs {len(over)} do not fit into memory by the model{names}."
+    floor = found.floor
+    if floor.jobs:
+        said += (
+            f" {floor.runs} of them are of {floor.jobs} jobs that were published with other times, "
+            f"so that no model has a mean below {_percent(floor.mean)} or a max below "
+            f"{_percent(floor.max)}."
+        )
     print("\n".join(wrap(said, 98)))
 
 

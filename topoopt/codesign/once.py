@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
 from parallelism.transformers.family import LayoutFamily
 from topoopt.base.interrupts import interrupts_between_steps
-from topoopt.base.progress import ProgressCallback
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.base.side_by_side import in_twos
 from topoopt.base.version import installed_version
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
@@ -20,6 +22,7 @@ from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedu
 from topoopt.evaluate.scoring import NAMED, plainest_routing
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import FABRIC_MODEL
+from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.tasks import link_bytes, recorded_routes
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
 from topoopt.plan.plan import (
@@ -58,6 +61,7 @@ from topoopt.search.confirm import (
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch
 from topoopt.search.result import Compared, SearchResult
+from topoopt.search.scheduled import scheduled_search
 from topoopt.search.search_state import Keeper
 
 AnySearch = OperatorSearch | LayoutSearch
@@ -138,7 +142,10 @@ def _schedule(
         return ordered(family, result.best, search.problem.options.compute_order)
     if scheduling != "plain" and not result.interrupted:
         try:
-            scheduled = schedule_pairs(family, result.others, scheduling, progress)
+            if isinstance(search, OperatorSearch):
+                scheduled = scheduled_search(search.search, result, progress)
+            else:
+                scheduled = schedule_pairs(family, result.others, scheduling, progress)
         except KeyboardInterrupt:
             result.interrupted = True
         else:
@@ -178,28 +185,45 @@ def _baselines(
     if problem.cluster.servers == 1:
         return found, False
     stated = states_packets(problem.family, problem.options, problem.cluster.servers)
-    for number, base in enumerate(chosen):
-        try:
-            best: Compared[Any] = search.best_on(base, result, number, progress)
-            # After an interruption only what is quick is still worked out.
-            asked, packets = stated and not result.interrupted, best.packets
-            if asked and packets is None:
-                tasks = family.build(best.parallelization)
-                packets = packet_times_on(base.fabric, tasks, base.real)
+    # After an interruption only what is quick is still worked out.
+    asked = stated and not result.interrupted
+    lock = Lock()
+
+    def report(made: Progress) -> None:
+        if progress is not None:
+            with lock:
+                progress(made)
+
+    def compared(
+        numbered: tuple[int, BaselineFabric], _: float
+    ) -> tuple[Compared[Any], Jitter | None]:
+        number, base = numbered
+        best: Compared[Any] = search.best_on(base, result, number, report)
+        packets = best.packets
+        if asked and packets is None:
+            tasks = family.build(best.parallelization)
+            packets = packet_times_on(base.fabric, tasks, base.real)
+        return best, packets
+
+    servers = problem.cluster.servers if isinstance(search, OperatorSearch) else 1
+    try:
+        for (_, base), (best, packets) in in_twos(
+            enumerate(chosen), compared, lambda: 0.0, servers
+        ):
             unstated = asked and packets is None and isinstance(base.fabric, Fabric)
-        except KeyboardInterrupt:
-            return found, True
-        found[base.fabric.name] = Baseline(
-            iteration_time_s=best.time,
-            bounded=best.bounded,
-            packet_time_s=None if packets is None else packets.mean,
-            cost_usd=base.cost,
-            bandwidth_bytes_per_s=base.bandwidth,
-            origin=best.origin,
-            parallelization=family.record(best.parallelization),
-            note=f"{base.note}; {NO_PACKET_TIME}" if unstated else base.note,
-            reconfiguration=reconfiguration_record(base.fabric),
-        )
+            found[base.fabric.name] = Baseline(
+                iteration_time_s=best.time,
+                bounded=best.bounded,
+                packet_time_s=None if packets is None else packets.mean,
+                cost_usd=base.cost,
+                bandwidth_bytes_per_s=base.bandwidth,
+                origin=best.origin,
+                parallelization=family.record(best.parallelization),
+                note=f"{base.note}; {NO_PACKET_TIME}" if unstated else base.note,
+                reconfiguration=reconfiguration_record(base.fabric),
+            )
+    except KeyboardInterrupt:
+        return found, True
     return found, False
 
 

@@ -10,7 +10,7 @@ from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.forwarding import Hops
 
 PROTOCOL, RDMA_PROTOCOL = 84, 85
-"""Mark routes and rules that are ours, so that nothing else is ever removed."""
+"""Mark routes, rules and neighbours that are ours, so that nothing else is ever removed."""
 
 TABLES = 20_000
 """Routes for packets of server v are in the table of this number plus v."""
@@ -60,8 +60,6 @@ $1 "*) ;; *) echo "$1 $old" >> "$STATE" ;; esac
 undo() {
   ip -4 -batch - <<'END'
 %(ours)sEND
-  ip -force -4 -batch - 2>/dev/null <<'END' || true
-%(removals)sEND
   [ -e "$STATE" ] || return 0
   while read -r key value; do
     [ ! -e "/proc/sys/$key" ] || echo "$value" > "/proc/sys/$key"
@@ -88,11 +86,10 @@ $(cd /proc/sys && grep -Hs . net/ipv4/conf/*/forwarding net/ipv4/conf/*/rp_filte
 
 _RDMA = """
 undo() {
-  ip -4 route flush table all proto %(protocol)d
+  ip -4 -batch - <<'END'
+%(ours)sEND
   tc -force -batch - 2>/dev/null <<'END' || true
 %(old)sEND
-  ip -force -4 -batch - 2>/dev/null <<'END' || true
-%(removals)sEND
   [ -e "$STATE" ] || return 0
   while read -r device; do
     tc qdisc del dev "$device" clsact 2>/dev/null || true
@@ -141,7 +138,11 @@ def netplan(made: Deployment, server: int) -> str:
 
 
 def _ethernet(made: Deployment, mac: str | None, addresses: list[str]) -> dict[str, object]:
-    entry: dict[str, object] = {"optional": True, "dhcp4": False, "dhcp6": False, "link-local": []}
+    # While the other end of a cable restarts, systemd-networkd would take addresses away, and with
+    # them routes and neighbours.
+    entry: dict[str, object] = {
+        "optional": True, "ignore-carrier": True, "dhcp4": False, "dhcp6": False, "link-local": [],
+    }  # fmt: skip
     if mac is not None:
         entry["macaddress"] = mac
     entry["mtu"] = made.site.mtu
@@ -167,16 +168,15 @@ def routes_script(made: Deployment, server: int) -> str:
     made : Deployment
     server : int
     """
-    commands, removals = [], []
+    commands = []
     for end in ports_of(made, server):
         if (other := made.cabling.leads_to.get(end)) is None:
             continue
-        where = f"{made.port_address(other)} dev {quote(made.port(end).interface)}"
         neighbour = f"{made.port_address(other)} lladdr {made.mac(other)}"
         commands.append(
-            f"neigh replace {neighbour} dev {quote(made.port(end).interface)} nud permanent"
+            f"neigh replace {neighbour} dev {quote(made.port(end).interface)} nud permanent "
+            f"protocol {PROTOCOL}"
         )
-        removals.append(f"neigh del {where}")
     own = made.host_address(server)
     for (node, target), hops in sorted(made.forwarding.local.items()):
         if node == server:
@@ -217,10 +217,9 @@ def routes_script(made: Deployment, server: int) -> str:
         purpose="Routes to all hosts over the plan's paths, and forwarding for other hosts.",
         name=made.name(server), file="routes.sh", saved=quote(f"{made.name(server)}.settings"),
     )  # fmt: skip
-    ours = [f"route flush table all proto {PROTOCOL}", f"rule flush protocol {PROTOCOL}"]
+    ours = [*_ours(PROTOCOL), f"rule flush protocol {PROTOCOL}"]
     body = _ROUTES % {
-        "ours": _lines(ours), "removals": _lines(removals), "settings": _lines(settings),
-        "commands": _lines(commands),
+        "ours": _lines(ours), "settings": _lines(settings), "commands": _lines(commands)
     }  # fmt: skip
     return head + body + _MAIN
 
@@ -281,8 +280,9 @@ def rdma_script(made: Deployment, server: int) -> str:
             f"{begin} ip pref {FILTERS[0]} flower {match}",
             f"{begin} 802.1Q pref {FILTERS[1]} flower vlan_ethtype ip {match}",
         ]
-    commands = [f"neigh replace {entry} nud permanent" for entry in neighbours]
-    removals = [f"neigh del {entry.split()[0]} dev {entry.split()[-1]}" for entry in neighbours]
+    commands = [
+        f"neigh replace {entry} nud permanent protocol {RDMA_PROTOCOL}" for entry in neighbours
+    ]
     for end, ports in sorted(ways.items()):
         out = " ".join(
             f"nexthop dev {quote(made.port((server, port)).interface)} weight 1" for port in ports
@@ -298,10 +298,16 @@ def rdma_script(made: Deployment, server: int) -> str:
         for preference in FILTERS
     ]
     body = _RDMA % {
-        "protocol": RDMA_PROTOCOL, "devices": _lines(sorted(devices)), "old": _lines(old),
-        "removals": _lines(removals), "commands": _lines(commands), "filters": _lines(filters),
+        "ours": _lines(_ours(RDMA_PROTOCOL)), "devices": _lines(sorted(devices)),
+        "old": _lines(old), "commands": _lines(commands), "filters": _lines(filters),
     }  # fmt: skip
     return head + body + _MAIN
+
+
+def _ours(protocol: int) -> list[str]:
+    # By their mark: "ip neigh del" ends a whole batch where one is gone, as with a dead cable.
+    return [f"route flush table all proto {protocol}",
+            f"neigh flush nud permanent protocol {protocol}"]  # fmt: skip
 
 
 def _lines(lines: list[str]) -> str:

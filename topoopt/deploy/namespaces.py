@@ -60,6 +60,11 @@ def has_flower() -> bool:
         return _try(["tc", *rule.split()], space=name).returncode == 0
 
 
+def has_seed() -> bool:
+    """Whether hosts of this kernel can divide packets each in its own way (Linux 6.11)."""
+    return Path("/proc/sys/net/ipv4/fib_multipath_hash_seed").exists()
+
+
 @contextmanager
 def namespaces(made: Deployment, files: Files) -> Iterator[dict[int, str]]:
     """Make hosts and cables as the files say, with addresses and MTU of the netplan files.

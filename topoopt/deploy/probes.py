@@ -20,10 +20,13 @@ FIRST_TTL = 64
 _MAGIC = b"topoopt probe "
 _NUMBER = struct.Struct("!Q")
 _PORT = 40_000
-_IPV4 = 0x0800
+# ETH_P_ALL of Linux: heard before filters redirect, which sockets of one protocol are not.
+_ALL = 0x0003
 _BUFFER_BYTES = 64 << 20
 # SO_RCVBUFFORCE of Linux, by which root may go beyond the system's limit.
 _BUFFER_OPTION = 33
+# SOL_PACKET and PACKET_IGNORE_OUTGOING of Linux 4.20.
+_IGNORE_SENT = (263, 23)
 _SECONDS = 1.0
 
 
@@ -64,9 +67,10 @@ class Prober:
         try:
             for server, space in spaces.items():
                 with entered(space):
-                    ear = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_IPV4))
+                    ear = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(_ALL))
                     self._open.enter_context(ear)
                     ear.setsockopt(socket.SOL_SOCKET, _BUFFER_OPTION, _BUFFER_BYTES)
+                    ear.setsockopt(*_IGNORE_SENT, 1)
                     self._ears[ear] = server
                     for port in (_PORT, ROCE_PORT):
                         sink = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -142,7 +146,7 @@ class Prober:
         stops: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
         for ear, server in self._ears.items():
             for data, (device, _, kind, *_) in _waiting(ear):
-                number = _number(data[4 * (data[0] & 15) + 8 :])
+                number = _number(data[4 * (data[0] & 15) + 8 :]) if data else -1
                 if kind == socket.PACKET_HOST and number in numbers:
                     stops[number].append((server, device, data[8]))
         return [

@@ -220,14 +220,10 @@ def _read_netplan(host: Host, text: str, where: str) -> None:
 
 def _read_line(host: Host, words: list[str]) -> None:
     match words:
-        case ["neigh", "replace", address, "lladdr", mac, "dev", device, "nud", "permanent"]:
+        case ["neigh", "replace", address, "lladdr", mac, "dev", device, "nud", "permanent",
+              "protocol", "84" | "85"]:  # fmt: skip
             host.neighbours[address, device] = mac
-        case ["route", "flush", "table", "all", "proto", "84"] | [
-            "rule",
-            "flush",
-            "protocol",
-            "84",
-        ]:
+        case ["route" | "rule" | "neigh", "flush", *_, "84"]:
             pass  # what an earlier apply left
         case ["route", "replace", network, *rest]:
             _read_route(host, IPv4Network(network), rest)

@@ -36,7 +36,7 @@ class CablingVerdict:
     checked: int
 
 
-def read_neighbours(path: str | Path, made: Deployment) -> dict[End, End]:
+def read_neighbours(path: str | Path, made: Deployment) -> tuple[dict[End, End], dict[End, str]]:
     """Read who hears whom.
 
     Parameters
@@ -48,14 +48,15 @@ def read_neighbours(path: str | Path, made: Deployment) -> dict[End, End]:
 
     Returns
     -------
-    dict of (server, port) to (server, port)
+    heard : dict of (server, port) to (server, port)
         Interfaces of hosts that are no ports of the plan are left out.
+    foreign : dict of (server, port) to str
+        Ports that hear something that is no port of the site, such as a switch, and its name.
 
     Raises
     ------
     InputError
-        If the file is not understood, names a host that the site lacks, a port twice, or a
-        neighbour that is no port of the site.
+        If the file is not understood, names a host that the site lacks, or a port twice.
     """
     where = f"neighbours file {str(path)!r}"
     text = read_text(path, "neighbours file")
@@ -68,25 +69,27 @@ def read_neighbours(path: str | Path, made: Deployment) -> dict[End, End]:
     }
     macs = {made.mac(end): end for end in ports.values()}
     found: dict[End, End] = {}
-    for host, interface, neighbour, other in rows:
+    foreign: dict[End, str] = {}
+    for host, interface, neighbour, others in rows:
         server = _server(host, servers)
         if server is None:
             raise InputError(f"{where}: host {host!r} is not in the site; correct its name")
         end = ports.get((server, interface))
         if end is None or end[1] >= made.degree:
             continue  # the management interface, or a port that the plan leaves alone
-        heard = macs.get(other.lower())
+        # A port says its hardware address, which the site file may not have, or its name, or both.
         at = _server(neighbour, servers)
-        if heard is None and at is not None:
-            heard = ports.get((at, other))
-        if heard is None:
-            raise InputError(
-                f"{where}: {host} {interface} hears {neighbour!r} {other!r}, which is no port of "
-                "the site; unplug it, or add it to the site"
-            )
-        if found.setdefault(end, heard) != heard:
+        known = [macs[other.lower()] for other in others if other.lower() in macs]
+        if at is not None:
+            known += [ports[at, other] for other in others if (at, other) in ports]
+        if known:
+            twice = found.setdefault(end, known[0]) != known[0] or end in foreign
+        else:
+            name = f"{neighbour} {others[-1]}"
+            twice = foreign.setdefault(end, name) != name or end in found
+        if twice:
             raise InputError(f"{where}: {host} {interface} hears two ports; keep one")
-    return found
+    return found, foreign
 
 
 def _by_name(made: Deployment) -> dict[str, int]:
@@ -102,17 +105,21 @@ def _server(name: str, servers: Mapping[str, int]) -> int | None:
     return servers.get(low, servers.get(low.partition(".")[0]))
 
 
-def _csv_rows(text: str, where: str) -> list[tuple[str, str, str, str]]:
-    found = []
+_Row = tuple[str, str, str, tuple[str, ...]]
+"""Host, interface, neighbour, and what the neighbour's port may be known by."""
+
+
+def _csv_rows(text: str, where: str) -> list[_Row]:
+    found: list[_Row] = []
     for number, row in enumerate(read_table(text, where, COLUMNS), start=2):
         values = [row[column].strip() for column in COLUMNS]
         if not all(values):
             raise InputError(f"{where}: line {number} leaves a column empty; fill it or delete it")
-        found.append((values[0], values[1], values[2], values[3]))
+        found.append((values[0], values[1], values[2], (values[3],)))
     return found
 
 
-def _json_rows(text: str, where: str) -> list[tuple[str, str, str, str]]:
+def _json_rows(text: str, where: str) -> list[_Row]:
     document = parse_json(text, where)
     try:
         return [(host, *neighbour) for host, told in document.items() for neighbour in _lldp(told)]
@@ -123,8 +130,8 @@ def _json_rows(text: str, where: str) -> list[tuple[str, str, str, str]]:
         ) from None
 
 
-def _lldp(told: Any) -> list[tuple[str, str, str]]:
-    """Return (interface, neighbour, its interface) of what lldpcli prints of one host."""
+def _lldp(told: Any) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return (interface, neighbour, its port's id and description) of what lldpcli prints."""
     found = []
     for block in _listed(told["lldp"]):
         for item in _listed(block.get("interface", [])):
@@ -138,10 +145,8 @@ def _lldp(told: Any) -> list[tuple[str, str, str]]:
             else:
                 neighbour = next(iter(chassis))
             port = _listed(entry["port"])[0]
-            kind = _listed(port["id"])[0]
-            by_name = kind.get("type") in ("ifname", "local", "mac")
-            other = _value(port["id"]) if by_name else _value(port["descr"])
-            found.append((str(name), neighbour, other))
+            others = tuple(_value(port[key]) for key in ("id", "descr") if key in port)
+            found.append((str(name), neighbour, others))
     return found
 
 
@@ -154,7 +159,9 @@ def _value(value: Any) -> str:
     return str(first["value"] if isinstance(first, dict) else first)
 
 
-def verify_cabling(made: Deployment, heard: Heard) -> CablingVerdict:
+def verify_cabling(
+    made: Deployment, heard: Heard, foreign: Mapping[End, str] | None = None
+) -> CablingVerdict:
     """Compare what is cabled with the plan.
 
     A cable that carries both ways is repaired by exchanging two plugs, which joins the right
@@ -164,25 +171,34 @@ def verify_cabling(made: Deployment, heard: Heard) -> CablingVerdict:
     ----------
     made : Deployment
     heard : mapping of (server, port) to (server, port)
+    foreign : mapping of (server, port) to str, optional
+        Ports with a plug of something else.
 
     Returns
     -------
     CablingVerdict
     """
+    foreign = foreign or {}
     planned = {other: end for end, other in made.cabling.leads_to.items()}
     wrong = []
     for end in sorted(planned):
         if heard.get(end) != planned[end]:
-            hears = f"hears {_named(made, heard[end])}" if end in heard else "hears nobody"
-            wrong.append(f"{_named(made, end)} {hears}, planned is {_named(made, planned[end])}")
-    for end in sorted(heard.keys() - planned.keys()):
-        wrong.append(f"{_named(made, end)} hears {_named(made, heard[end])}, planned is nobody")
+            hears = _named(made, heard[end]) if end in heard else foreign.get(end, "nobody")
+            wanted = _named(made, planned[end])
+            wrong.append(f"{_named(made, end)} hears {hears}, planned is {wanted}")
+    for end in sorted((heard.keys() | foreign.keys()) - planned.keys()):
+        hears = _named(made, heard[end]) if end in heard else foreign[end]
+        wrong.append(f"{_named(made, end)} hears {hears}, planned is nobody")
     if not wrong:
         return CablingVerdict((), (), len(planned))
+    repairs = [
+        f"take the plug of {name} out of {_named(made, end)}"
+        for end, name in sorted(foreign.items())
+    ]
     if all(cable.both_ways for cable in made.cabling.cables):
-        repairs = _exchange_plugs(made, planned, dict(heard))
+        repairs += _exchange_plugs(made, planned, dict(heard))
     else:
-        repairs = _exchange_fibres(made, planned, dict(heard))
+        repairs += _exchange_fibres(made, planned, dict(heard))
     return CablingVerdict(tuple(wrong), tuple(repairs), len(planned))
 
 

@@ -60,6 +60,32 @@ def least_hops(tasks: TaskGraph, degree: int) -> float:
         bound; AllReduces go round rings of one hop. No direct network of the degree does with
         less, whatever its wiring.
     """
+    moved, crossing = _nearest(tasks, degree)
+    return crossing / moved if moved > 0 else 1.0
+
+
+def link_seconds(tasks: TaskGraph, degree: int, rate: float) -> float:
+    """Return the seconds that all links of a direct network need for all bytes at their hops.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    degree : int
+        Ports of a server.
+    rate : float
+        Bytes/s of a port.
+
+    Returns
+    -------
+    float
+        No iteration is shorter on any wiring, since a byte takes at least `least_hops` links.
+    """
+    _, crossing = _nearest(tasks, degree)
+    return crossing / (tasks.servers * degree * rate) * (1.0 - 1e-9)
+
+
+def _nearest(tasks: TaskGraph, degree: int) -> tuple[float, float]:
+    """Return the bytes that are sent, and these times the hops that `least_hops` counts."""
     sent = tasks.pair_bytes()
     np.fill_diagonal(sent, 0.0)
     sent = -np.sort(-sent, axis=1)
@@ -71,8 +97,7 @@ def least_hops(tasks: TaskGraph, degree: int) -> float:
         (len(group) - 1) * amount
         for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
     )
-    moved = float(sent.sum()) + rings
-    return (float((sent * hops).sum()) + rings) / moved if moved > 0 else 1.0
+    return float(sent.sum()) + rings, float((sent * hops).sum()) + rings
 
 
 def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:

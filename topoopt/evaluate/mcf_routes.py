@@ -12,7 +12,7 @@ from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.multicommodity import min_congestion
 from routing.network import Network
 from routing.paths import ecmp_routes
-from routing.routes import Routes
+from routing.routes import Routes, tabled
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import link_bytes
 
@@ -69,7 +69,7 @@ def least_congestion_routes(fabric: Fabric, tasks: TaskGraph) -> Routes:
     """
     network, demand = transfer_problem(fabric, tasks)
     best = min_congestion(network, demand, ACCURACY, rounds=_ROUNDS)
-    if fabric.routes.pairs is not None:
+    if not tabled(fabric.network.hosts):
         return replace(best.routes(idle=False), more=partial(ecmp_routes, fabric.network))
     found = best.routes()
     return _with_idle(found, ecmp_routes(fabric.network), demand.ravel() > 0.0)

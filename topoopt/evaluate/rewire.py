@@ -12,7 +12,8 @@ from parallelism.operator_family import OperatorFamily
 from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes, tabled
-from topoopt.evaluate.least_times import busiest, busiest_in_sum, port_seconds
+from topoopt.bounds.bounds import strategy_bound
+from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, port_seconds
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
@@ -27,6 +28,7 @@ from topoopt.evaluate.scoring import (
 )
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_size
+from topoopt.fabric.transport import PACKETS
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
 from topoopt.topology.exchange_groups import exchange_wirings
@@ -37,8 +39,10 @@ _MOST_SPLITS = 10
 _TRIED_WORK = 1e7
 # Candidates whose routes are kept until their turn, at least, and on how many servers one is.
 _KEPT, _KEPT_SERVERS = 4, 1024
-# Cost of building and routing a candidate topology, a server pair.
-_WIRE_WORK = 20.0
+# Cost of building a candidate topology and adding up its load, a server pair.
+_WIRE_WORK = 5.0
+# The same of routes of least congestion.
+_ROUTE_WORK = 80.0
 
 
 def no_network(servers: int) -> Fabric:
@@ -107,11 +111,17 @@ class Rewirer(Generic[P]):
     def __init__(self, problem: Problem[Family[P]]) -> None:
         self.problem = problem
         self.family, self.cluster, self.options = problem.family, problem.cluster, problem.options
-        self.tolerance = search_tolerance(self.cluster.servers)
+        servers = self.cluster.servers
+        self.tolerance = search_tolerance(servers)
         self.work = 0.0
         self.unsimulated = 0
         self.spares = problem.spares
-        self._many = not tabled(self.cluster.servers)
+        self._many = not tabled(servers)
+        # K shortest paths take longer than all else of a candidate, and hardly ever make another
+        # wiring the best.
+        several = {Routing.ECMP, Routing.K_SHORTEST} <= set(self.options.routings(servers))
+        costly = isinstance(problem.family, OperatorFamily) and self.tolerance > 0.0
+        self._spared = several and (costly or self._many)
         self._alone = no_network(1) if self.cluster.servers == 1 else None
 
     def fresh(self) -> "Rewirer[P]":
@@ -158,7 +168,7 @@ class Rewirer(Generic[P]):
             return Pair(strategy, None, Routing.ECMP, self._alone, time, origin)
         most = limit * (1.0 + SEARCH_TOLERANCE)
         spares = self.spares and limit < float("inf")
-        if spares and self.problem.least_seconds(strategy) > most:
+        if limit < float("inf") and self.problem.least_seconds(strategy) > most:
             return None
         tasks = self.family.represented(strategy)
         # To put them in another order, all tasks are made, on any wiring.
@@ -166,34 +176,54 @@ class Rewirer(Generic[P]):
         if ordered and BUILD_WORK * whole_size(tasks) > self.problem.candidate_work:
             self.unsimulated += 1
             return None
-        ports = np.array(self.cluster.degree * self.cluster.port_rate)
-        if spares and (
-            (moves_too_often(tasks) and not weighted) or port_seconds(tasks, ports, ports) > most
-        ):
+        if spares and moves_too_often(tasks) and not weighted:
+            return None
+        if limit < float("inf") and self._least_wired(tasks) > most:
             return None
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
         best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
         self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
-        if not formula_only and best.promising is not None:
+        # Where no wiring is faster by what a stage of the search must gain, no more are tried.
+        done = self._exhausted(tasks, best)
+        if not formula_only and best.promising is not None and not done:
             # Other rings for the split of the fastest so far: all splits would cost as much
             # again, and the best one hardly depends on the rings.
             like = best.promising if best.found is None else best.found[0]
             improved = self._improved(traffic_of(tasks), like.degree_allreduce)
             self._try(tasks, improved, seen, best)
+            done = self._exhausted(tasks, best)
         if best.found is None:
             return None
         routings = self.options.routings(self.cluster.servers)
-        if self._many and Routing.ECMP in routings and not formula_only:
+        if self._spared and not formula_only and not done:
             self._reroute(tasks, best, Routing.K_SHORTEST)
-        if weighted and Routing.MCF in routings and not self.spares:
+        if weighted and Routing.MCF in routings and not self.spares and not done:
             self._reroute(tasks, best, Routing.MCF)
         topology, routing, fabric = best.found
         pair = Pair(strategy, topology, routing, fabric, best.time, origin)
         if exact:
             pair = self.exactly(pair)
         return pair if pair.time <= limit else None
+
+    def _exhausted(self, tasks: TaskGraph, best: "_Best") -> bool:
+        """Say whether no wiring of a strategy is faster by as much as a stage must gain."""
+        gain = self.options.spent.least_gain
+        if best.found is None or gain <= 0.0 or not isinstance(self.family, OperatorFamily):
+            return False
+        if self.problem.score != "fluid" or self._many:
+            return False
+        cluster = self.cluster
+        lag = (2.0 if PACKETS.handshake else 1.0) * cluster.hop_latency
+        bound = strategy_bound(tasks, cluster.degree, cluster.port_rate, lag).seconds
+        return best.time <= (1.0 + gain) * bound
+
+    def _least_wired(self, tasks: TaskGraph) -> float:
+        """Return seconds that no iteration is shorter than, whatever the wiring and the routes."""
+        degree, rate = self.cluster.degree, self.cluster.port_rate
+        ports = np.array(degree * rate)
+        return max(port_seconds(tasks, ports, ports), link_seconds(tasks, degree, rate))
 
     def _try(
         self,
@@ -204,7 +234,7 @@ class Rewirer(Generic[P]):
     ) -> None:
         """Score topologies that were not seen yet under every routing."""
         routings = self.options.routings(self.cluster.servers)
-        spared = self._many and Routing.ECMP in routings
+        spared = self._spared
         kept = max(_KEPT, _KEPT_SERVERS // self.cluster.servers)
         candidates: list[tuple[float, int, Topology, Routing, Fabric | None]] = []
         for topology in _with_rings(topologies, tasks):
@@ -258,7 +288,10 @@ class Rewirer(Generic[P]):
             return
         topology = best.found[0]
         fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
-        self.work += 4 * _WIRE_WORK * self.cluster.servers**2
+        own = _ROUTE_WORK if routing is Routing.MCF else _WIRE_WORK
+        self.work += own * self.cluster.servers**2
+        if busiest(fabric, tasks, best.time) > best.time:
+            return
         quick = self._scorer(fabric, self.tolerance)
         quick.budget = self.problem.candidate_work
         time = quick.timed(tasks, best.time)

@@ -18,7 +18,7 @@ from routing.paths import (
     k_shortest_routes,
     shortest_routes,
 )
-from routing.routes import Routes
+from routing.routes import Routes, tabled
 from topoopt.bounds.gap import topology_bound
 from topoopt.evaluate.least_times import busiest, of_servers, port_seconds
 from topoopt.evaluate.mcf_routes import least_congestion_routes
@@ -161,8 +161,8 @@ def plainest_routing(
 
 def _routed_alike(one: Fabric, other: Fabric, tasks: TaskGraph) -> bool:
     """Whether two fabrics of one network send everything of an iteration over the same links."""
-    if one.routes.pairs is None and other.routes.pairs is None:
-        if not one.routes.like(other.routes):
+    if tabled(one.network.hosts):
+        if not one.routes.complete().like(other.routes.complete()):
             return False
     else:
         moves, _ = pairs_in_use(one, tasks)
@@ -269,8 +269,9 @@ class Scorer(Generic[P]):
         """
         if not self.problem.fits(strategy):
             return float("inf")
-        spares = self.problem.spares and limit < float("inf")
-        if spares:
+        limited = limit < float("inf")
+        spares = self.problem.spares and limited
+        if spares or (limited and self.tolerance > 0.0):
             bound = self.problem.least_seconds(strategy)
             self.work += _DEVICE_WORK
             if bound > limit:

@@ -13,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.rows import spread
-from parallelism.alike import firsts, mixed, numbered, words_of
+from parallelism.alike import mixed, numbered, words_of
 from parallelism.taskgraph import IntArray
 from topoopt.fabric.arrays_kernels import Orders
 
 Words = npt.NDArray[np.uint64]
+Numbered = tuple[IntArray, IntArray]
+"""The class of each member, and the first member of each class."""
 
 MOST_CELLS = 4_000_000
 """Classes of tasks times classes of links above which there is too little to gain."""
@@ -71,15 +73,21 @@ def collapse(orders: Orders) -> Quotient | None:
     from parallelism.longest_path_kernels import topological_order
     from topoopt.fabric.symmetry_kernels import refine_links, refine_tasks
 
-    task_colour = _first_colours(orders)
     link_colour = mixed(words_of(orders.capacity))
-    device_colour = np.zeros(orders.devices, dtype=np.uint64)
     weight_bits = orders.weights.view(np.uint64)
-    counts = (0, 0, 0)
+    # Links that bytes alone tell apart stay so whatever else is told apart.
+    coarse = link_colour.copy()
+    refine_links(orders, weight_bits, mixed(words_of(orders.volume)), coarse)
+    if 2 * numbered(coarse)[1].size > orders.capacity.size:
+        return None
+    task_colour = _first_colours(orders)
+    device_colour = np.zeros(orders.devices, dtype=np.uint64)
+    counts = [0, 0, 0]
     order: IntArray | None = None
     while True:
         refine_links(orders, weight_bits, task_colour, link_colour)
-        link_classes = np.unique(link_colour).size
+        links = numbered(link_colour)
+        link_classes = links[1].size
         if 2 * link_classes > orders.capacity.size:
             return None
         if order is None:
@@ -89,12 +97,13 @@ def collapse(orders: Orders) -> Quotient | None:
             if order.size < orders.compute.size:
                 return None
         refine_tasks(orders, order, weight_bits, task_colour, link_colour, device_colour)
-        task_classes = np.unique(task_colour).size
-        found = (task_classes, link_classes, np.unique(device_colour).size)
+        known = [numbered(task_colour), links, numbered(device_colour)]
+        found = [first.size for _, first in known]
+        task_classes = found[0]
         if 2 * task_classes > orders.compute.size or task_classes * link_classes > MOST_CELLS:
             return None
         if found == counts:
-            return _quotient(orders, task_colour, link_colour, device_colour)
+            return _quotient(orders, *known)
         counts = found
 
 
@@ -114,20 +123,14 @@ def _first_colours(orders: Orders) -> Words:
     return colour
 
 
-def _quotient(
-    orders: Orders, task_colour: Words, link_colour: Words, device_colour: Words
-) -> Quotient:
+def _quotient(orders: Orders, tasks: Numbered, links: Numbered, devices: Numbered) -> Quotient:
     from topoopt.fabric.symmetry_kernels import quotient_rows
 
-    class_of_task, class_of_link, class_of_device = (
-        numbered(colour) for colour in (task_colour, link_colour, device_colour)
-    )
-    first_task, first_link, first_device = (
-        firsts(each) for each in (class_of_task, class_of_link, class_of_device)
-    )
+    (class_of_task, first_task), (class_of_link, first_link) = tasks, links
+    class_of_device, first_device = devices
     classes = first_task.size
     dense = quotient_rows(orders, class_of_task, class_of_link, first_link, classes)
-    row, links = np.nonzero(dense)
+    row, met = np.nonzero(dense)
     offsets = np.searchsorted(row, np.arange(classes + 1)).astype(np.int64)
     compute = orders.compute[first_task]
     device = orders.resource[first_task]
@@ -155,9 +158,9 @@ def _quotient(
         devices=first_device.size,
         rows=classes,
         slots=classes,
-        entries=links.size,
-        links=links.astype(np.int32),
-        weights=dense[row, links],
+        entries=met.size,
+        links=met.astype(np.int32),
+        weights=dense[row, met],
         capacity=orders.capacity[first_link],
     )
     return Quotient(quotient, class_of_task, first_link.size, first_device.size)

@@ -11,6 +11,7 @@ import numpy as np
 from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
 from routing.routes import Routes
+from topoopt.fabric.ring_trees import NO_TREES, RingTrees, ring_trees
 from topoopt.fabric.rings import Rings, default_rings, pair_loads, ring_pairs
 from topoopt.fabric.route_rows import RouteRows
 from topoopt.fabric.transport import PACKETS, Transport
@@ -33,6 +34,8 @@ class GroupRow(NamedTuple):
         Number of rings R. Each ring edge carries 2 (g - 1) / g * S / R bytes.
     rate : float
         Bytes/s of each ring edge when nothing else is on the network.
+    hops, crowding : int, float
+        Of the trees over the ring edges, see `topoopt.fabric.ring_trees`.
     """
 
     begin: int
@@ -40,6 +43,8 @@ class GroupRow(NamedTuple):
     round_latency: float
     rings: int
     rate: float
+    hops: int
+    crowding: float
 
 
 class GroupStreams(NamedTuple):
@@ -50,6 +55,7 @@ class GroupStreams(NamedTuple):
     round_latency: float
     rings: int
     rate: float
+    trees: RingTrees
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,11 +212,11 @@ class Fabric:
         """
         row = self._groups.get(group)
         if row is None:
-            links, weights, latency, rings, rate = self._streams(group)
+            links, weights, latency, rings, rate, trees = self._streams(group)
             with self._lock:
                 row = self._groups.get(group)
                 if row is None:
-                    row = GroupRow(*self.rows.append(links, weights), latency, rings, rate)
+                    row = GroupRow(*self.rows.append(links, weights), latency, rings, rate, *trees)
                     self._groups[group] = row
         return row
 
@@ -231,9 +237,15 @@ class Fabric:
         InputError
             If the group is not sorted hosts of this fabric, or a ring edge has no route.
         """
-        begin, end, latency, rings, rate = self.group_row(group)
-        links = self.rows.links[begin:end].astype(np.int64)
-        return GroupStreams(links, self.rows.weights[begin:end].copy(), latency, rings, rate)
+        row = self.group_row(group)
+        return GroupStreams(
+            self.rows.links[row.begin : row.end].astype(np.int64),
+            self.rows.weights[row.begin : row.end].copy(),
+            row.round_latency,
+            row.rings,
+            row.rate,
+            RingTrees(row.hops, row.crowding),
+        )
 
     def _streams(self, group: Group) -> GroupStreams:
         members = list(group)
@@ -248,7 +260,12 @@ class Fabric:
         links = np.flatnonzero(loads)
         latency = float(self._edges.lags(pairs.ravel()).max())
         rate = float((self.network.capacity[links] / loads[links]).min())
-        return GroupStreams(links, loads[links], latency, pairs.shape[0], rate)
+        trees = NO_TREES
+        if not self.transport.htsim:
+            orders = np.array(self.rings_of(group), dtype=np.int64)
+            switched = self.network.switches > 0 and not self.forwarding
+            trees = ring_trees(orders, switched=switched)
+        return GroupStreams(links, loads[links], latency, pairs.shape[0], rate, trees)
 
 
 def _lags(network: Network, transport: Transport, routes: Routes) -> FloatArray:

@@ -10,6 +10,7 @@ from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskG
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import class_rows, seconds_per_byte
+from topoopt.fabric.ring_trees import rounds_of
 from topoopt.fabric.route_rows import MADE_AT_ONCE
 from topoopt.fabric.tasks import checked_tasks, starting_order
 
@@ -215,29 +216,72 @@ class _Streams(NamedTuple):
     end: IntArray
 
 
-def _streams(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Streams:
-    """Turn ring collectives into coupled streams.
+def collective_rounds(
+    fabric: Fabric, tasks: TaskGraph, reduces: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return how collectives are cut into rounds.
 
-    The rate of a stream is capped so that each round takes its bytes at the rate that an empty
-    network gives, and the round's lag. One member needs no network.
+    Parameters
+    ----------
+    fabric : Fabric
+    tasks : TaskGraph
+    reduces : int64 array
+        Some of its collectives.
+
+    Returns
+    -------
+    rounds, message : float64 arrays, shape (collectives,)
+        Rounds, and bytes on each ring edge in one of them; see
+        `topoopt.fabric.ring_trees.rounds_of`. Groups of one server send nothing, whatever stands
+        there.
     """
+    return _cut(fabric, tasks, reduces)[:2]
+
+
+class _Cut(NamedTuple):
+    """Collectives in rounds, and the rows of their groups; 0 members: one, which sends nothing."""
+
+    rounds: FloatArray
+    message: FloatArray
+    members: FloatArray
+    begin: FloatArray
+    end: FloatArray
+    lag: FloatArray
+    pace: FloatArray
+
+
+def _cut(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Cut:
     index = tasks.first[reduces]
-    table = np.zeros((len(tasks.groups), 6))
+    table = np.zeros((len(tasks.groups), 8))
     fabric.prepare(tasks.groups[group] for group in np.unique(index).tolist())
     for group in np.unique(index).tolist():
         members = tasks.groups[group]
         if len(members) > 1:
             table[group] = (len(members), *fabric.group_row(members))
-    members, begin, end, lag, rings, rate = table[index].T
+    members, begin, end, lag, rings, rate, hops, crowding = table[index].T
     alone = members == 0.0
     counts = np.where(alone, 2, members).astype(np.int64)
     parts = np.where(alone, 1, rings).astype(np.int64)
-    size = tasks.size[reduces]
-    rounds, message = fabric.transport.rounds(size, counts, parts, tasks.passes[reduces])
+    pace = np.where(alone, 1.0, rate)
+    rounds, message = rounds_of(
+        fabric.transport, tasks.size[reduces], counts, parts, tasks.passes[reduces], pace, lag,
+        hops, crowding,
+    )  # fmt: skip
+    return _Cut(rounds, message, members, begin, end, lag, pace)
+
+
+def _streams(fabric: Fabric, tasks: TaskGraph, reduces: IntArray) -> _Streams:
+    """Turn collectives into coupled streams.
+
+    The rate of a stream is capped so that each round takes its bytes at the rate that an empty
+    network gives, and the round's lag. One member needs no network.
+    """
+    rounds, message, members, begin, end, lag, pace = _cut(fabric, tasks, reduces)
+    alone = members == 0.0
     wire = fabric.transport.wire_bytes(message)
-    idle = alone | (size == 0.0)
+    idle = alone | (tasks.size[reduces] == 0.0)
     busy = np.where(idle, 1.0, wire)
-    least = busy / np.where(alone, 1.0, rate) + np.where(idle, 0.0, lag)
+    least = busy / pace + np.where(idle, 0.0, lag)
     return _Streams(
         volume=np.where(idle, 0.0, rounds * wire),
         lag=np.where(idle, np.where(alone, 0.0, rounds * lag), 0.0),

@@ -10,6 +10,7 @@ from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskG
 from routing.routes import Routes
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.orders import collective_rounds
 from topoopt.fabric.tasks import checked_tasks, listing, starting_order
 
 _SEED_LIMIT = 2**31
@@ -334,30 +335,28 @@ def _messages(
     rings: list[tuple[int, int, int, int, int]] = []
     place = moves.size
     known: dict[int, IntArray] = {}
-    passes = tasks.passes
-    for task in np.flatnonzero(tasks.collective).tolist():
+    reduces = np.flatnonzero(tasks.collective)
+    cut = collective_rounds(fabric, tasks, reduces)
+    for task, rounds, message in zip(
+        reduces.tolist(), *(each.tolist() for each in cut), strict=True
+    ):
         group = int(tasks.first[task])
         members = tasks.groups[group]
         if len(members) < 2:
             continue
-        row = fabric.group_row(members)
-        size = tasks.size[task : task + 1]
-        rounds, message = transport.rounds(
-            size, np.array([len(members)]), np.array([row.rings]), passes[task : task + 1]
-        )
         if tasks.size[task] == 0:
-            lag[task] = float(rounds[0]) * row.round_latency
+            lag[task] = rounds * fabric.group_row(members).round_latency
             continue
         if group not in known:
             known[group] = fabric.ring_edges(members)
         edges = known[group]
         for _ in range(edges.shape[0]):
-            rings.append((task, place, len(members), int(rounds[0]), 0))
+            rings.append((task, place, len(members), int(rounds), 0))
             place += len(members)
         pairs.append(edges.ravel())
         owners.append(np.full(edges.size, task, dtype=np.int64))
         numbers.append(np.repeat(np.arange(len(rings) - edges.shape[0], len(rings)), len(members)))
-        bytes_.append(np.full(edges.size, float(message[0])))
+        bytes_.append(np.full(edges.size, message))
     pair = np.concatenate(pairs).astype(np.int64)
     ring = np.concatenate(numbers).astype(np.int64)
     wire = transport.wire_bytes(np.concatenate(bytes_)) / transport.segment_bytes

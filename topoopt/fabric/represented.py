@@ -128,8 +128,8 @@ def _rows(fabric: Fabric, pattern: Pattern) -> tuple[Rows, Words]:
     pairs = pattern.source[moves] * hosts + pattern.target[moves]
     fabric.prepare(pattern.groups)
     streams = np.array(
-        [fabric.group_row(g) if len(g) > 1 else (0,) * 5 for g in pattern.groups], dtype=np.float64
-    ).reshape(-1, 5)
+        [fabric.group_row(g) if len(g) > 1 else (0,) * 7 for g in pattern.groups], dtype=np.float64
+    ).reshape(-1, 7)
     begin, end = (np.zeros(pattern.elements, dtype=np.int64) for _ in range(2))
     begin[moves], end[moves] = fabric.rows.entries(pairs)
     own = pattern.group[reduces]

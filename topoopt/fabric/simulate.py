@@ -29,6 +29,7 @@ def simulate(
     over the routes of its pair when ready. An ALLREDUCE of S bytes over g > 1 servers waits for
     its delay, then runs in 2 (g - 1) rounds of g messages of S / (g R) bytes on each of its R
     rings; REDUCE_SCATTER and ALL_GATHER in half as many; over one server it takes its delay.
+    Over many servers there may be fewer rounds of larger messages (`topoopt.fabric.ring_trees`).
     Messages are whole packets, and are announced (see `Transport`).
 
     Parameters

@@ -1,6 +1,7 @@
 """Collectives written out: the rounds of their rings, as point-to-point transfers."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,7 +16,11 @@ Rings = tuple[Group, ...]
 _JOIN = (int(TaskKind.ALLREDUCE), -1, 0.0)
 
 
-def unrolled(tasks: TaskGraph, rings: Mapping[Group, Rings]) -> TaskGraph:
+def unrolled(
+    tasks: TaskGraph,
+    rings: Mapping[Group, Rings],
+    cut: Mapping[int, tuple[float, float]] = MappingProxyType({}),
+) -> TaskGraph:
     """Return a task graph whose collectives over several servers are written out as transfers.
 
     Every member sends S / (g R) bytes to the next one on each of its R rings, round by round: a
@@ -28,6 +33,9 @@ def unrolled(tasks: TaskGraph, rings: Mapping[Group, Rings]) -> TaskGraph:
     tasks : TaskGraph
     rings : mapping of tuple of int to tuple of tuple of int
         Ring orders by sorted group, of every group of two or more servers in use.
+    cut : mapping of int to (float, float)
+        Rounds and bytes on each ring edge in one of them, of the collectives (by number) that are
+        cut otherwise (`topoopt.fabric.orders.collective_rounds`).
 
     Returns
     -------
@@ -55,8 +63,11 @@ def unrolled(tasks: TaskGraph, rings: Mapping[Group, Rings]) -> TaskGraph:
         if not orders:
             raise InputError(f"group {group} of a collective has no rings; give its ring orders")
         place = alone.setdefault(group[0], len(tasks.groups) + len(alone))
-        rounds = round(float(tasks.passes[task])) * (len(group) - 1)
-        grown.write_out(task, place, orders, rounds)
+        rounds, amount = cut.get(task) or (
+            float(tasks.passes[task]) * (len(group) - 1),
+            float(tasks.size[task]) / (len(group) * len(orders)),
+        )
+        grown.write_out(task, place, orders, round(rounds), amount)
     return grown.graph(tuple((server,) for server in alone))
 
 
@@ -85,13 +96,12 @@ class _Grown:
         self.count += count
         return begin
 
-    def write_out(self, task: int, place: int, orders: Rings, rounds: int) -> None:
+    def write_out(self, task: int, place: int, orders: Rings, rounds: int, amount: float) -> None:
         """Write one collective out, whose ends of rounds are over group ``place``."""
         kind, none, nothing = _JOIN
         old = self.old
         at = np.array([place], dtype=np.int64)
         nowhere = np.array([none], dtype=np.int64)
-        amount = float(old.size[task]) / (len(orders[0]) * len(orders))
         followed = old.successor_offsets[task + 1] > old.successor_offsets[task]
         end = self._add(task, kind, at, nowhere, nothing) if followed else -1
         self.kind[0][task], self.first[0][task], self.size[0][task] = kind, place, nothing

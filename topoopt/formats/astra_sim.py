@@ -27,6 +27,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.orders import collective_rounds
 from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
 from topoopt.formats.chakra_export import rounded_micros
@@ -319,12 +320,11 @@ class _Schedule:
             self.ends[task] = after
             return
         rings = self.fabric.rings_of(group)
-        rounds = int(tasks.passes[task]) * (len(group) - 1)
-        message = tasks.size[task : task + 1] / (len(group) * len(rings))
+        rounds, message = collective_rounds(self.fabric, tasks, np.array([task]))
         size = float(self.fabric.transport.wire_bytes(message)[0])
         last: dict[int, list[int]] = {rank: list(after[rank]) for rank in group}
         for ring in rings:
-            for rank, numbers in self._ring(task, ring, rounds, size, after).items():
+            for rank, numbers in self._ring(task, ring, int(rounds[0]), size, after).items():
                 last[rank] += numbers
         # One node to wait for, in place of the last messages of all rings.
         self.ends[task] = {

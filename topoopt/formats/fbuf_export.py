@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ def fbuf_of(
     operators: Sequence[str] = (),
     updates: Updates = Updates.REFUSE,
     rounds: bool = False,
+    cut: Mapping[int, tuple[float, float]] = MappingProxyType({}),
 ) -> FbufFile:
     """Return the task-graph file of a task graph on a direct-connect network.
 
@@ -78,6 +80,8 @@ def fbuf_of(
         (`topoopt.fabric.unrolled.unrolled`), rather than as AllReduces with ring sets: any group
         and any ring will do then, messages take the routes of their pairs, and what waits for an
         AllReduce is in the file.
+    cut : mapping of int to (float, float)
+        With rounds, see `topoopt.fabric.unrolled.unrolled`.
 
     Returns
     -------
@@ -115,7 +119,7 @@ def fbuf_of(
         )
     kept = _kept(tasks, updates, rounds)
     if rounds:
-        whole = unrolled(tasks, rings)
+        whole = unrolled(tasks, rings, cut)
         kept = np.concatenate((kept, np.arange(tasks.tasks, whole.tasks)))
         tasks = whole
     used = sorted(

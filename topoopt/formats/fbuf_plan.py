@@ -4,12 +4,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
+import numpy as np
+
 from codesign_base import InputError
 from parallelism.operator_records import OperatorQuestion
 from parallelism.taskgraph import TaskGraph
 from parallelism.transformers.records import LayoutRecord
 from topoopt.evaluate.scheduling import chained_tasks
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.orders import collective_rounds
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.rolled import rolled
 from topoopt.fabric.simulate import score
@@ -33,8 +36,8 @@ class AllReduces(StrEnum):
     ``rings``: as AllReduces with ring sets, which can say only groups of every k-th server and
     rings of equal steps, and which TopoOpt's packet simulator runs on the right servers only
     where a group is all of them. ``rounds``: as messages, round by round. ``auto``: as rings where
-    every group is all servers and the format can say them and what waits for them; as rounds
-    otherwise.
+    every group is all servers, none goes over trees (`topoopt.fabric.ring_trees`), and the format
+    can say them and what waits for them; as rounds otherwise.
     """
 
     AUTO = "auto"
@@ -128,6 +131,12 @@ def iteration_fbuf(
     used = {tasks.groups[g] for g in tasks.first[tasks.collective].tolist()}
     used = {group for group in used if len(group) > 1}
     rings = {group: fabric.rings_of(group) for group in sorted(used)}
+    cut = _by_trees(fabric, tasks)
+    if cut and allreduces is AllReduces.RINGS:
+        raise InputError(
+            f"{len(cut)} AllReduces go over trees of ring edges, which ring sets of the .fbuf "
+            "format cannot say; export AllReduces in rounds"
+        )
 
     def written(rounds: bool) -> FbufFile:
         file = fbuf_of(
@@ -141,18 +150,31 @@ def iteration_fbuf(
             operators=operators,
             updates=updates,
             rounds=rounds,
+            cut=cut,
         )
         _check_time(file, fabric, tasks, latency, updates)
         return file
 
     if allreduces is not AllReduces.AUTO:
         return written(allreduces is AllReduces.ROUNDS)
-    if any(len(group) < fabric.network.hosts for group in used):
+    if cut or any(len(group) < fabric.network.hosts for group in used):
         return written(rounds=True)
     try:
         return written(rounds=False)
     except InputError:
         return written(rounds=True)
+
+
+def _by_trees(fabric: Fabric, tasks: TaskGraph) -> dict[int, tuple[float, float]]:
+    """Return rounds and messages of the collectives that take others than rings do."""
+    reduces = np.flatnonzero(tasks.collective)
+    rounds, message = collective_rounds(fabric, tasks, reduces)
+    members = np.array([len(group) for group in tasks.groups] + [0])[tasks.first[reduces]]
+    other = (members > 1) & (rounds != tasks.passes[reduces] * (members - 1))
+    return {
+        int(task): (float(count), float(size))
+        for task, count, size in zip(reduces[other], rounds[other], message[other], strict=True)
+    }
 
 
 def _check_time(

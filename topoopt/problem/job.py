@@ -14,11 +14,11 @@ from parallelism.operator_family import OperatorFamily
 from parallelism.optimizer import Optimizer
 from parallelism.profile import ProfileModel
 from parallelism.transformers.architecture import Transformer
-from parallelism.transformers.costs import DEFAULT, sequence_of
 from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
-from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
+from parallelism.transformers.shares import sequence_of
 from topoopt.problem.arguments import told
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.problem.units import parse_bandwidth, parse_time
@@ -193,7 +193,7 @@ class Job:
             assert self.global_batch is not None  # checked when the job was made
             return LayoutFamily(
                 self.model, self.global_batch, servers, self.server,
-                sequence_of(self.model, self.sequence), self.implementation or DEFAULT,
+                sequence_of(self.model, self.sequence), self.implementation or MEGATRON_CORE,
                 self.choices or Choices(), self.rates or rates_of(self.server.accelerator),
                 MEMORY_RESERVE if self.memory_reserve is None else self.memory_reserve,
             )  # fmt: skip

@@ -29,6 +29,8 @@ from topoopt.search.steps import Search
 # Strategies of the plan's search that are scored again, and by how much they may be slower than the
 # best so far on this fabric to be remembered.
 _POOL, _NEAR = 40, 1.1
+# Work of a plan's search that ended by its bound counts as so much at least.
+_LEAST_SHARED = 2e7
 # Proposals between two looks at what was gained.
 _SLICE = 25
 
@@ -105,7 +107,11 @@ def best_compared(
     host = cast("Fabric", fabric)
     first = score.pairs(host, search.options.chains)
     if not result.interrupted:
-        _improve(search, first, score, result.work, number, progress)
+        shared = result.work
+        if search.exhausted(result.best.time):
+            # The plan's search ended early by its bound, which says nothing of other fabrics.
+            shared = max(shared, _LEAST_SHARED)
+        _improve(search, first, score, shared, number, progress)
     if packets and not result.interrupted:
         real = host if base.real is None else base.real()
         met = score.pairs(real, search.effort.confirmed + 1, search.method.spacing)

@@ -8,6 +8,7 @@ plans must bear.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, takewhile
 from typing import Generic
 
 import numpy as np
@@ -16,6 +17,8 @@ from parallelism.family import Family, P
 from parallelism.operator_family import OperatorFamily
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.base.side_by_side import in_twos
+from topoopt.evaluate.least_times import busiest
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import ordered_tasks
@@ -44,6 +47,8 @@ NO_PACKET_TIME = (
 )
 # What contends has about this many times the events of what does not.
 _CONTENDED = 2.0
+# Of what takes so many times the best mean in the first copy the others are not simulated.
+_HOPELESS = 1.05
 # Of many servers or much traffic, simulations begin that long, counted in events, and the best so
 # far is taken.
 _CHOOSING_EVENTS = 60_000_000
@@ -91,7 +96,9 @@ def packet_time(problem: Problem[Family[P]], pair: Pair[P], limit: float = float
     return jittered(fabric, tasks, 1, model="packet", seed=problem.seed, limit=limit).mean
 
 
-def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter | None:
+def confirmed_times(
+    fabric: Fabric, tasks: TaskGraph, seed: int, limit: float = float("inf")
+) -> Jitter | None:
     """Return the times that confirm a pair, in shorter trains of several lengths.
 
     Parameters
@@ -99,6 +106,9 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter | Non
     fabric : Fabric
     tasks : TaskGraph
     seed : int
+    limit : float
+        Where the mean is known to be more than this many seconds, or the first copy takes
+        `_HOPELESS` times as long, the copies left take infinitely long.
 
     Returns
     -------
@@ -123,11 +133,18 @@ def confirmed_times(fabric: Fabric, tasks: TaskGraph, seed: int) -> Jitter | Non
         if run.events > _FEW_EVENTS:
             return Jitter(np.array([run.makespan]), run.events)
         lengths, events = _LONG_TRAINS, (1 + 2 * COPIES) * run.events
-    times = []
+    times = np.full(len(lengths), np.inf)
+    least = busiest(fabric, tasks) if limit < np.inf else 0.0
     for copy, length in enumerate(lengths):
         truer = replace(fabric, transport=Transport(reconnect=True, train_packets=length))
-        times.append(jittered(truer, tasks, 1, model="packet", seed=seed + copy).mean)
-    return Jitter(np.array(times), events)
+        others = times[:copy].sum() + (len(lengths) - copy - 1) * least
+        most = len(lengths) * limit - others
+        if copy == 0:
+            most = min(most, _HOPELESS * limit)
+        times[copy] = jittered(truer, tasks, 1, model="packet", seed=seed + copy, limit=most).mean
+        if times[copy] == np.inf:
+            break
+    return Jitter(times, events)
 
 
 def states_packets(family: Family[P], options: SearchOptions, servers: int) -> bool:
@@ -157,6 +174,8 @@ def packet_times_in_turn(
 ) -> Iterator[tuple[Pair[P], Jitter | None]]:
     """Yield pairs with their times in packet trains, as many as can be simulated soon.
 
+    Those that cannot have the lowest mean are given up, and take infinitely long.
+
     Parameters
     ----------
     pairs : list of Pair
@@ -170,13 +189,24 @@ def packet_times_in_turn(
     (Pair, Jitter or None)
         As `confirmed_times` has them.
     """
-    spent = 0
-    for pair in pairs:
-        times = confirmed_times(pair.fabric, tasks(pair), seed)
-        yield pair, times
+    spent, best = 0, float("inf")
+
+    def timed(pair: Pair[P], limit: float) -> Jitter | None:
+        return confirmed_times(pair.fabric, tasks(pair), seed, limit)
+
+    def limit() -> float:
+        return best
+
+    # The first alone, because its time is the limit of the others.
+    others = takewhile(lambda _: spent <= _CHOOSING_EVENTS, pairs[1:])
+    servers = pairs[0].fabric.network.hosts
+    for pair, times in chain(
+        in_twos(pairs[:1], timed, limit, servers),
+        in_twos(others, timed, limit, servers),
+    ):
+        best = min(best, _seconds(pair, times))
         spent += 0 if times is None else times.events
-        if spent > _CHOOSING_EVENTS:
-            return
+        yield pair, times
 
 
 def packet_times_on(

@@ -81,6 +81,7 @@ def run(
     while (
         chains and not result.interrupted
         and not _over(search, state) and not _settled_down(state, budget)
+        and not (_free(budget) and search.exhausted(result.best.time))
         and result.steps < budget.steps and result.work < budget.work - state.later_work
     ):  # fmt: skip
         if keeper:
@@ -129,12 +130,15 @@ def start(
         name, strategy = item
         return start_pair(Rewirer(problem), strategy, name, limit)
 
+    def limit() -> float:
+        return 0.0 if search.exhausted(best) else SLOW_START * best
+
     try:
         # On many servers what is slow is not even wired, once the first of them says what is.
         alone = 1 if problem.spares else 0
         wired = chain(
-            in_twos(fitting[:alone], wire, lambda: SLOW_START * best, servers),
-            in_twos(fitting[alone:], wire, lambda: SLOW_START * best, servers),
+            in_twos(fitting[:alone], wire, limit, servers),
+            in_twos(fitting[alone:], wire, limit, servers),
         )
         for done, (_, pair) in enumerate(wired):
             if pair is not None:
@@ -253,7 +257,7 @@ def round_steps(search: Search, pair: Pair, chains: int, most: int) -> int:
 def _begun(search: Search, going: Deadline) -> SearchState:
     """Score the starts, and return the state before the first round."""
     pairs, times, interrupted = start(search, going.progress)
-    result = SearchResult(pairs[0], times, interrupted=interrupted)
+    result = SearchResult(pairs[0], times, interrupted=interrupted, first=pairs[0])
     if search.moves_by_packets:
         pairs = sorted(timed(search.sought, pairs, result), key=lambda pair: pair.time)
         result.best = pairs[0]
@@ -360,8 +364,12 @@ def _over(search: Search, state: SearchState) -> bool:
 
 def _settled_down(state: SearchState, budget: Budget) -> bool:
     """Whether the last rounds gained too little; steps and seconds that were given are spent."""
-    given = budget.seconds < float("inf") or budget.work == float("inf")
-    return not given and state.gains.over
+    return _free(budget) and state.gains.over
+
+
+def _free(budget: Budget) -> bool:
+    """Whether no steps or seconds were given, which are spent whatever they gain."""
+    return budget.seconds == float("inf") and budget.work < float("inf")
 
 
 def _settle(search: Search, result: SearchResult) -> None:

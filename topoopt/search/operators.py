@@ -4,16 +4,17 @@ from dataclasses import replace
 
 from parallelism.strategy import Strategy
 from topoopt.base.progress import ProgressCallback
+from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scoring import Scorer, direct_fabric
+from topoopt.evaluate.scoring import Scorer, direct_fabric, search_tolerance
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.compared import best_compared
 from topoopt.search.confirm import screened
 from topoopt.search.driver import run
-from topoopt.search.finalists import FINALISTS
+from topoopt.search.finalists import FINALISTS, finalists
 from topoopt.search.methods import search_for
 from topoopt.search.packet_moves import PacketMoves
 from topoopt.search.result import Compared, SearchResult
@@ -71,7 +72,13 @@ class OperatorSearch:
         found, search, effort = result.others, self.search, self.search.effort
         servers = self.problem.cluster.servers
         if self.problem.options.routings(servers) != (Routing.BALANCED,):
-            return [*found[:1], *self._one_path(found[:1]), *found[1 : effort.finalists]]
+            # Of many variants flows may like all for what packets do not: the best start is none.
+            starts = [] if result.first is None else [result.first]
+            own = finalists([*found[:1], *starts], count=effort.finalists)
+            distinct = finalists([*own, *found[1:]], count=len(found) + 1)
+            distinct = [pair for pair in distinct if all(pair is not one for one in own)]
+            others = self._yielding(distinct)[: effort.finalists - len(own)]
+            return [*own, *self._one_path(own), *others]
         if search.moves_by_packets and not result.interrupted:
             moves = PacketMoves(self.problem, search.space, search.regions, result.work)
             found = moves.improved(found, result.steps, progress)[:FINALISTS]
@@ -81,6 +88,18 @@ class OperatorSearch:
         found = other_routes(self.problem, found, effort.routed)
         found = screened(self.problem, found, effort.confirmed, progress)
         return sorted(found, key=lambda pair: pair.time)
+
+    def _yielding(self, pairs: list[Pair]) -> list[Pair]:
+        """Return pairs in the order of their yielding scores, which predict packets."""
+        servers = self.problem.cluster.servers
+        problem = self.problem.scored("yielding")
+
+        def scored(pair: Pair, _: float) -> float:
+            return Scorer(problem, pair.fabric, search_tolerance(servers))(pair.strategy)
+
+        times = [time for _, time in in_twos(pairs, scored, lambda: 0.0, servers)]
+        order = sorted(range(len(pairs)), key=lambda place: (times[place], place))
+        return [pairs[place] for place in order]
 
     def _one_path(self, pairs: list[Pair]) -> list[Pair]:
         """Return pairs of many servers with one path a pair, as messages take."""

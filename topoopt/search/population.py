@@ -65,12 +65,12 @@ def wired_population(
 ) -> list[Pair]:
     """Seek strategies on an ideal switch, wire the best, and return the best pairs."""
     chains, budget, result = search.options.chains, going.budget, state.result
-    if search.cluster.servers == 1 or budget.steps == 0:
+    if search.cluster.servers == 1 or budget.steps == 0 or search.exhausted(pairs[0].time):
         return best_starts(search, state, pairs, going)
     score = search.quick_scorer(search.ideal)
     try:
-        # On many servers what is slow on the ideal switch takes too long to simulate to the end.
-        near = _NEAR * pairs[0].time if search.problem.spares else np.inf
+        # Few servers are cheap to search whole.
+        near = _NEAR * pairs[0].time if search.threaded else np.inf
         widened = promising_widening(search, score, pairs[0].time, near)
         starts = seeds(search, score, [pair.strategy for pair in pairs], widened, near)
     except KeyboardInterrupt:

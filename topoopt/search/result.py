@@ -50,6 +50,8 @@ class SearchResult(Generic[P]):
         What was not simulated, because it would have taken too much memory.
     unsimulated : int
         Wirings with routes of which only a bound is known, and that may be faster.
+    first : Pair or None
+        The best of the starts.
     everything : Bound or None
         Over all parallelizations, where the search has worked it out.
     """
@@ -64,4 +66,5 @@ class SearchResult(Generic[P]):
     counts: dict[str, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     unsimulated: int = 0
+    first: Pair[P] | None = None
     everything: Bound | None = None

@@ -1,8 +1,8 @@
 """The state of one search in a file, from which another process goes on to the same result.
 
 States are pickled, because what searches carry is many small objects that share others. Nothing
-but data classes of these packages and arrays is let in again: a file made by others can be wrong,
-but runs nothing.
+but data classes of these packages, arrays and routers is let in again: a file made by others can
+be wrong, but runs nothing.
 """
 
 import io
@@ -42,6 +42,11 @@ _NUMPY = {
     ("numpy._core.multiarray", "_reconstruct"), ("numpy._core.multiarray", "scalar"),
     ("numpy._core.numeric", "_frombuffer"), ("numpy.core.multiarray", "_reconstruct"),
     ("numpy.core.multiarray", "scalar"), ("numpy.core.numeric", "_frombuffer"),
+}  # fmt: skip
+# What makes the routes of pairs when they are asked for.
+_ROUTERS = {
+    ("functools", "partial"), ("routing.paths", "ecmp_routes"),
+    ("routing.paths", "k_shortest_routes"), ("routing.coin_change", "coin_change_routes"),
 }  # fmt: skip
 
 
@@ -214,7 +219,7 @@ class _Unpickler(pickle.Unpickler):
         return self._space.config(sample, parameter, Mode(mode), servers)
 
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _NUMPY:
+        if (module, name) in _NUMPY | _ROUTERS:
             return super().find_class(module, name)
         if module == "builtins" and name in ("set", "frozenset", "complex", "slice"):
             return super().find_class(module, name)

@@ -21,11 +21,14 @@ from parallelism.search.searcher import Searcher
 from parallelism.search.space import StrategySpace
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import THREADED_FROM
+from topoopt.bounds.bounds import Bound
+from topoopt.bounds.everything import everything_bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.transport import PACKETS
 from topoopt.problem.budget import Budget
 from topoopt.problem.effort import Effort
 from topoopt.problem.routing import Routing
@@ -240,6 +243,30 @@ class Search:
         rate = cluster.degree * cluster.port_rate
         network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
         return Fabric(IDEAL, network, routes, {})
+
+    @cached_property
+    def least(self) -> Bound | None:
+        """What no plan is faster than, where devices work in the plain order."""
+        if self.options.schedule != "plain":
+            return None
+        return everything_bound(
+            self.problem.family, self.cluster, hops=2.0 if PACKETS.handshake else 1.0
+        )
+
+    def exhausted(self, time: float) -> bool:
+        """Say whether no plan is faster than a pair by as much as a stage must gain to go on.
+
+        Where packet trains choose what is kept, more than its fluid time counts.
+
+        Parameters
+        ----------
+        time : float
+            Of the pair, seconds.
+        """
+        gain = self.effort.least_gain
+        if gain <= 0.0 or self.moves_by_packets or self.method.compared or time == np.inf:
+            return False
+        return self.least is not None and time <= (1.0 + gain) * self.least.seconds
 
     def rewirer(self) -> Rewirer:
         """Return what builds topologies for strategies, by the score of the rounds."""

@@ -5,13 +5,9 @@ from dataclasses import replace
 import pytest
 
 from codesign_base import InputError
-from parallelism.transformers.costs import (
-    attention_core,
-    embedding_costs,
-    head_costs,
-    layer_costs,
-    model_flops,
-)
+from parallelism.transformers.attention_costs import attention_core
+from parallelism.transformers.costs import layer_costs, model_flops
+from parallelism.transformers.end_costs import embedding_costs, head_costs
 from parallelism.transformers.implementation import MEGATRON_2022, Implementation, get_stack
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.presets import get_transformer

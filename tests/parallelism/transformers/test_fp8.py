@@ -6,15 +6,19 @@ import pytest
 
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
-from parallelism.transformers.collectives import layer_communications
-from parallelism.transformers.costs import head_costs, layer_costs
+from parallelism.transformers.collectives import layer_communications, step_communications
+from parallelism.transformers.costs import layer_costs
+from parallelism.transformers.end_costs import head_costs
 from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import rates_of
 from parallelism.transformers.implementation import Implementation, get_stack
-from parallelism.transformers.iteration import optimizer_seconds
+from parallelism.transformers.iteration import all_part_seconds, optimizer_seconds
 from parallelism.transformers.layout import Layout
+from parallelism.transformers.links import links_of
+from parallelism.transformers.loads import loads_of
 from parallelism.transformers.memory import layer_activations
+from parallelism.transformers.placement import Placement
 from parallelism.transformers.stages import stage_weights
 from parallelism.transformers.work import Gemm, product
 from tests.helpers.small_transformers import LATENT, LLAMA3_8B, MIXTRAL
@@ -141,3 +145,65 @@ def test_what_a_tensor_group_gathers_in_fp8_is_cast_before_and_sent_in_bytes() -
     mixed = layer_communications(MIXTRAL, 0, Layout(tensor=2), replace(FP8, fp8_gather=True))
     arriving = 2.0 * MIXTRAL.sequence * MIXTRAL.hidden * MIXTRAL.experts.per_token
     assert {m.size for m in mixed if m.exposed} == {arriving}
+
+
+def test_outputs_that_a_tensor_group_sums_may_be_sent_in_bytes_forward_only() -> None:
+    layout, whole = Layout(tensor=4), 2.0 * LLAMA3_8B.sequence * LLAMA3_8B.hidden
+    stack = replace(FP8, fp8_scatter=True)
+    for precision, forward in (("fp8", whole / 2), ("bf16", whole)):
+        found = layer_communications(LLAMA3_8B, 0, layout, replace(stack, precision=precision))
+        sums = {m.when: m.size for m in found if m.kind == "reducescatter"}
+        assert sums == {"forward": forward, "backward": whole}
+        assert {m.size for m in found if m.kind == "allgather"} == {whole}
+    mixed = layer_communications(MIXTRAL, 0, Layout(tensor=2), stack)
+    arriving = 2.0 * MIXTRAL.sequence * MIXTRAL.hidden * MIXTRAL.experts.per_token
+    assert {m.size for m in mixed if m.exposed} == {arriving}
+
+
+def test_updated_weights_may_be_gathered_in_bytes() -> None:
+    layout = Layout(data=8)
+    plain, low = (
+        {m.kind: m.size for m in step_communications(LLAMA3_8B, layout, 1, stack)[0]}
+        for stack in (FP8, replace(FP8, fp8_weights=True))
+    )
+    assert low["allgather"] == plain["allgather"] / 2
+    assert low["reducescatter"] == plain["reducescatter"]
+    wide = step_communications(LLAMA3_8B, layout, 1, replace(BF16, fp8_weights=True))
+    assert wide == step_communications(LLAMA3_8B, layout, 1, BF16)
+
+
+@pytest.mark.parametrize(
+    ("layout", "steps"),
+    [
+        (Layout(tensor=2, data=4), 7 * 3e-6),
+        (Layout(tensor=4, data=8), 7 * 3e-6 + 2 * 10e-6),  # on four servers: up a tree of two steps
+        (Layout(), 0.0),
+    ],
+)
+def test_delayed_scales_cost_two_small_allreduces_a_part_and_microbatch(layout, steps) -> None:
+    rates, links = rates_of("h100"), links_of("h100", 8, 50e9)
+    layout = replace(layout, pipeline=2, virtual_stages=2, schedule="interleaved", microbatch=1)
+    stack = replace(FP8, delayed_scaling=True)
+    plain, scaled = (
+        all_part_seconds(LLAMA3_8B, layout, rates, links, each) for each in (FP8, stack)
+    )
+    for before, after in zip(plain, scaled, strict=True):
+        # Up and down.
+        assert after.forward - before.forward == pytest.approx(2 * steps, abs=1e-12)
+        assert after.backward - before.backward == pytest.approx(2 * steps, abs=1e-12)
+        assert after.weight == before.weight
+    wide = replace(BF16, delayed_scaling=True)
+    assert all_part_seconds(LLAMA3_8B, layout, rates, links, wide) == all_part_seconds(
+        LLAMA3_8B, layout, rates, links, BF16
+    )
+
+
+def test_a_placed_layout_sums_scales_and_gathers_weights_as_the_formula_does() -> None:
+    server, rates = nvlink_server("h100", 8), rates_of("h100")
+    placement = Placement(Layout(data=16), 8)
+    stack = replace(FP8, delayed_scaling=True, fp8_weights=True)
+    plain, low = (loads_of(LLAMA3_8B, placement, rates, server, each) for each in (FP8, stack))
+    once = 2 * (7 * 3e-6 + 10e-6)
+    assert low.seconds[:2] - plain.seconds[:2] == pytest.approx(once, abs=1e-12)
+    assert [w.dense for w in low.weights] == [w.dense / 2 for w in plain.weights]
+    assert low.gradients == plain.gradients

@@ -16,6 +16,7 @@ from parallelism.transformers.implementation import MEGATRON_2022, Implementatio
 from parallelism.transformers.iteration import (
     all_part_seconds,
     iteration_time,
+    layer_seconds,
     optimizer_seconds,
     part_seconds,
 )
@@ -213,6 +214,28 @@ def test_expert_parallelism_pays_for_distance_and_imbalance() -> None:
 def test_groups_lie_on_servers_in_rank_order(layout, group, ranks, span) -> None:
     message = Communication("allreduce", group, ranks, 1.0, 1, "forward")
     assert group_span(message, layout, LINKS) == span
+
+
+@pytest.mark.parametrize(("expert", "recompute", "passes"), [
+    (8, "none", (1, 0)), (8, "full", (1, 1)), (1, "none", (0, 0)),
+])  # fmt: skip
+def test_experts_on_several_ranks_wait_to_know_their_tokens(expert, recompute, passes) -> None:
+    """Once forward, and again where the layer is done again."""
+    layout, wait = Layout(data=8, expert=expert, recompute=recompute), 1e-3
+    links = switched_links(8, 450e9, 50e9)
+    plain, waiting = (
+        layer_seconds(MIXTRAL, 0, layout, rates_of("h100"), links, Implementation(dispatch_s=each))
+        for each in (0.0, wait)
+    )
+    more = (waiting.forward - plain.forward, waiting.backward - plain.backward)
+    assert more == pytest.approx([count * wait for count in passes], abs=1e-12)
+    dense = [
+        layer_seconds(
+            LLAMA3_8B, 0, Layout(data=8), rates_of("h100"), links, Implementation(dispatch_s=each)
+        )
+        for each in (0.0, wait)
+    ]
+    assert dense[0] == dense[1]
 
 
 def test_messages_that_a_network_plays_can_be_left_out() -> None:

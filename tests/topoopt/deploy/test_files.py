@@ -55,6 +55,13 @@ def test_netplan_gives_addresses_and_only_the_missing_mac(files):
     assert "enp3s0np3" not in ports, "the plan leaves this port alone"
 
 
+def test_ports_keep_their_addresses_while_the_other_end_restarts(files):
+    for path, text in files.items():
+        if path.endswith("netplan.yaml"):
+            ports = yaml.safe_load(text)["network"]["ethernets"]
+            assert all(ports[name]["ignore-carrier"] for name in ports if name != "lo")
+
+
 def test_packets_for_others_go_to_functions_without_rdma(files):
     """Filters are where the twin hears, and all MAC addresses but a last hop's are twins'."""
     lines = [

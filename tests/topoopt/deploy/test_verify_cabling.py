@@ -135,7 +135,7 @@ def test_neighbours_are_read_from_csv(tmp_path):
     made = deployment(shared_plan())
     path = tmp_path / "neighbours.csv"
     path.write_text(neighbours_csv(made, planned(made)))
-    assert read_neighbours(path, made) == planned(made)
+    assert read_neighbours(path, made) == (planned(made), {})
 
 
 @pytest.mark.parametrize("form", ["json", "json0"])
@@ -173,7 +173,63 @@ def test_neighbours_are_read_from_lldp(tmp_path, form):
         document[made.name(0)]["lldp"]["interface"].append(uplink)
     path = tmp_path / "lldp.json"
     path.write_text(json.dumps(document))
-    assert read_neighbours(path, made) == planned(made)
+    assert read_neighbours(path, made) == (planned(made), {})
+
+
+def lldp_of(made, heard):
+    """As lldpd 1.0.16 tells neighbours: ports by hardware address, interfaces as description."""
+    document = {}
+    for server in made.servers:
+        entries = [
+            {
+                made.port(end).interface: {
+                    "via": "LLDP",
+                    "rid": "1",
+                    "chassis": {name: {"id": {"type": "mac", "value": "36:19:06:84:55:5b"}}},
+                    "port": {
+                        "id": {"type": "mac", "value": f"36:19:06:84:{end[0]:02}:{end[1]:02}"},
+                        "descr": interface,
+                        "ttl": "120",
+                    },
+                }
+            }
+            for end, (name, interface) in heard.items()
+            if end[0] == server
+        ]
+        document[made.name(server)] = {"lldp": {"interface": entries} if entries else {}}
+    return document
+
+
+def test_hardware_addresses_that_the_site_lacks_are_no_hindrance(tmp_path):
+    """Cables are compared before netplan has given ports the addresses of the plan."""
+    made = deployment(shared_plan())
+    told = {
+        end: (made.name(other[0]), made.port(other).interface)
+        for end, other in planned(made).items()
+    }
+    path = tmp_path / "lldp.json"
+    path.write_text(json.dumps(lldp_of(made, told)))
+    assert read_neighbours(path, made) == (planned(made), {})
+
+
+def test_a_cable_to_something_else_is_named_and_taken_out(tmp_path):
+    made = deployment(shared_plan())
+    first = made.cabling.cables[0].source
+    told = {
+        end: (made.name(other[0]), made.port(other).interface)
+        for end, other in planned(made).items()
+    }
+    del told[planned(made)[first]]
+    told[first] = ("switch-7", "Ethernet1/3")
+    path = tmp_path / "lldp.json"
+    path.write_text(json.dumps(lldp_of(made, told)))
+    verdict = verify_cabling(made, *read_neighbours(path, made))
+    assert len(verdict.wrong) == 2
+    assert "hears switch-7 Ethernet1/3, planned is" in verdict.wrong[0]
+    assert verdict.repairs == (
+        "take the plug of switch-7 Ethernet1/3 out of server-0 fab0",
+        "put a cable between server-0 fab0 and server-1 fab1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -182,11 +238,15 @@ def test_neighbours_are_read_from_lldp(tmp_path, form):
         ("host,interface\n", "lacks the column neighbour;"),
         ("x" * 200_000, "not readable CSV"),
         ("host,interface,neighbour,neighbour_interface\nx,fab0,server-0,fab0\n", "not in the site"),
-        ("host,interface,neighbour,neighbour_interface\nserver-0,fab0,y,fab0\n", "no port of"),
         ("host,interface,neighbour,neighbour_interface\nserver-0,,y,fab0\n", "line 2"),
         (
             "host,interface,neighbour,neighbour_interface\n"
             "server-0,fab0,server-1,fab0\nserver-0,fab0,server-1,fab1\n",
+            "hears two ports",
+        ),
+        (
+            "host,interface,neighbour,neighbour_interface\n"
+            "server-0,fab0,server-1,fab0\nserver-0,fab0,switch,swp1\n",
             "hears two ports",
         ),
     ],

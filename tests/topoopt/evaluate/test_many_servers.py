@@ -15,7 +15,7 @@ from routing import routes as routes_module
 from topoopt.bounds import gap
 from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate import scheduling, scoring
-from topoopt.evaluate.least_times import busiest, busiest_in_sum, port_seconds
+from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, port_seconds
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, direct_fabric
@@ -61,7 +61,10 @@ def test_bounds_before_tasks_and_routes_hold(seed: int) -> None:
     time = score(fabric, tasks)
     rate = np.array(2 * CLUSTER.port_rate)
     # Only ports know rings that are still to be chosen, only links the ways of transfers.
-    for bound in (port_seconds(tasks, rate, rate), busiest_in_sum(fabric, tasks)):
+    for bound in (
+        port_seconds(tasks, rate, rate), link_seconds(tasks, 2, CLUSTER.port_rate),
+        busiest_in_sum(fabric, tasks),
+    ):  # fmt: skip
         assert bound <= busiest(fabric, tasks) * (1 + 1e-9) <= time * (1 + 2e-9)
 
 

@@ -17,7 +17,7 @@ from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.iterations import edges_of
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
-from topoopt.bounds.bounds import Wirings, resource_bound, strategy_bound
+from topoopt.bounds.bounds import Wirings, scheduled_bound, strategy_bound
 from topoopt.bounds.gap import plan_bounds, routes_bound, topology_bound
 from topoopt.evaluate import schedule_search
 from topoopt.evaluate.problem import Problem
@@ -156,7 +156,9 @@ def test_no_schedule_beats_its_bounds(job, schedule):
     steady = schedule.streaming
     degree = 2 if job[2] > 2 else 1
     for bound in (
-        resource_bound(builder, Wirings(job[2], degree, 1e3, 1e-3), schedule.microbatches),
+        scheduled_bound(
+            builder, Wirings(job[2], degree, 1e3, 1e-3), schedule.microbatches, steady=steady
+        ),
         strategy_bound(played.tasks, degree, 1e3, 1e-3, steady=steady),
         topology_bound(fabric, played.tasks, steady=steady),
         routes_bound(fabric, played.tasks, steady=steady),

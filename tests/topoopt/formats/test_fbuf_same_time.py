@@ -1,15 +1,21 @@
 """A task-graph file of a plan, simulated, takes what the plan takes, or it is refused."""
 
 import itertools
+from functools import partial
 
+import numpy as np
 import pytest
 from small_plans import small_dlrm, small_mlp
 
 from codesign_base import InputError
 from parallelism.search.named import named_strategies
 from parallelism.search.space import StrategySpace
-from parallelism.taskgraph import traffic_of
+from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
+from routing.network import Network
+from routing.paths import ecmp_routes
+from routing.routes import Routes
 from topoopt.evaluate.scoring import direct_fabric
+from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
 from topoopt.formats.fbuf_export import Updates
 from topoopt.formats.fbuf_plan import AllReduces, iteration_fbuf
@@ -101,3 +107,25 @@ def test_rings_whose_messages_would_leave_them_are_not_written_in_rounds():
         except InputError as error:
             refused.add(str(error))
     assert any("over other links along a ring" in text for text in refused)
+
+
+def test_trees_are_written_as_messages_that_take_as_long():
+    everyone = tuple(range(130))
+    ring = np.array(everyone)
+    steps = (1, 129, 11, 119)  # each way: a connection of the format is a cable both ways
+    network = Network.from_links(
+        "circulant", 130, 0, np.tile(ring, 4), np.concatenate([(ring + p) % 130 for p in steps]),
+        RATE, HOP,
+    )  # fmt: skip
+    rings = {everyone: tuple(tuple((ring * p % 130).tolist()) for p in steps)}
+    routes = Routes.on_demand(130, partial(ecmp_routes, network))
+    fabric = Fabric("circulant", network, routes, rings)
+    reduce = (TaskKind.ALLREDUCE, 0, -1, 1e5, 1e-3)
+    tasks = TaskGraph.from_lists(130, [reduce, reduce], [(0, 1)], (everyone,))
+    how = {"net_bandwidth": RATE, "latency": HOP, "gpus_per_node": 4, "intergpu_bandwidth": 25e9}
+    file = iteration_fbuf(tasks, fabric, **how)
+    assert file.tasks < 2 * 4 * 2 * 129 * 130 / 10  # rounds of rings are ten times as many
+    found, own = read(file)
+    assert score(own, found) == pytest.approx(score(fabric, tasks), rel=1e-3)
+    with pytest.raises(InputError, match="trees"):
+        iteration_fbuf(tasks, fabric, allreduces=AllReduces.RINGS, **how)

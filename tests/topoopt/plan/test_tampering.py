@@ -147,7 +147,8 @@ FREE = (
     ),
     Free(
         r"job\.implementation\.(load_imbalance|forwarded_tokens|fp8_dispatch|scatter_gather"
-        r"|gathered_(inputs|logits)|collective_s|casts|fp8_gather)",
+        r"|gathered_(inputs|logits)|collective_s|dispatch_s|casts"
+        r"|fp8_(gather|scatter|weights)|delayed_scaling)",
         "of experts, of messages of and between several tensor ranks, and of products in FP8: the "
         "model has none of the first, the layouts none of the others",
     ),
@@ -328,7 +329,8 @@ def test_the_list_names_no_time_cost_link_ring_route_or_fabric():
     }
     # Free text may be anywhere; how baselines were found is no name of theirs.
     free = {field for field in known for each in FREE[1:] if re.fullmatch(each.field, field)}
-    # A budget of seconds is no time of the plan; messages of tensor groups it does not have.
+    # A budget of seconds is no time of the plan; it has no messages of tensor groups or experts.
     assert {field for field in free if re.search(words, field)} <= {
         "search.options.seconds", "job.implementation.collective_s",
+        "job.implementation.dispatch_s",
     }  # fmt: skip

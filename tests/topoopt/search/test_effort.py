@@ -110,3 +110,20 @@ def test_an_unknown_effort_is_refused():
 
 def test_the_rate_of_gain_is_shown(solved):
     assert any(line.endswith("% in the last tenth of the work") for line in solved["thorough"][1])
+
+
+def test_a_search_ends_where_its_bound_leaves_nothing_to_gain():
+    """And more work gains less than what ended it."""
+    job, cluster = to.Job(to.models.get_model("vgg16")), to.Cluster(4, 3, "400Gbps")
+    plans = {
+        effort: to.co_optimize(
+            job, cluster, SearchOptions(effort=effort, confirm="none"), baselines=("fat-tree",)
+        )
+        for effort in ("normal", "thorough")
+    }
+    normal, least = plans["normal"], EFFORTS["normal"].least_gain
+    assert normal.search.steps == 0 < plans["thorough"].search.steps
+    assert normal.iteration_time_s <= (1 + least) * normal.lower_bound_s
+    assert normal.iteration_time_s <= (1 + least) * plans["thorough"].iteration_time_s
+    ours, theirs = (plan.baselines["fat-tree"].iteration_time_s for plan in plans.values())
+    assert ours <= (1 + 3 * least) * theirs

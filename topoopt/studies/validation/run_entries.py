@@ -51,6 +51,8 @@ _SOFTWARE = {"dgxc-benchmarking": "nemo", "NVIDIA/NeMo": "nemo"}
 _NEEDED = ("hidden", "ffn", "gated", "layers", "heads", "vocab")
 _SHAPE = (*_NEEDED, "qw", "kvw", "moe", "experts", "latent")
 _MEASURED = ("seconds", "tokens_per_second", "tokens_per_second_gpu", "tflops_gpu", "mfu")
+# What a run's recipe may say other than its stack.
+_RECIPE = ("attention", "gradient_bytes", "overlap_tensor", "fp8_scatter")
 # Sources that print another GPU than their runs' ``accel``.
 _HARDWARE = {"llama3_h100_202412": "h100-96gb", "asyncTP_llama3_h100": "h100-96gb"}
 
@@ -87,10 +89,8 @@ def published_run(entry: RunEntry, shapes: dict[str, ShapeEntry]) -> PublishedRu
     if software == "fsdp2" and model.experts is not None:
         software = "fsdp2-moe"
     stack = get_stack(software, precision=entry.precision, load_imbalance=entry.load_imbalance)
-    if entry.attention is not None:
-        stack = replace(stack, attention=entry.attention)
-    if entry.gradient_bytes is not None:
-        stack = replace(stack, gradient_bytes=entry.gradient_bytes)
+    recipe = {name: getattr(entry, name) for name in _RECIPE}
+    stack = replace(stack, **{name: said for name, said in recipe.items() if said is not None})
     fitted = entry.name in _FITTED if entry.fitted is None else entry.fitted
     seconds, derived = _seconds(entry, model, accelerator)
     return PublishedRun(

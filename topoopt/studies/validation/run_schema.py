@@ -129,6 +129,8 @@ class RunEntry:
     precision: Arithmetic | None = None
     attention: AttentionKernel | None = None
     gradient_bytes: Literal[2, 4] | None = None
+    overlap_tensor: float | None = None
+    fp8_scatter: bool | None = None
     load_imbalance: float = 1.0
     nic_gbps: float | None = None
 

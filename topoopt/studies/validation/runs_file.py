@@ -9,6 +9,7 @@ from topoopt.studies.validation.llm import run_case
 from topoopt.studies.validation.published_run import PublishedRun
 from topoopt.studies.validation.run_entries import published_run
 from topoopt.studies.validation.run_schema import read_runs_file
+from topoopt.studies.validation.told_alike import Floor, least_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +44,11 @@ class ErrorSummary:
 
 @dataclass(frozen=True)
 class RunsValidation:
-    """Errors by run, and summaries of all, by stack, accelerator, role, and kind in each role."""
+    """Errors by run; summaries: all, by stack, accelerator, role, kind in each role; the floor."""
 
     runs: tuple[RunError, ...]
     summaries: tuple[ErrorSummary, ...]
+    floor: Floor
 
 
 def read_runs(path: str | Path) -> tuple[PublishedRun, ...]:
@@ -91,8 +93,8 @@ def validate_runs(path: str | Path) -> RunsValidation:
     InputError
         If the file or one of its runs is not what it should be.
     """
-    found, kinds = [], []
-    for run in read_runs(path):
+    found, kinds, every = [], [], read_runs(path)
+    for run in every:
         try:
             case = run_case(run)
         except InputError as error:
@@ -116,4 +118,4 @@ def validate_runs(path: str | Path) -> RunsValidation:
         ErrorSummary(group, len(errors), fmean(errors), median(errors), max(errors))
         for group, errors in groups.items()
     )
-    return RunsValidation(tuple(found), summaries)
+    return RunsValidation(tuple(found), summaries, least_errors(every))

@@ -1,0 +1,34 @@
+"""How a stack treats what its products of weights read: bytes, sums, casts to FP8."""
+
+from parallelism.transformers.architecture import Transformer
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.layout import Layout
+
+
+def operands(
+    model: Transformer, implementation: Implementation, *, layer: bool = False
+) -> tuple[float, float, bool, bool, tuple[float, float]]:
+    """Return how products of weights treat their operands and gradients.
+
+    Of FP8 training only the products inside layers are in FP8: embedding, head and routers stay
+    in BF16, as do norms and attention (DeepSeek-V3, 2024, section 3.3.1). Casts are kernels of
+    their own in every stack: one whose element-wise work moves more bytes than fused kernels does
+    not cast more, but by its ``casts``.
+    """
+    cast = implementation.casts / implementation.elementwise
+    return (
+        float(model.dense_bytes), float(implementation.gradient_bytes),
+        implementation.fused_gradients, layer and implementation.precision == "fp8", (cast, cast),
+    )  # fmt: skip
+
+
+def cast_shares(implementation: Implementation, layout: Layout) -> tuple[float, float]:
+    """Return factors of the bytes of casts: of what a rank has whole, and of what it gathers.
+
+    What a tensor group gathers in FP8 each rank reads in BF16 and writes for its own tokens, and
+    reads and writes transposed for all.
+    """
+    cast = implementation.casts / implementation.elementwise
+    if layout.tensor == 1 or not (layout.sequence_parallel and implementation.fp8_gather):
+        return cast, cast
+    return cast, cast * (3.0 / layout.tensor + 2.0) / 4.0

@@ -1,0 +1,138 @@
+"""What of a model falls to one rank of a layout: layers of a kind, tokens, heads."""
+
+from functools import lru_cache
+from math import ceil
+
+from codesign_base import InputError
+from parallelism.transformers.architecture import Attention, Transformer
+from parallelism.transformers.implementation import Implementation
+from parallelism.transformers.layout import Layout
+
+
+@lru_cache(maxsize=512)
+def layer_kinds(model: Transformer, first: int, count: int) -> tuple[tuple[int, int], ...]:
+    """Return (an example's index, count) of dense layers and of those with experts in a range.
+
+    The example is the model's first layer of the kind, be it outside the range.
+    """
+    if model.experts is None:
+        return ((0, count),) if count else ()
+    found: list[tuple[int, int]] = []
+    for experts in (False, True):
+        same = sum(model.has_experts(i) == experts for i in range(first, first + count))
+        if same:
+            found.append((_first_of(model, experts), same))
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _first_of(model: Transformer, experts: bool) -> int:
+    """Return the first layer with experts, or without."""
+    return next(i for i in range(model.layers) if model.has_experts(i) == experts)
+
+
+def sequence_of(model: Transformer, sequence: int | None) -> int:
+    """Return the tokens of a sample: the job's, or else the model's own.
+
+    Raises
+    ------
+    InputError
+        If it is below 1, or beyond the learned positions.
+    """
+    length = model.sequence if sequence is None else sequence
+    if length < 1:
+        raise InputError(f"sequence is {length}; give at least 1")
+    if model.positions and length > model.positions:
+        raise InputError(
+            f"sequence is {length}, but {model.name} has {model.positions} learned positions; "
+            "give at most these"
+        )
+    return length
+
+
+def tokens_of(model: Transformer, layout: Layout, sequence: int | None = None) -> float:
+    """Return the tokens of a microbatch on one rank.
+
+    Raises
+    ------
+    InputError
+        If the context degree does not divide the sequence.
+    """
+    length = sequence_of(model, sequence)
+    if length % layout.context:
+        raise InputError(
+            f"layout: context is {layout.context}, which does not divide sequence = {length}; "
+            "give a divisor"
+        )
+    return layout.microbatch * length / layout.context
+
+
+def split_tokens(tokens: float, layout: Layout) -> float:
+    """Return the tokens on which one rank does norms, dropouts and residual sums."""
+    return tokens / layout.tensor if layout.sequence_parallel else tokens
+
+
+def arriving_tokens(
+    model: Transformer, layout: Layout, implementation: Implementation, tokens: float
+) -> float:
+    """Return the tokens on which the routed experts of the busiest rank work."""
+    assert model.experts is not None
+    share = layout.expert_split / layout.tensor
+    return tokens * share * model.experts.per_token * implementation.load_imbalance
+
+
+def kv_heads_of(attention: Attention, layout: Layout) -> int:
+    """Return the key and value heads of one tensor rank: at least one, then replicated."""
+    return max(1, ceil(attention.kv_heads / layout.tensor))
+
+
+def check_layout(model: Transformer, layout: Layout) -> None:
+    """Raise an error where a layout cannot split a model.
+
+    Raises
+    ------
+    InputError
+        If the tensor degree does not divide the heads or the widths, the expert degree the
+        experts, the stages exceed the layers, or experts are spread but there are none.
+    """
+    attention = model.attention
+    tensor = layout.tensor
+    widths = [("heads", attention.heads, tensor), ("feed_forward", model.feed_forward, tensor)]
+    if model.experts is not None:
+        widths.append(("experts' width", model.experts.width, layout.expert_split))
+    elif layout.expert_tensor is not None:
+        raise InputError(
+            f"layout: expert_tensor is {layout.expert_tensor}, but {model.name} has no experts; "
+            "leave it out"
+        )
+    for what, size, degree in widths:
+        if size % degree:
+            raise InputError(
+                f"layout: tensor is {degree}, which does not divide {what} = {size} of "
+                f"{model.name}; give a divisor"
+            )
+    if attention.latent is None and max(attention.kv_heads, layout.tensor) % min(
+        attention.kv_heads, layout.tensor
+    ):
+        raise InputError(
+            f"layout: tensor is {layout.tensor}, but kv_heads = {attention.kv_heads} of "
+            f"{model.name} can be neither split nor replicated evenly; give a divisor or multiple"
+        )
+    chunks = layout.pipeline * layout.virtual_stages
+    if layout.stage_layers:
+        if sum(layout.stage_layers) != model.layers:
+            raise InputError(
+                f"layout: stage_layers adds up to {sum(layout.stage_layers)} layers; give the "
+                f"{model.layers} of {model.name}"
+            )
+    elif chunks > model.layers:
+        raise InputError(
+            f"layout: pipeline * virtual_stages is {chunks}, more than the {model.layers} layers "
+            f"of {model.name}; give fewer stages"
+        )
+    count = model.experts.count if model.experts else 1
+    if count % layout.expert:
+        raise InputError(
+            f"layout: expert is {layout.expert}, which does not divide the experts of {model.name}"
+            f" ({count}); give a divisor"
+        )

@@ -1,0 +1,69 @@
+"""Strategies that are sought in the microbatches of a schedule."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_plans import small_dlrm
+
+import topoopt as to
+from codesign_base import InputError
+from parallelism.taskgraph import Phase, TaskKind
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.schedule_search import schedule_pairs
+from topoopt.evaluate.scheduling import simulate_schedule
+from topoopt.evaluate.scoring import Scorer
+from topoopt.problem.budget import Budget
+from topoopt.problem.job import Cluster
+from topoopt.problem.options import SearchOptions
+from topoopt.problem.schedule import Schedule
+from topoopt.search.driver import run
+from topoopt.search.methods import search_for
+from topoopt.search.scheduled import in_microbatches, scheduled_search
+
+
+def searched(scheduling):
+    """A short search of a small job, and its result."""
+    cluster, job = Cluster(4, 2, "10Gbps"), to.Job(small_dlrm())
+    options = SearchOptions(method="alternating", schedule=scheduling)
+    search = search_for(Problem(job.family(4), cluster, options))
+    return search, run(search, Budget(steps=20))
+
+
+@pytest.mark.parametrize("scheduling", ["barrier", "auto"])
+def test_strategies_sought_with_a_schedule_are_no_slower_and_the_same_again(scheduling):
+    search, result = searched(scheduling)
+    family = search.problem.family
+    kept = schedule_pairs(family, result.others, scheduling)
+    found = scheduled_search(search, result)
+    assert found.simulated.time <= kept.simulated.time
+    assert found.tried > kept.tried
+    again = scheduled_search(search, result)
+    assert again.pair.strategy == found.pair.strategy and again.schedule == found.schedule
+    tasks = family.microbatched(found.pair.strategy, found.schedule.microbatches)
+    assert simulate_schedule(found.pair.fabric, tasks, found.schedule).time == found.simulated.time
+
+
+def test_what_is_scored_in_microbatches_is_simulated_in_them():
+    search, result = searched("barrier")
+    pair = result.others[0]
+    problem = in_microbatches(search.problem, 2)
+    tasks = problem.family.represented(pair.strategy)
+    whole = search.problem.family.represented(pair.strategy)
+    forward = [
+        np.count_nonzero(t.phase[t.kind == TaskKind.COMPUTE] == Phase.FORWARD)
+        for t in (whole, tasks)
+    ]
+    assert forward[1] == 2 * forward[0]
+    schedule = Schedule(microbatches=2, compute="critical-path")
+    expected = simulate_schedule(pair.fabric, tasks, schedule).time
+    assert Scorer(problem, pair.fabric)(pair.strategy) == pytest.approx(expected, rel=1e-12)
+
+
+def test_strategies_that_do_not_divide_the_microbatches_do_not_fit():
+    search, result = searched("barrier")
+    pair = result.others[0]
+    family = replace(search.problem.family, microbatches=3)
+    assert not replace(search.problem, family=family).fits(pair.strategy)
+    with pytest.raises(InputError, match="microbatches is 3"):
+        family.build(pair.strategy)

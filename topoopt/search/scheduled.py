@@ -1,0 +1,126 @@
+"""Strategies that suit a schedule: sought, wired and scored in the microbatches that it has.
+
+A schedule chosen for the pairs of a plain search keeps what is best without it. Microbatches hide
+transfers behind compute, and so other strategies are best with them than without: those that send
+more and reduce less.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from parallelism.operator_family import OperatorFamily
+from parallelism.search.local import LocalSearch
+from parallelism.strategy import Strategy
+from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.evaluate.pair import Pair
+from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.rewire import Rewirer
+from topoopt.evaluate.schedule_search import MOST_WORK, Scheduled, schedule_pairs
+from topoopt.evaluate.scoring import Scorer
+from topoopt.search.result import SearchResult
+from topoopt.search.starts import starting_strategies
+from topoopt.search.steps import Search
+
+# In which microbatches strategies are sought where the plain pairs are best in one piece.
+_TRIED = (2, 8)
+# Strategies this much slower than the best so far are not scheduled: other choices gain more.
+_NEAR = 1.1
+_SCHEDULED = 2
+# What it may cost beside `MOST_WORK` for the plain pairs (tasks are made anew for every strategy,
+# which is not counted), and the share of it that may be spent on wiring starts.
+_WORK, _STARTS = MOST_WORK / 3.0, 0.5
+_SEED = 700
+
+
+def scheduled_search(
+    search: Search, result: SearchResult[Strategy], progress: ProgressCallback | None = None
+) -> Scheduled[Strategy]:
+    """Choose a schedule for the best pairs, and look for strategies that suit its microbatches.
+
+    Starting strategies and those of the best pairs are wired anew for tasks in microbatches, and
+    the best is improved on its fabric by a descent, as long as the work for it lasts. Above 128
+    servers, where the wiring of one strategy is as much, plain pairs only are scheduled.
+
+    Parameters
+    ----------
+    search : Search
+        Over operator strategies.
+    result : SearchResult
+        Of it.
+    progress : callable, optional
+
+    Returns
+    -------
+    Scheduled
+        No slower than `schedule_pairs` of the result.
+    """
+    problem, scheduling = search.problem, search.options.schedule
+    best = schedule_pairs(problem.family, result.others, scheduling, progress)
+    if problem.spares or search.cluster.servers == 1:
+        return best
+    count = best.schedule.microbatches
+    counts = (count,) if count > 1 else _TRIED
+    tried = best.tried
+    for number, microbatches in enumerate(counts):
+        found = _sought(search, result, microbatches, best.simulated.time, _WORK / len(counts))
+        for pair in found[:_SCHEDULED]:
+            other = schedule_pairs(problem.family, [pair], scheduling)
+            tried += other.tried
+            if other.simulated.time < best.simulated.time:
+                best = other
+        if progress:
+            time = best.simulated.time
+            progress(Progress("schedules", number + 1, len(counts), time))
+    return replace(best, tried=tried)
+
+
+def in_microbatches(problem: Problem, microbatches: int) -> Problem:
+    """Return a problem whose tasks are in microbatches, the longest remaining path first."""
+    family: OperatorFamily = replace(problem.family, microbatches=microbatches)
+    options = replace(problem.options, schedule="compute")
+    return replace(problem, family=family, options=options, score="fluid")
+
+
+def _sought(
+    search: Search, result: SearchResult[Strategy], microbatches: int, time: float, most: float
+) -> list[Pair]:
+    """Seek pairs in microbatches; fastest first, those much slower than ``time`` left out."""
+    problem = in_microbatches(search.problem, microbatches)
+    rewirer = Rewirer(problem)
+    known = {pair.strategy: pair.origin for pair in result.others}
+    for name, strategy in starting_strategies(search.space, problem.family).items():
+        known.setdefault(strategy, name)
+    found: list[Pair] = []
+    limit = _NEAR * time
+    for strategy, origin in known.items():
+        if rewirer.work >= _STARTS * most:
+            break
+        if problem.fits(strategy):
+            pair = rewirer.wire(strategy, origin, limit=limit)
+            if pair is not None:
+                found.append(pair)
+                limit = min(limit, _NEAR * pair.time)
+    found.sort(key=lambda pair: pair.time)
+    if not found:
+        return []
+    moved = _moved(search, problem, found[0], most - rewirer.work)
+    if moved.strategy != found[0].strategy:
+        wired = rewirer.wire(moved.strategy, moved.origin, limit=moved.time)
+        found.insert(0, moved if wired is None else wired)
+    return found
+
+
+def _moved(search: Search, problem: Problem, pair: Pair, most: float) -> Pair:
+    """Improve a pair's strategy on its fabric until no move helps or the work is done."""
+    score = Scorer(problem, pair.fabric)
+    moves = LocalSearch(search.space, search.regions, pair.strategy, pair.time)
+    rng = np.random.default_rng(np.random.SeedSequence(problem.seed, spawn_key=(_SEED,)))
+    while score.work < most and moves.step(score, rng):
+        pass
+    if moves.best == pair.strategy:
+        return pair
+    return replace(pair, strategy=moves.best, time=moves.best_time, origin="search")
+
+
+__all__ = ["in_microbatches", "scheduled_search"]
