@@ -161,6 +161,12 @@ def test_every_page_is_in_a_table_of_contents():
     assert {name for name in named - pages if not name.startswith("_generated/")} == set()
 
 
+def test_no_page_has_the_name_of_one_that_sphinx_makes():
+    """Sphinx writes its own search page over a page of that name, and says nothing."""
+    made = {"search", "genindex", "modindex", "py-modindex"}
+    assert not made & {path.stem for path in DOCS.glob("*.md")}
+
+
 def test_what_a_page_loads_from_elsewhere_is_found():
     loads = of_docs("offline").loaded_from_elsewhere
     assert loads('<script src="https://x/y.js"></script><img src="//z/a.png">') == [

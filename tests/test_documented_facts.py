@@ -45,7 +45,7 @@ def in_code(cell):
 NAMES = {
     ("what-if.md", "| repair | what changes |"): REPAIRS,
     ("shared-cluster.md", "| fabric | meaning"): SHARED_FABRICS,
-    ("search.md", "| method | what"): options.METHODS,
+    ("plan-search.md", "| method | what"): options.METHODS,
     ("routing.md", "| method | routes"): [method.value for method in Method],
     ("clos.md", "| method | chooses"): CLOS_METHODS,
     ("llm.md", "| stack | "): STACKS,
@@ -68,7 +68,7 @@ def test_the_values_of_a_schedule_are_told():
 
 
 def test_the_table_of_efforts_has_the_numbers_of_the_code():
-    table = {row[0]: row[1:] for row in rows("search.md", "| | quick")}
+    table = {row[0]: row[1:] for row in rows("plan-search.md", "| | quick")}
     for place, effort in enumerate(EFFORTS.values()):
         told = [cells[place] for cells in table.values()]
         gain = f"{effort.least_gain * 100:g} %" if effort.least_gain else "never"

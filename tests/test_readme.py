@@ -167,7 +167,7 @@ def test_the_workloads_are_those_that_the_program_lists():
 def commands():
     """Every command line of the pages: (page, words after topoopt)."""
     for page, text in PAGES.items():
-        shell = "\n".join(blocks(text, "sh"))
+        shell = "\n".join(blocks(text, "sh")).replace("\\\n", " ")
         inline = [re.sub(r"\s+", " ", code) for code in re.findall(r"(?<!`)`([^`]+)`(?!`)", text)]
         for line in (*re.split(r"\n|&&", shell), *inline):
             words = shlex.split(line.strip(), posix=True) if "topoopt " in line else []

@@ -148,26 +148,11 @@ def least_end(
     best = 0.0
     early, late = span.early[task], span.late[task]
     for begin, follow in ((early, late), (late, early)):
-        order, begins = _by_beginning(resource, begin, follow)
-        ends = busiest_span(resource[order], seconds[order], begins, follow[order], count)
+        order = np.lexsort((-begin, resource))
+        same = SAME_TIME * float(begin.max())
+        ends = busiest_span(order, resource, seconds, begin, follow, count, same)
         best = max(best, float(ends.max()))
     return best
-
-
-def _by_beginning(
-    resource: IntArray, begin: FloatArray, follow: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Return uses by resource, the last to begin first, and when each begins.
-
-    Of uses that begin together those that most follows come first, and the earliest beginning
-    counts for all.
-    """
-    order = np.lexsort((-begin, resource))
-    begins, names = begin[order], resource[order]
-    same = SAME_TIME * float(begin.max())
-    last = np.append((names[1:] != names[:-1]) | ~(begins[:-1] - begins[1:] <= same), True)
-    together = np.cumsum(last) - last
-    return order[np.lexsort((-follow[order], together))], begins[last][together]
 
 
 def device_end(tasks: TaskGraph, span: Span) -> float:

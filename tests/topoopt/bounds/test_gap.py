@@ -115,7 +115,7 @@ def test_busiest_span_is_between_the_load_and_the_preemptive_schedule(seed):
     resource = rng.integers(0, 3, count)
     everywhere = least_end(np.arange(count), resource, seconds, Span(early, late, 0.0), 3)
     order = np.lexsort((-late, -early, resource))
-    one_way = busiest_span(resource[order], seconds[order], early[order], late[order], 3)
+    one_way = busiest_span(order, resource, seconds, early, late, 3, 0.0)
     for name in range(3):
         own = order[resource[order] == name]
         sets = [own[: size + 1] for size in range(own.size)]
