@@ -1,5 +1,6 @@
 """Trees over ring edges: right on numbers, no more on an edge than is said, a round a hop."""
 
+import itertools
 import math
 from functools import partial
 
@@ -12,6 +13,8 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
+from topoopt.bounds.bounds import strategy_bound
+from topoopt.bounds.gap import routes_bound, topology_bound
 from topoopt.fabric import Fabric, Transport, simulate
 from topoopt.fabric.ring_trees import (
     NO_TREES,
@@ -166,3 +169,20 @@ def test_both_models_agree(size: float) -> None:
     fluid = simulate(fabric, tasks).makespan
     assert simulate(fabric, tasks, model="packet").makespan == pytest.approx(fluid, rel=0.05)
     assert fluid < 2 * 131 * fabric.group_row(tuple(range(132))).round_latency
+
+
+@pytest.mark.parametrize("size", [0.0, 2e4, 2e6, 2e9])
+@pytest.mark.parametrize("steps", [(1,), (1, 7, 31)])
+def test_bounds_are_not_above(size: float, steps: tuple[int, ...]) -> None:
+    fabric = wired(132, steps)
+    tasks = alone(132, REDUCE, size)
+    time = simulate(fabric, tasks).makespan
+    bounds = (
+        strategy_bound(tasks, len(steps), 1.25e10, 2e-6),
+        topology_bound(fabric, tasks),
+        routes_bound(fabric, tasks),
+    )
+    for one, other in itertools.pairwise(bound.seconds for bound in bounds):
+        assert one <= other * (1.0 + 1e-9)
+    assert bounds[-1].seconds <= time
+    assert bounds[0].seconds > 0.0
