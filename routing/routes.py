@@ -84,6 +84,21 @@ class Routes:
         empty = np.zeros(0)
         return cls(hosts, np.zeros(1, np.int64), none, empty, empty, empty, none, make)
 
+    @classmethod
+    def of_all(cls, hosts: int, make: "Callable[..., Routes]") -> "Routes":
+        """Return routes of all pairs of up to `EVERY_PAIR_UP_TO` hosts, and on demand of more.
+
+        Parameters
+        ----------
+        hosts, make
+            As `on_demand` takes them.
+
+        Returns
+        -------
+        Routes
+        """
+        return make() if tabled(hosts) else cls.on_demand(hosts, make)
+
     @cached_property
     def listed(self) -> IntArray:
         """The pair of each row."""

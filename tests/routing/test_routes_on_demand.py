@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codesign_base import InfeasibleError, InputError
+from routing import routes as routes_module
 from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import ecmp_routes, hop_distances, k_shortest_routes
@@ -102,6 +103,13 @@ def test_what_cannot_be_reached_is_named_only_if_it_is_asked_for():
     assert ecmp_routes(network, pairs=np.array([1, 2, 5])).hops.tolist() == [1.0, 2.0, 1.0]
     with pytest.raises(InfeasibleError, match="host 0 cannot be reached from host 2"):
         ecmp_routes(network, pairs=np.array([1, 6]))
+
+
+def test_few_hosts_have_tables_of_all_pairs_and_many_do_not(monkeypatch):
+    make = partial(ecmp_routes, circulant(6, (1, 2)))
+    assert Routes.of_all(6, make).pairs is None
+    monkeypatch.setattr(routes_module, "EVERY_PAIR_UP_TO", 5)
+    assert Routes.of_all(6, make).listed.size == 0
 
 
 def test_nothing_is_listed_before_it_is_asked_for():

@@ -83,7 +83,7 @@ def direct_fabric(
     if routing is Routing.SINGLE:
         routes = shortest_routes(network, seed=np.random.default_rng(seed))
     elif routing in set(Routing):
-        routes = Routes.on_demand(network.hosts, transfer_router(network, routing))
+        routes = Routes.of_all(network.hosts, transfer_router(network, routing))
     else:
         raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
@@ -206,9 +206,9 @@ def allreduce_routes(
     if routing in (Routing.ECMP, Routing.BALANCED):
         return None
     if routing is Routing.MCF or not rings or any(step == 0 for _, step in rings):
-        return Routes.on_demand(network.hosts, partial(ecmp_routes, network))
+        return Routes.of_all(network.hosts, partial(ecmp_routes, network))
     steps, places = sorted({step for _, step in rings}), ring_places(*rings[0])
-    return Routes.on_demand(network.hosts, partial(coin_change_routes, network, steps, places))
+    return Routes.of_all(network.hosts, partial(coin_change_routes, network, steps, places))
 
 
 def search_tolerance(servers: int) -> float:

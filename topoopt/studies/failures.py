@@ -211,7 +211,7 @@ def repaired(fabric: Fabric, survivors: Survivors, how: str) -> Fabric:
             rings[group] = whole or orders
     elif how == "new-rings":
         rings = {}
-    routes = Routes.on_demand(network.hosts, partial(ecmp_routes, network))
+    routes = Routes.of_all(network.hosts, partial(ecmp_routes, network))
     return replace(fabric, network=network, routes=routes, rings=rings, ring_routes=None)
 
 

@@ -82,7 +82,7 @@ def topology_report(
     given = Traffic(n, uniform, (), np.zeros(0)) if traffic is None else traffic
     if given.servers != n:
         raise InputError(f"the traffic is of {given.servers} servers, the network has {n}")
-    routes = Routes.on_demand(n, partial(ecmp_routes, network))
+    routes = Routes.of_all(n, partial(ecmp_routes, network))
     demand = total_demand(Fabric(built.name, network, routes, _rings(built)), given)
     loads = (
         routes.link_bytes(network, demand)

@@ -39,7 +39,7 @@ def ideal_switch(hosts: int, bandwidth: float, latency: float) -> tuple[Network,
     network = both_ways(
         "ideal switch", hosts, 1, host, np.full(hosts, hosts), float(bandwidth), latency
     )
-    return network, Routes.on_demand(hosts, partial(ecmp_routes, network))
+    return network, Routes.of_all(hosts, partial(ecmp_routes, network))
 
 
 def fat_tree(
@@ -118,7 +118,7 @@ def merged_fat_tree(
         np.full(links.size, latency),
         np.bincount(which, weights=whole.multiplicity).astype(np.int64),
     )
-    return network, Routes.on_demand(hosts, partial(ecmp_routes, network))
+    return network, Routes.of_all(hosts, partial(ecmp_routes, network))
 
 
 def random_regular(
@@ -163,4 +163,4 @@ def random_regular(
     wiring = Wiring(hosts, degree, kind)
     wiring.cables = random_regular_cables(hosts, degree, rng, kind)
     network = wiring.network("expander", bandwidth, latency)
-    return network, Routes.on_demand(hosts, partial(ecmp_routes, network))
+    return network, Routes.of_all(hosts, partial(ecmp_routes, network))

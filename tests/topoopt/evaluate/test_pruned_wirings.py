@@ -90,5 +90,4 @@ def test_no_more_is_wired_for_a_strategy_that_cannot_be_faster(monkeypatch):
 def test_a_plan_of_few_servers_records_all_pairs():
     tasks = GIVEN.family.build(GIVEN.strategy("hybrid"))
     fabric = direct_fabric(Rewirer(GIVEN.problem(FLUID))._build(traffic_of(tasks), None))
-    assert fabric.routes.listed.size == 0
     assert recorded_routes(fabric, tasks, named=True).pairs is None

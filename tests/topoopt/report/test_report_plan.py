@@ -459,7 +459,7 @@ def test_a_notebook_shows_the_plan_without_scripts(plan_of):
 
 @pytest.mark.parametrize("schedule", ["barrier", "auto"])
 def test_a_schedule_is_simulated_as_planned(schedule):
-    plan = solve(small_mlp(), 3, schedule=schedule, steps=5)
+    plan = solve(small_mlp(), 3, schedule=schedule, steps=50)
     found = evaluate(plan)
     page = Page(render_report(plan))
     assert_safe(page)

@@ -207,7 +207,7 @@ def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
     sent = tasks.kind != TaskKind.COMPUTE
     twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
     assert moves_work(pairs[0].fabric, twice, STAGES) == pytest.approx(2.0 * cost, rel=1e-3)
-    budget = Budget(steps=10**6, work=1e6)
+    budget = Budget(steps=10**6, work=8e6)
     plain = search_for(Problem(JOB.family(8), CLUSTER))
     assert cost > 0.0 and run(search, budget).work < run(plain, budget).work
 
