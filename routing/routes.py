@@ -11,7 +11,7 @@ from codesign_base.rows import spread, starts
 from routing.network import FloatArray, IntArray, Network
 
 EVERY_PAIR_UP_TO = 128
-"""Hosts up to which a plan records the routes of all pairs: beyond, they fill memory."""
+"""Hosts up to which routes of all pairs are worked out and recorded: beyond, they fill memory."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +182,7 @@ class Routes:
 
 
 def tabled(hosts: int) -> bool:
-    """Whether a plan records the routes of all pairs (else those in use)."""
+    """Whether routes of all pairs are worked out and recorded (else those in use)."""
     return hosts <= EVERY_PAIR_UP_TO
 
 

@@ -41,8 +41,8 @@ _TRIED_WORK = 1e7
 _KEPT, _KEPT_SERVERS = 4, 1024
 # Cost of building a candidate topology and adding up its load, a server pair.
 _WIRE_WORK = 5.0
-# The same of routes of least congestion.
-_ROUTE_WORK = 80.0
+# The same of routes of least congestion; on more servers most rounds that they may take are needed.
+_ROUTE_WORK, _MANY_ROUTE_WORK = 80.0, 1500.0
 
 
 def no_network(servers: int) -> Fabric:
@@ -247,15 +247,19 @@ class Rewirer(Generic[P]):
             for routing in routings:
                 if routing is Routing.MCF or (routing is Routing.K_SHORTEST and spared):
                     continue  # costly, and worth it for the best topology only
-                fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
-                if spared and routing is Routing.ECMP:
+                # Its bytes on links are added up without routes, which only what is simulated gets.
+                summed = spared and routing is Routing.ECMP
+                fabric = direct_fabric(
+                    topology, routing, self.problem.seed, tasks=tasks, on_demand=summed
+                )
+                if summed:
                     bound = busiest_in_sum(fabric, tasks)
                 else:
                     bound = busiest(fabric, tasks, best.time)
                 self.work += _WIRE_WORK * self.cluster.servers**2
                 # The routes of many servers fill memory: only of the most promising they are kept
                 # until their turn, the more the fewer servers there are.
-                made = None if self.spares or bound > best.time else fabric
+                made = None if summed or self.spares or bound > best.time else fabric
                 candidates.append((bound, len(candidates), topology, routing, made))
                 if len(candidates) > kept:
                     candidates.sort(key=lambda candidate: candidate[:2])
@@ -288,7 +292,9 @@ class Rewirer(Generic[P]):
             return
         topology = best.found[0]
         fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
-        own = _ROUTE_WORK if routing is Routing.MCF else _WIRE_WORK
+        own = _WIRE_WORK
+        if routing is Routing.MCF:
+            own = _MANY_ROUTE_WORK if self.tolerance > 0.0 else _ROUTE_WORK
         self.work += own * self.cluster.servers**2
         if busiest(fabric, tasks, best.time) > best.time:
             return

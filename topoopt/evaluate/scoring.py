@@ -62,6 +62,8 @@ def direct_fabric(
     routing: Routing = Routing.ECMP,
     seed: int = 0,
     tasks: TaskGraph | None = None,
+    *,
+    on_demand: bool = False,
 ) -> Fabric:
     """Return the fabric of a direct-connect topology under a routing.
 
@@ -73,6 +75,8 @@ def direct_fabric(
         Used by ``single`` only.
     tasks : TaskGraph, optional
         One iteration of the strategy; needed by ``mcf`` and ``balanced``, which route for it.
+    on_demand : bool
+        Make routes of the pairs that are asked for, of few servers as of many.
 
     Returns
     -------
@@ -80,10 +84,11 @@ def direct_fabric(
         With the topology's rings for its AllReduce groups.
     """
     network = topology.network
+    make = Routes.on_demand if on_demand else Routes.of_all
     if routing is Routing.SINGLE:
         routes = shortest_routes(network, seed=np.random.default_rng(seed))
     elif routing in set(Routing):
-        routes = Routes.of_all(network.hosts, transfer_router(network, routing))
+        routes = make(network.hosts, transfer_router(network, routing))
     else:
         raise InputError(f"routing is {routing!r}; choose {', '.join(Routing)}")
     rings: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
@@ -162,7 +167,7 @@ def plainest_routing(
 def _routed_alike(one: Fabric, other: Fabric, tasks: TaskGraph) -> bool:
     """Whether two fabrics of one network send everything of an iteration over the same links."""
     if tabled(one.network.hosts):
-        if not one.routes.complete().like(other.routes.complete()):
+        if not one.routes.like(other.routes):
             return False
     else:
         moves, _ = pairs_in_use(one, tasks)

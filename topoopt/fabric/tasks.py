@@ -210,7 +210,7 @@ def recorded_routes(fabric: Fabric, tasks: TaskGraph, *, named: bool) -> Routes:
         named, or those of transfers, and of ring edges that are routed like them.
     """
     if tabled(fabric.network.hosts):
-        return fabric.routes.complete()
+        return fabric.routes
     if named:
         return fabric.routes.of(np.zeros(0, dtype=np.int64))
     moves, edges = pairs_in_use(fabric, tasks)

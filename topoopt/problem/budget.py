@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+# Servers up to which a score is so cheap that more of them pay; on more, wirings take most work.
+_FEW = 32
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -28,9 +31,10 @@ class Budget:
         """Return the budget of a job that names none.
 
         Up to 20000 steps; fewer where scores are expensive, by counted work and not by the clock,
-        so that a 16-server job takes seconds and a 128-server job about a minute.
+        so that a 16-server job takes seconds and a 128-server job about half a minute.
         """
-        return cls(steps=20000, work=float(np.clip(8e6 * servers, 2e7, 1e8)))
+        most = 1e8 if servers <= _FEW else 2.5e7
+        return cls(steps=20000, work=float(np.clip(8e6 * servers, 2e7, most)))
 
     @classmethod
     def published(cls, servers: int) -> "Budget":
