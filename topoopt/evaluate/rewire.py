@@ -106,6 +106,8 @@ class Rewirer(Generic[P]):
         Cost so far, in the units of `topoopt.evaluate.scoring.Scorer`.
     unsimulated : int
         Wirings with routes that may be faster than what was found, as only a bound is known.
+    most_work : float
+        Once the rewirer counts so much work no more wirings are simulated.
     """
 
     def __init__(self, problem: Problem[Family[P]]) -> None:
@@ -115,6 +117,7 @@ class Rewirer(Generic[P]):
         self.tolerance = search_tolerance(servers)
         self.work = 0.0
         self.unsimulated = 0
+        self.most_work = float("inf")
         self.spares = problem.spares
         self._many = not tabled(servers)
         # K shortest paths take longer than all else of a candidate, and hardly ever make another
@@ -137,6 +140,7 @@ class Rewirer(Generic[P]):
         origin: str,
         *,
         formula_only: bool = False,
+        formula_limit: float = float("inf"),
         limit: float = float("inf"),
         exact: bool = True,
         weighted: bool = False,
@@ -150,6 +154,8 @@ class Rewirer(Generic[P]):
         origin : str
         formula_only : bool
             Try the paper's degree split only.
+        formula_limit : float
+            Where that one takes longer than this many seconds, no other is tried.
         limit : float
             Pairs that are provably slower than this many seconds are not simulated.
         exact : bool
@@ -184,6 +190,12 @@ class Rewirer(Generic[P]):
         best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
+        if formula_limit < float("inf"):
+            first = _Best(time=formula_limit)
+            self._try(tasks, self._variants(traffic_of(tasks), True), seen, first)
+            if first.found is None:
+                return None
+            best = first if first.time <= best.time else replace(best, promising=first.promising)
         self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
         # Where no wiring is faster by what a stage of the search must gain, no more are tried.
         done = self._exhausted(tasks, best)
@@ -271,7 +283,7 @@ class Rewirer(Generic[P]):
         candidates.reverse()
         while candidates:
             bound, _, topology, routing, made = candidates.pop()
-            if bound > best.time:
+            if bound > best.time or self.work >= self.most_work:
                 break
             fabric = made or direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
             quick = self._scorer(fabric, self.tolerance)

@@ -4,6 +4,8 @@ On an ideal switch no topology stands in a strategy's way. Those that are fastes
 topologies built for them.
 """
 
+from functools import partial
+
 import numpy as np
 
 from parallelism.graph import Mode
@@ -23,7 +25,7 @@ from topoopt.search.driver import make_rounds, round_steps
 from topoopt.search.gains import Gains
 from topoopt.search.joint_moves import promising
 from topoopt.search.search_state import SearchState
-from topoopt.search.steps import Deadline, Round, Search, stay
+from topoopt.search.steps import SPLITS_GAIN, Deadline, Round, Search, stay
 
 # Strategies that are sought on the ideal switch, a chain; and those that are wired, a chain.
 _SOUGHT, _WIRED = 2, 4
@@ -36,6 +38,8 @@ _NEAR = 1.35
 # Where the last topologies gained little, strategies are wired no more that are not so many times
 # faster on the ideal switch than the best pair.
 _MUCH_FASTER = 1.1
+# Near times, which are off by about 0.1 %, do for pairs that are slower than the best by more.
+_NEARLY = 1.01
 # Places at which streams on halves begin and end where scores are costly.
 _FEW_CUTS, _FEW_FROM = 4, 32
 # The same of widening branches; how many of them are wired, and how many of both are searched.
@@ -256,9 +260,13 @@ def _wired(
     chosen = [s for s in dict.fromkeys(hopeful) if s not in seen][: _WIRED * chains]
     seen |= set(chosen)
 
-    def wire(strategy: Strategy, limit: float) -> tuple[Pair | None, float]:
+    def wire(strategy: Strategy, limit: float, allowed: float) -> tuple[Pair | None, float]:
         rewirer = search.rewirer()
-        return rewirer.wire(strategy, "search", limit=limit), rewirer.work
+        formula = search.formula_limit(limit / allowed)
+        pair = rewirer.wire(strategy, "search", formula_limit=formula, limit=limit, exact=False)
+        if pair is not None and pair.time <= _NEARLY * limit / allowed:
+            pair = rewirer.exactly(pair)
+        return pair, rewirer.work
 
     def fastest(wired: list[Pair]) -> float:
         return min(pair.time for pair in wired)
@@ -271,7 +279,9 @@ def _wired(
         """Whether the last ones gained little, and this is not much faster on the ideal switch."""
         return gains.over and fastest(found) <= _MUCH_FASTER * ideal[strategy]
 
-    for strategy, (pair, work) in in_twos(chosen, wire, lambda: 1.1 * fastest(found), servers):
+    for strategy, (pair, work) in in_twos(
+        chosen, partial(wire, allowed=SPLITS_GAIN), lambda: SPLITS_GAIN * fastest(found), servers
+    ):
         result.work += work
         if pair is not None:
             found.append(pair)
@@ -283,7 +293,7 @@ def _wired(
     slack = _WORTH_PACKETS if search.moves_by_packets else 1.0
     fresh = [strategy for _, strategy in widened if strategy not in seen]
     for strategy, (pair, work) in in_twos(
-        fresh, wire, lambda: slack * fastest(found + late), servers
+        fresh, partial(wire, allowed=slack), lambda: slack * fastest(found + late), servers
     ):
         result.work += work
         if pair is not None:
@@ -295,8 +305,10 @@ def _wired(
     found += late[:chains]
     search.keep(result, found + late)
     found.sort(key=lambda pair: pair.time)
-    if search.problem.spares:
+    if search.threaded:
         # A round on what is far slower costs as much, and does not catch up.
         found = [pair for pair in found if pair.time <= _NEAR * found[0].time]
     state.reserve = found[chains:]
+    if search.threaded and not search.problem.spares:
+        return found[:chains]
     return [found[c % len(found)] for c in range(chains)]
