@@ -10,7 +10,6 @@ from codesign_base import InputError
 from codesign_base.paths import is_directory
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.brief_help import HELP
 from topoopt.cli.shared import (
     JOB,
     SEARCH,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
 
 
-@takes(WIRING, SPENDING, JOB, SEARCH, HELP)
+@takes(WIRING, SPENDING, JOB, SEARCH)
 def pareto_command(
     context: typer.Context,
     model: common.Model,
