@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from codesign_base.errors import InputError
+
 
 def exists(path: str | Path) -> bool:
     """Whether there is such a file or directory; not if the name is too long, or holds a NUL."""
@@ -21,4 +23,25 @@ def is_directory(path: str | Path) -> bool:
     return exists(path) and Path(path).is_dir()
 
 
-__all__ = ["exists", "is_directory", "is_file"]
+def make_directory(path: str | Path) -> None:
+    """Make a directory for results where there is none yet.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    InputError
+        If it cannot be made: something else has its name, or there is no directory above it.
+    """
+    try:
+        Path(path).mkdir(exist_ok=True)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(
+            f"directory {str(path)!r} cannot be made ({reason}); give another name"
+        ) from None
+
+
+__all__ = ["exists", "is_directory", "is_file", "make_directory"]

@@ -5,18 +5,27 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+import typer
 from small_plans import shared_plan
 
 import topoopt as to
-from parallelism.transformers.implementation import STACKS
+from parallelism.transformers.implementation import STACKS, get_stack
+from routing.clos.optimum import TIME_LIMIT
 from routing.clos.routers import METHODS as CLOS_METHODS
 from routing.routed import Method
 from topoopt.bandwidth.model.builtin import NAMES as WORKLOADS
+from topoopt.base.engine import LOCAL
+from topoopt.cli.app import app
 from topoopt.codesign.designs import Design
+from topoopt.fabrics.baselines import BASELINES
 from topoopt.problem import options, schedule
 from topoopt.problem.effort import EFFORTS
 from topoopt.problem.job import MAX_DEGREE, MAX_SERVERS
 from topoopt.problem.prices import default_prices
+from topoopt.problem.reconfiguration import RECONFIGURABLE, Reconfiguration
+from topoopt.problem.units import format_time
+from topoopt.report import lanes, layout_map, traffic, wiring
+from topoopt.search import joint, joint_moves, population
 from topoopt.studies.failures import REPAIRS, fail_randomly
 from topoopt.studies.shared.fabrics import SHARED_FABRICS
 from topoopt.studies.topology_report import topology_report
@@ -90,6 +99,69 @@ def test_the_table_of_efforts_has_the_numbers_of_the_code():
 def test_limits_of_a_cluster_are_told():
     said = re.sub(r"\s+", " ", (DOCS / "defaults.md").read_text())
     assert f"at most {MAX_SERVERS} servers of at most {MAX_DEGREE} ports" in said
+
+
+def default_of(command, name):
+    """Return the default of an option, as a page says it."""
+    group = typer.main.get_command(app)
+    for word in command.split():
+        group = group.commands[word]
+    (found,) = (p for p in group.params if p.name == name)
+    shown = getattr(found, "show_default", None)
+    return shown if found.default is None and isinstance(shown, str) else str(found.default)
+
+
+WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+WITHIN = default_of("route", "within")
+FIBRE = float(default_of("topology", "fibre_usd"))
+DARK = {name: format_time(Reconfiguration().delay_of(name)) for name in RECONFIGURABLE}
+RESULTS = default_of("experiment run", "output")
+SAID = [
+    ("clos.md", "of `optimum`: work, not the clock; default {})", f"{TIME_LIMIT:g}"),
+    ("clos.md", "(`run`: `--bandwidth`, default {})", default_of("clos run", "bandwidth")),
+    ("clos.md", "`--move-cost TIME` ({} by default", default_of("clos run", "move_cost")[:-1]),
+    ("routing.md", "`max_link_utilisation`; default {} |", f"{WITHIN[:-1]} {WITHIN[-1]}"),
+    ("routing.md", "| `--allreduce` | `{}` (default)", default_of("route", "allreduce")),
+    ("prices.md", "adds so many US dollars a cable, {} by default", f"{FIBRE:g}"),
+    ("prices.md", "that joins them: `{}` (default)", default_of("topology", "layer")),
+    ("compare.md", "by default {} for `sip-ml`", DARK["sip-ml"]),
+    ("compare.md", "`sip-ml`, {} for `ocs-reconfig`", DARK["ocs-reconfig"]),
+    ("compare.md", "`BASELINES` (default) | the {} that", WORDS[len(BASELINES)]),
+    ("simulate.md", "`--routing {}` (default)", default_of("simulate", "routing")),
+    ("simulate.md", "`--model {}` (default)", default_of("simulate", "model")),
+    ("llm.md", "`load_imbalance` ({} by default)", f"{get_stack('nemo').load_imbalance:g}"),
+    ("llm.md", "| `{}`, the default |", next(iter(STACKS))),
+    ("experiments.md", "| `--engine E` | `{}` (default)", LOCAL),
+    ("experiments.md", "directory of all results, by default `{}`", RESULTS),
+    ("topologies.md", "- `{}` (default): the circulant", default_of("topology", "selection")),
+    ("bandwidth.md", "is divided by: `{}` (default)", default_of("bandwidth", "relative_to")),
+    ("plan-search.md", "{} rounds without progress, and", WORDS[joint._IDLE].capitalize()),
+    ("plan-search.md", "the fastest {} of each batch are wired", WORDS[joint_moves._WIRED]),
+    ("plan-search.md", "4. On up to {} servers, packet trains choose", options.CONFIRMED_SERVERS),
+    ("plan-search.md", "On up to {} servers the score of", options.PACKET_SERVERS),
+    ("plan-search.md", "is {} times slower on the ideal switch", population._NEAR),
+    ("report.md", "in the timeline more than {} servers", lanes.MOST_ROWS),
+    ("report.md", "or more than {} tasks on them", f"{lanes.MOST_SEGMENTS:,}"),
+    ("report.md", "more than {} collectives", lanes.MOST_COLLECTIVES),
+    ("report.md", "collectives, or than {} at a time", lanes.MOST_STREAMS),
+    ("report.md", "of more than {} links the busiest are drawn", wiring.MOST_LINKS),
+    ("report.md", "above {} servers a cell of the traffic matrix", traffic.MOST_CELLS),
+    ("report.md", "above {} servers the picture of a layout", layout_map.MOST_SERVERS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "words", "value"), SAID)
+def test_numbers_and_defaults_in_sentences_are_those_of_the_code(page, words, value):
+    said = re.sub(r"\s+", " ", (DOCS / page).read_text())
+    assert words.format(value) in said
+
+
+def test_the_table_of_stacks_has_the_shares_of_the_code():
+    for row in rows("llm.md", "| stack | tensor"):
+        for name in in_code(row[0]):
+            stack = STACKS[name]
+            hidden = (stack.overlap_tensor, stack.overlap_data, stack.overlap_pipeline)
+            assert tuple(map(float, row[1:4])) == hidden, name
 
 
 def keys(page, first, column):

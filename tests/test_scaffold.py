@@ -256,6 +256,17 @@ def test_import_is_light(module):
     assert not set(output) & set(HEAVY)
 
 
+def test_help_needs_no_numpy():
+    program = (
+        "import sys; from topoopt.cli.app import app; app(['--help'], standalone_mode=False); "
+        "print('numpy' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert result.stdout.splitlines()[-1] == "False"
+
+
 def pins():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     found = [Requirement(line) for line in lines if line and not line.startswith("#")]

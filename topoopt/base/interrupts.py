@@ -5,12 +5,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, TypeVar
 
 from topoopt.base.progress import Progress, ProgressCallback
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 T = TypeVar("T")
 
@@ -89,7 +90,7 @@ def interrupts_between_steps(
             signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def interruptible(run: Callable[[npt.NDArray[np.int64]], T]) -> T:
+def interruptible(run: "Callable[[npt.NDArray[np.int64]], T]") -> T:
     """Run a long kernel so that Ctrl-C is heard meanwhile.
 
     Parameters
@@ -108,6 +109,9 @@ def interruptible(run: Callable[[npt.NDArray[np.int64]], T]) -> T:
     KeyboardInterrupt
         In the main thread, unless `interrupts_between_steps` keeps it for later.
     """
+    # What only asks for help does without numpy.
+    import numpy as np
+
     stop = np.zeros(1, dtype=np.int64)
     held = signal.getsignal(signal.SIGINT)
     waits = isinstance(held, _Held) and not held.everywhere

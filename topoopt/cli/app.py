@@ -10,7 +10,7 @@ from codesign_base import InputError
 from codesign_base.collisions import distribution_conflicts
 from topoopt.base.version import installed_version
 from topoopt.cli.bandwidth_command import bandwidth_command
-from topoopt.cli.brief_help import BriefCommand
+from topoopt.cli.brief_help import FIRST, BriefCommand, brief
 from topoopt.cli.clos_command import clos_app
 from topoopt.cli.collective_command import collective_command
 from topoopt.cli.compare_command import compare_command
@@ -65,12 +65,12 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     },
     "Experiments": {"validate": validate_command},
 }
-# Commands with more options than a screen holds.
-_BRIEF = ("plan", "pareto", "compare")
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
-        _class = BriefCommand if _name in _BRIEF else None
-        app.command(_name, cls=_class, rich_help_panel=_panel)(_command)
+        if _name in FIRST:
+            app.command(_name, cls=BriefCommand, rich_help_panel=_panel)(brief(_command))
+        else:
+            app.command(_name, rich_help_panel=_panel)(_command)
 app.add_typer(clos_app, name="clos", rich_help_panel="Networks")
 app.add_typer(experiment_app, name="experiment", rich_help_panel="Experiments")
 # Of typer, whatever it builds on: what is wrong about words of a command line.

@@ -10,6 +10,7 @@ import typer
 from codesign_base import InputError
 from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
+from topoopt.cli.brief_help import BriefCommand, brief
 from topoopt.problem.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ JOBS: Options = {
 """What trains on it, and what decisions on its routes depend on."""
 
 
-@clos_app.command("route")
+@clos_app.command("route", cls=BriefCommand)
+@brief
 @takes(FABRIC, JOBS)
 def route_command(
     given: Mapping[str, Any],
@@ -99,7 +101,8 @@ def route_command(
             print(f"route tables written to {tables}")
 
 
-@clos_app.command("run")
+@clos_app.command("run", cls=BriefCommand)
+@brief
 @takes(FABRIC, JOBS)
 def run_command(
     given: Mapping[str, Any],

@@ -9,7 +9,6 @@ import typer
 
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.brief_help import HELP
 from topoopt.cli.shared import (
     CLUSTER,
     JOB,
@@ -28,7 +27,7 @@ _REWIRED = {
 }
 
 
-@takes(CLUSTER, JOB, SEARCH, HELP)
+@takes(CLUSTER, JOB, SEARCH)
 def compare_command(
     context: typer.Context,
     model: common.Model,

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from codesign_base import InputError
-from codesign_base.paths import is_directory
+from codesign_base.paths import make_directory
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.brief_help import HELP
 from topoopt.cli.shared import (
     JOB,
     SEARCH,
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from topoopt.plan.plan import Plan
 
 
-@takes(WIRING, SPENDING, JOB, SEARCH, HELP)
+@takes(WIRING, SPENDING, JOB, SEARCH)
 def pareto_command(
     context: typer.Context,
     model: common.Model,
@@ -92,8 +91,8 @@ def pareto_command(
         given["latency"],
     )
     common.check_outputs(store, inputs=[model, given["profile"], given["prices"]])
-    if save_plans is not None and not is_directory(save_plans):
-        raise InputError(f"directory {save_plans} does not exist; create it first")
+    if save_plans is not None:
+        make_directory(save_plans)
 
     def keep(point: "Point", plan: "Plan") -> None:
         if save_plans is not None:

@@ -10,7 +10,6 @@ import typer
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.brief_help import HELP
 from topoopt.cli.job_file import job_file_text, read_job_file
 from topoopt.cli.shared import (
     CLUSTER,
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 _OUTPUT = "Files"
 
 
-@takes(CLUSTER, SPENDING, JOB, SEARCH, HELP)
+@takes(CLUSTER, SPENDING, JOB, SEARCH)
 def plan_command(
     context: typer.Context,
     model: Annotated[

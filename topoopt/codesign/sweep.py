@@ -7,8 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codesign_base import InfeasibleError, InputError
-from codesign_base.paths import exists, is_directory
+from codesign_base import InfeasibleError
+from codesign_base.paths import exists, make_directory
 from topoopt.base.calls import Call
 from topoopt.base.engine import run_jobs
 from topoopt.base.frames import frame
@@ -79,8 +79,9 @@ def sweep(
         How each plan is sought.
     seeds : sequence of int
     folder : path, optional
-        An existing directory. Every plan is written there when it is finished, and a plan that is
-        there already is read instead of being made again: an interrupted sweep goes on.
+        A directory, made if there is none. Every plan is written there when it is finished, and
+        a plan that is there already is read instead of being made again: an interrupted sweep
+        goes on.
     workers : int
         Plans at a time, each in a process; it changes no result.
     baselines : iterable of str
@@ -98,7 +99,7 @@ def sweep(
     Raises
     ------
     InputError
-        If an argument is out of range, the folder does not exist, or pandas is not installed.
+        If an argument is out of range, the folder cannot be made, or pandas is not installed.
 
     Examples
     --------
@@ -109,9 +110,9 @@ def sweep(
     >>> table.degree.tolist(), bool((table.gap >= 0.0).all())
     ([1, 2], True)
     """
-    if folder is not None and not is_directory(Path(folder)):
-        raise InputError(f"folder {str(folder)!r} does not exist; create it first")
     frame(())  # refuses before any work is done
+    if folder is not None:
+        make_directory(folder)
     asked = SearchOptions() if options is None else options
     table, fabrics = prices or default_prices(), tuple(baselines)
     if isinstance(clusters, Cluster):

@@ -15,6 +15,8 @@ class Html(str):
 Child = str | Iterable[str]
 Attribute = str | int | float | bool | None
 
+# Columns of a table that fit on a phone.
+_FEW = 4
 _VOID = frozenset({"br", "col", "hr", "image", "img", "input", "line", "link", "meta", "path"})
 
 
@@ -89,7 +91,7 @@ def table(
     caption: str = "",
     kind: str = "",
 ) -> Html:
-    """Return a table that scrolls by itself where the page is narrower.
+    """Return a table; on a narrow page one of many columns shows each row as a list.
 
     Parameters
     ----------
@@ -103,12 +105,15 @@ def table(
     kind : str
         Its class in the style sheet.
     """
+    head = tuple(head)
+    many = len(head) > _FEW and kind != "legend"
 
     def cell(at: int, content: str, body: bool) -> Html:
         side = "w" if at in words else "n"
         if body and at:
-            return element("td", content, class_=side)
-        return element("th", content, class_=side, scope="row" if body else "col")
+            return element("td", content, class_=side, data_head=head[at] if many else None)
+        of = head[at] if many and body else None
+        return element("th", content, class_=side, scope="row" if body else "col", data_head=of)
 
     def row(cells: Iterable[str], body: bool) -> Html:
         return element("tr", (cell(at, content, body) for at, content in enumerate(cells)))
@@ -118,7 +123,7 @@ def table(
         element("caption", caption, class_="unseen") if caption else "",
         element("thead", row(head, False)),
         element("tbody", (row(cells, True) for cells in rows)),
-        class_=kind or None,
+        class_=" ".join(filter(None, (kind, "many" if many else ""))) or None,
     )
     return element(
         "div", made, class_="scroll", tabindex=0, role="region", aria_label=caption or "table"

@@ -150,7 +150,7 @@ def _layout(found: Evaluation, record: LayoutRecord) -> Html:
         element("p", speed, f"{order_text(record.order, layout)}.", class_="note"),
         table(("what", "value"), rows, words={0}, caption="Degrees of parallelism and schedule",
               kind="pairs"),
-        ranks_section(plan, layout),
+        ranks_section(found, layout),
         element("h3", "Memory"),
         element("p", "Bytes on one GPU of each pipeline stage. The fullest holds ",
                 _fullest(found), " that may be used.", class_="note"),

@@ -70,9 +70,9 @@ def test_what_has_no_answer_is_a_row_that_says_why():
     assert pandas.isna(table.time_s[0]) and table.time_s[1] > 0
 
 
-def test_a_sweep_refuses_a_folder_that_is_not_there():
-    with pytest.raises(InputError, match="folder 'nowhere' does not exist"):
-        to.sweep(to.Job(small_dlrm()), CLUSTERS, folder="nowhere")
+def test_a_sweep_refuses_a_folder_that_cannot_be_made(tmp_path):
+    with pytest.raises(InputError, match="cannot be made"):
+        to.sweep(to.Job(small_dlrm()), CLUSTERS, folder=tmp_path / "no" / "where")
 
 
 def test_a_plan_has_a_row_a_fabric():

@@ -194,6 +194,7 @@ def test_wrong_arguments(wrong):
 def test_the_command(capsys, tmp_path, monkeypatch):
     from topoopt.cli import main
 
+    folder = tmp_path / "plans"  # made by the command
     model = ["dlrm-16", "--servers", "2", "--degree", "1..2", "--bandwidth", "40Gbps,100Gbps"]
     monkeypatch.setattr(
         "sys.argv",
@@ -206,7 +207,7 @@ def test_the_command(capsys, tmp_path, monkeypatch):
             "--json",
             "-q",
             "--save-plans",
-            str(tmp_path),
+            str(folder),
         ],
     )
     with pytest.raises(SystemExit) as ended:
@@ -215,6 +216,6 @@ def test_the_command(capsys, tmp_path, monkeypatch):
     told = json.loads(capsys.readouterr().out)
     assert len(told["designs"]) == 4
     planned = [d for d in told["designs"] if d["state"] == "planned"]
-    assert len(list(tmp_path.glob("*.json"))) == len(planned)
-    plan = to.load_plan(tmp_path / "2-servers-1x40Gbps.json")
+    assert len(list(folder.glob("*.json"))) == len(planned)
+    plan = to.load_plan(folder / "2-servers-1x40Gbps.json")
     assert plan.iteration_time_s == planned[0]["iteration_time_s"]

@@ -1,14 +1,24 @@
 """Ranks and groups of a layout's report, held against Megatron's numbering written out."""
 
+import re
+
+import numpy as np
+import pytest
 from html_pages import Page
 from hypothesis import given
 from hypothesis import strategies as st
-from small_layouts import shared_layout_plan, shared_moe_plan
+from small_layouts import (
+    lone_layout_plan,
+    shared_layout_plan,
+    shared_moe_plan,
+    shared_spanning_plan,
+)
 
 from parallelism.transformers.layout import Layout
 from topoopt.plan.ranks import Rank, ranks_of
-from topoopt.report import render_report
-from topoopt.report.ranks import expert_groups, groups_along
+from topoopt.report import layout_map, render_report
+from topoopt.report.evaluate import evaluate
+from topoopt.report.rank_groups import expert_groups, groups_along, kinds_of, wires_of
 
 DEGREES = st.sampled_from([1, 2, 4])
 
@@ -49,16 +59,24 @@ def test_groups_are_those_of_the_numbering(tensor, context, data, pipeline, expe
     assert whole == [list(range(at, at + size)) for at in range(0, len(ranks), size)]
 
 
-def test_the_page_shows_every_rank_on_its_server_and_the_groups() -> None:
+def drawn(page, kind):
+    """Return the texts of a kind's lines between servers, and of its arcs inside one."""
+    tips = [
+        attributes["data-tip"] for tag, attributes in page.elements
+        if tag == "path" and attributes.get("class") == f"g-{kind}" and "data-tip" in attributes
+    ]  # fmt: skip
+    inside = f"{kind}, inside server "
+    return [t for t in tips if not t.startswith(inside)], [t for t in tips if t.startswith(inside)]
+
+
+def test_the_picture_shows_every_rank_on_its_server_and_the_groups() -> None:
     for plan in (shared_layout_plan(), shared_moe_plan()):
         page = Page(render_report(plan))
-        rows = page.tables["Ranks by server"]
-        assert [row[0] for row in rows] == [f"server {i}" for i in range(plan.cluster.servers)]
-        boxes = [
-            attributes["title"] for tag, attributes in page.elements
-            if tag == "span" and (attributes.get("class") or "").startswith("rank ")
+        tips = [
+            attributes["data-tip"] for tag, attributes in page.elements
+            if tag == "path" and attributes.get("data-tip", "").startswith("rank ")
         ]  # fmt: skip
-        assert sorted(boxes) == sorted(
+        assert sorted(tips) == sorted(
             f"rank {rank.number}, server {rank.server}, GPU {rank.gpu}: "
             + ", ".join(f"{axis} {at}" for axis, at in rank.place.items())
             for rank in ranks_of(plan)
@@ -77,3 +95,33 @@ def test_the_page_shows_every_rank_on_its_server_and_the_groups() -> None:
             if name != "expert":
                 assert int(row[3]) == sizes[name]
             assert int(row[2]) * int(row[3]) == layout.gpus
+        kinds = kinds_of(layout, ranks_of(plan))
+        assert [kind.name for kind in kinds] == list(shown)
+        for kind in kinds:
+            lines, arcs = drawn(page, kind.name)
+            own = {servers[0] for servers in kind.servers if len(servers) == 1}
+            assert {int(tip.split("inside server ")[1].split(":")[0]) for tip in arcs} == own
+            assert bool(lines) == any(len(servers) > 1 for servers in kind.servers)
+
+
+@pytest.mark.parametrize(
+    "plan", [shared_layout_plan, shared_moe_plan, shared_spanning_plan, lone_layout_plan]
+)
+def test_wires_of_all_kinds_are_the_links_that_carry_bytes(plan) -> None:
+    found = evaluate(plan())
+    layout = found.plan.parallelization.layout
+    kinds = kinds_of(layout, ranks_of(found.plan))
+    drawn = {wire for kind in kinds for wire in wires_of(kind, layout, found.built.fabric)}
+    assert drawn == set(np.flatnonzero(found.timeline.link_bytes).tolist())
+
+
+def test_of_many_servers_stages_are_drawn_and_the_busiest_links(monkeypatch) -> None:
+    monkeypatch.setattr(layout_map, "MOST_SERVERS", 2)
+    monkeypatch.setattr(layout_map, "MOST_LINKS", 8)
+    plan = shared_layout_plan()
+    page = Page(render_report(plan))
+    pieces = [a["data-tip"] for tag, a in page.elements if "stage" in a.get("data-tip", "")]
+    at = {(rank.server, rank.place["pipeline"]) for rank in ranks_of(plan)}
+    assert {tuple(map(int, re.findall(r"\d+", tip)[:2])) for tip in pieces} == at
+    kinds = kinds_of(plan.parallelization.layout, ranks_of(plan))
+    assert 0 < sum(len(drawn(page, kind.name)[0]) for kind in kinds) <= 8

@@ -1,0 +1,140 @@
+"""The groups of a layout's ranks that exchange data, and the links that they do it over."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+
+from parallelism.transformers.layout import LOOPED, Layout
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.rings import pair_loads
+from topoopt.plan.ranks import Rank
+
+Groups = list[tuple[Rank, ...]]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """All groups of one kind.
+
+    Parameters
+    ----------
+    name : {"tensor", "context", "expert", "data", "pipeline"}
+    what : str
+        What they exchange.
+    groups : list of tuple of Rank
+        Of at least two ranks each.
+    """
+
+    name: str
+    what: str
+    groups: Groups
+
+    @property
+    def servers(self) -> list[tuple[int, ...]]:
+        """Sorted servers of each group."""
+        return [tuple(sorted({rank.server for rank in group})) for group in self.groups]
+
+
+def kinds_of(layout: Layout, ranks: list[Rank]) -> list[Kind]:
+    """Return the kinds of groups that a layout has, the innermost first.
+
+    Parameters
+    ----------
+    layout : Layout
+    ranks : list of Rank
+    """
+    kinds = [
+        Kind("tensor", "activations in every layer", groups_along(ranks, ("tensor",))),
+        Kind("context", "keys and values in every layer", groups_along(ranks, ("context",))),
+        Kind("expert", "tokens, all to all",
+             expert_groups(layout, ranks) if layout.expert > 1 else []),
+        Kind("data", "gradients and weights", groups_along(ranks, ("context", "data"))),
+        Kind("pipeline", "activations between stages", groups_along(ranks, ("pipeline",))),
+    ]  # fmt: skip
+    return [kind for kind in kinds if kind.groups and len(kind.groups[0]) > 1]
+
+
+def groups_along(ranks: Iterable[Rank], axes: Sequence[str]) -> Groups:
+    """Return the ranks that differ in the given axes only.
+
+    Parameters
+    ----------
+    ranks : iterable of Rank
+    axes : sequence of str
+        Of "tensor", "context", "data" and "pipeline".
+
+    Returns
+    -------
+    list of tuple of Rank
+        Every rank is in one group.
+    """
+    return _by(ranks, lambda place: tuple(at for axis, at in place.items() if axis not in axes))
+
+
+def expert_groups(layout: Layout, ranks: Iterable[Rank]) -> Groups:
+    """Return the ranks of a stage that hold all of its experts once.
+
+    Parameters
+    ----------
+    layout : Layout
+    ranks : iterable of Rank
+
+    Returns
+    -------
+    list of tuple of Rank
+        Of a stage each next ``layout.expert_ranks`` ranks in the order of data and, within,
+        context, each with all of its tensor ranks.
+    """
+
+    def key(place: dict[str, int]) -> tuple[int, ...]:
+        flat = place["data"] * layout.context + place["context"]
+        return place["pipeline"], flat // layout.expert_ranks
+
+    return _by(ranks, key)
+
+
+def _by(ranks: Iterable[Rank], key: Callable[[dict[str, int]], tuple[int, ...]]) -> Groups:
+    found: dict[tuple[int, ...], list[Rank]] = {}
+    for rank in ranks:
+        found.setdefault(key(rank.place), []).append(rank)
+    return [tuple(group) for group in found.values()]
+
+
+def wires_of(kind: Kind, layout: Layout, fabric: Fabric) -> tuple[int, ...]:
+    """Return the links that the groups of a kind send over.
+
+    Sums and gathers go along the rings of the group's servers, tokens from every server to every
+    other, activations from a stage to the next and back, over the fabric's routes.
+
+    Parameters
+    ----------
+    kind : Kind
+    layout : Layout
+    fabric : Fabric
+
+    Returns
+    -------
+    tuple of int
+        Ascending; none if all groups lie within servers.
+    """
+    network = fabric.network
+    used = np.zeros(network.links, dtype=bool)
+    pairs: set[tuple[int, int]] = set()
+    for group, servers in zip(kind.groups, kind.servers, strict=True):
+        if kind.name == "expert":
+            pairs.update(permutations(servers, 2))
+        elif kind.name == "pipeline":
+            after = group[1:] + (group[:1] if layout.schedule in LOOPED else ())
+            for a, b in zip(group, after, strict=False):
+                pairs |= {(a.server, b.server), (b.server, a.server)}
+    if kind.name in ("tensor", "context", "data"):
+        for servers in dict.fromkeys(kind.servers):
+            if len(servers) > 1:
+                used[fabric.group_streams(servers).links] = True
+    numbers = [a * network.hosts + b for a, b in sorted(pairs) if a != b]
+    if numbers:
+        flat = np.array([numbers], dtype=np.int64)
+        used |= pair_loads(fabric.rows, network.links, flat)[0] > 0.0
+    return tuple(np.flatnonzero(used).tolist())
