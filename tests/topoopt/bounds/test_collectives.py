@@ -19,7 +19,9 @@ from topoopt.bounds.bounds import Wirings, space_bound, strategy_bound
 from topoopt.bounds.collectives import farthest, link_bytes_each, member_bytes
 from topoopt.bounds.port_uses import port_uses
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
+from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.simulate import score
+from topoopt.topology.fabrics import ideal_switch
 
 LAG = 2e-6  # announced, and sent, over one hop of random_fabric
 
@@ -204,3 +206,24 @@ def test_members_send_and_receive_what_they_must():
     sent, received = member_bytes(tasks, np.arange(6))
     assert sent.tolist() == [12, 0, 8, 0, 4, 0]
     assert received.tolist() == [12, 0, 4, 0, 8, 0]
+
+
+def test_a_member_of_several_groups_may_be_a_leaf_of_all_their_trees():
+    """Then it sends three buffers, where by rings it would send four."""
+    groups = ((0, 1, 2), (0, 3, 4), (0, 5, 6))
+    size, chunks = 1e6, 16
+    tasks = TaskGraph.from_lists(7, [(A, g, -1, size, 0.0) for g in range(3)], [], groups)
+    rows, edges = [], []
+    for _, root, other in groups * chunks:
+        at, part = len(rows), size / chunks
+        rows += [(T, a, b, part, 0.0) for a, b in ((0, root), (other, root))]
+        rows += [(T, a, b, part, 0.0) for a, b in ((root, 0), (root, other))]
+        edges += [(at + a, at + b) for a in (0, 1) for b in (2, 3)]
+        if at >= 12:  # part by part
+            edges += [(at - 12 + a, at + a) for a in (0, 1)]
+    fabric = Fabric("switch", *ideal_switch(7, 1e9, 1e-9), {})
+    time = score(fabric, TaskGraph.from_lists(7, rows, sorted(edges), ()))
+    by_rings = collective_bound(fabric, tasks).terms["link"]
+    for bound in (strategy_bound(tasks, 1, 1e9, 2e-9), topology_bound(fabric, tasks)):
+        assert 0.75 * time < bound.seconds <= time
+        assert bound.seconds == pytest.approx(0.75 * by_rings, rel=0.02)
