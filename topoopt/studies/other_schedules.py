@@ -10,6 +10,7 @@ import numpy as np
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
 from routing.collectives.bounds import allreduce_rate
 from routing.collectives.forest import gather_forest
+from routing.collectives.joint import joint_forests
 from routing.collectives.rate import gather_rate
 from routing.collectives.trees import Forest, turned
 from routing.network import Network
@@ -75,6 +76,37 @@ def group_rates(fabric: Fabric, tasks: TaskGraph) -> list[GroupRate]:
         # A ring edge carries so much of what a member sends.
         found.append(GroupRate(group, row.rate * row.rings, best))
     return found
+
+
+def at_once(fabric: Fabric, rates: list[GroupRate], worth: float) -> float:
+    """Return how much faster groups could be than by rings where all of them are at work.
+
+    Parameters
+    ----------
+    fabric : Fabric
+    rates : list of GroupRate
+    worth : float
+        As in `alone_seconds`.
+
+    Returns
+    -------
+    float
+        Of the largest of these groups, which share no member: the rate that no trees of all of
+        them together pass (`routing.collectives.joint`), over that by rings. 1 if there is none.
+    """
+    apart = [rate for rate in rates if rate.worth(worth)]
+    most = max((len(rate.group) for rate in apart), default=0)
+    met: set[int] = set()
+    chosen = []
+    for rate in apart:
+        if len(rate.group) == most and not met.intersection(rate.group):
+            met.update(rate.group)
+            chosen.append(rate)
+    if not chosen:
+        return 1.0
+    joint = joint_forests(fabric.network, [rate.group for rate in chosen])
+    sent = (most - 1.0) / most * joint.rate_bound
+    return float(sent / min(rate.rings for rate in chosen))
 
 
 def alone_seconds(fabric: Fabric, tasks: TaskGraph, rates: list[GroupRate], worth: float) -> float:
@@ -171,4 +203,4 @@ def _score(fabric: Fabric, tasks: TaskGraph) -> float:
     return float(score(fabric, tasks_over(fabric, tasks)))
 
 
-__all__ = ["GroupRate", "alone_seconds", "group_rates", "trees_seconds"]
+__all__ = ["GroupRate", "alone_seconds", "at_once", "group_rates", "trees_seconds"]

@@ -8,7 +8,7 @@ from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
-from topoopt.studies.other_schedules import alone_seconds, group_rates, trees_seconds
+from topoopt.studies.other_schedules import alone_seconds, at_once, group_rates, trees_seconds
 
 A, R, G, T = (
     TaskKind.ALLREDUCE, TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER, TaskKind.TRANSFER,
@@ -74,6 +74,21 @@ def test_what_others_send_is_in_the_way_of_trees_but_not_of_a_group_alone():
     assert busy == pytest.approx(3 * SIZE / RATE, rel=0.05)
     assert trees_seconds(fabric, tasks, rates, 0.01) > 1.1 * busy
     assert alone_seconds(fabric, tasks, rates, 0.01) == pytest.approx(busy, rel=1e-6)
+
+
+def test_links_to_partners_of_another_group_gain_nothing_where_both_are_at_work():
+    # Even and odd servers have a ring each, and every server a link to its partner and back.
+    even, odd = tuple(range(0, 8, 2)), tuple(range(1, 8, 2))
+    source = [v for v in range(8) for _ in range(2)]
+    target = [w for v in range(8) for w in ((v + 2) % 8, v ^ 1)]
+    network = Network.from_links("p", 8, 0, source, target, RATE, 0.0)
+    fabric = Fabric("p", network, ecmp_routes(network), {even: (even,), odd: (odd,)})
+    rates = group_rates(fabric, reduces(even, odd))
+    assert all(rate.best == pytest.approx(2 * rate.rings) for rate in rates)
+    assert at_once(fabric, rates[:1], 0.01) == pytest.approx(2.0, rel=0.05)
+    # A way through the others takes their own links.
+    assert 1.0 <= at_once(fabric, rates, 0.01) < 1.05
+    assert at_once(fabric, rates, 1.5) == 1.0
 
 
 def test_the_fabric_itself_stays_as_it_is():
