@@ -20,7 +20,7 @@ from topoopt.fabric.ring_trees import NO_TREES
 from topoopt.fabric.simulate import score
 
 # Groups that are tried alone.
-MOST_TRIED = 8
+MOST_TRIED = 16
 
 
 class GroupRate(NamedTuple):
