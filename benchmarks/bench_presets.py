@@ -73,7 +73,7 @@ def row_of(model: str, servers: int, degree: int, folder: Path) -> dict[str, Any
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Return the rows as a Markdown table, in the order of the cases; times of those that ended."""
-    parts = ("strategy", "topology", "routing", "scheduling")
+    parts = ("strategy", "topology", "routing", "collective", "scheduling")
     head = ("model", "servers", "degree", "fluid", "packets", "bound", "gap", *parts, "CPU s", "GB")
     lines = [head, ("---",) + ("---:",) * (len(head) - 1)]
     order = {model: place for place, model in enumerate(MODELS)}

@@ -262,7 +262,7 @@ SECTIONS = {
     "Link": "`links`",
     "RingRecord": "`rings`",
     "RouteTable": "`routes`",
-    "BoundRecord": "`bound`, `parallelization_bound`, `topology_bound` and `routes_bound`",
+    "BoundRecord": "`bound`, `parallelization_bound` and the bounds of a wiring",
     "GapRecord": "`gap_parts`",
     "Baseline": "`baselines`, one entry a fabric",
     "ReconfigurationRecord": "`baselines.reconfiguration`",
@@ -322,7 +322,9 @@ def test_every_section_is_of_a_record():
 @pytest.mark.parametrize("plan", [shared_plan, shared_layout_plan])
 def test_free_form_records_are_documented(plan):
     page, document = DOCS["plan-file.md"], plan().to_dict()
-    bounds = ("bound", "parallelization_bound", "topology_bound", "routes_bound")
+    bounds = (
+        "bound", "parallelization_bound", "topology_bound", "routes_bound", "collective_bound",
+    )  # fmt: skip
     terms = [document[name]["terms_s"] for name in bounds]
     compute = document["job"].get("compute", {})
     for key in {*compute, *document["search"]["counts"], *(key for each in terms for key in each)}:

@@ -1,8 +1,9 @@
 """Lower bounds on the iteration time: of everything, and of one strategy.
 
-All of them are sound for any wiring of degree d, any routing, and AllReduce by rings (of many
-servers also by trees of their edges, `topoopt.fabric.ring_trees`); they hold for the model that
-the fabric simulates (serial devices, ports of one bandwidth).
+All of them are sound for any wiring of degree d, any routing, and any schedule of AllReduces and
+other collectives in which only their members add and copy; they hold for the model that the
+fabric simulates (serial devices, ports of one bandwidth, and collectives that begin when all
+members are ready).
 """
 
 from collections.abc import Mapping
@@ -14,15 +15,16 @@ from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.throughput_bounds import least_link_bytes
+from topoopt.bounds.collectives import GroupRates, farthest, members_of
 from topoopt.bounds.critical import (
     Span,
     device_end,
     least_end,
     least_of,
-    port_uses,
     span_of,
     steady_span,
 )
+from topoopt.bounds.port_uses import port_uses
 from topoopt.bounds.relaxation import Own, Wirings
 from topoopt.bounds.scheduled_terms import microbatch_terms, steady_terms
 from topoopt.bounds.space_terms import all_choices, trade_off
@@ -218,22 +220,26 @@ def strategy_bound(
         ``chain``: the longest path of dependencies, with every transfer alone on all ports of
         its source, and all that one task waits for or sends through the ports of its server.
         The others bound a resource from the earliest start of any set of its uses: ``compute``:
-        the busiest device. ``injection``: the bytes that must leave or enter a server, over d
-        ports. ``hop``: link-bytes that the demand takes in the best digraph of degree d, over
-        all N d links.
+        the busiest device. ``injection``: the bytes that must leave or enter a server, or the
+        servers of a group together, over their ports. ``hop``: link-bytes that the demand takes
+        in the best digraph of degree d, over all N d links.
     """
     if degree < 1 or not bandwidth > 0:
         raise InputError(f"degree {degree} and bandwidth {bandwidth} must be positive")
     rate = degree * bandwidth
     rates, lags = np.full(tasks.tasks, rate), np.full(tasks.tasks, lag)
-    least = least_of(tasks, rates, lags, np.full(len(tasks.groups), rate), lag)
+    members = members_of(tasks)
+    each = np.full(members.size, rate)
+    far = lag * farthest(members, degree).astype(np.float64)
+    groups = GroupRates(each, each, each, far)
+    least = least_of(tasks, rates, lags, groups, lag)
     whole = span_of(tasks, least)
     span = steady_span(tasks) if steady else whole
     terms = {"compute": device_end(tasks, span)}
-    task, server, size, into = port_uses(tasks)
+    servers = np.full(tasks.servers, rate)
     terms["injection"] = max(
-        least_end(task[side], server[side], size[side] / rate, span, tasks.servers)
-        for side in (into, ~into)
+        least_end(use.task, use.ports, use.size / use.rates(servers)[use.ports], span, use.sets)
+        for use in port_uses(tasks)
     )
     terms["hop"] = _hop_end(tasks, span, degree, bandwidth)
     terms["chain"] = longest_turn(tasks, least, whole) if steady else span.chain
@@ -275,9 +281,8 @@ def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> flo
 
 def _most_hops(tasks: TaskGraph, degree: int) -> FloatArray:
     """Link-bytes of each task, at most as `_task_hops` counts them."""
-    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
     collective = tasks.collective
-    passed = tasks.passes * (members[np.where(collective, tasks.first, 0)] - 1.0)
+    passed = tasks.passes * (members_of(tasks)[np.where(collective, tasks.first, 0)] - 1.0)
     reached, levels = degree, 1
     while reached < tasks.servers - 1:
         levels += 1
@@ -290,10 +295,9 @@ def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
     """Link-bytes of some of the network tasks, at least."""
     demand = tasks.pair_bytes(chosen[tasks.kind[chosen] == TaskKind.TRANSFER])
     reduces = chosen[tasks.collective[chosen]]
-    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
     sent = tasks.passes[reduces] * tasks.size[reduces] * tasks.copies[reduces]
-    rings = (members[tasks.first[reduces]] - 1.0) * sent
-    return least_link_bytes(demand, degree) + float(rings.sum())
+    collective = (members_of(tasks)[tasks.first[reduces]] - 1.0) * sent
+    return least_link_bytes(demand, degree) + float(collective.sum())
 
 
 __all__ = [

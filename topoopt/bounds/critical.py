@@ -3,12 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from codesign_base.rows import spread, starts
 from parallelism.alike import READS, SENDS, Alike
 from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
-from topoopt.fabric.ring_trees import late_share
+from topoopt.bounds.collectives import GroupRates, collective_seconds
 
 # Times that differ by less of the latest are the same but for rounding.
 SAME_TIME = 1e-12
@@ -52,7 +50,7 @@ class Span:
 
 
 def least_of(
-    tasks: TaskGraph, pair_rate: FloatArray, after: FloatArray, group_rate: FloatArray, lag: float
+    tasks: TaskGraph, pair_rate: FloatArray, after: FloatArray, rates: GroupRates, lag: float
 ) -> Least:
     """Return what tasks take at least, each alone on some set of fabrics.
 
@@ -61,10 +59,10 @@ def least_of(
     tasks : TaskGraph
     pair_rate, after : float64 arrays, shape (tasks,)
         Bytes/s of each transfer, and seconds that it takes beyond its bytes.
-    group_rate : float64 array, shape (groups,)
-        Bytes/s of each member of a group.
+    rates : GroupRates
+        Of the members of each group.
     lag : float
-        Seconds that a round of a ring takes beyond its bytes.
+        Seconds that any message takes beyond its bytes.
 
     Returns
     -------
@@ -75,12 +73,7 @@ def least_of(
     after = np.where(moves, after, 0.0)
     length = np.where(moves, through + after, tasks.size)
     reduces = np.flatnonzero(tasks.collective)
-    if reduces.size:
-        group = tasks.first[reduces]
-        members = np.array([len(each) for each in tasks.groups], dtype=np.float64)[group]
-        rounds = tasks.passes[reduces] * (members - 1.0)
-        each_round = tasks.size[reduces] / members / group_rate[group] + lag * late_share(members)
-        length[reduces] = rounds * each_round + tasks.delay[reduces]
+    length[reduces] = tasks.delay[reduces] + collective_seconds(tasks, reduces, rates, lag)
     return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
 
 
@@ -159,79 +152,6 @@ def device_end(tasks: TaskGraph, span: Span) -> float:
     """Return the least time at which the last device has done its work."""
     own = np.flatnonzero(tasks.kind == COMPUTE)
     return least_end(own, tasks.first[own], tasks.size[own], span, tasks.devices)
-
-
-def ring_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray]:
-    """Return what each member of each collective sends (and receives) by rings.
-
-    Parameters
-    ----------
-    tasks : TaskGraph
-
-    Returns
-    -------
-    task, server : int64 arrays, shape (uses,)
-    size : float64 array, shape (uses,)
-        Bytes: 2 (n - 1) / n of the buffer of an AllReduce, half of that otherwise.
-    """
-    counts = np.array([len(group) for group in tasks.groups] or [0], dtype=np.int64)
-    reduces = np.flatnonzero(tasks.collective)
-    reduces = reduces[counts[tasks.first[reduces]] > 1]
-    members = np.array([v for group in tasks.groups for v in group], dtype=np.int64)
-    group = tasks.first[reduces]
-    own = counts[group]
-    at = spread(starts(counts)[group], own)
-    sent = tasks.passes[reduces] * (own - 1.0) / own * tasks.size[reduces]
-    return np.repeat(reduces, own), members[at], np.repeat(sent, own)
-
-
-def port_uses(tasks: TaskGraph) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.bool_]]:
-    """Return every use of a server's ports: the transfers, and the rings' parts.
-
-    Where tasks stand for others, only the uses of one server of each kind.
-
-    Parameters
-    ----------
-    tasks : TaskGraph
-
-    Returns
-    -------
-    task, server : int64 arrays, shape (uses,)
-    size : float64 array, shape (uses,)
-        Bytes.
-    into : bool array, shape (uses,)
-        Received rather than sent.
-    """
-    if tasks.alike is not None:
-        return _represented_uses(tasks, tasks.alike)
-    moves = np.flatnonzero(tasks.kind == TRANSFER)
-    task, server, size = ring_uses(tasks)
-    count, rings = moves.size, task.size
-    return (
-        np.concatenate((moves, moves, task, task)),
-        np.concatenate((tasks.first[moves], tasks.second[moves], server, server)),
-        np.concatenate((tasks.size[moves], tasks.size[moves], size, size)),
-        np.repeat([False, True, False, True], [count, count, rings, rings]),
-    )
-
-
-def _represented_uses(
-    tasks: TaskGraph, alike: Alike
-) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.bool_]]:
-    servers, first = alike.pattern.servers, alike.classes.first_resource
-    port = first[alike.uses.resource]
-    kept = port < 2 * servers
-    element, port, copies = alike.uses.element[kept], port[kept], alike.uses.weight[kept]
-    begin = np.searchsorted(element, np.arange(alike.classes.first_element.size + 1))
-    sends = np.flatnonzero(alike.of_task >= 0)
-    sends = sends[np.argsort(tasks.collective[sends], kind="stable")]
-    counts = np.diff(begin)[alike.of_task[sends]]
-    task = np.repeat(sends, counts)
-    at = spread(begin[alike.of_task[sends]], counts)
-    members = np.array([len(group) for group in tasks.groups] or [1], dtype=np.float64)
-    own = np.where(tasks.collective, members[np.where(tasks.collective, tasks.first, 0)], 1.0)
-    sent = np.where(tasks.collective, tasks.passes * (own - 1.0) / own, 1.0) * tasks.size
-    return task, port[at] % servers, sent[task] * copies[at], port[at] >= servers
 
 
 def _copies(tasks: TaskGraph, alike: Alike) -> FloatArray:

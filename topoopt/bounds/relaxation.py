@@ -1,7 +1,7 @@
 """What any placement of a configuration costs at least, operator by operator and edge by edge.
 
 The smallest numbers that the splits alone fix, wherever the parts run and however the servers
-are wired: device time, bytes that rings must send, bytes that must leave a server, and hops
+are wired: device time, bytes that AllReduces must send, bytes that must leave a server, and hops
 that they take.
 """
 
@@ -14,7 +14,7 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.graph import Mode
 from parallelism.search.space import legal_degrees
 from parallelism.taskgraph import FloatArray
-from topoopt.fabric.ring_trees import late_share
+from topoopt.bounds.collectives import farthest, least_seconds
 
 Degrees = tuple[int, int, Mode]
 
@@ -24,7 +24,7 @@ class Own(IntEnum):
 
     ``WORK``, ``FORWARD_WORK``, ``BACKWARD_WORK``: device time of all parts over N devices.
     ``FORWARD``, ``BACKWARD``: of one part. ``TAIL``: from the end of the last backward pass of
-    a parameter shard to the end of its update. ``RING``: bytes that all rings send, over all
+    a parameter shard to the end of its update. ``RING``: bytes that all AllReduces send, over all
     ports of all servers. ``LAST_RING``: the same for one of the parameter shards. ``MEMORY``:
     share of all memory (no seconds). ``FORWARD_SHARD``, ``BACKWARD_SHARD``: device time of one
     parameter shard of every sample, over N devices; ``FORWARD_NEEDED``, ``BACKWARD_NEEDED``: of
@@ -144,9 +144,8 @@ def own_costs(
 ) -> FloatArray:
     """Return what each configuration of an operator costs at least by itself.
 
-    A parameter shard of S bytes that s servers replicate is reduced by rings: each sends
-    2 (s - 1) / s S bytes to its next, in 2 (s - 1) rounds; of many servers the latency of two
-    counts (`topoopt.fabric.ring_trees.late_share`).
+    A parameter shard of S bytes that s servers replicate is reduced: all of them send 2 (s - 1) S
+    bytes together, by any schedule (`topoopt.bounds.collectives`).
 
     Parameters
     ----------
@@ -170,9 +169,10 @@ def own_costs(
         tail = time.update
         if shard > 0.0:
             tail += 0.0 if op.sparse else builder.server.intra_allreduce_time(shard)
-            rounds = 2.0 * (sample - 1.0)
-            lag = wirings.lag * float(late_share(sample))
-            tail += rounds * (shard / sample / wirings.port_rate + lag)
+            if sample > 1:
+                far = wirings.lag * float(farthest(sample, wirings.degree))
+                rates = (*(wirings.port_rate,) * 3, far)
+                tail += float(least_seconds(shard, float(sample), 2.0, rates, wirings.lag))
         ring = 2.0 * (sample - 1.0) * size / wirings.network_rate
         room = wirings.memory * wirings.servers
         forward, backward = (

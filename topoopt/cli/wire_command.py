@@ -119,6 +119,7 @@ def _document(
         "bound": {"term": wired.bound.binding, "terms_s": wired.bound.terms},
         "topology_bound_s": wired.topology.seconds,
         "routes_bound_s": wired.routes.seconds,
+        "collective_bound_s": wired.collective.seconds,
         "routing": pair.routing.value,
         "cost_usd": wired.cost_usd,
         "baselines": {name: asdict(base) for name, base in wired.baselines.items()},
@@ -145,7 +146,8 @@ def _text(workload: "Workload", cluster: "Cluster", wired: "Wired") -> list[str]
         f"no wiring and routing takes less than {format_time(wired.bound.seconds)} "
         f"({wired.bound.binding}): gap {100 * wired.gap:.1f} %",
         f"bounds of this wiring {format_time(wired.topology.seconds)}, of these routes "
-        f"{format_time(wired.routes.seconds)}",
+        f"{format_time(wired.routes.seconds)}, with these rings "
+        f"{format_time(wired.collective.seconds)}",
         "",
     ]
     rows: list[tuple[str, ...]] = [

@@ -311,6 +311,7 @@ def _assemble(
         parallelization_bound=bound_record(own),
         topology_bound=bound_record(bounds.topology),
         routes_bound=bound_record(bounds.routes),
+        collective_bound=bound_record(bounds.collective),
         gap_parts=[
             GapRecord(
                 name=part.name,

@@ -9,7 +9,7 @@ from codesign_base import InfeasibleError
 from parallelism.family import Family
 from parallelism.taskgraph import FloatArray, TaskGraph
 from topoopt.bounds.bounds import Bound, strategy_bound
-from topoopt.bounds.gap import routes_bound, topology_bound
+from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
@@ -57,7 +57,9 @@ class Wired:
     topology : Bound
         Of this wiring and any routing.
     routes : Bound
-        Of these routes and any order of events.
+        Of these routes as well, and any schedules of AllReduces.
+    collective : Bound
+        Of these rings as well, and any order of events.
     cost_usd : float
     baselines : dict of str to Compared
     """
@@ -66,6 +68,7 @@ class Wired:
     bound: Bound
     topology: Bound
     routes: Bound
+    collective: Bound
     cost_usd: float
     baselines: dict[str, Compared]
 
@@ -144,6 +147,7 @@ def wire_tasks(
         bound,
         topology_bound(pair.fabric, tasks),
         routes_bound(pair.fabric, tasks),
+        collective_bound(pair.fabric, tasks),
         direct_connect_cost(cluster.servers, cluster.degree, cluster.port_rate, table),
         {
             base.fabric.name: _compared(base, tasks)

@@ -16,8 +16,8 @@ from parallelism.iterations import (
 from parallelism.longest_path_kernels import heads_and_tails
 from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
 from topoopt.bounds.critical import span_of
-from topoopt.bounds.gap import routed_least
 from topoopt.bounds.turns import longest_turn
+from topoopt.bounds.wired import routed_least
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
 from topoopt.fabric.orders import alone_seconds, task_orders

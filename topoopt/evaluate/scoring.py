@@ -19,7 +19,7 @@ from routing.paths import (
     shortest_routes,
 )
 from routing.routes import Routes, tabled
-from topoopt.bounds.gap import topology_bound
+from topoopt.bounds.wired import topology_bound
 from topoopt.evaluate.least_times import busiest, of_servers, port_seconds
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.problem import Problem

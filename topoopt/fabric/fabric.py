@@ -247,6 +247,20 @@ class Fabric:
             RingTrees(row.hops, row.crowding),
         )
 
+    def with_streams(self, given: Mapping[Group, GroupStreams]) -> "Fabric":
+        """Return a fabric on which the AllReduces of some groups load links as given.
+
+        Parameters
+        ----------
+        given : mapping of tuple of int to GroupStreams
+            Of other schedules than the rings of these groups.
+        """
+        made = Fabric(*(getattr(self, each.name) for each in fields(self) if each.init))
+        for group, (links, weights, latency, rings, rate, trees) in given.items():
+            entries = made.rows.append(links, weights)
+            made._groups[group] = GroupRow(*entries, latency, rings, rate, *trees)
+        return made
+
     def _streams(self, group: Group) -> GroupStreams:
         members = list(group)
         if len(members) < 2 or members != sorted(set(members)):

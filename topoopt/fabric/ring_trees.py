@@ -18,7 +18,7 @@ from topoopt.fabric.transport import Transport
 
 ROUNDS_UP_TO = 128
 """Members of a group up to which AllReduces go round by round: there trees gain some tenths of a
-percent of an iteration, at most 1.2, and bounds may count the latency of all rounds."""
+percent of an iteration, at most 1.2."""
 # Trees must take less than this share of what rings take alone: where links are full, what the
 # busiest edge carries more costs more than less latency gains.
 _WORTH = 0.9
@@ -165,24 +165,6 @@ def rounds_of(
     return rounds, message
 
 
-def late_share(members: FloatArray | int) -> FloatArray:
-    """Return the share of a ring's rounds whose latency no schedule of the model escapes.
-
-    Parameters
-    ----------
-    members : float64 array or int
-        Members of each group, at least two where it matters.
-
-    Returns
-    -------
-    float64 array, of the same shape
-        All, or of groups of more than `ROUNDS_UP_TO` members one round each way.
-    """
-    count = np.asarray(members, dtype=np.float64)
-    return np.where(count > ROUNDS_UP_TO, 1.0 / np.maximum(count - 1.0, 1.0), 1.0)
-
-
 __all__ = [
-    "NO_TREES", "ROUNDS_UP_TO", "RingTrees", "grown_trees", "late_share", "ring_trees",
-    "rounds_of",
+    "NO_TREES", "ROUNDS_UP_TO", "RingTrees", "grown_trees", "ring_trees", "rounds_of",
 ]  # fmt: skip

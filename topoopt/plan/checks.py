@@ -297,6 +297,7 @@ def check_bounds(plan: Plan, rebuilt: Rebuilt) -> None:
         ("parallelization_bound", plan.parallelization_bound, own),
         ("topology_bound", plan.topology_bound, again.topology),
         ("routes_bound", plan.routes_bound, again.routes),
+        ("collective_bound", plan.collective_bound, again.collective),
     ):
         require_same(f"{name}.seconds", stored.seconds, bound.seconds)
         if set(stored.terms_s) != set(bound.terms):

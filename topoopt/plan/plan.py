@@ -23,7 +23,7 @@ from topoopt.problem.options import SearchOptions
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 
 Parallelization = Annotated[StrategyRecord | LayoutRecord, Field(discriminator="kind")]
 Question = Annotated[OperatorQuestion | LayoutQuestion, Field(discriminator="kind")]
@@ -243,6 +243,7 @@ class Plan(Timed):
     parallelization_bound: BoundRecord
     topology_bound: BoundRecord
     routes_bound: BoundRecord
+    collective_bound: BoundRecord
     gap_parts: list[GapRecord]
     notes: list[str]
     job: Question

@@ -165,7 +165,8 @@ def _times(plan: Plan) -> list[str]:
         ("lower bound", format_time(plan.lower_bound_s), _gap(plan.gap, _binding(plan))),
     ]
     reached = plan.lower_bound_s
-    levels = (f"  for this {plan.gap_parts[0].name}", "  on this wiring", "  over these routes")
+    noun = plan.gap_parts[0].name
+    levels = (f"  for this {noun}", "  on this wiring", "  over these routes", "  by these rings")
     for label, part in zip(levels, plan.gap_parts, strict=False):
         reached += part.seconds
         # A bound of everything also holds for one strategy, and may be the larger.

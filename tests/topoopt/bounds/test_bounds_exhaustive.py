@@ -95,4 +95,4 @@ def test_the_bound_over_everything_is_below_the_optimum(case):
     cluster = Cluster(servers, degree, bandwidth, latency=LATENCY)
     found = plan_bounds(family_of(builder), cluster, None, fabric, tasks, best)
     assert found.everything == everything
-    assert found.routes.seconds >= 0.9 * best
+    assert found.collective.seconds >= 0.9 * best

@@ -15,7 +15,8 @@ from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.critical import Least, Span, least_end, span_of
 from topoopt.bounds.critical_kernels import busiest_span
-from topoopt.bounds.gap import how, plan_bounds, routes_bound, topology_bound
+from topoopt.bounds.gap import how, plan_bounds
+from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.fabric.simulate import score
 from topoopt.problem.job import Cluster
 
@@ -33,13 +34,13 @@ def test_every_level_is_below_the_simulated_time(job, degree, bandwidth, seed):
     fabric = random_fabric(servers, degree, bandwidth, np.random.default_rng(seed))
     tasks = builder.build(strategy)
     time = score(fabric, tasks)
-    for bound in (topology_bound(fabric, tasks), routes_bound(fabric, tasks)):
-        assert bound.seconds <= time
+    for bound in (topology_bound, routes_bound, collective_bound):
+        assert bound(fabric, tasks).seconds <= time
     cluster = Cluster(servers, degree, bandwidth)
     found = plan_bounds(family_of(builder), cluster, strategy, fabric, tasks, time)
     names = [part.name for part in found.parts]
-    assert names == ["strategy", "topology", "routing", "scheduling"]
-    assert len({how(name, "strategy") for name in names}) == 4
+    assert names == ["strategy", "topology", "routing", "collective", "scheduling"]
+    assert len({how(name, "strategy") for name in names}) == 5
     assert all(part.seconds >= 0.0 for part in found.parts)
     total = found.everything.seconds + sum(part.seconds for part in found.parts)
     assert total == pytest.approx(time, rel=1e-12)

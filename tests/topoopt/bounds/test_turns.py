@@ -71,13 +71,13 @@ def chain_of_two(update=True):
 
 def test_layers_come_round_as_by_hand():
     _, tasks = chain_of_two()
-    # Halves of 1 and 2 s forward, of twice that backward; 12,000 and 24,000 bytes over a pair in
-    # two rounds of 1 ms; the update. At 1 kB/s the second layer's own bytes matter most, at
+    # Halves of 1 and 2 s forward, of twice that backward; 12,000 and 24,000 bytes between two, the
+    # last of them 1 ms later; the update. At 1 kB/s the second layer's own bytes matter most, at
     # 10 kB/s that the first waits for both.
     bound = strategy_bound(tasks, 1, 1e3, 1e-3, steady=True)
-    assert bound.terms["chain"] == pytest.approx(1.0 + 2.0 + 24.0 + 0.002 + 0.1)
+    assert bound.terms["chain"] == pytest.approx(1.0 + 2.0 + 24.0 + 0.001 + 0.1)
     bound = strategy_bound(tasks, 1, 1e4, 1e-3, steady=True)
-    assert bound.terms["chain"] == pytest.approx(0.5 + 1.0 + 2.0 + 1.0 + 1.2 + 0.002 + 0.1)
+    assert bound.terms["chain"] == pytest.approx(0.5 + 1.0 + 2.0 + 1.0 + 1.2 + 0.001 + 0.1)
 
 
 def test_fused_gradients_are_waited_for_together():
@@ -100,6 +100,6 @@ def test_the_bound_over_all_strategies_is_below_every_turn():
         for configs in product(legal, repeat=2)
     ]
     chain = scheduled_bound(builder, wirings, steady=True).terms["chain"]
-    assert 0.99 * min(every) <= chain <= min(every)
+    assert 0.99 * min(every) <= chain <= min(every) * (1 + 1e-12)
     # Two halves of a batch take as long as the whole here, and one follows the other.
     assert scheduled_bound(builder, wirings, 2, steady=True).terms["chain"] > 1.02 * chain

@@ -12,7 +12,7 @@ from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
 from routing import routes as routes_module
-from topoopt.bounds import gap
+from topoopt.bounds import wired
 from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate import scheduling, scoring
 from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, port_seconds
@@ -115,11 +115,11 @@ def test_uses_of_links_in_parts_are_those_at_once(monkeypatch) -> None:
     whole = alone_seconds(orders)
     monkeypatch.setattr(orders_module, "MADE_AT_ONCE", 5)
     assert np.array_equal(alone_seconds(orders), whole)
-    monkeypatch.setattr(gap, "MOST_USES", 0)
+    monkeypatch.setattr(wired, "MOST_USES", 0)
     load = (link_bytes(fabric, tasks) / fabric.network.capacity).max()
-    assert gap.routes_bound(fabric, tasks).terms["link"] == pytest.approx(load, rel=0.05)
+    assert wired.collective_bound(fabric, tasks).terms["link"] == pytest.approx(load, rel=0.05)
     # Counted beside the payload are headers.
-    assert gap.routes_bound(fabric, tasks).terms["link"] >= load * (1 - 1e-9)
+    assert wired.collective_bound(fabric, tasks).terms["link"] >= load * (1 - 1e-9)
     moves = np.flatnonzero(tasks.kind == 1)
     begin, end = orders.begin[moves], orders.end[moves]
     assert scheduling.crossings(fabric, tasks) == (end - begin).sum() > 0

@@ -18,7 +18,8 @@ from parallelism.builder import TaskGraphBuilder
 from parallelism.iterations import edges_of
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.bounds.bounds import Wirings, scheduled_bound, strategy_bound
-from topoopt.bounds.gap import plan_bounds, routes_bound, topology_bound
+from topoopt.bounds.gap import plan_bounds
+from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate import schedule_search
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import no_network
@@ -162,6 +163,7 @@ def test_no_schedule_beats_its_bounds(job, schedule):
         strategy_bound(played.tasks, degree, 1e3, 1e-3, steady=steady),
         topology_bound(fabric, played.tasks, steady=steady),
         routes_bound(fabric, played.tasks, steady=steady),
+        collective_bound(fabric, played.tasks, steady=steady),
     ):
         assert bound.seconds <= played.time
     if steady:

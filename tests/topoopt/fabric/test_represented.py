@@ -13,7 +13,7 @@ from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import schedule_of
 from routing.merging import merge_equivalent_links
 from topoopt.bounds.bounds import strategy_bound
-from topoopt.bounds.gap import routes_bound, topology_bound
+from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
 from topoopt.evaluate.scoring import direct_fabric
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import run_fluid
@@ -97,6 +97,7 @@ def test_one_of_each_kind_takes_the_time_of_all(data, families):
         np.testing.assert_allclose(demand_of(fabric, whole), demand_of(fabric, over), rtol=1e-9)
         same_terms(topology_bound(fabric, whole), topology_bound(fabric, over))
         same_terms(routes_bound(fabric, whole), routes_bound(fabric, over))
+        same_terms(collective_bound(fabric, whole), collective_bound(fabric, over))
         runs = [run_fluid(fabric, each) for each in (whole, over)]
         # Devices are first in first out: where rounding alone says what was first, any two ways
         # to work out the rates of the whole differ as well, and there is nothing to compare.

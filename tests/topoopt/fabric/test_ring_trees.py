@@ -14,14 +14,13 @@ from routing.network import Network
 from routing.paths import ecmp_routes
 from routing.routes import Routes
 from topoopt.bounds.bounds import strategy_bound
-from topoopt.bounds.gap import routes_bound, topology_bound
+from topoopt.bounds.wired import collective_bound, topology_bound
 from topoopt.fabric import Fabric, Transport, simulate
 from topoopt.fabric.ring_trees import (
     NO_TREES,
     ROUNDS_UP_TO,
     RingTrees,
     grown_trees,
-    late_share,
     ring_trees,
 )
 from topoopt.fabric.transport import PACKETS
@@ -106,8 +105,6 @@ def test_few_members_go_round_by_round() -> None:
     orders = np.arange(ROUNDS_UP_TO)[None]
     assert ring_trees(orders) is NO_TREES
     assert ring_trees(np.arange(ROUNDS_UP_TO + 1)[None]).hops == ROUNDS_UP_TO
-    assert late_share(ROUNDS_UP_TO) == 1.0
-    assert late_share(ROUNDS_UP_TO + 1) == 1.0 / ROUNDS_UP_TO
 
 
 def test_a_circulant_is_used_evenly() -> None:
@@ -180,7 +177,7 @@ def test_bounds_are_not_above(size: float, steps: tuple[int, ...]) -> None:
     bounds = (
         strategy_bound(tasks, len(steps), 1.25e10, 2e-6),
         topology_bound(fabric, tasks),
-        routes_bound(fabric, tasks),
+        collective_bound(fabric, tasks),
     )
     for one, other in itertools.pairwise(bound.seconds for bound in bounds):
         assert one <= other * (1.0 + 1e-9)

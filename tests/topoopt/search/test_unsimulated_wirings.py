@@ -9,7 +9,7 @@ from small_plans import assert_valid, planned
 import topoopt as to
 from codesign_base import InfeasibleError
 from parallelism.transformers import family as family_module
-from topoopt.bounds.gap import topology_bound
+from topoopt.bounds.wired import topology_bound
 from topoopt.evaluate import problem as problem_module
 from topoopt.evaluate import rewire
 from topoopt.evaluate.problem import Problem
