@@ -128,6 +128,7 @@ def test_equal_configurations_are_found_again(many) -> None:
     equal = replace(config)
     assert equal is not config and equal == config and hash(equal) == hash(config)
     assert hash(pickle.loads(pickle.dumps(config))) == hash(config)
-    assert GIVEN.space.intern(Strategy((equal,) * len(HYBRID.configs))).configs[0] is (
-        GIVEN.space.intern(Strategy((config,) * len(HYBRID.configs))).configs[0]
+    assert (
+        GIVEN.space.intern(Strategy((equal,) * len(HYBRID.configs))).configs[0]
+        is (GIVEN.space.intern(Strategy((config,) * len(HYBRID.configs))).configs[0])
     )
