@@ -23,6 +23,7 @@ from topoopt.evaluate.least_times import (
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scheduling import MOST_CROSSINGS
 from topoopt.evaluate.scoring import (
     BUILD_WORK,
     CHOSEN_UP_TO,
@@ -99,12 +100,13 @@ class _Best:
     """The fastest pair so far, and the topology that looked fastest unsimulated.
 
     Until a faster one is found, ``whole`` more wirings of many servers are simulated whatever it
-    takes; ``cut`` simulations took too much work, and the routes on ``large`` wirings too much
-    memory.
+    takes; ``cut`` simulations took too much work, and on ``large`` wirings the routes would have
+    more links than ``routed``.
     """
 
     time: float
-    whole: float = float("inf")
+    whole: float
+    routed: float
     cut: int = 0
     large: int = 0
     found: tuple[Topology, Routing, Fabric] | None = None
@@ -199,9 +201,11 @@ class Rewirer(Generic[P]):
         if limit < float("inf") and self._least_wired(tasks) > most:
             return None
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
-        best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
-        if limit < float("inf"):
-            best.whole = _MOST_WHOLE
+        best = _Best(
+            time=limit * (1.0 + SEARCH_TOLERANCE),
+            whole=_MOST_WHOLE if spares else float("inf"),
+            routed=MOST_CROSSINGS if spares and weighted else _MOST_ROUTED,
+        )
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
         self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
@@ -276,7 +280,7 @@ class Rewirer(Generic[P]):
                     topology, routing, self.problem.seed, tasks=tasks, on_demand=summed
                 )
                 if summed:
-                    if self.spares and routed_links(fabric, tasks) > _MOST_ROUTED:
+                    if self.spares and routed_links(fabric, tasks) > best.routed:
                         best.large += 1
                         continue
                     bound = busiest_in_sum(fabric, tasks)
