@@ -34,6 +34,14 @@ class OperatorConfig:
     mode: Mode
     servers: tuple[int, ...]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        # Searches look configurations up millions of times, and servers may be thousands.
+        return hash((self.sample, self.parameter, self.mode, self.servers))
+
     @property
     def parts(self) -> int:
         """Number of parts, ``sample * parameter``."""

@@ -139,6 +139,26 @@ class TaskGraph:
         chosen : int64 array, optional
             Transfers that count; by default all.
         """
+        source, target, size = self.moved(chosen)
+        sums = np.bincount(source * self.servers + target, size, self.servers**2)
+        return sums.astype(np.float64).reshape(self.servers, self.servers)
+
+    def server_bytes(self) -> FloatArray:
+        """Return the bytes of transfers that leave and enter each server, shape (2, servers).
+
+        Of thousands of servers the matrix of all pairs takes longer to add up.
+        """
+        *ends, size = self.moved()
+        return np.stack([np.bincount(end, size, self.servers).astype(np.float64) for end in ends])
+
+    def moved(self, chosen: IntArray | None = None) -> tuple[IntArray, IntArray, FloatArray]:
+        """Return sources, targets and bytes of transfers, one by one where a task stands for many.
+
+        Parameters
+        ----------
+        chosen : int64 array, optional
+            As in `pair_bytes`.
+        """
         moves = np.flatnonzero(self.kind == TRANSFER) if chosen is None else chosen
         source, target, size = self.first[moves], self.second[moves], self.size[moves]
         if self.alike is not None:
@@ -146,8 +166,7 @@ class TaskGraph:
             own = np.flatnonzero(pattern.group < 0)
             size = self.alike.spread(size, moves)[own]
             source, target = pattern.source[own], pattern.target[own]
-        sums = np.bincount(source * self.servers + target, size, self.servers**2)
-        return sums.astype(np.float64).reshape(self.servers, self.servers)
+        return source, target, size
 
     def group_bytes(self) -> FloatArray:
         """Return the bytes that all collectives of each group pass on, shape (groups,)."""

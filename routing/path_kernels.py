@@ -219,16 +219,24 @@ def ecmp_rows(
 
 @kernel
 def ecmp_loads(
-    offsets: IntArray, target: IntArray, transit: IntArray, toward: IntArray, demand: FloatArray
+    offsets: IntArray,
+    target: IntArray,
+    transit: IntArray,
+    toward: IntArray,
+    targets: IntArray,
+    demand: FloatArray,
 ) -> FloatArray:
-    """Return what a demand puts on each link, split as `ecmp_rows` does, target by target."""
-    hosts, nodes = toward.shape
+    """Return what a demand puts on each link, split as `ecmp_rows` does, target by target.
+
+    Row i of ``toward`` holds the hops to host ``targets[i]``; others are sent nothing.
+    """
+    hosts, nodes = demand.shape[0], toward.shape[1]
     loads = np.zeros(target.size)
     amount = np.zeros(nodes)
     begin = np.zeros(nodes + 1, np.int64)
     order = np.empty(nodes, np.int64)
-    for t in range(hosts):
-        left = toward[t]
+    for number in range(targets.size):
+        t, left = targets[number], toward[number]
         # Sorted by distance, farthest last; those that cannot reach the target come first.
         begin[:] = 0
         for v in range(nodes):

@@ -233,8 +233,8 @@ def ecmp_routes(network: Network, *, relay: bool = False, pairs: IntArray | None
 def ecmp_link_bytes(network: Network, demand: FloatArray) -> FloatArray:
     """Return the bytes that a demand puts on each link under `ecmp_routes`, which are not made.
 
-    Target by target, in time and memory of the distances: routes of all pairs of thousands of
-    hosts fill memory.
+    Target by target, in time and memory of the distances to hosts that are sent something: routes
+    of all pairs of thousands of hosts fill memory.
 
     Parameters
     ----------
@@ -249,15 +249,21 @@ def ecmp_link_bytes(network: Network, demand: FloatArray) -> FloatArray:
     Raises
     ------
     InfeasibleError
-        If a host cannot reach another.
+        If a host cannot reach another that it sends to.
     """
     from routing.path_kernels import ecmp_loads
 
-    toward = hops_toward_hosts(network)
     sent = np.array(demand, dtype=np.float64)
     np.fill_diagonal(sent, 0.0)
+    targets = np.flatnonzero(sent.any(axis=0))
+    if targets.size == 0:
+        return np.zeros(network.links)
+    toward = _hops_into(network, targets)
+    lost = np.argwhere((toward[:, : network.hosts] < 0).T & (sent[:, targets] > 0.0))
+    if lost.size:
+        raise _unreachable(network, int(lost[0, 0]), int(targets[lost[0, 1]]))
     loads: FloatArray = ecmp_loads(
-        network.out_offsets, network.target, forwarding_nodes(network), toward, sent
+        network.out_offsets, network.target, forwarding_nodes(network), toward, targets, sent
     )
     return loads
 

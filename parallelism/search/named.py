@@ -37,7 +37,8 @@ def _place_tables(space: StrategySpace, configs: list[OperatorConfig]) -> None:
     # Spread few tables evenly over many servers; more tables than servers wrap around.
     stride = max(1, space.servers // max(1, len(tables)))
     order = [(i * stride) % space.servers for i in range(space.servers // stride)]
-    order += [v for v in range(space.servers) if v not in set(order)]
+    first = set(order)
+    order += [v for v in range(space.servers) if v not in first]
     load = [0.0] * space.servers
     rank = {server: position for position, server in enumerate(order)}
     size = {i: graph.parameter_bytes(i) for i in tables}

@@ -99,6 +99,8 @@ class StrategySpace:
         self.parameter_splits = parameter_splits
         self._placements: dict[tuple[int, int, Mode], tuple[OperatorConfig, ...]] = {}
         self._interned: dict[tuple[int, int, Mode, tuple[int, ...]], OperatorConfig] = {}
+        # Objects that stand for themselves, so that their servers are not looked at again.
+        self._own: set[int] = set()
         self._degrees: list[tuple[tuple[int, int, Mode], ...]] = []
         self._modes: list[dict[tuple[int, int], tuple[Mode, ...]]] = []
         remembered: dict[object, tuple[tuple[int, int, Mode], ...]] = {}
@@ -183,12 +185,16 @@ class StrategySpace:
         if found is None:
             # One object wins, also when chains in several threads meet it at once.
             found = self._interned.setdefault(key, OperatorConfig(*key))
+            self._own.add(id(found))
         return found
 
     def intern(self, strategy: Strategy) -> Strategy:
         """Return an equal strategy made of interned configurations."""
         return Strategy(
-            tuple(self.config(c.sample, c.parameter, c.mode, c.servers) for c in strategy.configs)
+            tuple(
+                c if id(c) in self._own else self.config(c.sample, c.parameter, c.mode, c.servers)
+                for c in strategy.configs
+            )
         )
 
     def placed(

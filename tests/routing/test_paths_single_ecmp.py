@@ -194,3 +194,14 @@ def test_bytes_on_links_need_no_routes(network: Network, seed: int) -> None:
     np.fill_diagonal(kept, 0.0)
     expected = ecmp_routes(network).link_bytes(network, kept)
     assert np.allclose(ecmp_link_bytes(network, demand), expected, rtol=1e-12, atol=1e-15)
+
+
+def test_bytes_on_links_need_the_pairs_that_send_alone() -> None:
+    network = Network.from_links("two islands", 3, 0, [0, 1], [1, 0], 1.0, 0.0)
+    demand = np.zeros((3, 3))
+    assert ecmp_link_bytes(network, demand).tolist() == [0.0, 0.0]
+    demand[0, 1] = 5.0
+    assert ecmp_link_bytes(network, demand).tolist() == [5.0, 0.0]
+    demand[0, 2] = 1.0
+    with pytest.raises(InfeasibleError, match="host 2 cannot be reached from host 0"):
+        ecmp_link_bytes(network, demand)

@@ -2,14 +2,17 @@
 
 import numpy as np
 
-from parallelism.taskgraph import COMPUTE, FloatArray, TaskGraph
-from routing.paths import ecmp_link_bytes
+from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, TaskGraph
+from routing.paths import ecmp_link_bytes, ecmp_routes
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import Playable, least_time
 from topoopt.fabric.tasks import given_demand, link_bytes
 from topoopt.fabric.windowed import WindowedCircuits
+
+# Pairs whose routes are made to see how many links all of them would have.
+_SAMPLED = 256
 
 
 def of_servers(fabric: Fabric | GpuPorts) -> Fabric:
@@ -32,8 +35,7 @@ def port_seconds(tasks: TaskGraph, leaving: FloatArray, entering: FloatArray) ->
         No iteration is shorter, whatever the routes and rings: every byte leaves its source and
         enters its target. Needs no routes, which of many pairs take long to make.
     """
-    sent = tasks.pair_bytes()
-    load = np.stack((sent.sum(axis=1), sent.sum(axis=0)))
+    load = tasks.server_bytes()
     for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True):
         if len(group) > 1:
             load[:, list(group)] += (len(group) - 1) / len(group) * amount
@@ -86,6 +88,12 @@ def link_seconds(tasks: TaskGraph, degree: int, rate: float) -> float:
 
 def _nearest(tasks: TaskGraph, degree: int) -> tuple[float, float]:
     """Return the bytes that are sent, and these times the hops that `least_hops` counts."""
+    rings = sum(
+        (len(group) - 1) * amount
+        for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
+    )
+    if not (tasks.kind == TRANSFER).any():
+        return float(rings), float(rings)
     sent = tasks.pair_bytes()
     np.fill_diagonal(sent, 0.0)
     sent = -np.sort(-sent, axis=1)
@@ -93,11 +101,29 @@ def _nearest(tasks: TaskGraph, degree: int) -> tuple[float, float]:
     while within < hops.size:
         hops[within:] += 1.0
         within = degree * (within + 1)
-    rings = sum(
-        (len(group) - 1) * amount
-        for group, amount in zip(tasks.groups, tasks.group_bytes().tolist(), strict=True)
-    )
     return float(sent.sum()) + rings, float((sent * hops).sum()) + rings
+
+
+def routed_links(fabric: Fabric, tasks: TaskGraph) -> float:
+    """Return about how many links the routes of all transfers would have, before they are made.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        Direct-connect, of `Routing.ECMP`.
+    tasks : TaskGraph
+
+    Returns
+    -------
+    float
+        From some hundreds of the pairs; all of them where there are no more.
+    """
+    source, target, _ = tasks.moved()
+    pairs = np.unique(source * fabric.network.hosts + target)
+    some = pairs[:: max(1, pairs.size // _SAMPLED)]
+    if not some.size:
+        return 0.0
+    return float(ecmp_routes(fabric.network, pairs=some).links.size * (pairs.size / some.size))
 
 
 def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:

@@ -13,10 +13,17 @@ from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes, tabled
 from topoopt.bounds.bounds import strategy_bound
-from topoopt.evaluate.least_times import busiest, busiest_in_sum, link_seconds, port_seconds
+from topoopt.evaluate.least_times import (
+    busiest,
+    busiest_in_sum,
+    link_seconds,
+    port_seconds,
+    routed_links,
+)
 from topoopt.evaluate.mcf_routes import check_least_congestion
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
+from topoopt.evaluate.scheduling import MOST_CROSSINGS
 from topoopt.evaluate.scoring import (
     BUILD_WORK,
     CHOSEN_UP_TO,
@@ -35,8 +42,12 @@ from topoopt.topology.exchange_groups import exchange_wirings
 from topoopt.topology.finder import Ring, Selection, Topology, find_topology
 
 _MOST_SPLITS = 10
-# Work of one more simulation on many servers, of a strategy that has a wiring.
-_TRIED_WORK = 1e7
+# Work of one more simulation on many servers, of a strategy that has a wiring; how many go on to
+# their end although it has (one of hundreds of thousands of transfers takes ten times as much);
+# and how many others may pass that work unfinished.
+_TRIED_WORK, _MOST_WHOLE, _MOST_CUT = 1e7, 2, 2
+# Links that the routes of one strategy may have: 12 bytes each, and as much again to make them.
+_MOST_ROUTED = 2e8
 # Candidates whose routes are kept until their turn, at least, and on how many servers one is.
 _KEPT, _KEPT_SERVERS = 4, 1024
 # Cost of building a candidate topology and adding up its load, a server pair.
@@ -86,9 +97,18 @@ def _with_rings(topologies: Iterable[Topology], tasks: TaskGraph) -> Iterator[To
 
 @dataclass
 class _Best:
-    """The fastest pair so far, and the topology that looked fastest unsimulated."""
+    """The fastest pair so far, and the topology that looked fastest unsimulated.
+
+    Until a faster one is found, ``whole`` more wirings of many servers are simulated whatever it
+    takes; ``cut`` simulations took too much work, and on ``large`` wirings the routes would have
+    more links than ``routed``.
+    """
 
     time: float
+    whole: float
+    routed: float
+    cut: int = 0
+    large: int = 0
     found: tuple[Topology, Routing, Fabric] | None = None
     promising: Topology | None = None
 
@@ -187,7 +207,11 @@ class Rewirer(Generic[P]):
         if limit < float("inf") and self._least_wired(tasks) > most:
             return None
         seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
-        best = _Best(time=limit * (1.0 + SEARCH_TOLERANCE))
+        best = _Best(
+            time=limit * (1.0 + SEARCH_TOLERANCE),
+            whole=_MOST_WHOLE if spares else float("inf"),
+            routed=MOST_CROSSINGS if spares and weighted else _MOST_ROUTED,
+        )
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
         if formula_limit < float("inf"):
@@ -197,6 +221,9 @@ class Rewirer(Generic[P]):
                 return None
             best = first if first.time <= best.time else replace(best, promising=first.promising)
         self._try(tasks, self._variants(traffic_of(tasks), formula_only), seen, best)
+        if best.large and limit == float("inf") and self.options.faithful is None:
+            # A matching beside the rings leaves few shortest paths, and so few routes.
+            self._try(tasks, self._variants(traffic_of(tasks), False), seen, best)
         # Where no wiring is faster by what a stage of the search must gain, no more are tried.
         done = self._exhausted(tasks, best)
         if not formula_only and best.promising is not None and not done:
@@ -265,6 +292,9 @@ class Rewirer(Generic[P]):
                     topology, routing, self.problem.seed, tasks=tasks, on_demand=summed
                 )
                 if summed:
+                    if self.spares and routed_links(fabric, tasks) > best.routed:
+                        best.large += 1
+                        continue
                     bound = busiest_in_sum(fabric, tasks)
                 else:
                     bound = busiest(fabric, tasks, best.time)
@@ -285,14 +315,19 @@ class Rewirer(Generic[P]):
             bound, _, topology, routing, made = candidates.pop()
             if bound > best.time or self.work >= self.most_work:
                 break
+            if best.cut == _MOST_CUT:
+                self.unsimulated += 1
+                continue
             fabric = made or direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
             quick = self._scorer(fabric, self.tolerance)
             quick.budget = self.problem.candidate_work
-            if self.spares and best.found is not None:
+            if self.spares and (best.whole <= 0 or best.found is not None):
                 quick.budget = _TRIED_WORK
+            best.whole -= 1
             time = quick.timed(tasks, best.time)
             self.work += quick.work
             if quick.bounded:
+                best.cut += self.spares
                 self.unsimulated += time < best.time
                 continue
             if time < best.time or (best.found is None and time <= best.time):

@@ -15,6 +15,7 @@ from parallelism.iterations import (
 )
 from parallelism.longest_path_kernels import heads_and_tails
 from parallelism.taskgraph import FloatArray, IntArray, Phase, TaskGraph, TaskKind
+from routing.routes import tabled
 from topoopt.bounds.critical import span_of
 from topoopt.bounds.turns import longest_turn
 from topoopt.bounds.wired import routed_least
@@ -32,6 +33,8 @@ NEAR = 0.03
 MOST_CROSSINGS = 50_000_000
 """Links that the transfers of an iteration cross, beyond which it is simulated nearly: rates are
 worked out anew over all of them at every change, and there are hundreds of thousands of changes."""
+MOST_TRANSFERS = 200_000
+"""Transfers of an iteration on many servers beyond which it is simulated nearly, too."""
 ITERATIONS = 6
 """Iterations in a row whose steady state gives the period without a barrier."""
 
@@ -127,7 +130,7 @@ def simulate_schedule(
     tasks = tasks_over(fabric, tasks) if schedule == Schedule.plain() else whole_tasks(tasks)
     if not schedule.streaming:
         own, _ = ordered_tasks(fabric, tasks, schedule)
-        near = crossings(fabric, own) > MOST_CROSSINGS
+        near = _costly(fabric, own)
         run = run_fluid(fabric, own, NEAR if near else 0.0, limit=limit, foresee=True)
         if run.finish.max(initial=0.0) > limit:
             return _too_long(own, run.resolved)
@@ -151,6 +154,14 @@ def simulate_schedule(
     period = float(np.diff(ends)[1:-1].max())
     own = replace(tasks, priority=None if priority is None else priority[: tasks.tasks])
     return Simulated(max(period, least), float(busy.max()), own, ends, run.resolved)
+
+
+def _costly(fabric: Fabric, tasks: TaskGraph) -> bool:
+    """Whether an exact simulation takes minutes."""
+    if tasks.alike is not None:
+        return False
+    moves = 0 if tabled(tasks.servers) else int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER))
+    return moves > MOST_TRANSFERS or crossings(fabric, tasks) > MOST_CROSSINGS
 
 
 def _too_long(tasks: TaskGraph, resolved: int) -> Simulated:

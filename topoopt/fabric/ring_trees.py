@@ -105,7 +105,7 @@ def grown_trees(orders: IntArray) -> tuple[NDArray[np.int32], NDArray[np.int8], 
     Of the edges over which a member can hear of a root in the fewest hops it takes the one
     used least so far, for the roots with the fewest such edges first.
     """
-    from topoopt.fabric.ring_trees_kernels import grow_trees
+    from topoopt.fabric.ring_trees_kernels import grow_trees, tree_hops
 
     rings, members = orders.shape
     each = np.arange(rings)[:, None]
@@ -115,8 +115,9 @@ def grown_trees(orders: IntArray) -> tuple[NDArray[np.int32], NDArray[np.int8], 
     hops = np.empty((members, members), dtype=np.int32)
     ring = np.empty((members, members), dtype=np.int8)
     load = np.zeros((rings, members), dtype=np.int64)
-    grow_trees(before, after, hops, ring, load)
-    return hops, ring, load
+    tree_hops(after, hops)
+    grow_trees(before, hops.T.copy(), ring, load)
+    return hops, ring.T, load
 
 
 def rounds_of(

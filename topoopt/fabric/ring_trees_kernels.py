@@ -10,19 +10,15 @@ Bytes = npt.NDArray[np.int8]
 
 
 @kernel
-def grow_trees(before: Ints, after: Ints, hops: SmallInts, ring: Bytes, load: Ints) -> None:
-    """Grow a tree of fewest hops from every member, over the ring edges that are used least.
+def tree_hops(after: Ints, hops: SmallInts) -> None:
+    """Fill in the fewest hops from every member to every other over ring edges.
 
     Parameters
     ----------
-    before, after : int64 arrays, shape (rings, members)
-        The member before and after each one on each ring.
+    after : int64 array, shape (rings, members)
+        The member after each one on each ring.
     hops : int32 array, shape (members, members)
         Filled: from each root (row) to each member.
-    ring : int8 array, shape (members, members)
-        Filled: on which ring each member hears of each root; -1 for the root itself.
-    load : int64 array, shape (rings, members)
-        Zeros. Filled: how many trees use the edge that leads to each member on each ring.
     """
     rings, members = after.shape
     queue = np.empty(members, np.int64)
@@ -41,12 +37,30 @@ def grow_trees(before: Ints, after: Ints, hops: SmallInts, ring: Bytes, load: In
                     hops[root, there] = hops[root, here] + 1
                     queue[tail] = there
                     tail += 1
+
+
+@kernel
+def grow_trees(before: Ints, hops: SmallInts, ring: Bytes, load: Ints) -> None:
+    """Grow a tree of fewest hops from every member, over the ring edges that are used least.
+
+    Parameters
+    ----------
+    before : int64 array, shape (rings, members)
+        The member before each one on each ring.
+    hops : int32 array, shape (members, members)
+        To each member (row, as they are asked for one after another) from each root.
+    ring : int8 array, shape (members, members)
+        Filled: on which ring each member (row) hears of each root; -1 for the root itself.
+    load : int64 array, shape (rings, members)
+        Zeros. Filled: how many trees use the edge that leads to each member on each ring.
+    """
+    rings, members = before.shape
     choices = np.empty(members, np.int64)
     for here in range(members):
         for root in range(members):
             choices[root] = 0
             for k in range(rings):
-                if hops[root, before[k, here]] + 1 == hops[root, here]:
+                if hops[before[k, here], root] + 1 == hops[here, root]:
                     choices[root] += 1
         ring[here, here] = -1
         # Those that have no choice first.
@@ -55,8 +69,8 @@ def grow_trees(before: Ints, after: Ints, hops: SmallInts, ring: Bytes, load: In
                 if choices[root] == free and root != here:
                     least = -1
                     for k in range(rings):
-                        nearer = hops[root, before[k, here]] + 1 == hops[root, here]
+                        nearer = hops[before[k, here], root] + 1 == hops[here, root]
                         if nearer and (least < 0 or load[k, here] < load[least, here]):
                             least = k
-                    ring[root, here] = least
+                    ring[here, root] = least
                     load[least, here] += 1

@@ -91,20 +91,31 @@ class RouteRows:
             new = np.unique(pairs[self._row[pairs] == 0])
             if not new.size:
                 return
-            for part in np.split(new, np.arange(MADE_AT_ONCE, new.size, MADE_AT_ONCE)):
-                self._make(part, self._routes.more)
+            if new.size > MADE_AT_ONCE:
+                # Each part needs the distances to its targets: better all of few than some of all.
+                new = new[np.argsort(new % self.hosts, kind="stable")]
+            cuts = np.arange(MADE_AT_ONCE, new.size, MADE_AT_ONCE)
+            self._make([np.sort(part) for part in np.split(new, cuts)], self._routes.more)
 
-    def _make(self, new: IntArray, more: Callable[..., Routes]) -> None:
+    def _make(self, parts: list[IntArray], more: Callable[..., Routes]) -> None:
         assert self._row is not None
-        made = more(pairs=new)
-        begin, _ = self._append(made.links, made.weights)
+        begins, ends, lags = [self._begin], [self._end], []
         if self._lag is not None:
-            lags = self._lag(self._routes) if self._lags is None else self._lags
-            self._lags = np.concatenate((lags, self._lag(made)))
+            lags.append(self._lag(self._routes) if self._lags is None else self._lags)
+        for new in parts:
+            made = more(pairs=new)
+            begin, _ = self._append(made.links, made.weights)
+            begins.append(begin + made.offsets[:-1])
+            ends.append(begin + made.offsets[1:])
+            if self._lag is not None:
+                lags.append(self._lag(made))
         first = self._begin.size
-        self._begin = np.concatenate((self._begin, begin + made.offsets[:-1]))
-        self._end = np.concatenate((self._end, begin + made.offsets[1:]))
-        self._row[new] = np.arange(first + 1, first + new.size + 1)
+        self._begin, self._end = np.concatenate(begins), np.concatenate(ends)
+        if self._lag is not None:
+            self._lags = np.concatenate(lags)
+        # Last, because threads that find a row here read the others without waiting.
+        of = np.concatenate(parts)
+        self._row[of] = np.arange(first + 1, first + of.size + 1)
 
 
 def _longer(array: npt.NDArray[_Scalar], used: int, room: int) -> npt.NDArray[_Scalar]:

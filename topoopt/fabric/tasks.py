@@ -109,7 +109,7 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     -------
     float64 array, shape (links,)
     """
-    total = _carried(fabric, _transferred(fabric, tasks))
+    total = _carried(fabric, *_sent(fabric, tasks))
     amounts = [pair for pair in _reduced(tasks) if len(pair[0]) > 1 and pair[1] > 0]
     fabric.prepare((group for group, _ in amounts), given=True)
     if enough < float("inf"):
@@ -128,16 +128,30 @@ def link_bytes(fabric: Fabric, tasks: TaskGraph, enough: float = float("inf")) -
     return total
 
 
-def _carried(fabric: Fabric, demand: FloatArray) -> FloatArray:
+def _sent(fabric: Fabric, tasks: TaskGraph) -> tuple[IntArray, FloatArray]:
+    """Return the ordered pairs that transfers send between, ascending, and their bytes."""
+    hosts = fabric.network.hosts
+    if tabled(hosts):
+        demand = _transferred(fabric, tasks)
+        pairs = np.flatnonzero(demand)
+        return pairs, demand[pairs]
+    # The matrix of all pairs of thousands of hosts takes longer to make than all else.
+    source, target, size = tasks.moved()
+    pairs, place = np.unique(source * hosts + target, return_inverse=True)
+    sums = np.bincount(place, size, pairs.size).astype(np.float64)
+    return pairs[sums != 0.0], sums[sums != 0.0]
+
+
+def _carried(fabric: Fabric, sent: IntArray, bytes_sent: FloatArray) -> FloatArray:
     """Return the bytes that transfers put on each link."""
-    sent = np.flatnonzero(demand)
     total: FloatArray = np.zeros(fabric.network.links)
     # Part by part, because what is added takes more memory than the routes.
-    for part in np.split(sent, np.arange(MADE_AT_ONCE, sent.size, MADE_AT_ONCE)):
-        begin, end = fabric.rows.entries(part)
+    for first in range(0, sent.size, MADE_AT_ONCE):
+        part = slice(first, first + MADE_AT_ONCE)
+        begin, end = fabric.rows.entries(sent[part])
         counts = end - begin
         at = spread(begin, counts)
-        bytes_ = np.repeat(demand[part], counts) * fabric.rows.weights[at]
+        bytes_ = np.repeat(bytes_sent[part], counts) * fabric.rows.weights[at]
         total += np.bincount(fabric.rows.links[at], weights=bytes_, minlength=total.size)
     return total
 

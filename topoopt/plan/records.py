@@ -7,7 +7,7 @@ from typing import Literal, cast
 from routing.network import Network
 from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.schedule_search import Scheduled
-from topoopt.evaluate.scheduling import MOST_CROSSINGS, NEAR
+from topoopt.evaluate.scheduling import MOST_CROSSINGS, MOST_TRANSFERS, NEAR
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabric.windowed import WindowedCircuits
@@ -165,9 +165,9 @@ def near_notes(near: bool) -> list[str]:
     if not near:
         return []
     return [
-        f"the time by flows is off by about 0.1 %: transfers cross more than "
-        f"{MOST_CROSSINGS / 1e6:g} million links in all, so flows that end within {100 * NEAR:g} % "
-        "of their age are batched"
+        f"the time by flows is off by about 0.1 %: there are more than {MOST_TRANSFERS} transfers, "
+        f"or they cross more than {MOST_CROSSINGS / 1e6:g} million links in all, so flows that end "
+        f"within {100 * NEAR:g} % of their age are batched"
     ]
 
 

@@ -21,7 +21,6 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scheduling import MOST_CROSSINGS, crossings
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
 from topoopt.search.finalists import finalists
@@ -163,7 +162,7 @@ def start(
     kept += [pair for _, pair in exactly]
     kept.sort(key=lambda pair: pair.time)
     times |= {pair.origin: pair.time for pair in kept}
-    if problem.spares and not interrupted and _affordable(search, kept[0]):
+    if problem.spares and not interrupted:
         # Only the best is worth all wirings there.
         best_pair = kept[0]
         found = Rewirer(problem).wire(
@@ -172,12 +171,6 @@ def start(
         if found is not None and found.time < best_pair.time:
             kept[0] = found
     return kept, times, interrupted
-
-
-def _affordable(search: Search, pair: Pair) -> bool:
-    """Whether one strategy of many servers can be simulated in several wirings."""
-    tasks = search.problem.family.represented(pair.strategy)
-    return crossings(pair.fabric, tasks) <= MOST_CROSSINGS
 
 
 def make_rounds(

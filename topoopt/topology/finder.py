@@ -268,7 +268,8 @@ def _wire(
             shares = ports_by_server(traffic, for_rings, each)
         wire_rings(wiring, traffic, for_rings, shares, chooser)
     if mode is None:
-        demand /= 2.0 ** np.minimum(wiring.cables, 64)
+        joined = np.nonzero(wiring.cables)
+        demand[joined] /= 2.0 ** np.minimum(wiring.cables[joined], 64)
     for _ in range(wiring.degree - share):
         wiring.match(demand, wiring.next_matching(demand))
     first = matching_first or mode is not None

@@ -126,6 +126,8 @@ def best_matching(
         No matching carries more than ``1 + gap`` times its bytes: zero (exact) but where very
         many pairs of bidirectional servers have demand; see `near_matching`.
     """
+    if not demand.any():
+        return [], 0.0
     usable = (free_out > 0)[:, None] & (free_in > 0)[None, :]
     if bidirectional:
         usable &= usable.T
