@@ -215,7 +215,7 @@ class Rewirer(Generic[P]):
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
         if formula_limit < float("inf"):
-            first = _Best(time=formula_limit)
+            first = replace(best, time=formula_limit)
             self._try(tasks, self._variants(traffic_of(tasks), True), seen, first)
             if first.found is None:
                 return None
