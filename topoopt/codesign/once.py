@@ -37,6 +37,7 @@ from topoopt.plan.records import (
     bound_record,
     bounded_notes,
     degree_split,
+    left_out_notes,
     link_records,
     near_notes,
     price_notes,
@@ -324,6 +325,7 @@ def _assemble(
         notes=[
             *family.assumptions(pair.strategy, microbatches=scheduled.schedule.microbatches),
             *price_notes(cluster, compared, prices),
+            *left_out_notes(cluster.servers, compared),
             *bounded_notes(compared),
             *skipped_notes(result.skipped, problem.options.memory_bytes),
             *unsimulated_notes(result.unsimulated),

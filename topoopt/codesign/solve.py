@@ -8,7 +8,7 @@ from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.restarts import co_optimize_with_restarts
-from topoopt.fabrics.baselines import PLAN_BASELINES, BaselineFabric
+from topoopt.fabrics.baselines import PLAN_BASELINES, BaselineFabric, usual_baselines
 from topoopt.plan.plan import Plan
 from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
@@ -48,7 +48,7 @@ def co_optimize(
     baselines : iterable of str or BaselineFabric
         Fabrics to compare with: names that `topoopt.fabrics.baselines.baseline_fabric` knows, or
         fabrics of your own (which are not part of the plan file, so that `verify_plan` cannot
-        check their times).
+        check their times). By default `topoopt.fabrics.baselines.usual_baselines`.
     prices : PriceTable, optional
         Component prices; the default table otherwise.
     checkpoint : path, optional
@@ -91,6 +91,8 @@ def co_optimize(
     check_options(job.family(1), options, checkpoint)
     options = options.settled(job.family(1).kind, cluster.servers)
     given = several("baselines", baselines, "several names, such as ('fat-tree', 'expander')")
+    if baselines is PLAN_BASELINES:
+        given = usual_baselines(cluster.servers)
     alone = (options.restarts, options.workers, options.engine, checkpoint) == (1, 1, "local", None)
     if not alone:
         return co_optimize_with_restarts(

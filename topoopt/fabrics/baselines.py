@@ -41,6 +41,9 @@ ALL_BASELINES = (*BASELINES, *ZOO)
 # Those that every plan prints.
 PLAN_BASELINES = ("ideal-switch", "fat-tree", "expander")
 
+EXPANDER_UP_TO = 2048
+"""Servers up to which plans are compared with an expander unasked: the routes of all its pairs fill
+memory beyond."""
 MERGED_UP_TO = 256
 """Servers up to which Fat-trees are made whole first, then merged: beyond, routes fill memory."""
 
@@ -156,6 +159,28 @@ def baseline_fabric(
 
 def _fat_tree(name: str, servers: int, bandwidth: float, latency: float, ratio: int) -> Fabric:
     return Fabric(name, *fat_tree(servers, bandwidth, latency, ratio), {})
+
+
+def usual_baselines(servers: int) -> tuple[str, ...]:
+    """Return the fabrics that a plan is compared with unless it is said otherwise.
+
+    Parameters
+    ----------
+    servers : int
+
+    Returns
+    -------
+    tuple of str
+        `PLAN_BASELINES`, without the expander on more than `EXPANDER_UP_TO` servers.
+
+    Examples
+    --------
+    >>> usual_baselines(16), usual_baselines(4096)
+    (('ideal-switch', 'fat-tree', 'expander'), ('ideal-switch', 'fat-tree'))
+    """
+    if servers <= EXPANDER_UP_TO:
+        return PLAN_BASELINES
+    return tuple(name for name in PLAN_BASELINES if name != "expander")
 
 
 def baseline_fabrics(

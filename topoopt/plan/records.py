@@ -11,6 +11,7 @@ from topoopt.evaluate.scheduling import MOST_CROSSINGS, MOST_TRANSFERS, NEAR
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabric.windowed import WindowedCircuits
+from topoopt.fabrics.baselines import PLAN_BASELINES, usual_baselines
 from topoopt.plan.plan import (
     Baseline,
     BoundRecord,
@@ -31,6 +32,19 @@ def price_notes(cluster: Cluster, compared: dict[str, Baseline], prices: PriceTa
     priced = [base for base in compared.values() if base.cost_usd is not None]
     rates = [cluster.port_rate, *(base.bandwidth_bytes_per_s for base in priced)]
     return sorted({note for rate in rates if (note := prices.note(rate))})
+
+
+def left_out_notes(servers: int, compared: Iterable[str]) -> list[str]:
+    """Return a sentence that names what a plan of so many servers is not compared with unasked."""
+    names = set(compared)
+    usual = usual_baselines(servers)
+    left = [name for name in PLAN_BASELINES if name not in usual]
+    if not left or not names.issuperset(usual) or names.intersection(left):
+        return []
+    return [
+        f"not compared with {' and '.join(left)}, whose routes of all pairs of {servers:,} servers "
+        "fill memory"
+    ]
 
 
 def reconfiguration_record(fabric: Playable) -> ReconfigurationRecord | None:
