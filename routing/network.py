@@ -213,3 +213,15 @@ class Network:
         return np.bincount(self.target, weights=self.multiplicity, minlength=self.nodes).astype(
             np.int64
         )
+
+    def out_rate(self) -> FloatArray:
+        """Return the bytes/s of all links out of each node."""
+        return _summed(self.source, self.capacity, self.nodes)
+
+    def in_rate(self) -> FloatArray:
+        """Return the bytes/s of all links into each node."""
+        return _summed(self.target, self.capacity, self.nodes)
+
+
+def _summed(node: IntArray, amount: FloatArray, nodes: int) -> FloatArray:
+    return np.bincount(node, weights=amount, minlength=nodes).astype(np.float64)

@@ -19,3 +19,12 @@ def test_arrays_of_a_network_lie_in_one_way_however_it_was_made():
             assert array.flags.c_contiguous and not array.flags.writeable
         assert network.target.tolist() == [1, 2, 0]
     assert links.flags.writeable
+
+
+def test_rates_of_nodes_add_up_their_links():
+    links = [(0, 1, 2.0), (0, 2, 3.0), (1, 0, 7.0), (2, 1, 5.0)]
+    source, target, capacity = (np.array(column) for column in zip(*links, strict=True))
+    ones = np.ones(len(links), dtype=np.int64)
+    network = Network("few", 2, 2, source, target, capacity, np.zeros(len(links)), ones)
+    assert network.out_rate().tolist() == [5.0, 7.0, 5.0, 0.0]
+    assert network.in_rate().tolist() == [7.0, 7.0, 3.0, 0.0]

@@ -64,10 +64,7 @@ class _Wired(NamedTuple):
 def _wired(fabric: Fabric, tasks: TaskGraph) -> _Wired:
     network = fabric.network
     hosts = network.hosts
-    out, into = (
-        np.bincount(end, network.capacity, network.nodes)[:hosts].astype(np.float64)
-        for end in (network.source, network.target)
-    )
+    out, into = network.out_rate()[:hosts], network.in_rate()[:hosts]
     distance = np.maximum(hop_distances(network)[:hosts, :hosts], 0)
     latency = float(network.latency.min(initial=np.inf)) if network.links else 0.0
     lag = (2.0 if fabric.transport.handshake else 1.0) * latency
@@ -280,8 +277,7 @@ def routed_least(fabric: Fabric, tasks: TaskGraph, orders: Orders) -> Least:
     length = alone_seconds(orders, fabric, tasks)
     through = np.zeros(tasks.tasks)
     if transfer_ports(tasks):
-        out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
-        into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+        out, into = network.out_rate(), network.in_rate()
         moves = np.flatnonzero(tasks.kind == TRANSFER)
         pair = np.minimum(out[tasks.first[moves]], into[tasks.second[moves]])
         through[moves] = orders.volume[moves] / pair

@@ -8,7 +8,7 @@ from topoopt.base.progress import ProgressCallback
 from topoopt.bounds.everything import AnyFamily
 from topoopt.codesign.once import optimize_once
 from topoopt.codesign.restarts import co_optimize_with_restarts
-from topoopt.fabrics.baselines import PLAN_BASELINES, BaselineFabric, usual_baselines
+from topoopt.fabrics.baselines import BaselineFabric, usual_baselines
 from topoopt.plan.plan import Plan
 from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
@@ -22,7 +22,7 @@ def co_optimize(
     options: SearchOptions | None = None,
     *,
     seed: int = 0,
-    baselines: Iterable[str | BaselineFabric] = PLAN_BASELINES,
+    baselines: Iterable[str | BaselineFabric] | None = None,
     prices: PriceTable | None = None,
     checkpoint: str | Path | None = None,
     progress: ProgressCallback | None = None,
@@ -45,7 +45,7 @@ def co_optimize(
         How to search; recorded in the plan.
     seed : int
         The same seed and options give the same plan.
-    baselines : iterable of str or BaselineFabric
+    baselines : iterable of str or BaselineFabric, optional
         Fabrics to compare with: names that `topoopt.fabrics.baselines.baseline_fabric` knows, or
         fabrics of your own (which are not part of the plan file, so that `verify_plan` cannot
         check their times). By default `topoopt.fabrics.baselines.usual_baselines`.
@@ -90,9 +90,9 @@ def co_optimize(
         raise InputError(f"seed is {seed}; give zero or more")
     check_options(job.family(1), options, checkpoint)
     options = options.settled(job.family(1).kind, cluster.servers)
+    if baselines is None:
+        baselines = usual_baselines(cluster.servers)
     given = several("baselines", baselines, "several names, such as ('fat-tree', 'expander')")
-    if baselines is PLAN_BASELINES:
-        given = usual_baselines(cluster.servers)
     alone = (options.restarts, options.workers, options.engine, checkpoint) == (1, 1, "local", None)
     if not alone:
         return co_optimize_with_restarts(

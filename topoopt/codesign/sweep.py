@@ -16,7 +16,7 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.base.version import installed_version
 from topoopt.codesign.solve import co_optimize
 from topoopt.fabric.fluid import FABRIC_MODEL
-from topoopt.fabrics.baselines import PLAN_BASELINES
+from topoopt.fabrics.baselines import usual_baselines
 from topoopt.plan.plan import Plan, load_plan
 from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
@@ -64,7 +64,7 @@ def sweep(
     seeds: Sequence[int] = (0,),
     folder: str | Path | None = None,
     workers: int = 1,
-    baselines: Iterable[str] = PLAN_BASELINES,
+    baselines: Iterable[str] | None = None,
     prices: PriceTable | None = None,
     progress: ProgressCallback | None = None,
 ) -> "DataFrame":
@@ -84,7 +84,7 @@ def sweep(
         goes on.
     workers : int
         Plans at a time, each in a process; it changes no result.
-    baselines : iterable of str
+    baselines : iterable of str, optional
         Fabrics to compare with, as in `co_optimize`.
     prices : PriceTable, optional
     progress : callable, optional
@@ -114,12 +114,17 @@ def sweep(
     if folder is not None:
         make_directory(folder)
     asked = SearchOptions() if options is None else options
-    table, fabrics = prices or default_prices(), tuple(baselines)
+    table = prices or default_prices()
+    fabrics = None if baselines is None else tuple(baselines)
     if isinstance(clusters, Cluster):
         clusters = (clusters,)
     wired = several("clusters", clusters, CLUSTER_EXAMPLE)
+
+    def compared(cluster: Cluster) -> tuple[str, ...]:
+        return usual_baselines(cluster.servers) if fabrics is None else fabrics
+
     cases = [
-        _Case(name, job, cluster, seed, asked, fabrics, table)
+        _Case(name, job, cluster, seed, asked, compared(cluster), table)
         for name, job in _named(jobs)
         for cluster in wired
         for seed in seeds

@@ -126,8 +126,6 @@ class Rewirer(Generic[P]):
         Cost so far, in the units of `topoopt.evaluate.scoring.Scorer`.
     unsimulated : int
         Wirings with routes that may be faster than what was found, as only a bound is known.
-    most_work : float
-        Once the rewirer counts so much work no more wirings are simulated.
     """
 
     def __init__(self, problem: Problem[Family[P]]) -> None:
@@ -137,7 +135,6 @@ class Rewirer(Generic[P]):
         self.tolerance = search_tolerance(servers)
         self.work = 0.0
         self.unsimulated = 0
-        self.most_work = float("inf")
         self.spares = problem.spares
         self._many = not tabled(servers)
         # K shortest paths take longer than all else of a candidate, and hardly ever make another
@@ -313,7 +310,7 @@ class Rewirer(Generic[P]):
         candidates.reverse()
         while candidates:
             bound, _, topology, routing, made = candidates.pop()
-            if bound > best.time or self.work >= self.most_work:
+            if bound > best.time:
                 break
             if best.cut == _MOST_CUT:
                 self.unsimulated += 1

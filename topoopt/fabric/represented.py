@@ -66,8 +66,7 @@ def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | N
     pattern, network = alike.pattern, fabric.network
     rows, word = _rows(fabric, pattern)
     hosts = network.hosts
-    out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
-    into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+    out, into = network.out_rate(), network.in_rate()
     servers = pattern.servers
     assert servers <= hosts
     colour = np.concatenate([

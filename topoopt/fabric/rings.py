@@ -128,8 +128,7 @@ def default_rings(
 
     members: IntArray = np.array(group, dtype=np.int64)
     size = members.size
-    out = np.bincount(network.source, weights=network.capacity, minlength=network.nodes)
-    into = np.bincount(network.target, weights=network.capacity, minlength=network.nodes)
+    out, into = network.out_rate(), network.in_rate()
     bound = float((1.0 / np.maximum(np.minimum(out, into)[members], 1e-300)).max())
     rows = RouteRows(routes) if isinstance(routes, Routes) else routes
     begin, end = rows.entries(members[:, None] * rows.hosts + members)

@@ -89,7 +89,6 @@ def best_wired(
 
     def wire(strategy: Strategy, limit: float) -> tuple[Pair | None, float]:
         fresh = rewirer.fresh()
-        fresh.most_work = most_work
         return fresh.wire(strategy, "search", limit=limit, exact=False), fresh.work
 
     chosen = [strategy for _, strategy in promising(score, strategies, pair.time)]

@@ -309,6 +309,6 @@ def _wired(
         # A round on what is far slower costs as much, and does not catch up.
         found = [pair for pair in found if pair.time <= _NEAR * found[0].time]
     state.reserve = found[chains:]
-    if search.threaded and not search.problem.spares:
+    if search.wirings_costly:
         return found[:chains]
     return [found[c % len(found)] for c in range(chains)]

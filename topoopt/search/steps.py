@@ -238,13 +238,17 @@ class Search:
         """Whether chains run side by side, and so can share nothing."""
         return self.cluster.servers >= THREADED_FROM
 
+    @property
+    def wirings_costly(self) -> bool:
+        """Whether a wiring takes long to try, but pairs are still wired in all ways."""
+        return self.threaded and not self.problem.spares
+
     def formula_limit(self, best: float) -> float:
         """Return seconds that the published formula's wiring may take beside the best pair.
 
-        On 33 to 128 servers a wiring takes long to try, and other splits gain a few percent.
+        Where wirings are costly, because other splits gain a few percent; infinite elsewhere.
         """
-        costly = self.threaded and not self.problem.spares
-        return SPLITS_GAIN * best if costly else float("inf")
+        return SPLITS_GAIN * best if self.wirings_costly else float("inf")
 
     @cached_property
     def ideal(self) -> Fabric:
@@ -303,9 +307,6 @@ class Search:
 def rewired(search: Search, state: SearchState, r: Round, changed: bool) -> None:
     """Build topologies for a chain's strategy, and go on with the best if it is faster."""
     rewirer = search.rewirer()
-    if search.threaded and not search.problem.spares:
-        # Strategies of many transfers take as much for one wiring as others for the whole search.
-        rewirer.most_work = search.method.budget(search.cluster.servers).work
     time = r.pair.time
     found = rewirer.wire(
         r.pair.strategy, r.pair.origin, formula_limit=search.formula_limit(time), limit=time,

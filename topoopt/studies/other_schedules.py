@@ -1,6 +1,6 @@
 """What AllReduces of a plan could gain by other schedules than its rings."""
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -186,12 +186,12 @@ def trees_seconds(fabric: Fabric, tasks: TaskGraph, rates: list[GroupRate], wort
 
 def _loads(network: Network, gather: Forest, scatter: Forest) -> FloatArray:
     """Return bytes on links over those that each member sends by rings, there and back."""
-    passed: Counter[tuple[int, int]] = Counter()
+    passed: defaultdict[tuple[int, int], float] = defaultdict(float)
     for forest, way in ((gather, 1), (scatter, -1)):
         for tree in forest.trees:
             for path in tree.paths:
                 for pair in pairwise(path[::way]):
-                    passed[pair] += tree.copies / forest.units  # type: ignore[assignment]
+                    passed[pair] += tree.copies / forest.units
     # Each tree carries an n-th of the buffer; a member sends 2 (n - 1) of these.
     load = np.zeros(network.links)
     for (a, b), amount in passed.items():

@@ -25,8 +25,7 @@ def spectral_gap(network: Network) -> float:
     from scipy.sparse.linalg import eigs
 
     nodes = network.nodes
-    leaving = np.bincount(network.source, weights=network.capacity, minlength=nodes)
-    share = network.capacity / leaving[network.source]
+    share = network.capacity / network.out_rate()[network.source]
     walk = csr_array((share, (network.source, network.target)), shape=(nodes, nodes))
     if nodes <= _DENSE:
         real = np.sort(np.linalg.eigvals(walk.toarray()).real)
@@ -54,9 +53,7 @@ def cut_order(network: Network) -> FloatArray:
     from scipy.sparse.linalg import eigsh
 
     nodes = network.nodes
-    total = np.bincount(network.source, weights=network.capacity, minlength=nodes)
-    total = total + np.bincount(network.target, weights=network.capacity, minlength=nodes)
-    root = np.sqrt(total)
+    root = np.sqrt(network.out_rate() + network.in_rate())
     scaled = network.capacity / (root[network.source] * root[network.target])
     matrix = csr_array((scaled, (network.source, network.target)), shape=(nodes, nodes))
     both = matrix + matrix.T

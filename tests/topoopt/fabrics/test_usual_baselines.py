@@ -1,5 +1,9 @@
 """What plans are compared with unasked, and what they say of fabrics left out."""
 
+import pytest
+
+import topoopt as to
+from codesign_base import InfeasibleError
 from topoopt.fabrics.baselines import EXPANDER_UP_TO, PLAN_BASELINES, usual_baselines
 from topoopt.plan.records import left_out_notes
 
@@ -17,3 +21,18 @@ def test_nothing_is_said_of_fabrics_that_were_asked_for_or_left_out_by_name():
     assert left_out_notes(4096, PLAN_BASELINES) == []
     assert left_out_notes(4096, ()) == []
     assert left_out_notes(4096, ("fat-tree",)) == []
+
+
+@pytest.mark.parametrize("given, asked", [(None, PLAN_BASELINES), ((), ()), (["fat-tree"],) * 2])
+def test_a_sweep_compares_with_what_is_asked_and_unasked_with_the_usual(monkeypatch, given, asked):
+    seen = []
+
+    def stop(*arguments, **options):
+        seen.append(tuple(options["baselines"]))
+        raise InfeasibleError("enough is known")
+
+    monkeypatch.setattr("topoopt.codesign.sweep.co_optimize", stop)
+    job = to.Job(to.models.dlrm(tables=4, batch_per_gpu=32))
+    options = {} if given is None else {"baselines": given}
+    to.sweep(job, to.Cluster(servers=4, degree=2, bandwidth="100Gbps"), **options)
+    assert seen == [tuple(asked)]

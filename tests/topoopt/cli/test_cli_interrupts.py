@@ -1,0 +1,107 @@
+"""The command line: what interrupts and a lack of memory leave."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from cli_runs import FAST
+
+import topoopt as to
+from parallelism.model_file import load_model
+from topoopt.base.interrupts import interrupts_between_steps
+from topoopt.cli.app import main
+from topoopt.problem.options import SearchOptions
+
+
+def test_interrupting_from_the_keyboard_leaves_the_best_plan(workplace, tmp_path):
+    program = "from topoopt.cli import main; main()"
+    path = tmp_path / "plan.json"
+    running = subprocess.Popen(
+        [sys.executable, "-c", program, "plan", "dlrm-16", "--servers", "8", "--degree", "4",
+         "--bandwidth", "100Gbps", "--seconds", "100", "-o", str(path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stderr is not None
+    for line in running.stderr:
+        if line.startswith("search"):
+            break
+    time.sleep(0.2)
+    running.send_signal(signal.SIGINT)
+    output, errors = running.communicate(timeout=60)
+    assert running.returncode == 0, errors
+    assert "search interrupted: the best so far" in output and "Traceback" not in errors
+    plan = to.load_plan(path)
+    assert plan.search.interrupted and to.verify_plan(plan).ok
+
+
+def test_an_interrupted_comparison_says_so(workplace):
+    def stop(report):
+        if report.stage == "search":
+            raise KeyboardInterrupt
+
+    job = to.Job(load_model(workplace[0] / "small.yaml"))
+    cluster = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
+    found = to.compare(job, cluster, SearchOptions(steps=12), fabrics=("fat-tree",), progress=stop)
+    assert found.interrupted and found.summary().endswith("interrupted: the best so far")
+    whole = to.compare(job, cluster, SearchOptions(steps=12), fabrics=("fat-tree",))
+    assert not whole.interrupted and "interrupted" not in whole.summary()
+
+
+def test_interrupting_before_any_plan_has_status_130(workplace, monkeypatch, capsys):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("topoopt.codesign.solve.co_optimize", stop)
+    monkeypatch.setattr("sys.argv", ["topoopt", "plan", str(workplace[0] / "small.yaml"), *FAST])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 130
+    assert "interrupted: there is no result yet" in capsys.readouterr().err
+
+
+def _left_by(error, workplace, monkeypatch, capsys):
+    def stop(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr("topoopt.codesign.solve.co_optimize", stop)
+    monkeypatch.setattr("sys.argv", ["topoopt", "plan", str(workplace[0] / "small.yaml"), *FAST])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    return stopped.value.code, capsys.readouterr().err
+
+
+def test_interrupted_kernels_and_lack_of_memory_are_one_sentence(workplace, monkeypatch, capsys):
+    error = SystemError("kernel returned a result with an exception set")
+    error.__cause__ = SystemError("helper returned a result with an exception set")
+    error.__cause__.__cause__ = KeyboardInterrupt()
+    status, message = _left_by(error, workplace, monkeypatch, capsys)
+    assert status == 130 and message.startswith("interrupted: ") and message.count("\n") == 1
+    lack = MemoryError("Unable to allocate 7 TiB")
+    status, message = _left_by(lack, workplace, monkeypatch, capsys)
+    assert status == 2 and message.startswith("error: not enough memory (Unable to allocate 7 TiB)")
+
+
+def test_interrupts_wait_for_the_next_report_and_a_second_does_not():
+    reports = []
+    with interrupts_between_steps(reports.append) as report:
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            report("first")
+        report("second")
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert reports == ["first", "second"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_programs_own_handler_of_interrupts_is_left_alone():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts_between_steps() as report:
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            report(None)
+    finally:
+        signal.signal(signal.SIGINT, before)
