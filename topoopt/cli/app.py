@@ -152,18 +152,24 @@ def _usage_message(error: Exception) -> str:
     return f"{message}; see {context.command_path} --help"
 
 
+def _misplaced() -> str:
+    from topoopt.cli.misplaced import misplaced_file
+
+    return misplaced_file(sys.argv[1:])
+
+
 def main() -> None:
     """Run the command line; wrong input ends in one sentence and exit status 2."""
     try:
         status = app(standalone_mode=False)
     except InputError as error:
-        message = " ".join(str(error).split())
+        message = _misplaced() or " ".join(str(error).split())
         print(f"error: {message}", file=sys.stderr)
         for conflict in distribution_conflicts():
             print(f"warning: {conflict}", file=sys.stderr)
         sys.exit(2)
     except _USAGE_ERROR as error:
-        if message := _usage_message(error):
+        if message := _misplaced() or _usage_message(error):
             print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     except SystemError as error:
