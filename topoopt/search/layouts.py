@@ -62,7 +62,7 @@ def _ideal_s(one: Placed) -> float:
 
 
 def _with_schedules(count: int) -> int:
-    """Return how many layouts are simulated: beside every six, one of a schedule with few so far."""
+    """Return how many layouts are simulated: one of a schedule with few so far beside every six."""
     return count + count // 6
 
 
