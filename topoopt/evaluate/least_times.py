@@ -8,6 +8,7 @@ from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import Playable, least_time
+from topoopt.fabric.represented import tasks_over
 from topoopt.fabric.tasks import given_demand, link_bytes
 from topoopt.fabric.windowed import WindowedCircuits
 
@@ -105,7 +106,7 @@ def _nearest(tasks: TaskGraph, degree: int) -> tuple[float, float]:
 
 
 def routed_links(fabric: Fabric, tasks: TaskGraph) -> float:
-    """Return about how many links the routes of all transfers would have, before they are made.
+    """Return about how many links the routes of transfers would have, before they are made.
 
     Parameters
     ----------
@@ -116,10 +117,12 @@ def routed_links(fabric: Fabric, tasks: TaskGraph) -> float:
     Returns
     -------
     float
-        From some hundreds of the pairs; all of them where there are no more.
+        From some hundreds of the pairs; all of them where there are no more. One pair of each kind
+        counts that a rotation of the servers maps on each other.
     """
-    source, target, _ = tasks.moved()
-    pairs = np.unique(source * fabric.network.hosts + target)
+    own = tasks_over(fabric, tasks)
+    moves = np.flatnonzero(own.kind == TRANSFER)
+    pairs = np.unique(own.first[moves] * fabric.network.hosts + own.second[moves])
     some = pairs[:: max(1, pairs.size // _SAMPLED)]
     if not some.size:
         return 0.0
