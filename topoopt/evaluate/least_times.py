@@ -8,7 +8,7 @@ from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import Playable, least_time
-from topoopt.fabric.represented import tasks_over
+from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.tasks import given_demand, link_bytes
 from topoopt.fabric.windowed import WindowedCircuits
 
@@ -120,9 +120,13 @@ def routed_links(fabric: Fabric, tasks: TaskGraph) -> float:
         From some hundreds of the pairs; all of them where there are no more. One pair of each kind
         counts that a rotation of the servers maps on each other.
     """
-    own = tasks_over(fabric, tasks)
-    moves = np.flatnonzero(own.kind == TRANSFER)
-    pairs = np.unique(own.first[moves] * fabric.network.hosts + own.second[moves])
+    found = rotated_kinds(fabric, tasks)
+    if found is None:
+        source, target, _ = tasks.moved()
+    else:
+        moves = found.first[tasks.kind[found.first] == TRANSFER]
+        source, target = tasks.first[moves], tasks.second[moves]
+    pairs = np.unique(source * fabric.network.hosts + target)
     some = pairs[:: max(1, pairs.size // _SAMPLED)]
     if not some.size:
         return 0.0

@@ -30,7 +30,8 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import Playable, play
-from topoopt.fabric.represented import tasks_over, tasks_within, whole_size, whole_tasks
+from topoopt.fabric.represented import tasks_within, whole_size, whole_tasks
+from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.tasks import demand_of, pairs_in_use
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
@@ -299,6 +300,7 @@ class Scorer(Generic[P]):
                 return bound
             direct = not self.fabric.network.switches
             if (direct or self.wired_later) and moves_too_often(tasks, self.fabric):
+                self.work += _COLLAPSE_WORK * tasks.tasks
                 return float("inf")
             if direct and _rings_to_choose(self.fabric, tasks):
                 return float("inf")
@@ -361,6 +363,8 @@ class Scorer(Generic[P]):
             over = tasks_within(self.fabric, tasks, self.budget / BUILD_WORK)
             if over is None:
                 return self._bound(self.fabric, tasks)
+            if tasks.alike is None and over.alike is not None:
+                self.work += (_TASK_WORK + _COLLAPSE_WORK) * tasks.tasks
             tasks = over
         elif isinstance(self.fabric, GpuPorts):
             # All of them would be made: none stands for another where ports are not alike.
@@ -426,9 +430,6 @@ def moves_too_often(
         return False
     if moves > MOST_FOLDED:
         return True
-    if fabric is not None:
-        kinds = tasks_over(fabric, tasks).kind
-    else:
-        found = rotated_classes(tasks, 1)
-        kinds = tasks.kind if found is None else tasks.kind[found.first]
+    found = rotated_classes(tasks, 1) if fabric is None else rotated_kinds(fabric, tasks)
+    kinds = tasks.kind if found is None else tasks.kind[found.first]
     return int(np.count_nonzero(kinds == TaskKind.TRANSFER)) > most * tasks.servers

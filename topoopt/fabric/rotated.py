@@ -22,6 +22,8 @@ from topoopt.fabric.fabric import Fabric
 
 # Rounding up to which loads of links, and numbers of groups, count as equal.
 _SAME = 1e-9
+# Places of a table, an entry, up to which entries are added up in one.
+_SPARSE = 4
 
 
 def rotated_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph | None:
@@ -49,21 +51,36 @@ def rotated_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph | None:
     """
     from parallelism.rotation_kernels import cycles
 
+    found = rotated_kinds(fabric, tasks)
+    if found is None:
+        return None
+    image = rotated_links(fabric.network, found.step)
+    assert image is not None
+    return _Folding(fabric, tasks, found, cycles(image)).tasks()
+
+
+def rotated_kinds(fabric: Fabric, tasks: TaskGraph) -> Rotated | None:
+    """Return what `rotated_tasks` makes one of, unless rings load links unalike.
+
+    Parameters
+    ----------
+    fabric : Fabric
+        None of its routes are made.
+    tasks : TaskGraph
+
+    Returns
+    -------
+    Rotated or None
+        None as there, and where tasks stand for others.
+    """
     network = fabric.network
     if tabled(network.hosts) or tasks.servers != network.hosts or fabric.transport.htsim:
         return None
-    if not seeks_symmetry(tasks):
+    if tasks.alike is not None or not seeks_symmetry(tasks):
         return None
     if fabric.ring_routes is not None or not evenly_routed(network, fabric.routes):
         return None
-    if fabric.period is None:
-        return None
-    found = rotated_classes(tasks, fabric.period)
-    if found is None:
-        return None
-    image = rotated_links(network, found.step)
-    assert image is not None
-    return _Folding(fabric, tasks, found, cycles(image)).tasks()
+    return None if fabric.period is None else rotated_classes(tasks, fabric.period)
 
 
 class _Folding:
@@ -88,6 +105,12 @@ class _Folding:
         self.element = self.of_task[found.of_task[self.sends]]
         self.first_element = np.searchsorted(self.sends, found.first[sent])
         self.sizes = np.bincount(orbit).astype(np.float64)
+        # Of the images of a transfer that to the first servers, to which distances are then few.
+        self.source, self.target = whole.first[found.first], whole.second[found.first]
+        moves = whole.kind[found.first] == TRANSFER
+        back = self.target[moves] // found.step * found.step
+        self.source[moves] = (self.source[moves] - back) % whole.servers
+        self.target[moves] -= back
 
     def tasks(self) -> TaskGraph | None:
         """Return the graph, or None if rings do not load links alike."""
@@ -114,8 +137,8 @@ class _Folding:
             whole,
             devices=step,
             kind=whole.kind[first],
-            first=np.where(compute, whole.first[first] % step, whole.first[first]),
-            second=whole.second[first],
+            first=np.where(compute, self.source % step, self.source),
+            second=self.target,
             size=whole.size[first],
             delay=whole.delay[first],
             operator=whole.operator[first],
@@ -153,12 +176,13 @@ class _Folding:
         )  # fmt: skip
 
     def _rows(self) -> Rows:
-        """Return what the first element of each class puts on links."""
+        """Return what the first element of each class, or its image, puts on links."""
         whole, fabric, hosts = self.whole, self.fabric, self.fabric.network.hosts
-        first = self.sends[self.first_element]
+        own = np.flatnonzero(self.of_task >= 0)
+        first = self.found.first[own]
         begin, end = (np.zeros(first.size, dtype=np.int64) for _ in range(2))
         moves = np.flatnonzero(whole.kind[first] == TRANSFER)
-        pairs = whole.first[first[moves]] * hosts + whole.second[first[moves]]
+        pairs = self.source[own[moves]] * hosts + self.target[own[moves]]
         begin[moves], end[moves] = fabric.rows.entries(pairs)
         reduces = np.flatnonzero(whole.kind[first] != TRANSFER)
         numbers = whole.first[first[reduces]]
@@ -179,8 +203,14 @@ class _Folding:
         """Return what all elements of each class put on one link of each kind."""
         of, link = self.element[rows.element], rows.resource - 2 * self.whole.servers
         kinds = self.sizes.size
-        found, which = np.unique(of * kinds + self.orbit[link], return_inverse=True)
-        sums = np.bincount(which, weights=rows.weight, minlength=found.size)
+        cells = of * kinds + self.orbit[link]
+        if self.first_element.size * kinds <= _SPARSE * cells.size:
+            sums = np.bincount(cells, rows.weight)
+            found = np.flatnonzero(sums)
+            sums = sums[found]
+        else:
+            found, which = np.unique(cells, return_inverse=True)
+            sums = np.bincount(which, rows.weight, found.size)
         members = np.bincount(self.element, minlength=1)[found // kinds]
         step = self.found.step
         return Rows(
@@ -232,4 +262,4 @@ class _Folding:
         )
 
 
-__all__ = ["rotated_tasks"]
+__all__ = ["rotated_kinds", "rotated_tasks"]
