@@ -27,7 +27,7 @@ from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import packet_times_in_turn, screened
+from topoopt.search.confirm import fastest_in_packets, packet_times_in_turn, screened
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.result import Compared, SearchResult
@@ -162,8 +162,7 @@ def _cheapest_first(
 def _fewest_seconds(problem: Problem, pairs: list[Pair]) -> tuple[Strategy, Jitter | None]:
     """Return the strategy that packet trains take for the fastest, as they confirm a plan."""
     timed = packet_times_in_turn(pairs, lambda pair: problem.family.build(pair.strategy), 0)
-    found = [(pair.time if times is None else times.mean, pair, times) for pair, times in timed]
-    _, pair, times = min(found, key=lambda each: each[0])
+    pair, times = fastest_in_packets(list(timed))
     return pair.strategy, times
 
 
