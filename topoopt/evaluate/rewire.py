@@ -344,6 +344,9 @@ class Rewirer(Generic[P]):
             return
         topology = best.found[0]
         fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
+        # Only all shortest paths follow a rotation of the servers.
+        if self._many and moves_too_often(tasks, fabric, best.moves):
+            return
         own = _WIRE_WORK
         if routing is Routing.MCF:
             own = _MANY_ROUTE_WORK if self.tolerance > 0.0 else _ROUTE_WORK
