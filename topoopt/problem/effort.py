@@ -54,16 +54,16 @@ class Effort:
 EFFORTS = {
     "quick": Effort(
         least_gain=0.02, least_work=0.0, cuts=4, widenings=5, slice_steps=10,
-        packet_stages=((2, 2),), routed=0, confirmed=1, finalists=1, compared=0.1, layouts=8,
+        packet_stages=((2, 2),), routed=0, confirmed=1, finalists=1, compared=0.1, layouts=9,
     ),
     "normal": Effort(
         least_gain=0.002, least_work=3e5, cuts=7, widenings=13, slice_steps=25,
         packet_stages=((6, 3), (2, 6), (1, 12)), routed=1, confirmed=3,
-        finalists=3, compared=0.3, layouts=24,
+        finalists=3, compared=0.3, layouts=28,
     ),
     "thorough": Effort(
         least_gain=0.0, least_work=0.0, cuts=7, widenings=13, slice_steps=0,
         packet_stages=((30, 4), (5, 6), (1, 12)), routed=4, confirmed=5,
-        finalists=8, compared=0.3, layouts=72,
+        finalists=8, compared=0.3, layouts=84,
     ),
 }  # fmt: skip

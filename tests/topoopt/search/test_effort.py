@@ -96,7 +96,7 @@ def test_effort_is_normal_unless_numbers_are_given():
 
 
 def test_effort_says_how_many_layouts_are_simulated():
-    assert [SearchOptions(effort=e).settled("layouts", 4).simulated for e in EFFORTS] == [8, 24, 72]
+    assert [SearchOptions(effort=e).settled("layouts", 4).simulated for e in EFFORTS] == [9, 28, 84]
     for count in (24, 30):
         given = SearchOptions(effort="quick", simulated=count)
         assert given.settled("layouts", 4).simulated == count
