@@ -275,6 +275,10 @@ def links_into(network: Network) -> tuple[IntArray, IntArray]:
     return offsets, np.argsort(network.target, kind="stable")
 
 
+USUAL_PATHS, USUAL_SLACK = 8, 1
+"""Paths a pair, and hops more than the shortest, of what is called ``k-shortest``."""
+
+
 def k_shortest_routes(
     network: Network, k: int, *, slack: int | None = None, pairs: IntArray | None = None
 ) -> Routes:

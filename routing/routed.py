@@ -12,7 +12,14 @@ from routing.forwarding import forwarding_tables, path_routing_tables
 from routing.multicommodity import min_congestion
 from routing.network import FloatArray, IntArray, Network
 from routing.path_routing import PathRouting
-from routing.paths import ecmp_routes, hops_toward_hosts, k_shortest_routes, shortest_routes
+from routing.paths import (
+    USUAL_PATHS,
+    USUAL_SLACK,
+    ecmp_routes,
+    hops_toward_hosts,
+    k_shortest_routes,
+    shortest_routes,
+)
 from routing.routes import Routes
 from routing.throughput_bounds import CongestionBound, any_wiring_bound, network_bound
 from routing.unsplittable import round_to_single_paths
@@ -175,7 +182,7 @@ def _oblivious(network: Network, way: Method) -> Routes:
     if way is Method.ECMP:
         return ecmp_routes(network)
     if way is Method.K_SHORTEST:
-        return k_shortest_routes(network, 8, slack=1)
+        return k_shortest_routes(network, USUAL_PATHS, slack=USUAL_SLACK)
     if way is Method.SHORTEST:
         return shortest_routes(network)
     if way is Method.VALIANT:

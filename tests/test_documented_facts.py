@@ -3,15 +3,18 @@
 import re
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import typer
 from small_plans import shared_plan
 
 import topoopt as to
+from parallelism.models.schema import ModelSpec
 from parallelism.transformers.implementation import STACKS, get_stack
 from routing.clos.optimum import TIME_LIMIT
 from routing.clos.routers import METHODS as CLOS_METHODS
+from routing.paths import USUAL_PATHS, USUAL_SLACK
 from routing.routed import Method
 from topoopt.bandwidth.model.builtin import NAMES as WORKLOADS
 from topoopt.base.engine import LOCAL
@@ -115,6 +118,9 @@ WORDS = ("none", "one", "two", "three", "four", "five", "six", "seven", "eight",
 WITHIN = default_of("route", "within")
 FIBRE = float(default_of("topology", "fibre_usd"))
 DARK = {name: format_time(Reconfiguration().delay_of(name)) for name in RECONFIGURABLE}
+NEAR = f"paths of at most {WORDS[USUAL_SLACK]} hop more"
+ELEMENT = ModelSpec.model_fields["element_bytes"]
+WIDTHS = re.sub(r", (\d+)$", r" or \1", ", ".join(map(str, get_args(ELEMENT.annotation))))
 RESULTS = default_of("experiment run", "output")
 SAID = [
     ("clos.md", "of `optimum`: work, not the clock; default {})", f"{TIME_LIMIT:g}"),
@@ -128,6 +134,10 @@ SAID = [
     ("compare.md", "`sip-ml`, {} for `ocs-reconfig`", DARK["ocs-reconfig"]),
     ("compare.md", "`BASELINES` (default) | the {} that", WORDS[len(BASELINES)]),
     ("simulate.md", "`--routing {}` (default)", default_of("simulate", "routing")),
+    ("simulate.md", "`k-shortest` ({})", f"{USUAL_PATHS} {NEAR}"),
+    ("routing.md", "equal split over up to {}", f"{USUAL_PATHS} shortest {NEAR}"),
+    ("model-file.md", "| `element_bytes` | {} |", f"{WIDTHS} | {ELEMENT.default}"),
+    ("model-file.md", "element_bytes: {} # optional", ELEMENT.default),
     ("simulate.md", "`--model {}` (default)", default_of("simulate", "model")),
     ("llm.md", "`load_imbalance` ({} by default)", f"{get_stack('nemo').load_imbalance:g}"),
     ("llm.md", "| `{}`, the default |", next(iter(STACKS))),

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from topoopt.problem.options import SearchOptions as SearchOptions
     from topoopt.report import write_report as write_report
 
-__version__ = _installed_version()
+    __version__: str
 
 # Named as data, so that plans can be shown by what lies above them.
 _provide("html", "topoopt.report.notebook")
@@ -75,6 +75,8 @@ __all__ = [*sorted(_HOMES), "__version__", "models"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _installed_version()
     if name == "models":
         return import_module("parallelism.models")
     if name in _HOMES:

@@ -25,6 +25,7 @@ from topoopt.cli.report_command import report_command
 from topoopt.cli.route_command import route_command
 from topoopt.cli.simulate_command import simulate_command
 from topoopt.cli.space_command import space_command
+from topoopt.cli.titled_help import WIDTH, TitledCommand, TitledGroup
 from topoopt.cli.topology_command import topology_command
 from topoopt.cli.validate_command import validate_command
 from topoopt.cli.verify_command import verify_command
@@ -34,11 +35,13 @@ from topoopt.cli.wire_command import wire_command
 app = typer.Typer(
     name="topoopt",
     help="Co-design parallelization strategy, topology and routing of AI training clusters.",
+    cls=TitledGroup,
+    context_settings=WIDTH,
     invoke_without_command=True,
     add_completion=True,
     pretty_exceptions_enable=False,
 )
-# Panels of `topoopt --help`, in the order in which their commands are registered.
+# Titles in `topoopt --help`, in the order in which their commands are registered.
 _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Plan": {
         "plan": plan_command,
@@ -70,7 +73,7 @@ for _panel, _commands in _PANELS.items():
         if _name in FIRST:
             app.command(_name, cls=BriefCommand, rich_help_panel=_panel)(brief(_command))
         else:
-            app.command(_name, rich_help_panel=_panel)(_command)
+            app.command(_name, cls=TitledCommand, rich_help_panel=_panel)(_command)
 app.add_typer(clos_app, name="clos", rich_help_panel="Networks")
 app.add_typer(experiment_app, name="experiment", rich_help_panel="Experiments")
 # Of typer, whatever it builds on: what is wrong about words of a command line.
@@ -149,18 +152,24 @@ def _usage_message(error: Exception) -> str:
     return f"{message}; see {context.command_path} --help"
 
 
+def _misplaced() -> str:
+    from topoopt.cli.misplaced import misplaced_file
+
+    return misplaced_file(sys.argv[1:])
+
+
 def main() -> None:
     """Run the command line; wrong input ends in one sentence and exit status 2."""
     try:
         status = app(standalone_mode=False)
     except InputError as error:
-        message = " ".join(str(error).split())
+        message = _misplaced() or " ".join(str(error).split())
         print(f"error: {message}", file=sys.stderr)
         for conflict in distribution_conflicts():
             print(f"warning: {conflict}", file=sys.stderr)
         sys.exit(2)
     except _USAGE_ERROR as error:
-        if message := _usage_message(error):
+        if message := _misplaced() or _usage_message(error):
             print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
     except SystemError as error:

@@ -7,9 +7,9 @@ from functools import wraps
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
 
 from topoopt.base.option_groups import option
+from topoopt.cli.titled_help import TitledCommand
 
 _ALWAYS = ("output", "as_json", "help", "help_all")
 _PLANS = ("model", "servers", "degree", "bandwidth", "device", "gpus", "batch", "global_batch",
@@ -34,7 +34,7 @@ FIRST = {
 _ALL = f"{__name__}.all"
 
 
-class BriefCommand(TyperCommand):
+class BriefCommand(TitledCommand):
     """A `brief` command: ``--help`` shows its first options only, ``--help-all`` every one."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
@@ -45,7 +45,7 @@ class BriefCommand(TyperCommand):
             shown = copy(self)
             shown.params = [each for each in self.params if each.name in first]
             shown.help = f"{self.help}\n\nMore options: {ctx.command_path} --help-all"
-        TyperCommand.format_help(shown, ctx, formatter)
+        TitledCommand.format_help(shown, ctx, formatter)
 
 
 def brief(command: Callable[..., None]) -> Callable[..., None]:

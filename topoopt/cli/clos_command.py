@@ -11,6 +11,7 @@ from codesign_base import InputError
 from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
 from topoopt.cli.brief_help import BriefCommand, brief
+from topoopt.cli.titled_help import TitledGroup
 from topoopt.problem.units import parse_bandwidth, parse_time
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 clos_app = typer.Typer(
     name="clos",
+    cls=TitledGroup,
     help="Route training traffic on a Clos (leaf-spine) fabric.",
     no_args_is_help=True,
 )

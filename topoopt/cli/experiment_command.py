@@ -10,12 +10,15 @@ from codesign_base import InputError
 from topoopt.base.option_groups import takes
 from topoopt.base.text import table_lines
 from topoopt.cli import common
+from topoopt.cli.titled_help import TitledCommand, TitledGroup
 
 # The options of experiments need nothing heavy, but scripts are loaded in the commands only.
 from topoopt.experiment.command import RUN
 
 experiment_app = typer.Typer(
-    help="Reproduce the tables and figures of the papers.", no_args_is_help=True
+    cls=TitledGroup,
+    help="Reproduce the tables and figures of the papers.",
+    no_args_is_help=True,
 )
 From = Annotated[
     Path | None,
@@ -23,7 +26,7 @@ From = Annotated[
 ]
 
 
-@experiment_app.command("list")
+@experiment_app.command("list", cls=TitledCommand)
 def list_command(directory: From = None, as_json: common.AsJson = False) -> None:
     """List the experiments, the cases of their grids, and what they reproduce or extend."""
     from topoopt.experiment.scripts import find_scripts
@@ -49,7 +52,7 @@ def list_command(directory: From = None, as_json: common.AsJson = False) -> None
     print("\n".join(table_lines(rows, left=(0, 3))))
 
 
-@experiment_app.command("run")
+@experiment_app.command("run", cls=TitledCommand)
 @takes(RUN)
 def run_command(
     name: Annotated[str, typer.Argument(help="One that `list` shows, or all.")],

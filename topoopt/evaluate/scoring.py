@@ -15,6 +15,8 @@ from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
 from routing.network import Network
 from routing.paths import (
+    USUAL_PATHS,
+    USUAL_SLACK,
     ecmp_routes,
     k_shortest_routes,
     shortest_routes,
@@ -133,7 +135,7 @@ def transfer_router(network: Network, routing: Routing) -> Callable[..., Routes]
         Takes ``pairs``.
     """
     if routing is Routing.K_SHORTEST:
-        return partial(k_shortest_routes, network, 8, slack=1)
+        return partial(k_shortest_routes, network, USUAL_PATHS, slack=USUAL_SLACK)
     return partial(ecmp_routes, network)
 
 

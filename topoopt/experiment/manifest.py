@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from topoopt.base.atomic import write_text_atomically
@@ -47,6 +46,8 @@ def software_hash(experiment: Experiment, script: str | None = None) -> str:
 
 def package_versions(*, extras: bool = True) -> dict[str, str]:
     """Return the versions of topoopt and of what it needs, and of installed extras if asked."""
+    from importlib.metadata import PackageNotFoundError, requires, version
+
     versions = {"topoopt": installed_version()}
     try:
         requirements = sorted(requires("topoopt") or ())

@@ -13,7 +13,7 @@ from parallelism.operator_family import OperatorFamily
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
 from routing.network import Network
-from routing.paths import ecmp_routes, k_shortest_routes
+from routing.paths import USUAL_PATHS, USUAL_SLACK, ecmp_routes, k_shortest_routes
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
@@ -77,7 +77,7 @@ def circulant_fabrics(cluster: Cluster) -> list[tuple[tuple[int, ...], str, Fabr
         found.append((steps, "ecmp", Fabric("circulant", network, ecmp_routes(network), given)))
         if degree > 1:
             # On a single ring there is one path.
-            routes = k_shortest_routes(network, 8, slack=1)
+            routes = k_shortest_routes(network, USUAL_PATHS, slack=USUAL_SLACK)
             found.append((steps, "k-shortest", Fabric("circulant", network, routes, given)))
     return found
 

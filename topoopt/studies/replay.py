@@ -8,7 +8,7 @@ from codesign_base.paths import exists
 from parallelism.reading import parse_json, read_text
 from routing.merging import merge_equivalent_links
 from routing.network import Network
-from routing.paths import ecmp_routes, k_shortest_routes, shortest_routes
+from routing.paths import USUAL_PATHS, USUAL_SLACK, ecmp_routes, k_shortest_routes, shortest_routes
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import Transport
@@ -291,7 +291,7 @@ def _routed(network: Network, way: Routing, transport: Transport, seed: int) -> 
     if way is Routing.ECMP:
         routes = ecmp_routes(network)
     elif way is Routing.K_SHORTEST:
-        routes = k_shortest_routes(network, 8, slack=1)
+        routes = k_shortest_routes(network, USUAL_PATHS, slack=USUAL_SLACK)
     else:
         routes = shortest_routes(network, seed=seed)
     rings = allreduce_routes(network, (), way) if network.switches == 0 else None

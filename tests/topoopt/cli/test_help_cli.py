@@ -24,8 +24,21 @@ def test_version_and_help():
         page = run(*command, "--help")
         assert page.exit_code == 0 and "Usage: topoopt" in page.stdout
     page = run("--help").output
-    panels = [page.index(f" {panel} ─") for panel in PANELS]
-    assert panels == sorted(panels) and " Commands ─" not in page
+    panels = [page.index(f"\n{panel}:\n") for panel in PANELS]
+    assert panels == sorted(panels) and "\nCommands:" not in page
+
+
+def test_help_shows_each_option_under_its_title_and_each_command_whole():
+    page = run("plan", "--help").stdout
+    titles = [line[:-1] for line in page.splitlines() if line[:1] > " " and line.endswith(":")]
+    assert titles == ["Arguments", "Options", "Cluster", "Files", "Search", "Job"]
+    for title, name in [("Options", "--help"), ("Cluster", "--degree"), ("Files", "--output")]:
+        section = page.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert any(name in line.split() for line in section.replace(",", "").splitlines()), name
+    for command in (("clos",), ("experiment",)):
+        page = run(*command, "--help").stdout
+        assert page.index("\nOptions:\n") < page.index("\nCommands:\n")
+        assert "..." not in page.partition("\nCommands:\n")[2]
 
 
 def test_every_option_of_every_command_is_explained():
@@ -43,7 +56,7 @@ def test_help_starts_without_the_heavy_libraries(arguments):
         "from topoopt.cli import main\n"
         f"sys.argv[1:] = {arguments!r}\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "heavy = {'numba', 'torch', 'scipy', 'networkx', 'rustworkx', 'sympy'}\n"
+        "heavy = {'numba', 'torch', 'scipy', 'networkx', 'rustworkx', 'sympy', 'rich'}\n"
         "print(sorted(heavy & set(sys.modules)), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

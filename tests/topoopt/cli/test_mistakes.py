@@ -3,8 +3,11 @@
 import sys
 
 import pytest
+import typer
 
 from topoopt.cli import main
+from topoopt.cli.app import app
+from topoopt.cli.misplaced import TAKEN_BY
 
 CLUSTER = ["--servers", "16", "--degree", "4", "--bandwidth", "100Gbps"]
 LLM = ["plan", "llama3-8b", *CLUSTER, "--global-batch", "64"]
@@ -43,6 +46,53 @@ CASES = {
         ["'8-16'", "16..256"],
     ),
 }  # fmt: skip
+
+# A file in the place of another: the words, what it is, and a command that takes it.
+MIXED_UP = {
+    "plan as model": (["plan", "p.json", *CLUSTER], "a plan", "verify"),
+    "plan as model, no options": (["compare", "p.json"], "a plan", "report"),
+    "task graph as model": (["plan", "g.fbuf", *CLUSTER], "a task graph", "wire"),
+    "network as model": (["space", "n.json", "--servers", "4"], "a network", "route"),
+    "model as plan": (["verify", "m.yaml"], "a model", "plan"),
+    "model as report": (["report", "m.yaml", "-o", "r.html"], "a model", "plan"),
+    "model as tasks": (["simulate", "m.yaml"], "a model", "plan"),
+    "config as plan": (["deploy", "config.json", "-o", "d"], "a model", "compare"),
+    "job as plan": (["what-if", "j.yaml"], "a job", "plan"),
+    "network as plan": (["what-if", "n.json"], "a network", "collective"),
+    "task graph as plan": (["deploy", "g.fbuf", "-o", "d"], "a task graph", "simulate"),
+    "comparison as plan": (["export", "c.json", "--format", "fbuf"], "a comparison", "report"),
+    "plan as network": (["route", "p.json", "t.npz"], "a plan", "what-if"),
+    "traffic first": (["route", "t.npz", "n.json"], "a traffic file", "route"),
+    "network as traffic": (["route", "n.json", "p.json"], "a plan", "wire"),
+}
+
+
+@pytest.mark.parametrize("case", MIXED_UP)
+def test_a_file_in_the_place_of_another_is_called_what_it_is(case, desk, monkeypatch, capsys):
+    for name, text in {
+        "p.json": '{"schema_version": 5}', "n.json": '{"nodes": [], "edges": []}',
+        "c.json": '{"fabrics": []}', "config.json": '{"model_type": "llama"}', "g.fbuf": "",
+        "m.yaml": "operators: []", "j.yaml": "model: dlrm-16\nservers: 4\n", "t.npz": "",
+    }.items():  # fmt: skip
+        (desk / name).write_text(text)
+    words, kind, taker = MIXED_UP[case]
+    monkeypatch.setattr(sys, "argv", ["topoopt", *words])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    (sentence,) = capsys.readouterr().err.splitlines()
+    assert f"is {kind}, which `topoopt {words[0]}` does not take here; " in sentence
+    assert f"`topoopt {taker}`" in sentence.partition(";")[2]
+
+
+def test_every_command_that_takes_a_file_is_named_by_what_it_takes():
+    group = typer.main.get_command(app)
+    named = {name for commands in TAKEN_BY.values() for name in commands}
+    about = {
+        name for name, command in group.commands.items()
+        if any(each.param_type_name == "argument" for each in command.params)
+    }  # fmt: skip
+    assert named == about - {"models", "topology", "validate", "bandwidth"}
 
 
 @pytest.fixture
