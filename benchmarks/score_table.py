@@ -2,7 +2,7 @@
 
     python benchmarks/score_table.py [--beside PATH_OF_ANOTHER_CHECKOUT]
 
-Both versions are measured in turns, model by model, in CPU seconds: the least of several scores
+Both versions are measured in turns, model by model, in CPU seconds: the least of many scores
 with batched completions, as searches beyond 32 servers take them (exact on fewer). The limit is
 that of a score that reads each array of its task graph, and each link of its routes, once, at the
 rate at which this machine reads a large array.
@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-REPEATS, SECONDS = 5, 3.0
+REPEATS, SECONDS = 300, 2.0
 
 
 def read_rate() -> float:
@@ -68,6 +68,11 @@ def measured(model: str) -> dict[str, float]:
     return {"seconds": min(spent), "tasks": own.tasks, "bytes": least_bytes(own, fabric)}
 
 
+def short(number: float) -> str:
+    """Return a number with three digits."""
+    return f"{float(f'{number:.3g}'):,g}"
+
+
 def run(checkout: Path, model: str) -> dict[str, float]:
     """Measure a model in a process of its own, with the packages of a checkout."""
     environment = dict(os.environ, PYTHONPATH=f"{checkout}{os.pathsep}{HERE}")
@@ -96,8 +101,8 @@ def main() -> None:
         before = run(given.beside, model)["seconds"] if given.beside else float("nan")
         now = run(HERE.parent, model)
         print(
-            f"| {model.split('@')[0]} | {servers:,} | {now['tasks']:,} | {1 / before:.3g} "
-            f"| {1 / now['seconds']:.3g} | {rate / now['bytes']:.3g} |",
+            f"| {model.split('@')[0]} | {servers:,} | {now['tasks']:,} | {short(1 / before)} "
+            f"| {short(1 / now['seconds'])} | {short(rate / now['bytes'])} |",
             flush=True,
         )
 
