@@ -91,6 +91,10 @@ def _cost(plan: Plan) -> float:
     return inf if plan.cost_usd is None else plan.cost_usd
 
 
+def _on_one_line(words: str) -> str:
+    return words.replace(" ", "\N{NO-BREAK SPACE}")
+
+
 def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
     """Return the plans of one model as bars, fastest first."""
     ranked = sorted(found, key=lambda each: (_of_a_sample(each[1]), _cost(each[1]), each[0]))
@@ -105,7 +109,9 @@ def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
                 (
                     number(plan.time_s, format_time(plan.time_s)),
                     str(cluster.servers),
-                    f"{cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)}",
+                    _on_one_line(
+                        f"{cluster.degree} x {format_bandwidth(cluster.bandwidth_bytes_per_s)}"
+                    ),
                     dollars(plan.cost_usd),
                     number(plan.gap, f"{plan.gap:.1%}"),
                     str(plan.seed),
@@ -119,7 +125,8 @@ def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
         "above the bound", "seed",
     )  # fmt: skip
     return joined(
-        element("p", "Fastest first; of plans in bold none is as fast for less. Each leads to its "
-                "own page.", class_="note"),
+        element("p", "Fastest first, by packet trains where a plan has their time, else by flows; of "
+                "plans in bold none is as fast with a network for less. Each leads to its own "
+                "page.", class_="note"),
         bar_table(bars, head, caption="Time and cost of each plan", words=frozenset({4})),
     )  # fmt: skip
