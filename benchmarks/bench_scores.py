@@ -25,12 +25,15 @@ CASES = {
     "ncf": (128, "hybrid"),
     "resnet50": (128, "data-parallel"),
     "vgg16": (128, "data-parallel"),
+    "dlrm@1024": (1024, "hybrid"),
+    "bert@1024": (1024, "data-parallel"),
+    "resnet50@1024": (1024, "data-parallel"),
 }
 
 
 def prepared(model):
     servers, name = CASES[model]
-    family = to.Job(to.models.get_model(model)).family(servers)
+    family = to.Job(to.models.get_model(model.split("@")[0])).family(servers)
     problem = Problem(family, to.Cluster(servers, 4, "100Gbps"))
     space = StrategySpace(family.builder.graph, servers, family.batch)
     strategy = space.intern(named_strategies(space)[name])

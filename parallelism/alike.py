@@ -140,6 +140,9 @@ class Alike:
         graph, one task each.
     fabric : object, optional
         Over which its members are alike; by default where all servers are.
+    loads : Rows, optional
+        `uses`, where ``rows`` are only those of the first element of each class. Then ``rebuild``
+        makes the whole graph only.
     """
 
     pattern: Pattern
@@ -148,6 +151,7 @@ class Alike:
     of_task: IntArray
     rebuild: Callable[[Classes | None, Rows, Any], Any]
     fabric: Any = None
+    loads: Rows | None = None
 
     def spread(self, amounts: FloatArray, chosen: IntArray) -> FloatArray:
         """Sum amounts of some tasks by class; return them for every element, shape (elements,)."""
@@ -158,6 +162,8 @@ class Alike:
     @cached_property
     def uses(self) -> Rows:
         """What each class of elements puts on the first resource of each class of resources."""
+        if self.loads is not None:
+            return self.loads
         first = self.classes.first_resource
         kept = first[self.classes.resource[self.rows.resource]] == self.rows.resource
         count = first.size

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -108,6 +110,11 @@ class TaskGraph:
     def tasks(self) -> int:
         """Number of tasks."""
         return int(self.kind.size)
+
+    @cached_property
+    def rotations(self) -> dict[int, Any]:
+        """What `parallelism.rotation.rotated_classes` has found of it, by period."""
+        return {}
 
     @property
     def collective(self) -> npt.NDArray[np.bool_]:

@@ -119,6 +119,7 @@ LOADED_LATE = {
         "codesign_base.compiling",
         "parallelism.alike_kernels",
         "parallelism.longest_path_kernels",
+        "parallelism.rotation_kernels",
         "parallelism.transformers.task_list_kernels",
         "routing.balanced_kernels",
         "routing.clos.annealing_kernels",

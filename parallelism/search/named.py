@@ -112,7 +112,8 @@ def tensor_parallel(
 def sharded_tables(space: StrategySpace, degree: int) -> Strategy | None:
     """Return data parallelism with each embedding table split over several servers.
 
-    By columns where the degree divides them, else by rows; sets of servers take turns.
+    By columns where the degree divides them, else by rows; sets of servers take turns. Where there
+    are more servers than shards, these are spread evenly over all.
 
     Parameters
     ----------
@@ -127,12 +128,14 @@ def sharded_tables(space: StrategySpace, degree: int) -> Strategy | None:
     """
     configs = [_widest(space)] * len(space.graph.operators)
     _place_tables(space, configs)
+    tables = sum(op.sparse for op in space.graph.operators)
+    stride = max(1, space.servers // max(1, tables * degree))
     turn = 0
     for index, op in enumerate(space.graph.operators):
         modes = [c[2] for c in space.regular_degrees(index) if c[:2] == (1, degree)]
         if op.sparse and modes:
             configs[index] = space.placed(1, degree, min(modes), offset=turn)
-            turn += 1
+            turn += stride
     return Strategy(tuple(configs)) if turn else None
 
 

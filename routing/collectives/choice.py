@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from codesign_base import InputError
+from codesign_base import InfeasibleError, InputError
 from routing.collectives.bounds import (
     Line,
     allreduce_rate,
@@ -15,7 +15,7 @@ from routing.collectives.bounds import (
 )
 from routing.collectives.exchange import Exchange, exchanges
 from routing.collectives.forest import gather_forest
-from routing.collectives.joint import joint_forests, rate_at_once
+from routing.collectives.joint import JOINT, joint_forests, rate_at_once
 from routing.collectives.meeting import Meeting, Meetings
 from routing.collectives.rate import gather_rate, members_of
 from routing.collectives.rings import ring_forest, strided_rings
@@ -167,14 +167,16 @@ def choose_schedules(
     Returns
     -------
     Choice
-        Trees of the best rate are among them for up to `MOST_PACKED` members.
+        Trees of the best rate are among them for up to `MOST_PACKED` members; where nodes outside
+        the group receive and send different capacity, as after a failure, and none are found,
+        "joint-trees", which come near to it (`joint_forests`).
 
     Raises
     ------
     InputError
         If group or collective are none, or the root does not go with them.
     InfeasibleError
-        If members cannot reach each other, or no trees of the best rate are found.
+        If members cannot reach each other.
 
     Notes
     -----
@@ -298,7 +300,7 @@ def choose_at_once(network: Network, groups: Sequence[Sequence[int]], collective
                 ring_forest(there, strided_rings(there, group, MOST_RINGS)) for group in groups
             ],
             "shortest-trees": [shortest_forest(there, group) for group in groups],
-            "joint-trees": joint.forests,
+            JOINT: joint.forests,
         }
         for name, forests in ways.items():
             seconds[name] = seconds.get(name, 0.0) + 1.0 / rate_at_once(there, forests)
@@ -315,6 +317,7 @@ def choose_at_once(network: Network, groups: Sequence[Sequence[int]], collective
 
 
 def _forests(network: Network, members: Sequence[int], root: int | None) -> dict[str, Forest]:
+    """Return the forests of each kind; joint trees stand for the best where these are not found."""
     found = [ring_forest(network, strided_rings(network, members, 1), root)]
     orders = strided_rings(network, members, MOST_RINGS)
     if len(orders) > 1:
@@ -322,9 +325,13 @@ def _forests(network: Network, members: Sequence[int], root: int | None) -> dict
     found.append(shortest_forest(network, members, root))
     if network.latency.max() > network.latency.min():
         found.append(shortest_forest(network, members, root, nearest=True))
+    named = {forest.name: forest for forest in found}
     if len(members) <= MOST_PACKED:
-        found.append(gather_forest(network, members, root))
-    return {forest.name: forest for forest in found}
+        try:
+            named["trees"] = gather_forest(network, members, root)
+        except InfeasibleError:  # nodes that forward receive and send at different rates
+            (named["trees"],) = joint_forests(network, [members], root=root).forests
+    return named
 
 
 def _schedule(
@@ -337,6 +344,8 @@ def _schedule(
             seconds += 1.0 / forest.whole_bytes_per_s
             latency += forest.latency(on)
             waves.append(waves_of(on, forest))
+            if forest.name == JOINT:
+                name = JOINT
     return Schedule(name, scatter, gather, 1.0 / seconds, latency, waves=tuple(waves))
 
 

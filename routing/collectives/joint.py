@@ -16,9 +16,12 @@ import numpy as np
 
 from codesign_base import InfeasibleError, InputError
 from routing.collectives.arborescence import cheapest_tree
-from routing.collectives.rate import members_of
+from routing.collectives.rate import members_of, roots_of
 from routing.collectives.trees import Forest, Tree, of_links
 from routing.network import FloatArray, IntArray, Network
+
+JOINT = "joint-trees"
+"""What these trees are called."""
 
 UNITS = 2520
 """Parts that the trees of a root share out; many numbers of trees divide it."""
@@ -54,8 +57,9 @@ class JointForests:
 
 
 def joint_forests(
-    network: Network, groups: Sequence[Sequence[int]], accuracy: float = 0.05
-) -> JointForests:
+    network: Network, groups: Sequence[Sequence[int]], accuracy: float = 0.05,
+    root: int | None = None,
+) -> JointForests:  # fmt: skip
     """Return trees with which all groups do an AllGather of the same bytes at once.
 
     Parameters
@@ -65,6 +69,8 @@ def joint_forests(
         Hosts of each group; in each group the others forward, and do not copy.
     accuracy : float
         The rate is so close to the bound, unless 60 rounds end before.
+    root : int, optional
+        Of one group the only member that broadcasts.
 
     Returns
     -------
@@ -73,13 +79,13 @@ def joint_forests(
     Raises
     ------
     InputError
-        If there is no group, or one is none of distinct hosts.
+        If there is no group, one is none of distinct hosts, or the root is no member.
     InfeasibleError
         If members cannot reach each other.
     """
     if not groups:
         raise InputError("collectives of no group; give at least one")
-    packing = _Packing(network, [members_of(network, group) for group in groups])
+    packing = _Packing(network, [members_of(network, group) for group in groups], root)
     prices = packing.by_load(np.zeros(network.source.size))
     kept = prices
     rate = 0.0
@@ -126,11 +132,12 @@ def rate_at_once(network: Network, forests: Sequence[Forest]) -> float:
 class _Packing:
     """Trees found so far, and the bound that prices proved."""
 
-    def __init__(self, network: Network, groups: list[tuple[int, ...]]) -> None:
+    def __init__(self, network: Network, groups: list[tuple[int, ...]], root: int | None) -> None:
         self.network = network
         self.groups = groups
-        self.owners = [(g, member) for g, group in enumerate(groups) for member in group]
-        self.share = np.array([1.0 / len(groups[g]) for g, _ in self.owners])
+        self.roots = [roots_of(group, root) for group in groups]
+        self.owners = [(g, member) for g, roots in enumerate(self.roots) for member in roots]
+        self.share = np.array([1.0 / len(self.roots[g]) for g, _ in self.owners])
         self.most = float(network.capacity.max()) if network.capacity.size else 1.0
         self.capacity = network.capacity / self.most
         ends = zip(network.source.tolist(), network.target.tolist(), strict=True)
@@ -163,7 +170,7 @@ class _Packing:
         load = np.zeros(prices.size)
         cost = 0.0
         at = 0
-        for group in self.groups:
+        for group, roots in zip(self.groups, self.roots, strict=True):
             members = np.array(group)
             between = far[np.ix_(np.array([row[m] for m in group]), members)]
             if not np.isfinite(between).all():
@@ -172,7 +179,7 @@ class _Packing:
                     f"network {network.name!r}: host {group[b]} cannot be reached from host "
                     f"{group[a]}; choose groups that are connected both ways"
                 )
-            for root in range(len(group)):
+            for root in map(group.index, roots):
                 parent = cheapest_tree(between, root)
                 links, paths = [], []
                 for one in _outward(parent, root):
@@ -243,8 +250,8 @@ class _Packing:
         rate = self.most / float((load / self.capacity).max())
         return JointForests(
             tuple(
-                Forest("trees", group, rate / len(group), UNITS, tuple(own))
-                for group, own in zip(self.groups, trees, strict=True)
+                Forest(JOINT, group, rate / len(roots), UNITS, tuple(own))
+                for group, roots, own in zip(self.groups, self.roots, trees, strict=True)
             ),
             rate,
             self.bound * self.most,

@@ -37,25 +37,27 @@ def execute(text, buffers):
                     break
                 source = buffers[rank][step.get("srcbuf")], int(step.get("srcoff"))
                 target = buffers[rank][step.get("dstbuf")], int(step.get("dstoff"))
+                count = int(step.get("cnt"))
                 if kind == "cpy":
-                    count = int(step.get("cnt"))
                     for i in range(count):
                         target[0][target[1] + i] = source[0][source[1] + i]
                 elif kind == "s":
-                    queues.setdefault(out, deque()).append(source[0][source[1]])
-                else:
+                    value = source[0][source[1] : source[1] + count].copy()
+                    queues.setdefault(out, deque()).append(value)
+                elif kind != "nop":
                     if not queues.get(into):
                         break
                     value = queues[into].popleft()
+                    assert len(value) == count
                     if kind in ("rrs", "rrc", "rrcs"):
-                        value = value + source[0][source[1]]
+                        value = value + source[0][source[1] : source[1] + count]
                     if kind in ("r", "rcs", "rrc", "rrcs"):
-                        target[0][target[1]] = value
+                        target[0][target[1] : target[1] + count] = value
                     if kind in ("rcs", "rrs", "rrcs"):
                         queues.setdefault(out, deque()).append(value)
                 if kind in ("s", "rcs", "rrs", "rrcs"):
                     assert out[1] >= 0
-                    sent[out[:2]] += 1
+                    sent[out[:2]] += count
                 if step.get("hasdep") == "1":
                     done.add((*name, int(step.get("s"))))
                 steps.popleft()
@@ -65,18 +67,19 @@ def execute(text, buffers):
     return sent
 
 
-def assert_right(text, seed=0):
+def assert_right(text, seed=0, root=0):
     """Run a file on random numbers, check what every rank ends with, and return what was sent.
 
     In place: of an AllReduce all is the sum, of a ReduceScatter each rank's part of it, and an
     AllGather begins with each rank's part, and with nothing else that counts. Of an all-to-all
-    each rank ends with its part of every rank's.
+    each rank ends with its part of every rank's, of a Broadcast with the root's, and of a Reduce
+    the root with the sum.
     """
     top = ElementTree.fromstring(text)
     size, chunks = int(top.get("ngpus")), int(top.get("nchunksperloop"))
     per = chunks // size
     before = np.random.default_rng(seed).integers(0, 1000, (size, chunks))
-    letter = "o" if top.get("coll") == "allgather" else "i"
+    letter = "o" if top.get("coll") in ("allgather", "broadcast") else "i"
     assert all(int(gpu.get(f"{letter}_chunks")) == chunks for gpu in top)
     buffers = [{letter: before[rank].copy()} for rank in range(size)]
     if top.get("coll") == "alltoall":
@@ -93,6 +96,10 @@ def assert_right(text, seed=0):
             assert (found["i"][own] == before.sum(axis=0)[own]).all()
         elif top.get("coll") == "alltoall":
             assert (found["o"] == before[:, own].ravel()).all()
+        elif top.get("coll") == "broadcast":
+            assert (found["o"] == before[root]).all()
+        elif top.get("coll") == "reduce":
+            assert rank != root or (found["i"] == before.sum(axis=0)).all()
         else:
             assert top.get("coll") == "allgather"
             assert all((each["o"][own] == before[rank, own]).all() for each in buffers)

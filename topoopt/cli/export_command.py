@@ -1,7 +1,7 @@
 """`topoopt export`: a plan in the formats of other programs."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,7 +24,10 @@ ALLREDUCES = ("auto", "rings", "rounds")
 def export_command(
     plan: Annotated[
         Path,
-        typer.Argument(help="A plan file; for chakra and astra-sim also a task graph (.fbuf)."),
+        typer.Argument(
+            help="A plan file; for chakra and astra-sim also a task graph (.fbuf), for msccl also "
+            "the schedule of a collective."
+        ),
     ],
     kind: Annotated[
         str,
@@ -64,6 +67,8 @@ def export_command(
 
     Example: topoopt export plan.json --format fbuf -o plan.fbuf
     """
+    from topoopt.formats.collective_check import schedule_document
+
     if kind not in FORMATS:
         raise InputError(f"format is {kind!r}; choose {', '.join(FORMATS)}")
     if omit_updates and kind != "fbuf":
@@ -72,12 +77,21 @@ def export_command(
         raise InputError(f"allreduce is {allreduce!r}; choose {', '.join(ALLREDUCES)}")
     if allreduce != "auto" and kind != "fbuf":
         raise InputError(f"--allreduce does not go with format {kind!r}; leave it out")
+    schedule = schedule_document(plan)
+    if schedule is not None and kind != "msccl":
+        raise InputError(
+            f"{plan} is the schedule of a collective, and --format is {kind!r}; give msccl, or a "
+            "plan file"
+        )
     if kind in _DIRECTORIES:
         _check_directory(output)
     else:
         common.check_outputs(output, inputs=[plan])
     if kind not in _SINGLE:
-        notes = _simulator(plan, kind, output) if kind in _TRACES else _launch(plan, kind, output)
+        if kind in _TRACES:
+            notes = _simulator(plan, kind, output)
+        else:
+            notes = _launch(plan, kind, output, schedule)
         print(f"{kind} written to {output}")
         for note in notes:
             print(f"note: {note}")
@@ -153,8 +167,8 @@ def _simulator(source: Path, kind: str, output: Path) -> list[str]:
     return notes
 
 
-def _launch(source: Path, kind: str, output: Path) -> list[str]:
-    """Write one output of a deployment; return notes."""
+def _launch(source: Path, kind: str, output: Path, schedule: dict[str, Any] | None) -> list[str]:
+    """Write one output of a deployment, or of a collective's schedule; return notes."""
     import json
 
     from topoopt.base.atomic import write_text_atomically
@@ -162,10 +176,14 @@ def _launch(source: Path, kind: str, output: Path) -> list[str]:
     from topoopt.base.version import installed_version
     from topoopt.deploy.deployment import deployment
     from topoopt.deploy.launch_exports import exported
+    from topoopt.deploy.msccl_schedule import schedule_msccl
     from topoopt.plan.plan import load_plan
     from topoopt.studies.simulator_files import MARK
 
-    files, notes = exported(deployment(load_plan(source)), kind)
+    if schedule is not None:
+        files, notes = schedule_msccl(schedule)
+    else:
+        files, notes = exported(deployment(load_plan(source)), kind)
     if kind not in _DIRECTORIES:
         write_text_atomically(output, *files.values())
         return notes

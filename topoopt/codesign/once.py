@@ -65,6 +65,8 @@ from topoopt.search.result import Compared, SearchResult
 from topoopt.search.scheduled import scheduled_search
 from topoopt.search.search_state import Keeper
 
+_NEAR_TIME = "its time is off by about 0.1 %"
+
 AnySearch = OperatorSearch | LayoutSearch
 
 
@@ -212,6 +214,7 @@ def _baselines(
             enumerate(chosen), compared, lambda: 0.0, servers
         ):
             unstated = asked and packets is None and isinstance(base.fabric, Fabric)
+            said = [base.note, *[NO_PACKET_TIME] * unstated, *[_NEAR_TIME] * best.near]
             found[base.fabric.name] = Baseline(
                 iteration_time_s=best.time,
                 bounded=best.bounded,
@@ -220,7 +223,7 @@ def _baselines(
                 bandwidth_bytes_per_s=base.bandwidth,
                 origin=best.origin,
                 parallelization=family.record(best.parallelization),
-                note=f"{base.note}; {NO_PACKET_TIME}" if unstated else base.note,
+                note="; ".join(said),
                 reconfiguration=reconfiguration_record(base.fabric),
             )
     except KeyboardInterrupt:

@@ -10,14 +10,12 @@ from topoopt.deploy.forwarding import paths_of_pair
 from topoopt.deploy.launch import question_of
 from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
 from topoopt.formats.msccl_alltoall import Path, routed_alltoall
+from topoopt.formats.msccl_blocks import MOST_STEPS
 from topoopt.plan.plan import Plan
 from topoopt.plan.ranks import Rank, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
 
-MOST_STEPS = 256
-"""Steps of a thread block that microsoft/msccl reads (MSCCL_MAX_NUM_STEPS)."""
-
-_MOST_PARTS = 4
+MOST_PARTS = 4
 """Chunks into which what one rank sends another is divided, to go over several paths."""
 
 
@@ -151,7 +149,7 @@ def _alltoalls(
             for b in servers
             if a != b
         }
-        parts = min(max(map(len, ways.values())), _MOST_PARTS)
+        parts = min(max(map(len, ways.values())), MOST_PARTS)
         wanted = {pair: chunk_paths(found, parts) for pair, found in ways.items()}
         rounded += any(
             abs(wanted[pair].count(path) / parts - share) > 1e-6
@@ -166,7 +164,7 @@ def _alltoalls(
     if rounded:
         notes.append(
             f"MSCCL: {rounded} all-to-alls divide what a pair sends over paths in up to "
-            f"{_MOST_PARTS} equal chunks, near to the plan's shares"
+            f"{MOST_PARTS} equal chunks, near to the plan's shares"
         )
     if forwarded:
         notes.append(

@@ -8,6 +8,7 @@ from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import Playable, least_time
+from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.tasks import given_demand, link_bytes
 from topoopt.fabric.windowed import WindowedCircuits
 
@@ -105,7 +106,7 @@ def _nearest(tasks: TaskGraph, degree: int) -> tuple[float, float]:
 
 
 def routed_links(fabric: Fabric, tasks: TaskGraph) -> float:
-    """Return about how many links the routes of all transfers would have, before they are made.
+    """Return about how many links the routes of transfers would have, before they are made.
 
     Parameters
     ----------
@@ -116,9 +117,15 @@ def routed_links(fabric: Fabric, tasks: TaskGraph) -> float:
     Returns
     -------
     float
-        From some hundreds of the pairs; all of them where there are no more.
+        From some hundreds of the pairs; all of them where there are no more. One pair of each kind
+        counts that a rotation of the servers maps on each other.
     """
-    source, target, _ = tasks.moved()
+    found = rotated_kinds(fabric, tasks)
+    if found is None:
+        source, target, _ = tasks.moved()
+    else:
+        moves = found.first[tasks.kind[found.first] == TRANSFER]
+        source, target = tasks.first[moves], tasks.second[moves]
     pairs = np.unique(source * fabric.network.hosts + target)
     some = pairs[:: max(1, pairs.size // _SAMPLED)]
     if not some.size:

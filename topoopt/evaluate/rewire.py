@@ -27,6 +27,7 @@ from topoopt.evaluate.scheduling import MOST_CROSSINGS
 from topoopt.evaluate.scoring import (
     BUILD_WORK,
     CHOSEN_UP_TO,
+    MOST_MOVES,
     SEARCH_TOLERANCE,
     Scorer,
     direct_fabric,
@@ -48,6 +49,8 @@ _MOST_SPLITS = 10
 _TRIED_WORK, _MOST_WHOLE, _MOST_CUT = 1e7, 2, 2
 # Links that the routes of one strategy may have: 12 bytes each, and as much again to make them.
 _MOST_ROUTED = 2e8
+# Transfers of each of many servers that are routed for the best strategy on a wiring.
+_WEIGHTED_MOVES = 300
 # Candidates whose routes are kept until their turn, at least, and on how many servers one is.
 _KEPT, _KEPT_SERVERS = 4, 1024
 # Cost of building a candidate topology and adding up its load, a server pair.
@@ -101,12 +104,14 @@ class _Best:
 
     Until a faster one is found, ``whole`` more wirings of many servers are simulated whatever it
     takes; ``cut`` simulations took too much work, and on ``large`` wirings the routes would have
-    more links than ``routed``.
+    more links than ``routed``. Where more transfers than ``moves`` a server would be routed,
+    nothing is simulated.
     """
 
     time: float
     whole: float
     routed: float
+    moves: float
     cut: int = 0
     large: int = 0
     found: tuple[Topology, Routing, Fabric] | None = None
@@ -208,6 +213,7 @@ class Rewirer(Generic[P]):
             time=limit * (1.0 + SEARCH_TOLERANCE),
             whole=_MOST_WHOLE if spares else float("inf"),
             routed=MOST_CROSSINGS if spares and weighted else _MOST_ROUTED,
+            moves=(_WEIGHTED_MOVES if weighted else MOST_MOVES) if spares else float("inf"),
         )
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
@@ -288,6 +294,8 @@ class Rewirer(Generic[P]):
                 fabric = direct_fabric(
                     topology, routing, self.problem.seed, tasks=tasks, on_demand=summed
                 )
+                if self._many and moves_too_often(tasks, fabric, best.moves):
+                    continue
                 if summed:
                     if self.spares and routed_links(fabric, tasks) > best.routed:
                         best.large += 1
@@ -336,6 +344,9 @@ class Rewirer(Generic[P]):
             return
         topology = best.found[0]
         fabric = direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
+        # Only all shortest paths follow a rotation of the servers.
+        if self._many and moves_too_often(tasks, fabric, best.moves):
+            return
         own = _WIRE_WORK
         if routing is Routing.MCF:
             own = _MANY_ROUTE_WORK if self.tolerance > 0.0 else _ROUTE_WORK

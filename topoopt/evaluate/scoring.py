@@ -9,6 +9,7 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.family import Family, P
+from parallelism.rotation import rotated_classes
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.balanced import balanced_routes
 from routing.coin_change import coin_change_routes
@@ -26,11 +27,13 @@ from topoopt.evaluate.least_times import busiest, of_servers, port_seconds
 from topoopt.evaluate.mcf_routes import least_congestion_routes
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scheduling import NEAR, ordered_tasks
+from topoopt.fabric.collapse import seeks_symmetry
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.fluid import Run, seeks_symmetry
+from topoopt.fabric.fluid import Run
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.reconfigurable import Playable, play
 from topoopt.fabric.represented import tasks_within, whole_size, whole_tasks
+from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.tasks import demand_of, pairs_in_use
 from topoopt.problem.routing import Routing
 from topoopt.topology.finder import Topology
@@ -46,6 +49,8 @@ CHOSEN_UP_TO = 64
 """Members of a group whose rings are chosen, where a wiring of many servers has none for it."""
 MOST_MOVES = 100
 """Transfers of each of many servers beyond which nothing is scored beside what is faster."""
+MOST_FOLDED = 4e6
+"""Transfers beyond which it is not looked for what a rotation of the servers maps on each other."""
 # Costs in units of one re-solved flow, fitted to measurements on 16 and 128 servers.
 _TASK_WORK = 0.5
 _BOUND_WORK = 0.8
@@ -285,8 +290,6 @@ class Scorer(Generic[P]):
                 return bound
         tasks = self.problem.family.represented(strategy)
         bound = 0.0
-        if spares and self.wired_later and moves_too_often(tasks):
-            return float("inf")
         if spares and isinstance(self.fabric, Fabric):
             self.work += _BOUND_WORK * tasks.tasks
             net = self.fabric.network
@@ -297,7 +300,11 @@ class Scorer(Generic[P]):
             bound = port_seconds(tasks, out, into)
             if bound > limit:
                 return bound
-            if not self.fabric.network.switches and _fills_memory(self.fabric, tasks):
+            direct = not self.fabric.network.switches
+            if (direct or self.wired_later) and moves_too_often(tasks, self.fabric):
+                self.work += _COLLAPSE_WORK * tasks.tasks
+                return float("inf")
+            if direct and _rings_to_choose(self.fabric, tasks):
                 return float("inf")
         if limit < float("inf"):
             self.work += _BOUND_WORK * tasks.tasks
@@ -358,6 +365,8 @@ class Scorer(Generic[P]):
             over = tasks_within(self.fabric, tasks, self.budget / BUILD_WORK)
             if over is None:
                 return self._bound(self.fabric, tasks)
+            if tasks.alike is None and over.alike is not None:
+                self.work += (_TASK_WORK + _COLLAPSE_WORK) * tasks.tasks
             tasks = over
         elif isinstance(self.fabric, GpuPorts):
             # All of them would be made: none stands for another where ports are not alike.
@@ -384,13 +393,45 @@ class Scorer(Generic[P]):
         return max(wired, busiest(fabric, tasks))
 
 
-def _fills_memory(fabric: Fabric, tasks: TaskGraph) -> bool:
-    """Whether a proposal on many servers would have more routes made than a search can keep."""
-    return moves_too_often(tasks) or any(
-        len(group) > CHOSEN_UP_TO and group not in fabric.rings for group in tasks.groups
+def compared_scorer(problem: Problem[Family[P]], fabric: Playable, parallelization: P) -> Scorer[P]:
+    """Return what says how long a parallelization takes on a fabric to compare with.
+
+    Exactly, unless on many servers it has too many transfers that stand for themselves: then near.
+    """
+    near = (
+        problem.spares
+        and isinstance(fabric, Fabric)
+        and moves_too_often(problem.family.represented(parallelization), fabric)
     )
+    tolerance = SEARCH_TOLERANCE if near else 0.0
+    return Scorer(problem, fabric, tolerance, problem.baseline_work)
 
 
-def moves_too_often(tasks: TaskGraph) -> bool:
-    """Whether a task graph of many servers has more transfers than are routed for a proposal."""
-    return int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER)) > MOST_MOVES * tasks.servers
+def _rings_to_choose(fabric: Fabric, tasks: TaskGraph) -> bool:
+    """Whether the routes of all pairs of a large group would be made to choose its rings."""
+    return any(len(group) > CHOSEN_UP_TO and group not in fabric.rings for group in tasks.groups)
+
+
+def moves_too_often(
+    tasks: TaskGraph, fabric: Fabric | None = None, most: float | None = None
+) -> bool:
+    """Whether a task graph of many servers has more transfers than are routed for a proposal.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+    fabric : Fabric, optional
+        Where one transfer is routed for all that a rotation maps on each other; by default on
+        networks that allow any rotation.
+    most : float, optional
+        Transfers a server; by default `MOST_MOVES`.
+    """
+    most = MOST_MOVES if most is None else most
+    moves = int(np.count_nonzero(tasks.kind == TaskKind.TRANSFER))
+    if moves <= most * tasks.servers:
+        return False
+    if moves > MOST_FOLDED:
+        return True
+    found = rotated_classes(tasks, 1) if fabric is None else rotated_kinds(fabric, tasks)
+    kinds = tasks.kind if found is None else tasks.kind[found.first]
+    return int(np.count_nonzero(kinds == TaskKind.TRANSFER)) > most * tasks.servers

@@ -14,12 +14,15 @@ import numpy.typing as npt
 
 from codesign_base.rows import spread
 from parallelism.alike import mixed, numbered, words_of
-from parallelism.taskgraph import IntArray
+from parallelism.taskgraph import TRANSFER, IntArray, TaskGraph
 from topoopt.fabric.arrays_kernels import Orders
 
 Words = npt.NDArray[np.uint64]
 Numbered = tuple[IntArray, IntArray]
 """The class of each member, and the first member of each class."""
+
+COLLAPSE_FROM = 4096
+"""Transfers from which on it is worth while to look for symmetry."""
 
 MOST_CELLS = 4_000_000
 """Classes of tasks times classes of links above which there is too little to gain."""
@@ -43,6 +46,11 @@ class Quotient:
     class_of_task: IntArray
     link_classes: int
     device_classes: int
+
+
+def seeks_symmetry(tasks: TaskGraph) -> bool:
+    """Say whether a task graph has enough transfers for looking for symmetry to pay."""
+    return int(np.count_nonzero(tasks.kind == TRANSFER)) >= COLLAPSE_FROM
 
 
 def collapse(orders: Orders) -> Quotient | None:

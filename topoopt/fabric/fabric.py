@@ -10,6 +10,7 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
+from routing.rotation import rotation_period
 from routing.routes import Routes
 from topoopt.fabric.ring_trees import NO_TREES, RingTrees, ring_trees
 from topoopt.fabric.rings import Rings, default_rings, pair_loads, ring_pairs
@@ -178,6 +179,11 @@ class Fabric:
     def capacity(self) -> FloatArray:
         """Bytes/s of each link, as kernels take them."""
         return self.network.capacity.copy()
+
+    @cached_property
+    def period(self) -> int | None:
+        """Hosts by which the network may be rotated, see `rotation_period`."""
+        return rotation_period(self.network)
 
     def message_lags(self, pairs: IntArray) -> FloatArray:
         """Return the seconds that a transfer of each of some pairs takes beyond its bytes."""

@@ -5,18 +5,15 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base import InputError
-from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
+from parallelism.taskgraph import FloatArray, IntArray, TaskGraph
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
-from topoopt.fabric.collapse import collapse, expand_binding
+from topoopt.fabric.collapse import collapse, expand_binding, seeks_symmetry
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import task_orders
 
 FABRIC_MODEL = "fluid-2"
 """Name of this model in plan files; another name where its times mean something else."""
-
-COLLAPSE_FROM = 4096
-"""Transfers from which on it is worth while to look for symmetry."""
 
 WATCHED_FROM = 4096
 """Tasks from which on a simulation may take longer than an interrupt should wait."""
@@ -100,11 +97,6 @@ def run_fluid(
         finish=played.finish[of],
         binding=expand_binding(orders, quotient, played.binding),
     )
-
-
-def seeks_symmetry(tasks: TaskGraph) -> bool:
-    """Say whether a task graph has enough transfers for looking for symmetry to pay."""
-    return int(np.count_nonzero(tasks.kind == TRANSFER)) >= COLLAPSE_FROM
 
 
 def _play(

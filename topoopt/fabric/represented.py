@@ -20,6 +20,7 @@ from parallelism.alike import (
 )
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.rotated import rotated_tasks
 
 
 def tasks_over(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
@@ -33,11 +34,11 @@ def tasks_over(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
     Returns
     -------
     TaskGraph
-        The same, if each task stands for itself, or the graph was made for this fabric. The
-        whole graph, if on this fabric little is alike.
+        The same, if the graph was made for this fabric. The whole graph, if on this fabric little
+        is alike. Where each task stands for itself: what `rotated_tasks` returns, else the same.
     """
     alike = tasks.alike
-    if alike is None or alike.fabric is fabric:
+    if alike is not None and alike.fabric is fabric:
         return tasks
     if fabric.transport.htsim:  # it goes by the order in which tasks are found ready
         return whole_tasks(tasks)
@@ -61,8 +62,11 @@ def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | N
     TaskGraph or None
     """
     alike = tasks.alike
-    if alike is None or alike.fabric is fabric:
+    if alike is not None and alike.fabric is fabric:
         return tasks
+    if alike is None or alike.loads is not None:
+        whole = whole_tasks(tasks)
+        return rotated_tasks(fabric, whole) or whole
     pattern, network = alike.pattern, fabric.network
     rows, word = _rows(fabric, pattern)
     hosts = network.hosts
@@ -107,6 +111,8 @@ def whole_size(tasks: TaskGraph) -> int:
     """Return how many tasks `whole_tasks` has."""
     if tasks.alike is None:
         return tasks.tasks
+    if tasks.alike.loads is not None:
+        return whole_tasks(tasks).tasks
     each, passes = _tasks_each(tasks, tasks.alike)
     return int(each.sum()) + passes * tasks.alike.pattern.places
 

@@ -3,12 +3,13 @@
 import numpy as np
 
 from codesign_base.jit import kernel
+from parallelism.rotation_kernels import carry_colours
 from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.draw_kernels import Words, mixed
 
 # Salts that keep what a colour stands for apart.
-_PREDECESSOR, _SUCCESSOR, _TASK, _LINK, _DEVICE = 1, 2, 3, 4, 5
+_TASK, _LINK, _DEVICE = 3, 4, 5
 
 
 @kernel
@@ -45,9 +46,7 @@ def refine_tasks(
 ) -> None:  # fmt: skip
     """Refine the colours of tasks and devices once: by links, devices, and all dependencies."""
     compute, begin, end, links = orders.compute, orders.begin, orders.end, orders.links
-    resource, successors = orders.resource, orders.successors
-    successor_offsets = orders.successor_offsets
-    tasks = compute.size
+    resource, tasks = orders.resource, compute.size
     for task in range(tasks):
         if not compute[task]:
             total = np.uint64(0)
@@ -55,21 +54,7 @@ def refine_tasks(
                 word = _weight_word(weight_bits[entry])
                 total += mixed(_salted(link_colour[links[entry]], _LINK) ^ word)
             task_colour[task] = mixed(task_colour[task] + mixed(total))
-    # One sweep each way carries colours along whole chains of dependencies.
-    told = np.zeros(tasks, np.uint64)
-    for place in range(tasks):
-        task = order[place]
-        colour = mixed(task_colour[task] + mixed(told[task]))
-        task_colour[task] = colour
-        word = _salted(colour, _PREDECESSOR)
-        for entry in range(successor_offsets[task], successor_offsets[task + 1]):
-            told[successors[entry]] += word
-    for place in range(tasks - 1, -1, -1):
-        task = order[place]
-        total = np.uint64(0)
-        for entry in range(successor_offsets[task], successor_offsets[task + 1]):
-            total += _salted(task_colour[successors[entry]], _SUCCESSOR)
-        task_colour[task] = mixed(task_colour[task] + mixed(total))
+    carry_colours(order, orders.successor_offsets, orders.successors, task_colour)
     gathered = np.zeros(device_colour.size, np.uint64)
     for task in range(tasks):
         if compute[task]:

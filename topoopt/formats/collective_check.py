@@ -17,6 +17,7 @@ from parallelism.reading import schema_fault
 from routing.collectives.bounds import Line, allreduce_rate, distances, rooted_lines, shared_lines
 from routing.collectives.choice import ROOTED, Schedule
 from routing.collectives.exchange import Exchange, exchanges
+from routing.collectives.joint import JOINT
 from routing.collectives.meeting import EXCHANGE, GATHER, SPREAD, Meeting, meeting_waves
 from routing.collectives.rate import gather_rate, members_of, roots_of
 from routing.collectives.trees import Forest, Tree, of_links, shared_rate, turned
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 CHECKS = ("network", "members", "messages", "rate", "time", "bound")
 _ALIKE = 1e-9
-_NAMES = re.compile(r"ring|rings|trees|(shortest|nearest)-trees|add-all|meeting-\d+-\d+")
+_NAMES = re.compile(r"ring|rings|trees|(shortest|nearest|joint)-trees|add-all|meeting-\d+-\d+")
 
 
 def schedule_document(path: Path) -> dict[str, Any] | None:
@@ -46,13 +47,18 @@ def schedule_document(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and "collective" in document else None
 
 
-def check_schedule(document: dict[str, Any]) -> None:
+def check_schedule(document: dict[str, Any]) -> Schedule:
     """Check that a schedule does its collective, and takes the time that it says.
 
     Parameters
     ----------
     document : dict
         As `save_schedule` writes it. Its network is taken as given.
+
+    Returns
+    -------
+    Schedule
+        What the file holds; of an exchange without its paths.
 
     Raises
     ------
@@ -91,6 +97,7 @@ def check_schedule(document: dict[str, Any]) -> None:
             isclose(stated, found, rel_tol=_ALIKE, abs_tol=1e-18),
             f"{name} is {stated!r}, but the schedule's is {found!r}",
         )
+    return schedule
 
 
 def _need(holds: bool, said: str) -> None:
@@ -130,6 +137,7 @@ def _schedule(file: "ScheduleFile", network: Network, members: tuple[int, ...]) 
     back = turned(network)
     seconds = latency = 0.0
     waves = []
+    found: dict[str, Forest] = {}
     for forest_file, on, name in (
         (file.scatter, back, "scatter"),
         (file.gather, network, "gather"),
@@ -138,10 +146,14 @@ def _schedule(file: "ScheduleFile", network: Network, members: tuple[int, ...]) 
             continue
         forest = _forest(forest_file, file, on, members, back=name == "scatter")
         _check_form(forest, file, on)
+        found[name] = forest
         seconds += 1.0 / (forest.bytes_per_s if whole else forest.whole_bytes_per_s)
         latency += forest.latency(on)
         waves.append(waves_of(on, forest).times(len(members) if whole else 1))
-    return Schedule(file.schedule, None, None, 1.0 / seconds, latency, waves=tuple(waves))
+    return Schedule(
+        file.schedule, found.get("scatter"), found.get("gather"), 1.0 / seconds, latency,
+        waves=tuple(waves),
+    )  # fmt: skip
 
 
 def _forest(
@@ -193,7 +205,7 @@ def _check_form(forest: Forest, file: "ScheduleFile", network: Network) -> None:
             isclose(forest.bytes_per_s, best, rel_tol=_ALIKE),
             "schedule is 'trees', which have the best rate, but these have less",
         )
-    else:
+    elif name != JOINT:
         _need(forest.units == 1, f"schedule is {name!r}, but has {forest.units} trees a root")
         on = network
         if name != "nearest-trees":

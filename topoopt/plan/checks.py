@@ -22,7 +22,7 @@ from topoopt.bounds.gap import how, plan_bounds
 from topoopt.bounds.layouts import fitting_bounds, least_bound
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
-from topoopt.evaluate.scoring import Scorer
+from topoopt.evaluate.scoring import compared_scorer
 from topoopt.fabric.fluid import FABRIC_MODEL
 from topoopt.fabric.simulate import score
 from topoopt.fabric.tasks import link_bytes
@@ -426,7 +426,7 @@ def check_baselines(plan: Plan, rebuilt: Rebuilt) -> None:
             raise InputError(f"the {family.noun} of {name}: {error}") from None
         _check_record(record.parallelization, strategy, family)
         _check_origin(record.origin, strategy, plan, rebuilt)
-        scorer = Scorer(problem.plain, base.fabric, budget=problem.baseline_work)
+        scorer = compared_scorer(problem.plain, base.fabric, strategy)
         time = scorer(strategy)
         if scorer.bounded != record.bounded:
             raise InputError(f"bounded of {name} is {record.bounded}, expected {scorer.bounded}")

@@ -95,7 +95,7 @@ class SearchOptions:
         Where: ``local`` processes, ``ray``, or ``ray://HOST:PORT``.
     simulated : int, optional
         Layouts of a transformer that are simulated, best estimates and bounds first; by default
-        24, quick 8 and thorough 72.
+        24, quick 8 and thorough 72. Beside every six one more is, for its pipeline schedule.
     memory_bytes : float
         Bytes that the task graph of a layout may take, as predicted from the layout. Layouts that
         would take more are not simulated, and the plan's notes name them; those in which the

@@ -12,15 +12,22 @@ import numpy as np
 
 from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
+from parallelism.taskgraph import TRANSFER
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
-from topoopt.evaluate.scoring import Scorer, search_tolerance
+from topoopt.evaluate.scoring import (
+    Scorer,
+    compared_scorer,
+    moves_too_often,
+    search_tolerance,
+)
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
+from topoopt.fabric.reconfigurable import Playable
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.routing import Routing
-from topoopt.search.confirm import packet_times_in_turn, screened
+from topoopt.search.confirm import fastest_in_packets, packet_times_in_turn, screened
 from topoopt.search.finalists import finalists
 from topoopt.search.gains import Gains
 from topoopt.search.result import Compared, SearchResult
@@ -100,7 +107,7 @@ def best_compared(
     kept = [pair.strategy for pair in result.others[:_POOL]]
     score = _Remembering(Scorer(scored, fabric, search_tolerance(servers), most_work))
     fastest = float("inf")
-    for strategy in dict.fromkeys((*starts.values(), *kept)):
+    for strategy in _cheapest_first(problem, fabric, [*starts.values(), *kept]):
         fastest = min(fastest, score(strategy, _NEAR * fastest))
     times: Jitter | None = None
     # Of a fabric that is rewired pairs are only carried along.
@@ -121,18 +128,41 @@ def best_compared(
     else:
         # The search may have batched completions; what is reported is exact.
         chosen = [first[0].strategy, score.pairs(host, 1)[0].strategy]
-    exact = Scorer(problem, fabric, budget=most_work)
-    timed = [(exact(s), exact.bounded, s) for s in dict.fromkeys(chosen)]
-    time, bounded, best = min(timed, key=lambda each: each[0])
+    timed = []
+    for strategy in dict.fromkeys(chosen):
+        exact = compared_scorer(problem, fabric, strategy)
+        time = exact(strategy)
+        near = exact.tolerance > 0.0 and not exact.bounded
+        timed.append((time, exact.bounded, near, strategy))
+    time, bounded, near, best = min(timed, key=lambda each: each[0])
     origin = next((name for name, each in starts.items() if each == best), "search")
-    return Compared(best, time, origin, bounded, times)
+    return Compared(best, time, origin, bounded, near, times)
+
+
+def _cheapest_first(
+    problem: Problem, fabric: Playable, strategies: list[Strategy]
+) -> list[Strategy]:
+    """Return distinct strategies, on many servers those first that are not too many transfers.
+
+    What comes after something that was simulated is ruled out by bounds, or left out; if all are
+    too many, the fewest are simulated.
+    """
+    distinct = list(dict.fromkeys(strategies))
+    if not problem.spares or not isinstance(fabric, Fabric):
+        return distinct
+    moves = []
+    for strategy in distinct:
+        fits = problem.fits(strategy)
+        tasks = problem.family.represented(strategy) if fits else None
+        often = tasks is not None and moves_too_often(tasks, fabric)
+        moves.append(int(np.count_nonzero(tasks.kind == TRANSFER)) if often and tasks else 0)
+    return [distinct[place] for place in sorted(range(len(distinct)), key=moves.__getitem__)]
 
 
 def _fewest_seconds(problem: Problem, pairs: list[Pair]) -> tuple[Strategy, Jitter | None]:
     """Return the strategy that packet trains take for the fastest, as they confirm a plan."""
     timed = packet_times_in_turn(pairs, lambda pair: problem.family.build(pair.strategy), 0)
-    found = [(pair.time if times is None else times.mean, pair, times) for pair, times in timed]
-    _, pair, times = min(found, key=lambda each: each[0])
+    pair, times = fastest_in_packets(list(timed))
     return pair.strategy, times
 
 

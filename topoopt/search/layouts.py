@@ -61,13 +61,18 @@ def _ideal_s(one: Placed) -> float:
     return one.ideal_s
 
 
+def _with_schedules(count: int) -> int:
+    """Return how many layouts are simulated: one of a schedule with few so far beside every six."""
+    return count + count // 6
+
+
 def _stages(count: int) -> list[int]:
-    """Return after how many layouts the best are wired: 24, 72, 216 ... and in the end.
+    """Return after how many layouts the best are wired: of 24, 72, 216 ... and in the end.
 
     So a search of 72 layouts wires all that a search of 24 wires, and then more: a larger budget
     does not end with a slower plan. Another budget wires once more at its own end.
     """
-    least = EFFORTS["normal"].layouts
+    least = _with_schedules(EFFORTS["normal"].layouts)
     stages = [min(count, least)]
     while stages[-1] < count:
         stages.append(min(count, 3 * stages[-1]))
@@ -203,7 +208,8 @@ class LayoutSearch:
             if self._alike(each.layout) or each.layout in self.family.published
         ]
         options = self.problem.options
-        promising = diverse(found.candidates, options.simulated or options.spent.layouts)
+        wanted = _with_schedules(options.simulated or options.spent.layouts)
+        promising = diverse(found.candidates, wanted)
         chosen = [*own, *(each for each in promising if each not in own)]
         chosen = self._within_memory(chosen, len(own))
         return chosen, min(len(own), len(chosen))

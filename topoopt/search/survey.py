@@ -1,7 +1,9 @@
 """Which layouts of a job fit, what each takes at least and by formula, and which are simulated."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 from codesign_base import InfeasibleError
 from parallelism.transformers.family import LayoutFamily
@@ -14,6 +16,10 @@ from topoopt.problem.job import Cluster
 
 # Estimates are off by less than this factor, so layouts with higher bounds are not worth one.
 _HOPEFUL = 1.3
+# Of pipeline schedules whose estimates are off by different factors, the most that these differ by.
+_RIVAL = 1.5
+# By what layouts to simulate are chosen, in turn.
+_TURNS = ("estimate", "estimate", "schedule", "bound", "estimate", "estimate", "bound")
 
 
 @dataclass(frozen=True)
@@ -128,9 +134,11 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
     Returns
     -------
     list of Candidate
-        Two of the best estimates and one of the least bounds in turn, because estimates do not
-        know placements, and bounds no communication. Layouts that differ only in that they
-        split a microbatch by sequence rather than by sample come after all others.
+        Of seven in turn four of the best estimates, two of the least bounds, because estimates do
+        not know placements, and bounds no communication, and the best estimate of the pipeline
+        schedule that has the fewest so far, because what estimates leave out differs between
+        schedules. Layouts that differ only in that they split a microbatch by sequence rather
+        than by sample come after all others. The first of more layouts are those of fewer.
     """
 
     def once(order: Sequence[int]) -> list[int]:
@@ -140,15 +148,27 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
         return firsts + [i for i in order if i not in seen]
 
     numbers = range(len(candidates))
-    estimates = iter(once(numbers))
+    by_estimate = once(numbers)
+    estimates = iter(by_estimate)
     bounds = iter(once(sorted(numbers, key=lambda i: (candidates[i].bound.seconds, i))))
+    rivals = [
+        i for i in by_estimate if candidates[i].estimate_s <= _RIVAL * candidates[0].estimate_s
+    ]
     chosen: dict[int, None] = {}
-    for turn in range(3 * len(candidates)):
+    schedules = Counter[str]()  # of those chosen by estimate
+    for turn in cycle(_TURNS):
         if len(chosen) == min(count, len(candidates)):
             break
-        following = next(bounds if turn % 3 == 2 else estimates, None)
+        if turn == "schedule":
+            others = [i for i in rivals if i not in chosen]
+            following = min(
+                others, key=lambda i: schedules[candidates[i].layout.schedule], default=None
+            )
+        else:
+            following = next(bounds if turn == "bound" else estimates, None)
         if following is not None:
             chosen[following] = None
+            schedules[candidates[following].layout.schedule] += turn != "bound"
     return [candidates[i] for i in chosen]
 
 

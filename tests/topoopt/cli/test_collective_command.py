@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from msccl_oracle import assert_right
 
 from routing.network import Network
 from topoopt.cli import main
@@ -92,3 +93,35 @@ def test_several_groups_at_once(monkeypatch, capsys, network, tmp_path) -> None:
     assert row["lower_bound_s"] <= row["seconds"]["joint-trees"] < row["seconds"]["rings"]
     assert run(monkeypatch, *options, "-o", tmp_path / "schedule.json") == 2
     assert "--group has 2 groups" in capsys.readouterr().err
+
+
+def exported(monkeypatch, capsys, schedule, out, kind="msccl"):
+    options = ["topoopt", "export", str(schedule), "--format", kind, "-o", str(out)]
+    monkeypatch.setattr(sys, "argv", options)
+    try:
+        main()
+    except SystemExit as ended:
+        return ended.code or 0, capsys.readouterr()
+    return 0, capsys.readouterr()
+
+
+def test_a_schedule_goes_to_msccl(monkeypatch, capsys, network, tmp_path) -> None:
+    schedule, out = tmp_path / "schedule.json", tmp_path / "msccl"
+    for collective in ("allreduce", "broadcast", "all-to-all"):
+        options = ("--collective", collective, "--group", "1-7:2", "--sizes", "1GB")
+        assert run(monkeypatch, network, *options, "-o", schedule) == 0
+        code, said = exported(monkeypatch, capsys, schedule, out)
+        assert code == 0, said.err
+        assert "rank 0 on host 1, rank 1 on host 3" in said.out
+        assert "which must forward" in said.out
+        (file,) = out.glob("*.xml")
+        assert file.stem == f"{collective}-{json.loads(schedule.read_text())['schedule']}"
+        assert_right(file.read_text())
+    for kind in ("fbuf", "chakra", "nccl"):
+        code, said = exported(monkeypatch, capsys, schedule, tmp_path / "other", kind)
+        assert code == 2
+        assert "is the schedule of a collective" in said.err
+    assert run(monkeypatch, network, "--sizes", "1KB", "-o", schedule) == 0
+    code, said = exported(monkeypatch, capsys, schedule, out)
+    assert code == 2
+    assert "give topoopt collective a size" in said.err

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import topoopt as to
+from parallelism.rotation import rotated_classes
 from parallelism.search.named import named_strategies
+from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
 from routing import routes as routes_module
@@ -20,6 +22,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.evaluate.setting import setting
+from topoopt.fabric import collapse
 from topoopt.fabric import orders as orders_module
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import alone_seconds, task_orders
@@ -84,6 +87,22 @@ def test_plans_of_many_servers_are_verified(many, monkeypatch) -> None:
     assert plan.routing != "ecmp" or plan.routes.pairs == []
     assert to.verify_plan(plan).ok
     assert not to.verify_plan(replace(plan, iteration_time_s=plan.iteration_time_s * 1.01)).ok
+
+
+def test_plans_of_one_task_for_many_are_those_of_whole_graphs(many, monkeypatch) -> None:
+    job = to.Job(to.models.dlrm(tables=SERVERS))
+    whole = to.co_optimize(job, CLUSTER, FEW)
+    monkeypatch.setattr(collapse, "COLLAPSE_FROM", 0)
+    family = job.family(SERVERS)
+    space = StrategySpace(family.builder.graph, SERVERS, family.batch)
+    tasks = family.build(named_strategies(space)["hybrid"])
+    assert rotated_classes(tasks, 1) is not None
+    plan = to.co_optimize(job, CLUSTER, FEW)
+    assert to.verify_plan(plan).ok
+    for name, seconds in whole.named_strategies_s.items():
+        if seconds is not None and name in plan.named_strategies_s:
+            assert plan.named_strategies_s[name] == pytest.approx(seconds, rel=1e-9)
+    assert to.verify_plan(whole).ok
 
 
 def test_a_plan_says_that_its_time_is_near(many, monkeypatch) -> None:

@@ -144,3 +144,17 @@ def test_the_command(monkeypatch, capsys, tmp_path) -> None:
         path.write_text(json.dumps({**document, "seconds": 2 * document["seconds"]}))
         assert run(monkeypatch, path) == 2
         assert "schedule file" in capsys.readouterr().err
+
+
+def test_trees_on_a_network_that_lost_a_link_pass(tmp_path) -> None:
+    ends = [(i, (i + stride) % 8) for stride in (1, 3) for i in range(8)][1:]
+    broken = Network.from_links("broken", 8, 0, *zip(*ends, strict=True), 1e9, 1e-6)
+    path = tmp_path / "schedule.json"
+    choice = choose_schedules(broken, [0, 2, 4, 6], "allreduce")
+    joint = next(each for each in choice.schedules if each.name == "joint-trees")
+    save_schedule(broken, choice, joint, SIZE, path)
+    document = json.loads(path.read_text())
+    assert check_schedule(document).name == "joint-trees"
+    document["gather"]["trees"][0]["paths"].pop()
+    with pytest.raises(InputError, match="reaches 3 members"):
+        check_schedule(document)

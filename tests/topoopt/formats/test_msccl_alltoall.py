@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from msccl_oracle import assert_right
 
 from codesign_base import InputError
-from topoopt.formats.msccl_alltoall import BLOCKS_OF_CHANNEL, routed_alltoall
+from topoopt.formats.msccl_alltoall import routed_alltoall
+from topoopt.formats.msccl_blocks import BLOCKS_OF_CHANNEL
 
 
 def direct(size):

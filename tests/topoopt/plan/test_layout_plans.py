@@ -15,6 +15,7 @@ from parallelism.device import Server
 from parallelism.transformers.enumeration import Choices, enumerate_layouts
 from parallelism.transformers.memory import memory_use
 from parallelism.transformers.placement import Placement, axis_orders
+from parallelism.transformers.presets import get_transformer
 from parallelism.transformers.schedules import schedule_of
 from routing import routes as routes_module
 from topoopt.bounds.everything import everything_bound, wirings_of
@@ -312,6 +313,20 @@ def test_simulated_layouts_differ_before_they_repeat() -> None:
         for c in first
     }  # fmt: skip
     assert len(kinds) == 6
+
+
+def test_no_pipeline_schedule_is_left_out_for_the_estimates_of_another() -> None:
+    # Estimates of breadth-first pipelines are the lowest here, and off by a factor of two.
+    job = to.Job(get_transformer("mixtral-8x7b"), global_batch=128, server=nvlink_server("h100", 8))
+    cluster = to.Cluster(16, 4, "25Gbps")
+    choices = replace(job.family(16).choices, pipeline=(16,), microbatch=(1,), recompute=("none",))
+    candidates = survey(replace(job.family(16), choices=choices), cluster).candidates
+    best = candidates[0].estimate_s
+    rivals = {c.layout.schedule for c in candidates if c.estimate_s <= 1.5 * best}
+    assert len(rivals) > 1
+    chosen = diverse(candidates, 28)
+    assert {one.layout.schedule for one in chosen} >= rivals
+    assert chosen[:8] == diverse(candidates, 8)
 
 
 def test_a_cluster_is_ruled_out_by_a_bound_that_is_no_higher() -> None:

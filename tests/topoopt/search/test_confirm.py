@@ -238,6 +238,39 @@ def test_what_has_no_packet_time_does_not_lose_to_what_is_slower(many, chosen, m
     assert len(confirmed.candidates) == 1
 
 
+def test_what_has_no_packet_time_is_expected_to_be_slowed_down_as_the_others_are(chosen):
+    """CANDLE, 128 servers, 40 Gbps: flows say 7.23 and 5.52 s, packets 9.20 (too long), 7.84."""
+    built = rebuild(chosen)
+    unknown, known, other = (
+        Pair(built.strategy, None, Routing(chosen.routing), built.fabric, time, "search")
+        for time in (7.23, 5.52, 5.6)
+    )
+    simulated = (known, Jitter(np.array([7.84])))
+    slower = (other, Jitter(np.array([np.inf])))
+    assert confirm.fastest_in_packets([(unknown, None), slower, simulated])[0] is known
+    # Nothing is known of packets: flows decide.
+    assert confirm.fastest_in_packets([(unknown, None), (known, None)])[0] is known
+
+
+def test_what_flows_say_is_clearly_slower_is_not_simulated(many, chosen, monkeypatch):
+    built = rebuild(chosen)
+    best = chosen.packet_time_s
+    pairs = [
+        Pair(built.strategy, None, Routing(chosen.routing), built.fabric, time, "search")
+        for time in (best, 1.04 * best, 1.06 * best)
+    ]
+    simulated = []
+
+    def once(*_):
+        simulated.append(best)
+        return Jitter(np.array([best]))
+
+    monkeypatch.setattr(confirm, "confirmed_times", once)
+    confirmed = confirm_pairs(problem_of(many), pairs)
+    assert len(simulated) == 2
+    assert [mean for _, _, mean in confirmed.candidates] == [best, best, np.inf]
+
+
 @pytest.mark.parametrize("effort", ["quick", "normal"])
 def test_on_many_servers_the_best_start_is_among_those_that_packets_choose_from(many, effort):
     job, cluster = many

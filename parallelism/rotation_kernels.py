@@ -1,0 +1,77 @@
+"""Compiled parts of finding what a rotation of the servers maps on each other."""
+
+import numpy as np
+
+from codesign_base.jit import kernel
+from parallelism.alike_kernels import Ints, Words, mixed_word
+
+# Salts that keep what a colour stands for apart.
+_PREDECESSOR, _SUCCESSOR = np.uint64(1 << 56), np.uint64(2 << 56)
+
+
+@kernel
+def carry_colours(order: Ints, offsets: Ints, successors: Ints, colour: Words) -> None:
+    """Refine the colours of tasks by those of all that they wait for, and of all that waits.
+
+    One sweep each way, along an ``order`` that dependencies allow, carries colours along whole
+    chains.
+    """
+    told = np.zeros(colour.size, np.uint64)
+    for place in range(order.size):
+        task = order[place]
+        own = mixed_word(colour[task] + mixed_word(told[task]))
+        colour[task] = own
+        word = mixed_word(own ^ _PREDECESSOR)
+        for entry in range(offsets[task], offsets[task + 1]):
+            told[successors[entry]] += word
+    for place in range(order.size - 1, -1, -1):
+        task = order[place]
+        total = np.uint64(0)
+        for entry in range(offsets[task], offsets[task + 1]):
+            total += mixed_word(colour[successors[entry]] ^ _SUCCESSOR)
+        colour[task] = mixed_word(colour[task] + mixed_word(total))
+
+
+@kernel
+def places_on(device: Ints, devices: int) -> Ints:
+    """Return how many tasks stand before each on its device; -1 of a task that is on none (-1)."""
+    count = np.zeros(devices, np.int64)
+    place = np.full(device.size, -1, np.int64)
+    for task in range(device.size):
+        if device[task] >= 0:
+            place[task] = count[device[task]]
+            count[device[task]] += 1
+    return place
+
+
+@kernel
+def spread_evenly(classes: Ints, turn: Ints, count: int, turns: int) -> bool:
+    """Whether each of ``count`` classes has as many members at each of so many turns.
+
+    Members at turn -1 do not count.
+    """
+    held = np.zeros(count * turns, np.int64)
+    for member in range(classes.size):
+        if turn[member] >= 0:
+            held[classes[member] * turns + turn[member]] += 1
+    for number in range(count):
+        for place in range(1, turns):
+            if held[number * turns + place] != held[number * turns]:
+                return False
+    return True
+
+
+@kernel
+def cycles(image: Ints) -> Ints:
+    """Return the cycle of each member of a permutation, numbered by its first."""
+    of = np.full(image.size, -1, np.int64)
+    count = int(np.int64(0))
+    for begin in range(image.size):
+        if of[begin] >= 0:
+            continue
+        member = begin
+        while of[member] < 0:
+            of[member] = count
+            member = image[member]
+        count += 1
+    return of
