@@ -125,8 +125,8 @@ def _table(found: Sequence[tuple[str, Plan, str]]) -> Html:
         "above the bound", "seed",
     )  # fmt: skip
     return joined(
-        element("p", "Fastest first, by packet trains where a plan has their time, else by flows; "
-                "of plans in bold none is as fast with a network for less. Each leads to its own "
-                "page.", class_="note"),
+        element("p", "Fastest first, by packet trains where a plan has their time, else by "
+                "flows; of plans in bold none is as fast with a network for less. Each leads to "
+                "its own page.", class_="note"),
         bar_table(bars, head, caption="Time and cost of each plan", words=frozenset({4})),
     )  # fmt: skip
