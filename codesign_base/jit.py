@@ -7,6 +7,7 @@ a hash of *all* kernel sources: every module of the project called ``*kernels.py
 
 import atexit
 import functools
+import gc
 import hashlib
 import os
 import sys
@@ -153,12 +154,9 @@ def inner_kernel(function: _F) -> _F:
     numba would compile other kernels like it. Python cannot call it: the code that takes
     its arguments apart is left out, to compile less.
     """
-    from codesign_base.compiling import InlinedCompiler
-
     return _compiled(
-        function, _nrt=False, forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True,
-        pipeline_class=InlinedCompiler,
-    )  # fmt: skip
+        function, _nrt=False, forceinline=True, no_cfunc_wrapper=True, no_cpython_wrapper=True
+    )
 
 
 def compile_for(function: Callable[..., Any], *values: object) -> None:
@@ -169,7 +167,7 @@ def compile_for(function: Callable[..., Any], *values: object) -> None:
         cast(Any, function).compile(tuple(map(numba.typeof, values)))
 
 
-def _compiled(function: _F, **options: Any) -> _F:
+def _compiled(function: _F, **options: bool) -> _F:
     import numba
 
     config: Any = numba.config
@@ -199,18 +197,31 @@ def _compile_in_turn(compiled: Any) -> None:
     """
     from numba.core.compiler_lock import global_compiler_lock
 
-    from codesign_base.compiling import briefly
-
     function = compiled.py_func
     name = f"{function.__module__}.{function.__qualname__}.lock"
     compile_or_load = compiled.compile
 
     def in_turn(signature: Any) -> Any:
         # numba's own lock first, as within: threads of this process must not wait crosswise.
-        with global_compiler_lock, briefly(), _held(_kernel_directory() / name):
+        with global_compiler_lock, _uncollected(), _held(_kernel_directory() / name):
             return compile_or_load(signature)
 
     compiled.compile = in_turn
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Do not look for garbage meanwhile: nearly all that compiling makes stays to its end.
+
+    Looking through it again and again takes an eighth of a first run.
+    """
+    collected = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collected:
+            gc.enable()
 
 
 @contextmanager

@@ -9,9 +9,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numba.core.types.functions import BaseFunction
 
 from codesign_base import jit
 
@@ -49,51 +47,6 @@ def scaled(x, factor, really):
 @kernel
 def both(x):
     return scaled(x, 2, True) + scaled(x, 3, False)
-"""
-
-INLINED = """
-from codesign_base.jit import inner_kernel, kernel
-
-@inner_kernel
-def checked(x):
-    if x < 0:
-        raise ValueError("below zero")
-    return 3 * x
-
-@inner_kernel
-def twice(x):
-    return checked(x) + checked(2 * x)
-
-@kernel
-def first(x):
-    return twice(x) + checked(x)
-
-@kernel
-def second(x):
-    return 1 + twice(x) * checked(x)
-"""
-
-INLINING = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import inlined_kernels
-ask = getattr(inlined_kernels, sys.argv[2])
-print(ask(5), sum(inlined_kernels.twice.stats.cache_hits.values()))
-try:
-    ask(-1)
-except ValueError as error:
-    print(error)
-"""
-
-OPERATORS = """
-from codesign_base.jit import kernel
-
-@kernel
-def mixed(i, f, b, many):
-    return (i + f, f + i, i + i, f + f, b + i, i + True, i // 2, f // 2, i / 2, i % 3, f % 3, -i,
-            -f, not b, i < f, f < i, i == f, max(i, 7), max(f, 7.5), min(f, i + 0.5), int(f),
-            int(b), float(i), abs(-f), many[0] + i, many[i - 2] + f, many[0] + many[1],
-            many.size + f)
 """
 
 
@@ -250,45 +203,6 @@ def test_compiling_looks_for_no_garbage_and_leaves_the_collector_as_it_was(
         (gc.enable if before else gc.disable)()
     assert noted.taken == 1
     assert noted.collections == 0
-
-
-def test_inlined_kernels_serve_callers_of_this_process_and_of_later_ones(tmp_path):
-    (tmp_path / "inlined_kernels.py").write_text(INLINED)
-    for name, value, loaded in [("first", 60, 0), ("first", 60, 0), ("second", 676, 1)]:
-        done = subprocess.run(
-            [sys.executable, "-c", INLINING, str(tmp_path), name],
-            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.stdout.splitlines() == [f"{value} {loaded}", "below zero"], done.stderr
-
-
-def test_inlined_kernels_are_no_machine_code_of_their_own(tmp_path, monkeypatch):
-    (tmp_path / "inlined_kernels.py").write_text(INLINED)
-    monkeypatch.syspath_prepend(tmp_path)
-    module = importlib.import_module("inlined_kernels")
-    assert module.first(5) == 60
-    (inner,) = module.twice.overloads.values()
-    (outer,) = module.first.overloads.values()
-    assert not list(inner.library.get_defined_functions())
-    assert list(outer.library.get_defined_functions())
-
-
-def test_operators_resolved_once_have_the_types_of_python(tmp_path, monkeypatch):
-    (tmp_path / "operator_kernels.py").write_text(OPERATORS)
-    monkeypatch.syspath_prepend(tmp_path)
-    module = importlib.import_module("operator_kernels")
-    resolve = BaseFunction.get_call_type
-    for values in [(3, 2.5, True), (3, 4, False), (2, 4.5, 5)]:
-        for many in (np.array([4, 9]), np.array([4.5, 9.5])):
-            found, expected = (f(*values, many) for f in (module.mixed, module.mixed.py_func))
-            assert found == pytest.approx(expected)
-            assert [isinstance(each, float) for each in found] == [
-                isinstance(each, float) for each in expected
-            ]
-    assert BaseFunction.get_call_type is resolve
 
 
 class Noted:

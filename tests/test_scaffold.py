@@ -19,7 +19,6 @@ import topoopt
 
 ROOT = Path(__file__).resolve().parents[1]
 DECORATORS = ("kernel", "inner_kernel")
-COMPILES = ("codesign_base.jit", "codesign_base.compiling")
 PACKAGES = ("parallelism", "routing", "topoopt", "codesign_base")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 HEAVY = (
@@ -95,7 +94,7 @@ def test_compiled_code_is_in_kernel_modules_only():
                 "codesign_base.jit",
                 "kernel",
             )
-            allowed = is_kernel_module(path.stem) or name_of(path) in COMPILES
+            allowed = is_kernel_module(path.stem) or name_of(path) == "codesign_base.jit"
             assert allowed or not uses, f"{path} imports {name or module}"
 
 
@@ -116,7 +115,6 @@ def test_kernel_modules_depend_on_kernel_sources_only():
 # all of their work there, so that the command line starts at once.
 LOADED_LATE = {
     "numba": (
-        "codesign_base.compiling",
         "parallelism.alike_kernels",
         "parallelism.longest_path_kernels",
         "parallelism.rotation_kernels",
