@@ -26,8 +26,10 @@ from topoopt.search.search_state import Keeper
 from topoopt.search.survey import Candidate, Survey, diverse, survey
 from topoopt.topology.fabrics import ideal_switch
 
-# Placed layouts that a topology is built for.
-_WIRED = 6
+# Placed layouts that a topology is built for. Of further ones, where wirings take little, those
+# that need at most this share of the best time on the ideal switch, up to so many in all.
+_WIRED, _WIRED_IN_ALL = 6, 24
+_PROMISING = 0.95
 # Share of the best time that a placed layout must need on the ideal switch to be wired.
 _WORTH = 0.995
 # Placed layouts, fastest on the ideal switch first, among which those to wire are chosen.
@@ -128,6 +130,7 @@ class LayoutSearch:
         chosen, own = self._chosen(found)
         pairs: list[Pair[Placement]] = []
         best, wired, unsimulated, interrupted = float("inf"), 0, 0, False
+        most = 0 if self.problem.spares else _WIRED_IN_ALL
         begin, stages = 0, [own + count for count in _stages(len(chosen) - own)]
         tried = set[Placed]()
         for end in stages:
@@ -135,7 +138,8 @@ class LayoutSearch:
             begin = end
             ordered = self._by_hops()
             hopeful = list(dict.fromkeys([*ordered[:_WIRED], *self._published()]))
-            # Of the others, the first that can be simulated at all, if none of these can.
+            # Of the others, those that promise much, and the first that can be simulated at all,
+            # if none of these can.
             others = [one for one in ordered[_WIRED:] if one not in hopeful]
             for turn, one in enumerate([*hopeful, *others]):
                 # A plan is not slower than a published layout on the formula's wiring, be it by
@@ -145,8 +149,11 @@ class LayoutSearch:
                     continue
                 if little and one not in self._published():
                     continue
-                if pairs and (interrupted or turn >= len(hopeful)):
+                if pairs and interrupted:
                     break
+                further = turn >= len(hopeful)
+                if pairs and further and (turn >= most or one.ideal_s > _PROMISING * best):
+                    continue
                 tried.add(one)
                 rewirer = Rewirer(self.problem)
                 try:
