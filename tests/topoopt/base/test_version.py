@@ -1,8 +1,8 @@
 """The version that results carry."""
 
+import importlib.metadata
 from importlib.metadata import PackageNotFoundError, version
 
-import topoopt.base.version
 from topoopt.base.version import installed_version
 
 
@@ -14,5 +14,5 @@ def test_a_source_tree_that_was_never_installed_has_a_version(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(topoopt.base.version, "version", missing)
+    monkeypatch.setattr(importlib.metadata, "version", missing)
     assert installed_version() == "0+unknown"

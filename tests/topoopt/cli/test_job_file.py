@@ -101,7 +101,7 @@ def test_every_field_of_a_job_file_is_an_option_of_plan():
 
 
 def options_in(page):
-    return set(re.findall(r"^│[* ]+(--[a-z-]+)", page, re.M))
+    return set(re.findall(r"^ {2}(?:-[a-zA-Z], )?(--[a-z-]+)", page, re.M))
 
 
 def every_command(group=GROUP, path=()):
