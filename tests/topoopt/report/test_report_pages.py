@@ -278,7 +278,7 @@ def test_the_command_writes_the_page_whole_or_not_at_all(tmp_path, plan_of):
     [
         ("gone.json", None, "p.html", "does not exist"),
         ("cut.json", '{"schema_version": 3,', "p.html", "is not valid JSON"),
-        ("other.json", '{"nodes": []}', "p.html", "is neither a plan nor a comparison"),
+        ("other.json", '{"nodes": []}', "p.html", "is a network, which `topoopt report` does not"),
         ("list.json", "[]", "p.html", "is neither a plan nor a comparison"),
         ("old.json", '{"schema_version": 2}', "p.html", "has schema_version 2"),
         ("empty.json", "", "p.html", "is empty"),
