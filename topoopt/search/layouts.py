@@ -8,6 +8,7 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.text import layout_text
+from routing.routes import tabled
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.least_times import least_hops
 from topoopt.evaluate.pair import Pair
@@ -130,7 +131,7 @@ class LayoutSearch:
         chosen, own = self._chosen(found)
         pairs: list[Pair[Placement]] = []
         best, wired, unsimulated, interrupted = float("inf"), 0, 0, False
-        most = 0 if self.problem.spares else _WIRED_IN_ALL
+        most = _WIRED_IN_ALL if tabled(self.cluster.servers) else 0
         begin, stages = 0, [own + count for count in _stages(len(chosen) - own)]
         tried = set[Placed]()
         for end in stages:
