@@ -1,19 +1,26 @@
-"""Tasks that hardly depend on each other, two at a time in threads."""
+"""Tasks that hardly depend on each other, two at a time in threads; and what runs beside others."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
+from threading import Lock
 from typing import TypeVar
 
 from routing.routes import tabled
 from topoopt.base.freed import give_back
+from topoopt.base.progress import Progress, ProgressCallback
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 # From so many servers on, tasks take long enough; compiled kernels let each other run.
 THREADED_FROM = 33
+
+
+def threaded(servers: int) -> bool:
+    """Whether tasks of so many servers take long enough for threads, and two fit in memory."""
+    return servers >= THREADED_FROM and tabled(servers)
 
 
 def in_twos(
@@ -41,7 +48,7 @@ def in_twos(
     item
     result
     """
-    if servers < THREADED_FROM or not tabled(servers):
+    if not threaded(servers):
         for item in items:
             yield item, task(item, limit())
             if servers >= THREADED_FROM:
@@ -59,3 +66,44 @@ def in_twos(
     finally:
         # After an interruption what has not begun never does.
         pool.shutdown(cancel_futures=True)
+
+
+class Beside:
+    """Tasks in threads beside what the caller does, all of which an interruption ends.
+
+    Parameters
+    ----------
+    progress : callable, optional
+        Called by one thread at a time; where it raises `KeyboardInterrupt`, so do all later
+        reports.
+    """
+
+    def __init__(self, progress: ProgressCallback | None) -> None:
+        self._progress = progress
+        self._lock = Lock()
+        self._interrupted = False
+        self._pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1))
+
+    def __enter__(self) -> "Beside":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # What still runs ends at its next report; what has not begun never does.
+        self._interrupted = True
+        self._pool.shutdown(cancel_futures=True)
+
+    def report(self, made: Progress) -> None:
+        """Hand a report of any of the tasks, or of the caller, on."""
+        with self._lock:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            try:
+                if self._progress is not None:
+                    self._progress(made)
+            except KeyboardInterrupt:
+                self._interrupted = True
+                raise
+
+    def start(self, task: Callable[[], _Result]) -> "Future[_Result]":
+        """Run a task as soon as one of two threads is free."""
+        return self._pool.submit(task)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -11,18 +10,17 @@ from codesign_base import InputError
 from parallelism.taskgraph import traffic_of
 from parallelism.transformers.family import LayoutFamily
 from topoopt.base.interrupts import interrupts_between_steps
-from topoopt.base.progress import Progress, ProgressCallback
-from topoopt.base.side_by_side import in_twos
+from topoopt.base.progress import ProgressCallback
+from topoopt.base.side_by_side import Beside
 from topoopt.base.version import installed_version
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
+from topoopt.codesign.compared import AnySearch, Comparison
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedule_pairs
 from topoopt.evaluate.scoring import NAMED, plainest_routing
-from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import FABRIC_MODEL
-from topoopt.fabric.jitter import Jitter
 from topoopt.fabric.tasks import link_bytes, recorded_routes
 from topoopt.fabrics.baselines import BaselineFabric, baseline_fabrics
 from topoopt.plan.plan import (
@@ -41,7 +39,6 @@ from topoopt.plan.records import (
     link_records,
     near_notes,
     price_notes,
-    reconfiguration_record,
     ring_records,
     schedule_notes,
     schedule_record,
@@ -56,18 +53,13 @@ from topoopt.search.confirm import (
     PACKET_MODEL,
     Confirmed,
     confirm_pairs,
-    packet_times_on,
     states_packets,
 )
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.operators import OperatorSearch
-from topoopt.search.result import Compared, SearchResult
+from topoopt.search.result import SearchResult
 from topoopt.search.scheduled import scheduled_search
 from topoopt.search.search_state import Keeper
-
-_NEAR_TIME = "its time is off by about 0.1 %"
-
-AnySearch = OperatorSearch | LayoutSearch
 
 
 def optimize_once(
@@ -102,10 +94,14 @@ def optimize_once(
     layouts = isinstance(family, LayoutFamily)
     with interrupts_between_steps(progress, everywhere=layouts) as report:
         result = search.run(report, keeper)
-        confirmed = _confirm(search, result, report) if options.confirm == "packet" else None
-        scheduled = _schedule(search, result, report)
-        packets = _packets(search, result, confirmed, report)
-        compared, interrupted = _baselines(search, result, chosen, report)
+        with Beside(report) as beside:
+            comparison = Comparison(search, result, chosen, beside)
+            confirmed = (
+                _confirm(search, result, beside.report) if options.confirm == "packet" else None
+            )
+            scheduled = _schedule(search, result, beside.report)
+            packets = _packets(search, result, confirmed, beside.report)
+            compared, interrupted = comparison.made()
     result.interrupted = result.interrupted or interrupted
     asked = [base.fabric.name for base in chosen]
     return _assemble(search, result, packets, scheduled, compared, asked, table)
@@ -173,62 +169,6 @@ def _packets(
     except KeyboardInterrupt:
         result.interrupted = True
         return None
-
-
-def _baselines(
-    search: AnySearch,
-    result: SearchResult[Any],
-    chosen: list[BaselineFabric],
-    progress: ProgressCallback | None,
-) -> tuple[dict[str, Baseline], bool]:
-    """Score the job on the other fabrics, each with a parallelization searched for it."""
-    found: dict[str, Baseline] = {}
-    problem: Problem[Any] = search.problem
-    family: Any = problem.family
-    if problem.cluster.servers == 1:
-        return found, False
-    stated = states_packets(problem.family, problem.options, problem.cluster.servers)
-    # After an interruption only what is quick is still worked out.
-    asked = stated and not result.interrupted
-    lock = Lock()
-
-    def report(made: Progress) -> None:
-        if progress is not None:
-            with lock:
-                progress(made)
-
-    def compared(
-        numbered: tuple[int, BaselineFabric], _: float
-    ) -> tuple[Compared[Any], Jitter | None]:
-        number, base = numbered
-        best: Compared[Any] = search.best_on(base, result, number, report)
-        packets = best.packets
-        if asked and packets is None:
-            tasks = family.build(best.parallelization)
-            packets = packet_times_on(base.fabric, tasks, base.real)
-        return best, packets
-
-    servers = problem.cluster.servers if isinstance(search, OperatorSearch) else 1
-    try:
-        for (_, base), (best, packets) in in_twos(
-            enumerate(chosen), compared, lambda: 0.0, servers
-        ):
-            unstated = asked and packets is None and isinstance(base.fabric, Fabric)
-            said = [base.note, *[NO_PACKET_TIME] * unstated, *[_NEAR_TIME] * best.near]
-            found[base.fabric.name] = Baseline(
-                iteration_time_s=best.time,
-                bounded=best.bounded,
-                packet_time_s=None if packets is None else packets.mean,
-                cost_usd=base.cost,
-                bandwidth_bytes_per_s=base.bandwidth,
-                origin=best.origin,
-                parallelization=family.record(best.parallelization),
-                note="; ".join(said),
-                reconfiguration=reconfiguration_record(base.fabric),
-            )
-    except KeyboardInterrupt:
-        return found, True
-    return found, False
 
 
 def _assemble(

@@ -44,7 +44,8 @@ def pop(times: Floats, names: Ints, heap: Ints) -> None:
     # Down to a leaf, without looking at the last event: it mostly belongs there.
     while child + 3 < size:
         best = _earlier(
-            times, names,
+            times,
+            names,
             _earlier(times, names, child, child + 1),
             _earlier(times, names, child + 2, child + 3),
         )

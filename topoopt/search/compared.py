@@ -101,13 +101,11 @@ def best_compared(
     packets = search.moves_by_packets and isinstance(fabric, Fabric)
     scored = problem.scored("yielding") if packets else problem
     servers, most_work = problem.family.servers, search.problem.baseline_work
-    starts = {"plan": result.best.strategy}
-    for name, plain in named_strategies(search.space).items():
-        starts[name] = search.space.intern(plain)
+    starts = [result.best.strategy, *_named(search).values()]
     kept = [pair.strategy for pair in result.others[:_POOL]]
     score = _Remembering(Scorer(scored, fabric, search_tolerance(servers), most_work))
     fastest = float("inf")
-    for strategy in _cheapest_first(problem, fabric, [*starts.values(), *kept]):
+    for strategy in _cheapest_first(problem, fabric, [*starts, *kept]):
         fastest = min(fastest, score(strategy, _NEAR * fastest))
     times: Jitter | None = None
     # Of a fabric that is rewired pairs are only carried along.
@@ -135,8 +133,19 @@ def best_compared(
         near = exact.tolerance > 0.0 and not exact.bounded
         timed.append((time, exact.bounded, near, strategy))
     time, bounded, near, best = min(timed, key=lambda each: each[0])
-    origin = next((name for name, each in starts.items() if each == best), "search")
-    return Compared(best, time, origin, bounded, near, times)
+    return Compared(best, time, bounded, near, times)
+
+
+def origin_of(search: Search, strategy: Strategy, result: SearchResult[Strategy]) -> str:
+    """Say where a strategy comes from: "plan", the name of a usual one, or "search"."""
+    if strategy == result.best.strategy:
+        return "plan"
+    return next((name for name, each in _named(search).items() if each == strategy), "search")
+
+
+def _named(search: Search) -> dict[str, Strategy]:
+    named = named_strategies(search.space)
+    return {name: search.space.intern(strategy) for name, strategy in named.items()}
 
 
 def _cheapest_first(

@@ -324,7 +324,7 @@ def _propose(
     searcher = r.searcher or search.method.searcher(search, pair)
     r.searcher = searcher
     try:
-        while r.done < r.steps and not stop.is_set():
+        while r.done < r.steps and score.work < r.most_work and not stop.is_set():
             if clock.monotonic() >= deadline:
                 stop.set()
                 break

@@ -338,13 +338,26 @@ class LayoutSearch:
         Returns
         -------
         Compared
-            Its origin is "plan" or "search".
         """
         best, fastest, bounded = self.fastest_on(base.fabric, self.problem.baseline_work)
         if progress:
             progress(Progress(base.fabric.name, 1, 1, fastest))
-        origin = "plan" if best == result.best.strategy else "search"
-        return Compared(best, fastest, origin, bounded)
+        return Compared(best, fastest, bounded)
+
+    def origin_of(self, placement: Placement, result: SearchResult[Placement]) -> str:
+        """Say where a placed layout comes from: "plan" or "search".
+
+        Parameters
+        ----------
+        placement : Placement
+        result : SearchResult
+            Of this search.
+
+        Returns
+        -------
+        str
+        """
+        return "plan" if placement == result.best.strategy else "search"
 
     def fastest_on(
         self, fabric: Playable, budget: float = float("inf")

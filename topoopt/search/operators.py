@@ -11,7 +11,7 @@ from topoopt.evaluate.scoring import Scorer, direct_fabric, search_tolerance
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.budget import Budget
 from topoopt.problem.routing import Routing
-from topoopt.search.compared import best_compared
+from topoopt.search.compared import best_compared, origin_of
 from topoopt.search.confirm import screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS, finalists
@@ -136,3 +136,18 @@ class OperatorSearch:
         Compared
         """
         return best_compared(self.search, base, result, number, progress)
+
+    def origin_of(self, strategy: Strategy, result: SearchResult) -> str:
+        """Say where a strategy comes from: "plan", the name of a usual one, or "search".
+
+        Parameters
+        ----------
+        strategy : Strategy
+        result : SearchResult
+            Of this search.
+
+        Returns
+        -------
+        str
+        """
+        return origin_of(self.search, strategy, result)

@@ -31,6 +31,9 @@ from topoopt.search.steps import SPLITS_GAIN, Deadline, Round, Search, stay
 _SOUGHT, _WIRED = 2, 4
 # How many rounds' proposals each of them has.
 _SOUGHT_ROUNDS = 3
+# What each of them may cost there, of the search's whole work: a few are a hundred times as many
+# transfers as the others, and are then hardly ever the best once they are wired.
+_SOUGHT_WORK = 0.3
 # Starts this much slower than the best on the ideal switch are not improved there.
 _HOPEFUL = 1.5
 # Strategies this much slower than the best on the ideal switch are not wired.
@@ -104,6 +107,7 @@ def _sought(
             Pair(strategy, None, Routing.ECMP, search.ideal, time, "search"),
             np.random.default_rng(np.random.SeedSequence(key, spawn_key=(500 + c,))),
             0,
+            most_work=_SOUGHT_WORK * search.method.budget(search.cluster.servers).work,
         )
         for c, (time, strategy) in enumerate(first)
     ]
@@ -125,7 +129,9 @@ def _sought(
         result.work += sum(r.work for r in proposing)
         if result.interrupted:
             break
-        proposing = [r for r in proposing if r.done == r.steps]
+        for r in proposing:
+            r.most_work -= r.work
+        proposing = [r for r in proposing if r.done == r.steps and r.most_work > 0.0]
         made += count
         gains.note(result.work, min(r.pair.time for r in rounds))
     return rounds

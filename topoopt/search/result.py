@@ -12,15 +12,14 @@ from topoopt.fabric.jitter import Jitter
 class Compared(NamedTuple, Generic[P]):
     """The best parallelization found for a fabric to compare with.
 
-    ``time`` is in seconds, ``origin`` "plan", a named strategy, or "search". Of what is
-    ``bounded`` the simulation took too much work, and the time is one that it is not below.
+    ``time`` is in seconds. Of what is ``bounded`` the simulation took too much work, and the time
+    is one that it is not below.
     Of what is ``near`` it is off by about 0.1 %, because flows that end soon are batched.
     ``packets`` has its times in packet trains, where they were looked at.
     """
 
     parallelization: P
     time: float
-    origin: str
     bounded: bool = False
     near: bool = False
     packets: Jitter | None = None

@@ -86,6 +86,8 @@ class Round:
         What goes on proposing strategies on the pair's fabric; None to begin anew.
     moves : JointMoves or None
         What goes on with neighbours of the pair.
+    most_work : float
+        What proposals may cost; the first that exceeds it is the last.
     done : int
         Proposals made.
     work : float
@@ -97,6 +99,7 @@ class Round:
     steps: int
     searcher: Searcher | None = None
     moves: JointMoves | None = None
+    most_work: float = float("inf")
     done: int = 0
     work: float = 0.0
 

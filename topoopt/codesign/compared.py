@@ -1,0 +1,137 @@
+"""What a plan is compared with: the same job on other fabrics."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from topoopt.base.freed import give_back
+from topoopt.base.side_by_side import Beside, threaded
+from topoopt.evaluate.problem import Problem
+from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.jitter import Jitter
+from topoopt.fabrics.baselines import BaselineFabric
+from topoopt.plan.plan import Baseline
+from topoopt.plan.records import reconfiguration_record
+from topoopt.search.confirm import NO_PACKET_TIME, packet_times_on, states_packets
+from topoopt.search.layouts import LayoutSearch
+from topoopt.search.operators import OperatorSearch
+from topoopt.search.result import Compared, SearchResult
+
+_NEAR_TIME = "its time is off by about 0.1 %"
+
+AnySearch = OperatorSearch | LayoutSearch
+_Found = tuple[Compared[Any], Jitter | None]
+
+
+class Comparison:
+    """A job on other fabrics, each with a parallelization searched for it.
+
+    Where simulations take long, and what these searches begin from is known before packet trains
+    choose the plan, they run beside that choice.
+
+    Parameters
+    ----------
+    search : OperatorSearch or LayoutSearch
+        Of the plan.
+    result : SearchResult
+        What it has found, from now on changed by the choice of the plan alone.
+    chosen : list of BaselineFabric
+    beside : Beside
+    """
+
+    def __init__(
+        self,
+        search: AnySearch,
+        result: SearchResult[Any],
+        chosen: list[BaselineFabric],
+        beside: Beside,
+    ) -> None:
+        self.search, self.result, self.chosen, self.beside = search, result, chosen, beside
+        problem: Problem[Any] = search.problem
+        options = problem.options
+        self.stated = states_packets(problem.family, options, problem.cluster.servers)
+        self._started: list[Future[_Found]] = []
+        if not isinstance(search, OperatorSearch) or search.search.moves_by_packets:
+            return
+        if self._threaded and options.schedule == "plain" and not result.interrupted:
+            # As it is now: packet trains are about to choose its best pair.
+            self._start(replace(result, others=list(result.others)))
+
+    def made(self) -> tuple[dict[str, Baseline], bool]:
+        """Return what each fabric takes, and whether it was stopped from the keyboard.
+
+        After an interruption only what is quick is still worked out.
+
+        Returns
+        -------
+        found : dict
+            Baselines by name.
+        interrupted : bool
+        """
+        found: dict[str, Baseline] = {}
+        problem: Problem[Any] = self.search.problem
+        if problem.cluster.servers == 1:
+            return found, False
+        asked = self.stated and not self.result.interrupted
+        try:
+            for base, (best, packets) in self._all():
+                unstated = asked and packets is None and isinstance(base.fabric, Fabric)
+                said = [base.note, *[NO_PACKET_TIME] * unstated, *[_NEAR_TIME] * best.near]
+                found[base.fabric.name] = Baseline(
+                    iteration_time_s=best.time,
+                    bounded=best.bounded,
+                    packet_time_s=None if packets is None else packets.mean,
+                    cost_usd=base.cost,
+                    bandwidth_bytes_per_s=base.bandwidth,
+                    origin=self.search.origin_of(best.parallelization, self.result),
+                    parallelization=problem.family.record(best.parallelization),
+                    note="; ".join(said),
+                    reconfiguration=reconfiguration_record(base.fabric),
+                )
+        except KeyboardInterrupt:
+            return found, True
+        return found, False
+
+    @property
+    def _threaded(self) -> bool:
+        servers = self.search.problem.cluster.servers
+        return isinstance(self.search, OperatorSearch) and threaded(servers)
+
+    def _start(self, result: SearchResult[Any]) -> None:
+        for number in range(len(self.chosen)):
+            self._started.append(self.beside.start(partial(self._on, number, result)))
+
+    def _all(self) -> Iterator[tuple[BaselineFabric, _Found]]:
+        """Yield the fabrics with what was found on each, in order."""
+        if self._threaded and not self._started:
+            self._start(self.result)
+        for number, base in enumerate(self.chosen):
+            try:
+                found = (
+                    self._started[number].result()
+                    if self._started
+                    else self._on(number, self.result)
+                )
+            except KeyboardInterrupt:
+                if not (self._started and self.result.interrupted):
+                    raise
+                # It was to be searched beside the plan's choice, which an interruption ended.
+                found = self._on(number, self.result)
+            yield base, found
+            give_back()
+
+    def _on(self, number: int, result: SearchResult[Any]) -> _Found:
+        """Find the best parallelization on a fabric, and its times in packet trains."""
+        search, base = self.search, self.chosen[number]
+        asked = self.stated and not result.interrupted
+        best = search.best_on(
+            base, result, number, None if result.interrupted else self.beside.report
+        )
+        packets = best.packets
+        if asked and packets is None:
+            family: Any = search.problem.family
+            tasks = family.build(best.parallelization)
+            packets = packet_times_on(base.fabric, tasks, base.real)
+        return best, packets
