@@ -82,7 +82,7 @@ class Beside:
         self._progress = progress
         self._lock = Lock()
         self._interrupted = False
-        self._pool = ThreadPoolExecutor(min(2, os.cpu_count() or 1))
+        self._pool = ThreadPoolExecutor(2)
 
     def __enter__(self) -> "Beside":
         return self

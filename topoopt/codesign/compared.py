@@ -6,8 +6,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from routing.routes import tabled
 from topoopt.base.freed import give_back
-from topoopt.base.side_by_side import Beside, threaded
+from topoopt.base.side_by_side import Beside
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
@@ -96,8 +97,10 @@ class Comparison:
 
     @property
     def _threaded(self) -> bool:
-        servers = self.search.problem.cluster.servers
-        return isinstance(self.search, OperatorSearch) and threaded(servers)
+        # Kernels of few servers are short, but there are many of them.
+        return isinstance(self.search, OperatorSearch) and tabled(
+            self.search.problem.cluster.servers
+        )
 
     def _start(self, result: SearchResult[Any]) -> None:
         for number in range(len(self.chosen)):

@@ -176,7 +176,8 @@ def test_an_interruption_of_a_baseline_keeps_the_plan():
         small_dlrm(), 4, steps=40, baselines=("ideal-switch", "fat-tree"),
         progress=interrupt_after(1, "fat-tree"),
     )  # fmt: skip
-    assert plan.search.interrupted and set(plan.baselines) == {"ideal-switch"}
+    # The other fabric is searched beside it, and may have come to its end.
+    assert plan.search.interrupted and set(plan.baselines) <= {"ideal-switch"}
     assert plan.search.steps == 40
 
 
