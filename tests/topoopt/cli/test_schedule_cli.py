@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytest
+from cli_runs import CLUSTER, SMALL
 from small_plans import shared_plan, small_dlrm, solve
 from test_simulate_cli import invoke, refused, run, simulated
 
@@ -76,9 +77,10 @@ def test_a_bucket_is_called_like_its_last_part(place):
 
 
 def test_plan_prints_and_verifies_its_schedule(place):
+    (place / "small.yaml").write_text(SMALL)
     text = run(
-        "plan", "dlrm-16", "--servers", 4, "--degree", 2, "--bandwidth", "100Gbps", "--steps", 4,
-        "--schedule", "auto", "--quiet", "-o", "new.json", directory=place,
+        "plan", "small.yaml", *CLUSTER, "--steps", 4, "--schedule", "auto", "--quiet",
+        "-o", "new.json", directory=place,
     )  # fmt: skip
     record = json.loads((place / "new.json").read_text())["schedule"]
     plain = (record["overlap"], record["compute"], record["network"]) == (

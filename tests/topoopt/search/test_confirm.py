@@ -108,9 +108,10 @@ def test_a_plan_records_what_the_trains_say(plan, question):
     assert again == plan
 
 
-def test_schedules_that_packets_do_not_know_have_no_packet_time(question):
+def test_schedules_that_packets_do_not_know_have_no_packet_time():
     options = SearchOptions(steps=0, schedule="barrier")
-    plan = to.co_optimize(*question, seed=1, baselines=(), options=options)
+    job, cluster = to.Job(small_mlp()), to.Cluster(4, 2, "100Gbps")
+    plan = to.co_optimize(job, cluster, options, baselines=())
     assert plan.packet_time_s is None and "packet time" not in plan.summary(details=True)
     assert verify_plan(plan).ok
 
