@@ -281,6 +281,16 @@ def one_of_each(found):
             yield change
 
 
+def asked_before(change, plan):
+    """Whether an earlier plan has the part of the question that is changed, word for word."""
+    if change.path[:1] not in (("job",), ("prices",)):
+        return False
+    section, *key = change.path[:2]
+    asked = [document_of(each)[section] for each in PLANS[: PLANS.index(plan) + 1]]
+    *before, now = [part[key[0]] if key else part for part in asked if not key or key[0] in part]
+    return now in before
+
+
 def unargued(plan, found):
     """Return the changes that go unnoticed and are not on the list."""
     return [
@@ -297,7 +307,8 @@ def allows(free, change):
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.__name__)
 def test_every_kind_of_change_of_every_field_is_refused(plan):
-    assert unargued(plan, one_of_each(every_change(plan))) == []
+    found = one_of_each(every_change(plan))
+    assert unargued(plan, (each for each in found if not asked_before(each, plan))) == []
 
 
 @pytest.mark.slow
