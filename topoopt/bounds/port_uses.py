@@ -5,10 +5,11 @@ less than they must (`topoopt.bounds.collectives`). So beside servers alone sets
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from codesign_base.rows import spread, starts
 from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
 from topoopt.bounds.collectives import member_bytes, members_of
 
@@ -105,52 +106,83 @@ def _elements(tasks: TaskGraph, sends: IntArray, *, into: bool) -> _Elements:
     )  # fmt: skip
 
 
+class _Rows(NamedTuple):
+    """Lists of numbers, one after another: list i is ``values[offsets[i]:offsets[i + 1]]``."""
+
+    offsets: IntArray
+    values: IntArray
+
+    @classmethod
+    def of(cls, row: IntArray, values: IntArray, rows: int) -> "_Rows":
+        """Sort values into their rows."""
+        order = np.argsort(row, kind="stable")
+        return cls(starts(np.bincount(row, minlength=rows)), values[order])
+
+    def each(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Return for rows, one after another, which one and which place in ``values``."""
+        counts = np.diff(self.offsets)[rows]
+        return np.repeat(np.arange(rows.size), counts), spread(self.offsets[rows], counts)
+
+
+def _listed(lists: Sequence[tuple[int, ...]]) -> _Rows:
+    flat = np.array([v for one in lists for v in one], dtype=np.int64)
+    return _Rows(starts([len(one) for one in lists]), flat)
+
+
 def _uses(tasks: TaskGraph, sends: IntArray, each: FloatArray, elements: _Elements) -> PortUses:
     """Return what tasks put on sets of servers; a member of their collectives so much at least."""
-    from scipy.sparse import coo_array
-
     server, group, of, of_task, servers, groups = elements
     counts = np.array([len(g) for g in groups] or [0], dtype=np.int64)
     first = np.unique(of, return_index=True)[1]
     known = np.unique(group[first][group[first] >= 0]).tolist()
     # Each of two sends as much by any schedule, and of all servers other terms say as much.
     several = [groups[g] for g in known if 2 < counts[g] < tasks.servers]
-    sets = [*((v,) for v in servers.tolist()), *dict.fromkeys(several)]
+    alone = [(v,) for v in servers.tolist()]
+    members = _listed([*alone, *(tuple(sorted(g)) for g in dict.fromkeys(several))])
+    sets = members.offsets.size - 1
+    sets_of = np.repeat(np.arange(sets), np.diff(members.offsets))
+    holding = _Rows.of(members.values, sets_of, tasks.servers)  # the sets that hold each server
 
-    def table(rows: IntArray, columns: IntArray, shape: tuple[int, int]) -> Any:
-        return coo_array((np.ones(rows.size), (rows, columns)), shape=shape).tocsr()
+    # How many members of each group are in each set, where there are any; or all of them.
+    inside = _listed(groups or ((),))
+    at, place = holding.each(inside.values)
+    own = np.repeat(np.arange(counts.size), counts)[at]
+    pairs, overlap = np.unique(own * sets + holding.values[place], return_counts=True)
+    meeting = _Rows(starts(np.bincount(pairs // sets, minlength=counts.size)), pairs % sets)
+    all_of = overlap == np.repeat(counts, np.diff(meeting.offsets))
 
-    def listed(lists: Sequence[tuple[int, ...]]) -> Any:
-        sizes = np.array([len(one) for one in lists], dtype=np.int64)
-        flat = np.array([v for one in lists for v in one], dtype=np.int64)
-        return table(np.repeat(np.arange(sizes.size), sizes), flat, (sizes.size, tasks.servers))
-
-    members = listed(sets)
-    within = (listed(groups or ((),)) @ members.T).tocsr()
-    whole = within.copy()
-    all_of = within.data == np.repeat(counts, np.diff(within.indptr))
-    within.data[all_of], whole.data[:] = 0.0, all_of
-    kinds = int(of.max(initial=-1)) + 1
     moves, reduces = np.flatnonzero(group < 0), np.flatnonzero(group >= 0)
     reduces = reduces[counts[group[reduces]] > 1]
-    passed = table(of[moves], server[moves], (kinds, tasks.servers)) @ members.T
-    summed = table(of[reduces], group[reduces], (kinds, counts.size))
-    collective = tasks.collective[sends]
+    mover, moved = holding.each(server[moves])
+    reducer, reduced = meeting.each(group[reduces])
+    # Of each class and set: how many transfers, members, and whole groups.
+    kinds = int(of.max(initial=-1)) + 1
+    class_of = np.concatenate((of[moves][mover], of[reduces][reducer]))
+    set_of = np.concatenate((holding.values[moved], meeting.values[reduced]))
+    whole = all_of[reduced]
+    what = np.concatenate((np.zeros(mover.size, dtype=np.int64), 1 + whole))
+    many = np.concatenate((np.ones(mover.size), np.where(whole, 1, overlap[reduced])))
+    keys = class_of * sets + set_of
+    order = np.argsort(keys, kind="stable")  # quick, as these are often in two sorted runs
+    keys, what, many = keys[order], what[order], many[order]
+    begin = np.diff(keys, prepend=-1) != 0
+    same, keys = np.cumsum(begin) - 1, keys[begin]
+    passed, within, summed = np.bincount(
+        what * keys.size + same, weights=many, minlength=3 * keys.size
+    ).reshape(3, keys.size)
+
+    collective, size = tasks.collective[sends], tasks.size[sends]
     others = members_of(tasks)[np.where(collective, tasks.first[sends], 0)] - 1.0
-    size = tasks.size[sends]
-    used = sum(
-        (coo_array((amount, (np.arange(sends.size), of_task)), shape=(sends.size, kinds)) @ one)
-        for amount, one in (
-            (np.where(collective, 0.0, size), passed),
-            (each, summed @ within),
-            (np.where(collective, tasks.passes[sends] * others * size, 0.0), summed @ whole),
-        )
-    ).tocoo()
-    kept = used.data > 0.0
+    task, use = _Rows(starts(np.bincount(keys // sets, minlength=kinds)), keys).each(of_task)
+    used = (
+        np.where(collective, 0.0, size)[task] * passed[use]
+        + each[task] * within[use]
+        + np.where(collective, tasks.passes[sends] * others * size, 0.0)[task] * summed[use]
+    )
+    kept = used > 0.0
     return PortUses(
-        sends[used.row[kept]], used.col[kept].astype(np.int64), used.data[kept],
-        members.indptr.astype(np.int64), members.indices.astype(np.int64),
-    )  # fmt: skip
+        sends[task[kept]], keys[use[kept]] % sets, used[kept], members.offsets, members.values
+    )
 
 
 __all__ = ["PortUses", "port_uses"]
