@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from cli_runs import topoopt as ran
 from doc_pages import blocks, cells
 from small_layouts import shared_layout_plan
 from small_plans import shared_plan
@@ -151,9 +152,7 @@ def test_first_screen():
 
 def test_the_workloads_are_those_that_the_program_lists():
     shown = marked("models", DOCS["models.md"])
-    done = python(
-        "from topoopt.cli import main; import sys; sys.argv[1:] = ['models']; main()", "."
-    )
+    done = ran("models")
     head = shown.splitlines()[0]
     page = DOCS["transformers.md"]
     (rest,) = re.findall(r"<!-- transformers -->\n```text\n(.*?)```\n", page, re.S)
@@ -231,21 +230,14 @@ def test_first_column_of_the_key_table_names_every_key_of_a_plan(small):
     assert named == set(json.loads((small / "plan.json").read_text()))
 
 
-def cli(*arguments):
-    return f"import sys; sys.argv[1:] = {arguments!r}; from topoopt.cli import main; main()"
-
-
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A directory with a real small plan, its traffic and its network."""
     directory = tmp_path_factory.mktemp("small")
-    done = python(
-        cli(
-            "plan", "dlrm-16", "--servers", "4", "--degree", "2", "--bandwidth", "100Gbps",
-            "--steps", "5", "-o", "plan.json", "--save-traffic", "traffic.npz",
-            "--save-network", "network.json", "--quiet",
-        ),
-        directory,
+    done = ran(
+        "plan", "dlrm-16", "--servers", "4", "--degree", "2", "--bandwidth", "100Gbps",
+        "--steps", "5", "-o", "plan.json", "--save-traffic", "traffic.npz",
+        "--save-network", "network.json", "--quiet", directory=directory,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return directory

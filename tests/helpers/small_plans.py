@@ -38,7 +38,11 @@ def solve(model, servers, degree=2, *, ports="directed", job=None, **options):
 
 
 def planned(job, cluster, **asked):
-    """Co-optimize with arguments and search options from one dictionary."""
+    """Co-optimize with arguments and search options from one dictionary.
+
+    Unless asked for, packets choose nothing: on small jobs that takes longer than the search.
+    """
+    asked = {"confirm": "none", **asked}
     names = {each.name for each in fields(SearchOptions)}
     options = {name: value for name, value in asked.items() if name in names}
     rest = {name: value for name, value in asked.items() if name not in names}

@@ -15,7 +15,8 @@ from topoopt.problem.options import SearchOptions
 JOB = Job(small_dlrm(2, bottom_layers=1, top_layers=1))
 CLUSTER = Cluster(servers=4, degree=2, bandwidth="10Gbps")
 BASELINES = ("fat-tree", "expander")
-ASKED = {"seed": 3, "steps": 12, "restarts": 3, "baselines": BASELINES}
+ALONE = SearchOptions(steps=12, confirm="none")
+ASKED = {"seed": 3, "steps": 12, "confirm": "none", "restarts": 3, "baselines": BASELINES}
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +33,9 @@ def test_seeds_are_derived_and_differ():
 
 def test_the_best_of_the_searches_is_kept(plan):
     alone = [
-        co_optimize(
-            JOB, CLUSTER, SearchOptions(steps=12), seed=restart_seed(3, k), baselines=BASELINES
-        )
+        co_optimize(JOB, CLUSTER, ALONE, seed=restart_seed(3, k), baselines=BASELINES)
         for k in range(3)
-    ]  # fmt: skip
+    ]
     times = [each.time_s for each in alone]
     best = times.index(min(times))
     assert (plan.search.options.restarts, plan.search.restart, plan.search.first_seed) == (

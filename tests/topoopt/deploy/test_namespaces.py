@@ -110,8 +110,7 @@ def check_in_namespaces(folder, count):
 
 
 @needs_root
-@pytest.mark.parametrize("count", [2, 5])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("number", "count"), [(signal.SIGINT, 2), (signal.SIGTERM, 5)])
 def test_a_check_that_is_stopped_leaves_nothing(number, count, tmp_path):
     Path("/run/netns").mkdir(exist_ok=True)
     with check_in_namespaces(tmp_path, count) as child:

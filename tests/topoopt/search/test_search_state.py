@@ -100,7 +100,7 @@ def test_a_killed_search_goes_on_to_the_same_plan(tmp_path, monkeypatch):
         "state.StateFile.save = kill\n"
         "job = Job(models.dlrm(tables=6, top_layers=2, bottom_layers=2, batch_per_gpu=64))\n"
         "cluster = Cluster(servers=6, degree=2, bandwidth='10Gbps')\n"
-        "options = SearchOptions(steps=1000)\n"
+        "options = SearchOptions(steps=1000, confirm='none')\n"
         f"co_optimize(job, cluster, options, seed=1, baselines=(), checkpoint={str(path)!r})\n"
     )
     done = subprocess.run([sys.executable, script], check=False, env=dict(os.environ))
@@ -108,7 +108,7 @@ def test_a_killed_search_goes_on_to_the_same_plan(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.glob("search*")] == ["search.json.search-0"]
     begun = []
     monkeypatch.setattr(driver, "start", lambda *a: begun.append(0) or start(*a))
-    asked = {"seed": 1, "steps": 1000, "baselines": ()}
+    asked = {"seed": 1, "steps": 1000, "confirm": "none", "baselines": ()}
     plan = planned(JOB, CLUSTER, **asked, checkpoint=path)
     assert not begun
     assert [p.name for p in tmp_path.glob("search*")] == ["search.json"]
