@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from default_rings_oracle import rings_of
-from fabric_oracle import play
+from fabric_oracle import simulate_plainly
 
 from parallelism.taskgraph import TaskGraph, TaskKind
 from routing.merging import merge_equivalent_links
@@ -179,7 +179,7 @@ def test_against_the_oracle(benchmark) -> None:  # type: ignore[no-untyped-def]
     fabric, tasks = iteration("16", 1, False)
     score(fabric, tasks)
     began = time.perf_counter()
-    expected = play(fabric, tasks)
+    expected = simulate_plainly(fabric, tasks)
     oracle_s = time.perf_counter() - began
     timeline = benchmark(simulate, fabric, tasks)
     np.testing.assert_allclose(timeline.finish, expected.finish, rtol=1e-9)

@@ -1,4 +1,4 @@
-"""Default plans, exported and simulated again as the packet simulator would play them."""
+"""Default plans, exported and simulated again as the packet simulator would."""
 
 import os
 from collections.abc import Sequence

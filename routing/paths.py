@@ -180,13 +180,15 @@ def single_path_routes(network: Network, lengths: IntArray, links: IntArray) -> 
     )
 
 
-def ecmp_routes(network: Network, *, relay: bool = False, pairs: IntArray | None = None) -> Routes:
+def ecmp_routes(
+    network: Network, *, hosts_forward: bool = False, pairs: IntArray | None = None
+) -> Routes:
     """Split every pair's traffic equally over all shortest next hops, at each node (fluid ECMP).
 
     Parameters
     ----------
     network : Network
-    relay : bool, optional
+    hosts_forward : bool, optional
         Let hosts forward for each other although there are switches.
     pairs : int64 array, optional
         The pairs to route, ascending; by default all.
@@ -218,7 +220,9 @@ def ecmp_routes(network: Network, *, relay: bool = False, pairs: IntArray | None
     """
     from routing.path_kernels import ecmp_rows
 
-    forwarding = np.ones(network.nodes, dtype=np.int64) if relay else forwarding_nodes(network)
+    forwarding = (
+        np.ones(network.nodes, dtype=np.int64) if hosts_forward else forwarding_nodes(network)
+    )
     offsets, links, weights, latency, hops = ecmp_rows(
         network.out_offsets,
         network.target,

@@ -44,7 +44,7 @@ def capacities(clos, nic_rate):
     return room
 
 
-def play(clos, jobs, spine, epochs, nic_rate, reroute=None):
+def simulate_plainly(clos, jobs, spine, epochs, nic_rate, reroute=None):
     """Return start and end times, one list a job, and every flow's times in order of ending.
 
     ``reroute``: (time, clos, spine), or a list of such, from which on other routes hold; with a

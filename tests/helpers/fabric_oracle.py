@@ -174,7 +174,7 @@ def stream_row(fabric: Fabric, group: tuple[int, ...]) -> tuple[dict[int, float]
 
 
 @dataclass
-class Played:
+class PlainRun:
     """What the oracle found."""
 
     start: list[float]
@@ -185,7 +185,7 @@ class Played:
     most_used: float
 
 
-def play(fabric: Fabric, tasks: TaskGraph) -> Played:
+def simulate_plainly(fabric: Fabric, tasks: TaskGraph) -> PlainRun:
     """Simulate with plain lists, and all rates filled anew whenever flows change."""
     n = tasks.tasks
     capacity = fabric.network.capacity.tolist()
@@ -300,4 +300,4 @@ def play(fabric: Fabric, tasks: TaskGraph) -> Played:
     must = [
         sum(volume[t] * row[t].get(link, 0.0) for t in range(n)) for link in range(len(capacity))
     ]
-    return Played(start, finish, binding, carried, must, most_used)
+    return PlainRun(start, finish, binding, carried, must, most_used)

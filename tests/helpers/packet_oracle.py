@@ -130,7 +130,7 @@ class Train:
 
 
 @dataclass
-class PacketsPlayed:
+class PlainPacketRun:
     """What the oracle found; what each link served as (from, to, bytes)."""
 
     start: list[float]
@@ -141,7 +141,7 @@ class PacketsPlayed:
     marks: int
 
 
-def play_packets(fabric: Fabric, tasks: TaskGraph, seed: int = 0) -> PacketsPlayed:
+def simulate_packets_plainly(fabric: Fabric, tasks: TaskGraph, seed: int = 0) -> PlainPacketRun:
     """Simulate one iteration train by train."""
     return _Simulation(fabric, tasks, seed).run()
 
@@ -484,7 +484,7 @@ class _Simulation:
         else:
             yield number
 
-    def run(self) -> PacketsPlayed:
+    def run(self) -> PlainPacketRun:
         tasks = self.tasks
         n = tasks.tasks
         waiting = tasks.predecessors.tolist()
@@ -542,4 +542,4 @@ class _Simulation:
                         binding[after] = t
                         get_ready(after)
             employ()
-        return PacketsPlayed(start, finish, binding, self.served, self.messages, self.marks)
+        return PlainPacketRun(start, finish, binding, self.served, self.messages, self.marks)

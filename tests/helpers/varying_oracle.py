@@ -18,7 +18,7 @@ def ring(group):
 
 
 @dataclass
-class Played:
+class PlainRun:
     """What an oracle found."""
 
     start: list
@@ -212,7 +212,7 @@ def demand_of(flows, amount, edges_of):
     return total
 
 
-def play(fabric, tasks, on_demand):
+def simulate_plainly(fabric, tasks, on_demand):
     """Simulate over a fabric without packets, set-up and latency (`IDEAL`)."""
     n = tasks.tasks
     network = tasks.kind != TaskKind.COMPUTE
@@ -230,7 +230,7 @@ def play(fabric, tasks, on_demand):
     control = (
         Circuits(fabric) if on_demand else Windows(fabric, demand_of(sending, volume, edges_of))
     )
-    out = Played([0.0] * n, [inf] * n)
+    out = PlainRun([0.0] * n, [inf] * n)
     left, waiting, active, joined = {}, [], [], []
     queue = {d: [] for d in range(tasks.devices)}
     busy = dict.fromkeys(queue, False)

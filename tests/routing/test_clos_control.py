@@ -5,7 +5,7 @@ from itertools import pairwise
 import networkx as nx
 import numpy as np
 import pytest
-from clos_sim_oracle import play
+from clos_sim_oracle import simulate_plainly
 
 from codesign_base import InfeasibleError, InputError
 from routing.clos.assignment import Assignment
@@ -162,7 +162,7 @@ def test_the_loop_equals_the_plain_simulator():
     found = run_loop(CLOS, jobs, controller, 3)
     again = Controller(CLOS, "ecmp", predict=True)
     again.observe(flows, 0.0)
-    start, end, _ = play(CLOS, jobs, again.spines_of(flows), 3, 12.5e9)
+    start, end, _ = simulate_plainly(CLOS, jobs, again.spines_of(flows), 3, 12.5e9)
     for j in range(2):
         np.testing.assert_allclose(found.times.start[j], start[j])
         np.testing.assert_allclose(found.times.end[j], end[j])
@@ -237,7 +237,7 @@ def test_moves_cost_the_time_that_they_are_said_to_take():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_rotation_is_exact_and_changes_no_load(seed):
-    """Every exchange is played by the plain simulator too, at the times at which it happened."""
+    """Every exchange is simulated by the plain simulator too, at the times at which it happened."""
     rng = np.random.default_rng(seed)
     clos = Clos.uniform(4, 6).with_failed_spines(range(int(rng.integers(1, 4))))
     nics = rng.permutation(4)[:, None] * 6 + np.arange(6)
@@ -282,7 +282,9 @@ def test_rotation_is_exact_and_changes_no_load(seed):
         found = run_loop(clos, jobs, Noted(clos, "best"), 2, nic_rate=1.0)
     loads = [evaluate(clos, flows, Assignment(h)).max_load for h in history if h.min() >= 0]
     assert max(loads) <= 2.0 + 1e-9
-    start, end, _ = play(clos, jobs, times[0][1], 2, 1.0, [(t, clos, s) for t, s in times])
+    start, end, _ = simulate_plainly(
+        clos, jobs, times[0][1], 2, 1.0, [(t, clos, s) for t, s in times]
+    )
     for j in range(2):
         np.testing.assert_allclose(found.times.start[j], start[j], rtol=1e-8)
         np.testing.assert_allclose(found.times.end[j], end[j], rtol=1e-8)

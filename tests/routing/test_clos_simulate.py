@@ -2,7 +2,14 @@
 
 import numpy as np
 import pytest
-from clos_sim_oracle import capacities, fair_rates, path, play, random_case, random_spines
+from clos_sim_oracle import (
+    capacities,
+    fair_rates,
+    path,
+    random_case,
+    random_spines,
+    simulate_plainly,
+)
 from numba import njit
 
 from codesign_base import InfeasibleError, InputError
@@ -29,7 +36,7 @@ def test_equals_the_plain_simulator(seed):
     rng = np.random.default_rng(seed)
     clos, jobs, _, spine = random_case(rng)
     epochs = int(rng.integers(1, 4))
-    start, end, flow_times = play(clos, jobs, spine, epochs, 1.0)
+    start, end, flow_times = simulate_plainly(clos, jobs, spine, epochs, 1.0)
     found = simulate(clos, jobs, spine, epochs, nic_rate=1.0)
     for j, job in enumerate(jobs):
         np.testing.assert_allclose(found.start[j], start[j], rtol=1e-8)
@@ -51,7 +58,7 @@ def test_routes_may_change_on_the_way(seed, hold):
     when = float(rng.uniform(0, 12))
     movers = np.flatnonzero(rng.random(flows.count) < 0.5)
     held = dict.fromkeys(movers.tolist(), when + hold)
-    start, end, _ = play(clos, jobs, spine, 2, 1.0, (when, later, other, held))
+    start, end, _ = simulate_plainly(clos, jobs, spine, 2, 1.0, (when, later, other, held))
     simulation = Simulation(clos, jobs, 2, 1.0)
     everyone = np.ones(len(jobs), dtype=bool)
     simulation.set_routes(clos, spine, everyone)
@@ -107,7 +114,7 @@ def test_a_larger_case_equals_the_plain_simulator():
         RingJob("b", order[12:28].reshape(4, 4), 3.0, 1.0, 0.0),
     ]
     spine = random_spines(rng, clos, flows_of(clos, jobs))
-    start, end, _ = play(clos, jobs, spine, 3, 1.0)
+    start, end, _ = simulate_plainly(clos, jobs, spine, 3, 1.0)
     found = simulate(clos, jobs, spine, 3, nic_rate=1.0)
     for j in range(2):
         np.testing.assert_allclose(found.start[j], start[j], rtol=1e-8)
@@ -154,7 +161,7 @@ def test_flows_that_wait_at_a_barrier_leave_their_link_to_others():
     a = RingJob("a", np.array([[0, 2]]), 2.0)
     b = RingJob("b", np.array([[1, 4]]), 1.0)
     found = simulate(clos, [a, b], [0, 0, 0, 0], 1, nic_rate=1.0)
-    _, end, _ = play(clos, [a, b], [0, 0, 0, 0], 1, 1.0)
+    _, end, _ = simulate_plainly(clos, [a, b], [0, 0, 0, 0], 1, 1.0)
     assert found.end[0] == pytest.approx(end[0])
     assert found.end[1] == pytest.approx(end[1])
 

@@ -235,7 +235,7 @@ def _fbuf_notes(plan: "Plan", file: "FbufFile") -> list[str]:
         )
     if int(file.ring_size.min()) < file.nodes:
         notes.append(
-            "TopoOpt's packet simulator plays AllReduces over some of the servers on other ones; "
+            "TopoOpt's packet simulator runs AllReduces over some of the servers on other ones; "
             "give --allreduce rounds to replay it"
         )
     return notes

@@ -31,7 +31,7 @@ from topoopt.fabric.collapse import seeks_symmetry
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run
 from topoopt.fabric.gpu_ports import GpuPorts
-from topoopt.fabric.reconfigurable import Playable, play
+from topoopt.fabric.reconfigurable import Playable, run_iteration
 from topoopt.fabric.represented import tasks_within, whole_size, whole_tasks
 from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.tasks import demand_of, pairs_in_use
@@ -378,7 +378,7 @@ class Scorer(Generic[P]):
             tasks = replace(
                 tasks, priority=later + (0 if tasks.priority is None else tasks.priority)
             )
-        run = play(self.fabric, tasks, self.tolerance, limit=limit, budget=self.budget)
+        run = run_iteration(self.fabric, tasks, self.tolerance, limit=limit, budget=self.budget)
         self.work += _TASK_WORK * tasks.tasks + run.resolved
         if isinstance(run, Run) and run.spent and isinstance(self.fabric, Fabric | GpuPorts):
             return max(run.least, self._bound(of_servers(self.fabric), tasks))

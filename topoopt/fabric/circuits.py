@@ -8,7 +8,7 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph
 from topoopt.fabric.transport import PACKETS, Transport
-from topoopt.fabric.varying import Play
+from topoopt.fabric.varying import VaryingState
 
 # What a decision costs, and each server pair in it, in streams re-solved (about 0.13 us).
 _ASKING, _ASKING_PAIR = 150.0, 0.01
@@ -68,18 +68,18 @@ class DirectCircuits:
     def __post_init__(self) -> None:
         check_circuits(self.servers, self.degree, self.rate, self.latency, self.delay)
 
-    def play(self, tasks: TaskGraph, state: Play) -> bool:
-        """Play an iteration, moving circuits whenever something comes to wait or ends.
+    def run(self, tasks: TaskGraph, state: VaryingState) -> bool:
+        """Simulate an iteration, moving circuits whenever something comes to wait or ends.
 
         Parameters
         ----------
         tasks : TaskGraph
-        state : Play
+        state : VaryingState
 
         Returns
         -------
         bool
-            Whether it was played to the end.
+            Whether it was simulated to the end.
         """
         from topoopt.fabric.circuits_kernels import (
             DECISIONS,
@@ -87,7 +87,7 @@ class DirectCircuits:
             LIT,
             NOTED,
             Circuits,
-            play_direct,
+            simulate_direct,
         )
         from topoopt.fabric.varying_kernels import OVER
 
@@ -101,7 +101,7 @@ class DirectCircuits:
         end = np.where(ring < 0, row + 1, bounds[ring + 1])
         one = np.ones(1)
         lag = self.transport.message_lag(one * self.latency, one, one * self.rate)
-        state.lay(
+        state.set_network(
             begin, end, np.repeat(lag, tasks.tasks), links, np.ones(links.size), np.zeros(n * n)
         )
         ports = np.full((2, n), self.degree, dtype=np.int64)
@@ -121,7 +121,7 @@ class DirectCircuits:
         )
         while True:
             why = state.watched(
-                lambda stop: play_direct(
+                lambda stop: simulate_direct(
                     self.rate, self.delay, _ASKING + _ASKING_PAIR * n * n, state.orders, state.it,
                     state.own, state.flows, circuits, state.horizon, state.tolerance,
                     state.record, stop,

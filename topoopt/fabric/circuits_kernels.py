@@ -356,11 +356,11 @@ def renew_caps(orders: Orders, own: Changing, flows: Flows) -> None:
 
 
 @kernel
-def play_direct(
+def simulate_direct(
     rate: float, delay: float, decision: float, orders: Orders, it: Iteration, own: Changing,
     flows: Flows, circuits: Circuits, horizon: float, tolerance: float, record: bool, stop: Ints,
 ) -> int:  # fmt: skip
-    """Play on, and move circuits whenever something comes to wait or ends.
+    """Simulate further, and move circuits whenever something comes to wait or ends.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def run_fluid(
         collapsed = seeks_symmetry(tasks) and tasks.alike is None
     # Classes know nothing of the order in which htsim finds tasks ready.
     quotient = collapse(orders) if collapsed and not fabric.transport.htsim else None
-    played, lost = _play(
+    found, lost = _simulated(
         orders if quotient is None else quotient.orders,
         tolerance,
         limit,
@@ -84,22 +84,22 @@ def run_fluid(
         budget,
     )
     if lost:
-        never = int(np.count_nonzero(np.isinf(played.finish)))
+        never = int(np.count_nonzero(np.isinf(found.finish)))
         raise InputError(
             f"task graph: {never} of {tasks.tasks} tasks never ran, because tasks wait for each "
             "other in a cycle; remove a dependency"
         )
     if quotient is None:
-        return played
+        return found
     of = quotient.class_of_task
-    return played._replace(
-        start=played.start[of],
-        finish=played.finish[of],
-        binding=expand_binding(orders, quotient, played.binding),
+    return found._replace(
+        start=found.start[of],
+        finish=found.finish[of],
+        binding=expand_binding(orders, quotient, found.binding),
     )
 
 
-def _play(
+def _simulated(
     orders: Orders,
     tolerance: float,
     limit: float,
@@ -109,10 +109,10 @@ def _play(
     budget: float,
 ) -> tuple[Run, bool]:
     """Run the kernel; also say whether tasks were left that never became ready."""
-    from topoopt.fabric.simulate_kernels import SPENT, play
+    from topoopt.fabric.simulate_kernels import SPENT, simulate_fluid
 
     def run(stop: IntArray) -> tuple[FloatArray, FloatArray, IntArray, float, int, IntArray]:
-        return play(
+        return simulate_fluid(
             orders,
             tolerance,
             # A little beyond the limit, so that rounding never rules out what is exactly as fast.
@@ -125,10 +125,10 @@ def _play(
         )
 
     if orders.compute.size < WATCHED_FROM:
-        played = run(np.zeros(1, dtype=np.int64))
+        found = run(np.zeros(1, dtype=np.int64))
     else:
-        played = interruptible(run)
-    start, finish, binding, least, done, work = played
+        found = interruptible(run)
+    start, finish, binding, least, done, work = found
     instants, solves, resolved, gave_up = work.tolist()
     made = Run(start, finish, binding, least, instants, solves, resolved, gave_up == SPENT)
     return made, done < orders.compute.size and not gave_up

@@ -26,6 +26,7 @@ from topoopt.fabric.packet_queue_kernels import (
     EVENTS,
     FRESH,
     GAVE_UP,
+    HANDLED,
     HOP,
     HOPS,
     IDLES,
@@ -38,7 +39,6 @@ from topoopt.fabric.packet_queue_kernels import (
     OF,
     OWNER,
     PATIENT,
-    PLAYED,
     RING,
     ROOM,
     ROUNDS,
@@ -138,11 +138,11 @@ class _Course(NamedTuple):
 
 
 @kernel
-def play_packets(
+def simulate_packets(
     todo: Tasks, table: Ints, rings: Ints, routes: Rows, link: Floats, longest: int, how: Sending,
     seed: int, horizon: float, most: int, stop: Ints,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:  # fmt: skip
-    """Play all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
+    """Simulate all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
 
     Parameters
     ----------
@@ -216,7 +216,9 @@ def play_packets(
             table, moment, paths, link, trains, tails, times, names, state, first_train,
             how.packet, how.timeout,
         )  # fmt: skip
-        _play_on(todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon, most, stop)
+        _run_events(
+            todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon, most, stop
+        )
         if state[SHORT] == 0:
             break
         while state[ROOM] < state[SHORT]:
@@ -224,7 +226,7 @@ def play_packets(
         tails = grown(tails, trains.shape[0])
         times = grown(times, first_train + trains.shape[0])
         names = grown(names, first_train + trains.shape[0])
-    work = np.array([state[PLAYED], state[GAVE_UP], state[LOST]])
+    work = np.array([state[HANDLED], state[GAVE_UP], state[LOST]])
     return course.start, course.finish, course.binding, state[DONE], work
 
 
@@ -251,11 +253,11 @@ def arrived(way: UnderWay, message: int, now: float) -> None:
 
 
 @inner_kernel
-def _play_on(
+def _run_events(
     todo: Tasks, rings: Ints, routes: Rows, how: Sending, way: UnderWay, course: _Course,
     origin: np.uint64, horizon: float, most: int, stop: Ints,
 ) -> None:  # fmt: skip
-    """Play until the end, or until there are fewer than ``state[SHORT]`` rows for packet trains.
+    """Simulate to the end, or until there are fewer than ``state[SHORT]`` rows for packet trains.
 
     A function of its own, because in one that makes arrays anew every use of any counts
     references.
@@ -339,7 +341,7 @@ def _play_on(
             soon = min(soon, times[0] + least_timeout(how))
             clock[1] = max(np.ceil(soon / SCAN), np.rint(late / SCAN) + 1.0) * SCAN
             continue
-        if times[0] > horizon or state[PLAYED] >= most or stop[0] != 0:
+        if times[0] > horizon or state[HANDLED] >= most or stop[0] != 0:
             state[GAVE_UP] = 1
             break
         code = names[0]
@@ -353,7 +355,7 @@ def _play_on(
                 break
         now = times[0]
         pop(times, names, state)
-        state[PLAYED] += 1
+        state[HANDLED] += 1
         if code < base:
             message = code
             if table[message, HOP] < table[message, HOPS]:

@@ -40,9 +40,9 @@ OWNER, BASE, SIZE, ROUNDS, WAITING = 0, 1, 2, 3, 4
 # Rows of links: bytes/s, seconds, when it is free, backlog in seconds above which it marks.
 RATE, DELAY, FREE, MARKS = 0, 1, 2, 3
 # Entries of the state of the loop: events to come, first free row of trains, free rows; tasks that
-# have become ready, devices that have fallen idle; events played, tasks done, whether it gave up,
+# have become ready, devices that have fallen idle; events handled, tasks done, whether it gave up,
 # a message without a path; free rows that it needs to go on.
-EVENTS, SPARE, ROOM, FRESH, IDLES, PLAYED, DONE, GAVE_UP, LOST, SHORT, STATE = range(11)
+EVENTS, SPARE, ROOM, FRESH, IDLES, HANDLED, DONE, GAVE_UP, LOST, SHORT, STATE = range(11)
 GAIN = 1.0 / 16.0  # DCTCP's g
 PATIENCE = 8  # part of a window that is worth a train
 NANOSECONDS = 1e9

@@ -1,4 +1,4 @@
-"""Play a task graph over a fabric as packet trains of packets on first-in first-out links."""
+"""Simulate a task graph over a fabric as packet trains on first-in first-out links."""
 
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ class PacketRun(NamedTuple):
 
 
 class _Messages(NamedTuple):
-    """All messages of a task graph; see `packet_kernels.play_packets`."""
+    """All messages of a task graph; see `packet_kernels.simulate_packets`."""
 
     task: IntArray
     pair: IntArray
@@ -94,7 +94,7 @@ def run_packets(
     The windows follow DCTCP (SIGCOMM 2010) in slow start, the packet sizes TopoOpt's simulator
     (NSDI 2023, section 5); packet trains in place of packets are ours.
     """
-    from topoopt.fabric.packet_kernels import Tasks, play_packets
+    from topoopt.fabric.packet_kernels import Tasks, simulate_packets
     from topoopt.fabric.packet_queue_kernels import (
         COLUMNS,
         PACKETS,
@@ -188,13 +188,13 @@ def run_packets(
     longest = _longest_path(fabric, routes)
 
     def run(stop: IntArray) -> tuple[FloatArray, FloatArray, IntArray, int, IntArray]:
-        return play_packets(
+        return simulate_packets(
             todo, table, rings, rows, link, longest, how, seed, limit * (1.0 + 1e-9), most_events,
             stop,
         )  # fmt: skip
 
-    played = run(np.zeros(1, dtype=np.int64)) if trains < _WATCHED_FROM else interruptible(run)
-    start, finish, binding, done, work = played
+    found = run(np.zeros(1, dtype=np.int64)) if trains < _WATCHED_FROM else interruptible(run)
+    start, finish, binding, done, work = found
     events, gave_up, lost = work.tolist()
     if lost >= 0:
         source, target = divmod(int(messages.pair[lost]), network.hosts)
@@ -211,7 +211,7 @@ def run_packets(
 
 
 def expected_events(fabric: Fabric, tasks: TaskGraph) -> float:
-    """Return about how many events an iteration has where nothing contends, without playing it.
+    """Return about how many events an iteration has where nothing contends, unsimulated.
 
     One for each set-up packet and each packet train on each link, trains as long as may be.
 

@@ -10,7 +10,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run, run_fluid
 from topoopt.fabric.gpu_ports import GpuPorts
 from topoopt.fabric.represented import tasks_over, whole_tasks
-from topoopt.fabric.varying import Play, VaryingRun, demands_of
+from topoopt.fabric.varying import VaryingRun, VaryingState, demands_of
 from topoopt.fabric.windowed import WindowedCircuits
 
 Reconfigurable: TypeAlias = DirectCircuits | WindowedCircuits
@@ -20,7 +20,7 @@ Playable: TypeAlias = Fabric | GpuPorts | DirectCircuits | WindowedCircuits
 FORESEEN_FROM = 33
 
 
-def play(
+def run_iteration(
     fabric: Playable,
     tasks: TaskGraph,
     completion_tolerance: float = 0.0,
@@ -28,7 +28,7 @@ def play(
     limit: float = float("inf"),
     budget: float = float("inf"),
 ) -> Run | VaryingRun:
-    """Play one iteration in the fluid model over any fabric.
+    """Simulate one iteration in the fluid model over any fabric.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ def run_circuits(
         If the task graph does not fit, or its tasks wait for each other.
     """
     demands = demands_of(tasks, fabric.servers, fabric.transport, fabric.name)
-    state = Play(tasks, demands, fabric.servers, completion_tolerance, limit, record)
-    return state.result(fabric.play(tasks, state))
+    state = VaryingState(tasks, demands, fabric.servers, completion_tolerance, limit, record)
+    return state.result(fabric.run(tasks, state))
 
 
 def least_time(fabric: Reconfigurable, tasks: TaskGraph) -> float:

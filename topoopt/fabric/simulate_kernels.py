@@ -1,4 +1,4 @@
-"""The compiled event loop that plays a task graph over the fabric."""
+"""The compiled event loop that simulates a task graph over the fabric."""
 
 import numpy as np
 
@@ -40,7 +40,7 @@ _ROUNDING = 1e-9
 
 
 @kernel
-def play(
+def simulate_fluid(
     orders: Orders,
     tolerance: float,
     horizon: float,
@@ -50,7 +50,7 @@ def play(
     budget: int,
     stop: Ints,
 ) -> tuple[Floats, Floats, Ints, float, int, Ints]:
-    """Play all tasks; see `topoopt.fabric.simulate.simulate` for the meaning.
+    """Simulate all tasks; see `topoopt.fabric.simulate.simulate` for the meaning.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def play(
         orders.weights, orders.capacity,
     )  # fmt: skip
     it = begun(orders)
-    least, gave_up = _play_on(
+    least, gave_up = _run_events(
         orders, it, flows, tolerance, horizon, foresee, full, arrival_order, budget, stop
     )
     count = flows.counts
@@ -99,11 +99,11 @@ def play(
 
 
 @inner_kernel
-def _play_on(
+def _run_events(
     orders: Orders, it: Iteration, flows: Flows, tolerance: float, horizon: float, foresee: bool,
     full: bool, arrival_order: bool, budget: int, stop: Ints,
 ) -> tuple[float, int]:  # fmt: skip
-    """Play to the end, or until it gives up; return ``least``, and why it gave up, or 0.
+    """Simulate to the end, or until it gives up; return ``least``, and why it gave up, or 0.
 
     A function of its own, because in one that makes arrays every use of any counts references.
     """

@@ -15,7 +15,7 @@ from topoopt.fabric.route_rows import MADE_AT_ONCE
 
 
 def checked_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph:
-    """Return the tasks as the fabric plays them, after checking that they fit it.
+    """Return the tasks as the fabric runs them, after checking that they fit it.
 
     Raises
     ------

@@ -26,7 +26,7 @@ def unrolled(
     Every member sends S / (g R) bytes to the next one on each of its R rings, round by round: a
     round starts when all g messages of the ring's last one have arrived. There are 2 (g - 1)
     rounds of an AllReduce and g - 1 of a ReduceScatter or AllGather, as the packet simulator of
-    TopoOpt plays them.
+    TopoOpt simulates them.
 
     Parameters
     ----------

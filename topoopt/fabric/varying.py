@@ -1,4 +1,4 @@
-"""The state of an iteration that is played over a network whose links change."""
+"""The state of an iteration that is simulated over a network whose links change."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -128,7 +128,7 @@ def demands_of(tasks: TaskGraph, servers: int, transport: Transport, name: str) 
         raise InputError("task graph: a size or delay is negative or not finite; correct that task")
     if tasks.priority is not None:
         raise InputError(
-            f"fabric {name!r} plays tasks in the order in which they are ready; give a task graph "
+            f"fabric {name!r} runs tasks in the order in which they are ready; give a task graph "
             "without priorities"
         )
     if transport.htsim:
@@ -165,8 +165,8 @@ def _ring(group: Group, servers: int) -> IntArray:
     return order * servers + np.roll(order, -1) if order.size > 1 else order[:0]
 
 
-class Play:
-    """An iteration under way, which the kernels play on.
+class VaryingState:
+    """An iteration under way, which the kernels take further.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ class Play:
         """Seconds on the clock."""
         return float(self.own.clock[0])
 
-    def lay(
+    def set_network(
         self,
         begin: IntArray,
         end: IntArray,
@@ -316,18 +316,18 @@ class Play:
         self.resolved += int(self.flows.counts[RESOLVED])
 
     def advance(self, until: float) -> int:
-        """Play on until a time, or to the end; see `topoopt.fabric.varying_kernels.advance`."""
-        from topoopt.fabric.varying_kernels import play_until
+        """Simulate until a time, or to the end; see `topoopt.fabric.varying_kernels.advance`."""
+        from topoopt.fabric.varying_kernels import simulate_until
 
         return self.watched(
-            lambda stop: play_until(
+            lambda stop: simulate_until(
                 self.orders, self.it, self.own, self.flows, until, self.horizon, self.tolerance,
                 stop,
             )
         )  # fmt: skip
 
     def watched(self, run: Callable[[IntArray], int]) -> int:
-        """Run a kernel, so that Ctrl-C is heard where there is much to play."""
+        """Run a kernel, so that Ctrl-C is heard where there is much to simulate."""
         if self.orders.compute.size < WATCHED_FROM:
             return run(np.zeros(1, dtype=np.int64))
         return interruptible(run)
@@ -339,14 +339,14 @@ class Play:
         active = self.it.batch[: note_left(self.own, self.flows, self.it.batch)]
         return np.sort(np.concatenate((active, self.own.parked[: self.own.waits[PARKED]])))
 
-    def relay(self, *network: Any) -> None:
-        """Put another network under what is under way; see `lay`. What has no way there waits."""
+    def change_network(self, *network: Any) -> None:
+        """Put another network under what is under way, as `set_network`; what has no way waits."""
         from topoopt.fabric.varying_kernels import PARKED, unpark
 
         waiting = self.outstanding()
         self.own.parked[: waiting.size] = waiting
         self.own.waits[PARKED] = waiting.size
-        self.lay(*network)
+        self.set_network(*network)
         unpark(self.orders, self.it, self.own, self.flows)
 
     def note(self, lit: IntArray) -> None:

@@ -1,4 +1,4 @@
-"""The compiled event loop over a network whose links change: played from change to change.
+"""The compiled event loop over a network whose links change: simulated from change to change.
 
 Between two calls a controller may change links, routes and rates; the state outlives the calls.
 What cannot flow, because a link of its row is dark or it has no row, is *parked* until `unpark`
@@ -131,7 +131,7 @@ def advance(
     orders: Orders, it: Iteration, own: Changing, flows: Flows, until: float, horizon: float,
     tolerance: float, on_demand: bool, stop: Ints,
 ) -> int:  # fmt: skip
-    """Play on until a time, until the controller is needed, or to the end.
+    """Simulate until a time, until the controller is needed, or to the end.
 
     Parameters
     ----------
@@ -216,9 +216,9 @@ def advance(
 
 
 @kernel
-def play_until(
+def simulate_until(
     orders: Orders, it: Iteration, own: Changing, flows: Flows, until: float, horizon: float,
     tolerance: float, stop: Ints,
 ) -> int:  # fmt: skip
-    """Play on until a time, or to the end; see `advance`."""
+    """Simulate until a time, or to the end; see `advance`."""
     return int(advance(orders, it, own, flows, until, horizon, tolerance, False, stop))

@@ -15,7 +15,7 @@ from routing.routes import Routes
 from topoopt.fabric.circuits import check_circuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import PACKETS, Transport
-from topoopt.fabric.varying import Demands, Play
+from topoopt.fabric.varying import Demands, VaryingState
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.topology.matching import matching_rounds
 from topoopt.topology.wiring import is_strongly_connected
@@ -100,18 +100,18 @@ class WindowedCircuits:
                 "ports; give at least 2"
             )
 
-    def play(self, tasks: TaskGraph, state: Play) -> bool:
-        """Play an iteration, choosing circuits at the end of every window.
+    def run(self, tasks: TaskGraph, state: VaryingState) -> bool:
+        """Simulate an iteration, choosing circuits at the end of every window.
 
         Parameters
         ----------
         tasks : TaskGraph
-        state : Play
+        state : VaryingState
 
         Returns
         -------
         bool
-            Whether it was played to the end.
+            Whether it was simulated to the end.
         """
         from topoopt.fabric.varying_kernels import OVER, PAUSED
 
@@ -121,7 +121,7 @@ class WindowedCircuits:
         circuits = self.wire(demands, state.sending, left[state.sending])
         fabric = self.fabric(circuits, demands)
         coming = circuits
-        state.lay(*self._ways(demands, tasks, fabric, circuits))
+        state.set_network(*self._ways(demands, tasks, fabric, circuits))
         state.note(circuits)
         lit_at = float("inf")
         windows = 1
@@ -133,7 +133,7 @@ class WindowedCircuits:
             if lit_at <= tick:
                 lit_at = float("inf")
                 circuits, fabric = coming, self.fabric(coming, demands)
-                state.relay(*self._ways(demands, tasks, fabric, circuits))
+                state.change_network(*self._ways(demands, tasks, fabric, circuits))
                 state.note(circuits)
                 continue
             windows += 1
@@ -151,13 +151,13 @@ class WindowedCircuits:
             state.moved += int(np.maximum(coming - circuits, 0).sum())
             lit_at = state.now + self.delay
             kept = np.minimum(circuits, coming)
-            state.relay(*self._ways(demands, tasks, fabric, kept))
+            state.change_network(*self._ways(demands, tasks, fabric, kept))
             state.note(kept)
 
     def _ways(
         self, demands: Demands, tasks: TaskGraph, fabric: Fabric, lit: IntArray
     ) -> tuple[IntArray, IntArray, FloatArray, npt.NDArray[np.int32], FloatArray, FloatArray]:
-        """Return a fabric's routes for the tasks, as `Play.lay` takes them; some may be dark."""
+        """Return a fabric's routes as `VaryingState.set_network` takes them; some may be dark."""
         n = self.servers
         begin = np.zeros(tasks.tasks, dtype=np.int64)
         end = np.zeros(tasks.tasks, dtype=np.int64)

@@ -55,7 +55,7 @@ class BaselineFabric:
     Parameters
     ----------
     fabric : Fabric, GpuPorts, DirectCircuits or WindowedCircuits
-        Anything that can play a task graph.
+        Anything that can run a task graph.
     cost : float or None
         US dollars; None if unknown.
     bandwidth : float
@@ -289,16 +289,16 @@ def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
             f"{cluster.servers}; give a network of as many"
         )
     try:
-        routes, relayed = ecmp_routes(network), ""
+        routes, how = ecmp_routes(network), ""
     except InfeasibleError:
         # Networks of several dimensions have servers between their switches.
-        routes, relayed = ecmp_routes(network, relay=True), " and forwarding servers"
+        routes, how = ecmp_routes(network, hosts_forward=True), " and forwarding servers"
     leaving = float(network.capacity[network.source < network.hosts].sum())
     return BaselineFabric(
         Fabric(path, network, routes, {}),
         None,
         leaving / network.hosts,
-        f"network file, routed over all shortest paths{relayed}; its cost is not known, its "
+        f"network file, routed over all shortest paths{how}; its cost is not known, its "
         "bandwidth is that of all links of a server",
     )
 

@@ -39,8 +39,8 @@ def reconfigurable_fabric(
         note = f"one-way circuits set up on demand, no forwarding; {dark}; priced as OCS ports"
         return DirectCircuits(name, n, d, rate, latency, delay), note
     window = reconfiguration.window_s
-    relay = "multi-hop" if reconfiguration.forwarding else "no forwarding"
-    note = f"optical switches set by demand every {format_time(window)}, {relay}; {dark}"
+    hops = "multi-hop" if reconfiguration.forwarding else "no forwarding"
+    note = f"optical switches set by demand every {format_time(window)}, {hops}; {dark}"
     return (
         WindowedCircuits(
             name, n, d, rate, latency, delay, window, reconfiguration.forwarding, cluster.ports

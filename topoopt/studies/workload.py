@@ -197,7 +197,7 @@ def fbuf_workload(file: FbufFile, name: str) -> Workload:
 
 
 def streams_of(workload: Workload) -> Workload:
-    """Return a workload as the fluid model plays it: collectives written out are streams again.
+    """Return a workload as the fluid model simulates it: collectives written out are streams again.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Volumes of what layouts send, against rings played chunk by chunk and published sums."""
+"""Volumes of what layouts send, against rings simulated chunk by chunk and published sums."""
 
 from dataclasses import replace
 

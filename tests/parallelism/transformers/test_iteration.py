@@ -119,7 +119,7 @@ def test_gradients_hide_behind_the_backward_pass_where_there_is_room() -> None:
     assert long.data_parallel == 0.0
 
 
-def played_one_by_one(sent, passes, rounds) -> float:
+def simulated_one_by_one(sent, passes, rounds) -> float:
     """Event by event: backward passes from the inner part out, sums in the order they begin."""
     now = free = 0.0
     for part in reversed(range(len(passes))):
@@ -138,7 +138,7 @@ def played_one_by_one(sent, passes, rounds) -> float:
 def test_breadth_first_parts_sum_behind_those_outside_of_them(parts, rounds) -> None:
     sent, passes = zip(*parts, strict=True)
     found = breadth_first_seconds(sent, passes, rounds)
-    assert found == pytest.approx(played_one_by_one(sent, passes, rounds), abs=1e-9)
+    assert found == pytest.approx(simulated_one_by_one(sent, passes, rounds), abs=1e-9)
 
 
 def test_breadth_first_the_outermost_part_s_sum_stays() -> None:
@@ -238,7 +238,7 @@ def test_experts_on_several_ranks_wait_to_know_their_tokens(expert, recompute, p
     assert dense[0] == dense[1]
 
 
-def test_messages_that_a_network_plays_can_be_left_out() -> None:
+def test_messages_that_a_network_simulates_can_be_left_out() -> None:
     layout = Layout(tensor=2, data=8, expert=8)
     (whole,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS)
     (rest,) = all_part_seconds(MIXTRAL, layout, RATES, LINKS, without=("expert",))

@@ -128,7 +128,7 @@ def test_models_in_text_and_json():
     assert len({len(line) for line in text.splitlines()}) == 1
 
 
-def test_compare_plays_every_fabric_that_can_be_built(workplace):
+def test_compare_simulates_every_fabric_that_can_be_built(workplace):
     directory, _ = workplace
     options = ("--fabrics", "all", "--json", "-q", "--demand-window", "20ms")
     result = inside("compare", "small.yaml", *FAST, *options, directory=directory)

@@ -139,7 +139,7 @@ def test_a_trace_has_a_track_for_every_rank():
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_an_exported_plan_plays_alike(name):
+def test_an_exported_plan_takes_as_long(name):
     plan = PLANS[name]()
     text = run("export", f"{name}.json", "--format", "fbuf", "-o", f"{name}.fbuf")
     tasks = rebuild(plan).tasks()

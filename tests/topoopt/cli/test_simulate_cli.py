@@ -262,7 +262,7 @@ def without_updates(tmp_path_factory):
 
 
 @pytest.mark.parametrize("model", ["fluid", "packet"])
-def test_an_exported_plan_plays_alike(without_updates, model):
+def test_an_exported_plan_takes_as_long(without_updates, model):
     text = run("export", "plan.json", "--format", "fbuf", "-o", "plan.fbuf",
                directory=without_updates)  # fmt: skip
     assert text == "fbuf written to plan.fbuf\n"

@@ -89,11 +89,11 @@ def two_layers(first, second):
 def test_two_layers_by_hand(first, second, barrier, period):
     tasks, fabric = two_layers(first, second), star(2)
     assert simulate_schedule(fabric, tasks, Schedule()).time == pytest.approx(barrier)
-    played = simulate_schedule(fabric, tasks, Schedule(overlap="next-forward"))
-    assert played.time == pytest.approx(period)
-    assert played.ends.size == ITERATIONS
-    assert played.ends[0] == pytest.approx(barrier)
-    assert played.computing == pytest.approx(6.0)
+    scheduled = simulate_schedule(fabric, tasks, Schedule(overlap="next-forward"))
+    assert scheduled.time == pytest.approx(period)
+    assert scheduled.ends.size == ITERATIONS
+    assert scheduled.ends[0] == pytest.approx(barrier)
+    assert scheduled.computing == pytest.approx(6.0)
 
 
 def test_a_bucket_pays_fewer_rounds_and_waits_for_its_last_gradient():
@@ -139,10 +139,10 @@ def fabric_of(servers):
 def test_plain_is_the_simulation_as_it_was(job):
     _, tasks = built(job)
     fabric = fabric_of(job[2])
-    played, run = simulate_schedule(fabric, tasks, Schedule.plain()), simulate(fabric, tasks)
-    assert played.time == run.makespan
-    assert played.computing == compute_on_critical_path(tasks, run)
-    assert played.tasks.priority is None
+    scheduled, run = simulate_schedule(fabric, tasks, Schedule.plain()), simulate(fabric, tasks)
+    assert scheduled.time == run.makespan
+    assert scheduled.computing == compute_on_critical_path(tasks, run)
+    assert scheduled.tasks.priority is None
 
 
 @given(jobs(sizes=(2, 3, 4, 6)), st.sampled_from(SCHEDULES))
@@ -153,28 +153,28 @@ def test_no_schedule_beats_its_bounds(job, schedule):
         schedule = replace(schedule, microbatches=1)
     builder, tasks = built(job, schedule.microbatches)
     fabric = fabric_of(job[2])
-    played = simulate_schedule(fabric, tasks, schedule)
+    scheduled = simulate_schedule(fabric, tasks, schedule)
     steady = schedule.streaming
     degree = 2 if job[2] > 2 else 1
     for bound in (
         scheduled_bound(
             builder, Wirings(job[2], degree, 1e3, 1e-3), schedule.microbatches, steady=steady
         ),
-        strategy_bound(played.tasks, degree, 1e3, 1e-3, steady=steady),
-        topology_bound(fabric, played.tasks, steady=steady),
-        routes_bound(fabric, played.tasks, steady=steady),
-        collective_bound(fabric, played.tasks, steady=steady),
+        strategy_bound(scheduled.tasks, degree, 1e3, 1e-3, steady=steady),
+        topology_bound(fabric, scheduled.tasks, steady=steady),
+        routes_bound(fabric, scheduled.tasks, steady=steady),
+        collective_bound(fabric, scheduled.tasks, steady=steady),
     ):
-        assert bound.seconds <= played.time
+        assert bound.seconds <= scheduled.time
     if steady:
         # Each iteration takes its own time at least, and all of them the bounds that hold for
         # what they do together.
-        compute = played.tasks.kind == C
-        busy = np.bincount(played.tasks.first[compute], weights=played.tasks.size[compute])
-        assert played.ends[-1] >= ITERATIONS * busy.max() * (1 - 1e-9)
-        link = busiest_link(fabric, played.tasks)
-        assert played.ends[-1] >= ITERATIONS * link * (1 - 1e-9)
-        assert np.all(np.diff(played.ends) >= 0.0)
+        compute = scheduled.tasks.kind == C
+        busy = np.bincount(scheduled.tasks.first[compute], weights=scheduled.tasks.size[compute])
+        assert scheduled.ends[-1] >= ITERATIONS * busy.max() * (1 - 1e-9)
+        link = busiest_link(fabric, scheduled.tasks)
+        assert scheduled.ends[-1] >= ITERATIONS * link * (1 - 1e-9)
+        assert np.all(np.diff(scheduled.ends) >= 0.0)
 
 
 @given(jobs(sizes=(2, 3, 4, 6)), st.sampled_from(SCHEDULES), st.floats(0.5, 1.5))
@@ -258,17 +258,17 @@ def test_the_bound_over_everything_holds_for_what_a_search_finds(schedule, numbe
     pairs, family, cluster = searched_dlrm()
     pair = pairs[number % len(pairs)]
     tasks = family.microbatched(pair.strategy, schedule.microbatches)
-    played = simulate_schedule(pair.fabric, tasks, schedule)
+    scheduled = simulate_schedule(pair.fabric, tasks, schedule)
     bounds = plan_bounds(
         family,
         cluster,
         pair.strategy,
         pair.fabric,
-        played.tasks,
-        played.time,
+        scheduled.tasks,
+        scheduled.time,
         schedule=schedule,
     )
-    assert bounds.everything.seconds <= played.time
+    assert bounds.everything.seconds <= scheduled.time
 
 
 @pytest.mark.parametrize("scheduling", ["barrier", "auto"])

@@ -9,7 +9,7 @@ from fabric_oracle import circulant, routes_along, shortest_routes, star
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
-from packet_oracle import PacketsPlayed, drawn_path, hashed, play_packets
+from packet_oracle import PlainPacketRun, drawn_path, hashed, simulate_packets_plainly
 
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
@@ -26,14 +26,17 @@ GBPS = 1e9 / 8
 P = PACKETS.segment_bytes
 
 
-def played(fabric: Fabric, tasks: list, edges: list = (), groups: tuple = (), seed: int = 0):
-    """Play tasks by the kernel and by the oracle, which must agree, and return the oracle's."""
+def simulated(fabric: Fabric, tasks: list, edges: list = (), groups: tuple = (), seed: int = 0):
+    """Simulate tasks by the kernel and by the oracle, which must agree, and return the oracle's."""
     graph = TaskGraph.from_lists(fabric.network.hosts, tasks, list(edges), groups)
     return compared(fabric, graph, seed)
 
 
-def compared(fabric: Fabric, graph: TaskGraph, seed: int = 0) -> PacketsPlayed:
-    found, expected = run_packets(fabric, graph, seed=seed), play_packets(fabric, graph, seed)
+def compared(fabric: Fabric, graph: TaskGraph, seed: int = 0) -> PlainPacketRun:
+    found, expected = (
+        run_packets(fabric, graph, seed=seed),
+        simulate_packets_plainly(fabric, graph, seed),
+    )
     np.testing.assert_allclose(found.start, expected.start, rtol=1e-9, atol=1e-15)
     np.testing.assert_allclose(found.finish, expected.finish, rtol=1e-9, atol=1e-15)
     assert found.binding.tolist() == expected.binding
@@ -41,7 +44,7 @@ def compared(fabric: Fabric, graph: TaskGraph, seed: int = 0) -> PacketsPlayed:
     return expected
 
 
-def check_links(fabric: Fabric, found: PacketsPlayed) -> None:
+def check_links(fabric: Fabric, found: PlainPacketRun) -> None:
     """No link serves two trains at once, and each serves the bytes of all that crosses it."""
     must = np.zeros(fabric.network.links)
     for message in found.messages:
@@ -159,7 +162,7 @@ test_many_equal_the_plain_simulation = pytest.mark.slow(
 
 def test_messages_of_one_packet_and_of_one_byte() -> None:
     fabric = circulant(4, (1,), 12.5e9, 1e-6, transport=PACKETS)
-    found = played(fabric, [(T, 0, 2, 1.0, 0.0), (T, 1, 2, P, 0.0)])
+    found = simulated(fabric, [(T, 0, 2, 1.0, 0.0), (T, 1, 2, P, 0.0)])
     # The first is announced behind nothing, and its packet waits for the other one's.
     assert [m.packets for m in found.messages] == [1, 1]
     assert found.finish[1] == pytest.approx(2e-6 + P / 12.5e9)
@@ -191,7 +194,7 @@ def test_incast(senders: int) -> None:
     rate, latency = 12.5e9, 1e-6
     fabric = Fabric("switch", *ideal_switch(16, rate, latency))
     tasks = [(T, 1 + i, 0, 3000 * P, 0.0) for i in range(senders)]
-    found = played(fabric, tasks)
+    found = simulated(fabric, tasks)
     expected = senders * 3000 * P / rate + 4 * latency
     assert expected <= max(found.finish) <= 1.001 * expected + 1.01 * P / rate
     assert (found.marks > 0) == (senders > 1)
@@ -201,7 +204,7 @@ def test_two_flows_through_one_card() -> None:
     """It is never idle; in its queue, where nothing is marked, one may get ahead of the other."""
     rate, latency = 12.5e9, 1e-6
     fabric = Fabric("switch", *ideal_switch(4, rate, latency))
-    found = played(fabric, [(T, 0, 1, 5000 * P, 0.0), (T, 0, 2, 5000 * P, 0.0)])
+    found = simulated(fabric, [(T, 0, 1, 5000 * P, 0.0), (T, 0, 2, 5000 * P, 0.0)])
     whole = 10000 * P / rate + 4 * latency + P / rate
     assert max(found.finish) == pytest.approx(whole, rel=1e-9)
     assert 0.6 * whole < min(found.finish) < whole
@@ -211,7 +214,7 @@ def test_two_flows_through_one_card() -> None:
 def test_a_slow_link_in_the_middle_sets_the_pace() -> None:
     network = Network.from_links("line", 4, 0, [0, 1, 2], [1, 2, 3], [4e9, 1e9, 4e9], 1e-6)
     fabric = Fabric("line", network, shortest_routes(network))
-    found = played(fabric, [(T, 0, 3, 500 * P, 0.0)])
+    found = simulated(fabric, [(T, 0, 3, 500 * P, 0.0)])
     whole = 6e-6 + 500 * P / 1e9 + 2 * P / 4e9
     assert found.finish[0] == pytest.approx(whole, rel=1e-9)
 
@@ -223,7 +226,7 @@ def test_windows_of_more_trains_than_the_first_table_holds(train: int, packets: 
     fabric = Fabric(
         "long", *ideal_switch(2, rate, latency / 2), transport=Transport(train_packets=train)
     )
-    found = played(fabric, [(T, 0, 1, packets * P, 0.0)])
+    found = simulated(fabric, [(T, 0, 1, packets * P, 0.0)])
     doublings = np.log2(2 * latency * rate / P / 100)
     least = 2 * latency + packets * P / rate
     assert least < found.finish[0] < least + 2 * latency * (doublings + 1)
@@ -242,7 +245,7 @@ def test_a_round_may_take_a_path_of_another_length(seed: int) -> None:
     routes = k_shortest_routes(network, 8, slack=1)
     fabric = Fabric("n", network, routes, rings, None, Transport(reconnect=True))
     tasks = [(A, 0, -1, size, 0.0) for size in (4e6, 11e6, 30e6)]
-    played(fabric, tasks, groups=(group,), seed=seed)
+    simulated(fabric, tasks, groups=(group,), seed=seed)
 
 
 def test_small_windows_are_paid_in_round_trips() -> None:
@@ -252,7 +255,7 @@ def test_small_windows_are_paid_in_round_trips() -> None:
     )
     for rounds in range(1, 8):
         packets = 2**rounds - 1
-        found = played(fabric, [(T, 0, 1, packets * P, 0.0)])
+        found = simulated(fabric, [(T, 0, 1, packets * P, 0.0)])
         assert found.finish[0] == pytest.approx(2.0 + 1.0 * (2 * (rounds - 1)), rel=1e-3)
 
 
@@ -454,7 +457,7 @@ def test_long_detours_are_drawn_too() -> None:
     share[routes.row(0, 1)[0].tolist().index(network.link(0, 1))] = 0.9
     hops = np.where(routes.hops > 0, 0.9 + 15 * 0.1, 0.0)
     fabric = Fabric("detour", network, replace(routes, weights=share, hops=hops))
-    found = played(fabric, [(T, 0, 1, 1000.0, 0.0)] * 300)
+    found = simulated(fabric, [(T, 0, 1, 1000.0, 0.0)] * 300)
     lengths = [len(m.path) for m in found.messages]
     assert set(lengths) == {1, 15}
     assert 15 <= lengths.count(15) <= 48
@@ -517,7 +520,7 @@ def test_what_must_follow_makes_known_early_that_a_limit_is_passed() -> None:
 def test_no_tasks_and_tasks_that_send_nothing() -> None:
     fabric = Fabric("switch", *ideal_switch(4, 12.5e9, 1e-6))
     assert score(fabric, TaskGraph.from_lists(4, [], []), model="packet") == 0.0
-    found = played(fabric, [(T, 0, 1, 0.0, 0.0), (A, 0, -1, 0.0, 1e-6), (A, 1, -1, 5e6, 7e-6)],
+    found = simulated(fabric, [(T, 0, 1, 0.0, 0.0), (A, 0, -1, 0.0, 1e-6), (A, 1, -1, 5e6, 7e-6)],
                    groups=((0, 1, 2), (3,)))  # fmt: skip
     lag = 4e-6 + P / 12.5e9
     np.testing.assert_allclose(found.finish, [lag, 1e-6 + 4 * lag, 7e-6])

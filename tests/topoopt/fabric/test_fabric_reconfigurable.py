@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from random_iterations import random_tasks
-from varying_oracle import play
+from varying_oracle import simulate_plainly
 
 from codesign_base import InfeasibleError, InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
@@ -109,7 +109,7 @@ class TestDirectCircuits:
         tasks = without_ties(seed, count=50)
         fabric = direct(6, degree, delay=[0.0, 0.03, 0.3][seed % 3], rate=1e6)
         run = run_circuits(fabric, tasks, record=True)
-        slow = play(fabric, tasks, True)
+        slow = simulate_plainly(fabric, tasks, True)
         rising(run)
         assert run.finish == pytest.approx(np.array(slow.finish), rel=1e-9)
         assert run.start == pytest.approx(np.array(slow.start), rel=1e-9)
@@ -168,7 +168,7 @@ class TestWindowedCircuits:
         delay = [0.0, 0.02, 0.2][seed % 3]
         fabric = windowed(6, degree, delay, 0.25, rate=1e6)
         run = run_circuits(fabric, tasks, record=True)
-        slow = play(fabric, tasks, False)
+        slow = simulate_plainly(fabric, tasks, False)
         rising(run)
         assert run.finish == pytest.approx(np.array(slow.finish), rel=1e-9)
         check_circuits(run.history, slow, degree)

@@ -22,7 +22,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
-from topoopt.fabric.reconfigurable import play
+from topoopt.fabric.reconfigurable import run_iteration
 from topoopt.topology.fabrics import ideal_switch
 from topoopt.topology.zoo.switched import leaf_spine, rail_only, rail_optimised
 
@@ -68,8 +68,8 @@ def test_a_transfer_takes_the_ports_of_its_reader():
     # Two devices a server with two ports each; the second device of server 1 reads.
     tasks = tasks_of(2, 2, [(C, 0, -1, 0.0), (T, 0, 1, 8e9), (C, 3, -1, 0.0)], [(0, 1), (1, 2)])
     assert taken(fabric, tasks, 1) == {2: 0.5, 3: 0.5}
-    assert play(fabric, tasks).makespan == pytest.approx(8e9 / (2 * B), rel=1e-3)
-    assert play(fabric.pooled, tasks).makespan == pytest.approx(8e9 / (4 * B), rel=1e-3)
+    assert run_iteration(fabric, tasks).makespan == pytest.approx(8e9 / (2 * B), rel=1e-3)
+    assert run_iteration(fabric.pooled, tasks).makespan == pytest.approx(8e9 / (4 * B), rel=1e-3)
 
 
 def test_a_transfer_that_nobody_reads_takes_the_ports_of_its_sender():
@@ -85,10 +85,10 @@ def test_transfers_of_other_gpus_do_not_share_ports():
     rows = [(C, d, -1, 0.0) for d in range(4)] + [(T, 0, 1, 1e9)] * 4
     edges = [(d, 4 + d) for d in range(4)]
     apart = tasks_of(2, 4, rows, edges)
-    assert play(fabric, apart).makespan == pytest.approx(1.0, rel=1e-3)
+    assert run_iteration(fabric, apart).makespan == pytest.approx(1.0, rel=1e-3)
     same = tasks_of(2, 4, rows, [(0, 4 + d) for d in range(4)])
-    assert play(fabric, same).makespan == pytest.approx(4.0, rel=1e-3)
-    assert play(fabric.pooled, same).makespan == pytest.approx(1.0, rel=1e-3)
+    assert run_iteration(fabric, same).makespan == pytest.approx(4.0, rel=1e-3)
+    assert run_iteration(fabric.pooled, same).makespan == pytest.approx(1.0, rel=1e-3)
 
 
 @pytest.mark.parametrize("kind", [R, G])
@@ -102,7 +102,7 @@ def test_a_collective_takes_the_ports_of_its_members(kind):
     )
     assert taken(fabric, tasks, 4) == {1: 1.0}
     rounds = 2 if kind is R else 1
-    assert play(fabric, tasks).makespan == pytest.approx(rounds * 0.75 * 6e9 / B, rel=1e-2)
+    assert run_iteration(fabric, tasks).makespan == pytest.approx(rounds * 0.75 * 6e9 / B, rel=1e-2)
 
 
 def test_devices_divide_ports_that_they_do_not_match():
@@ -118,7 +118,7 @@ def test_spines_are_shared_evenly():
     fabric = rails(4, 2, 2, rail_optimised)
     tasks = tasks_of(4, 2, [(C, 0, -1, 0.0), (T, 0, 3, 4e9)], [(0, 1)])
     assert taken(fabric, tasks, 1) == {0: 1.0}
-    assert play(fabric, tasks).makespan == pytest.approx(4.0, rel=1e-2)
+    assert run_iteration(fabric, tasks).makespan == pytest.approx(4.0, rel=1e-2)
 
 
 def test_servers_must_have_a_cable_to_each_rail():
@@ -177,7 +177,7 @@ def test_layouts_take_the_ports_of_their_ranks_and_no_bound_is_beaten(number, tu
     for task in found[:: max(1, found.size // 5)].tolist():
         if tasks.kind[task] == T or len(tasks.groups[tasks.first[task]]) > 1:
             assert set(taken(fabric, tasks, task)) == by_hand(tasks, task, 4)
-    time = play(fabric, tasks).makespan
+    time = run_iteration(fabric, tasks).makespan
     ideal, routes = ideal_switch(4, 4 * B, 0.0)
     assert time >= busiest(Fabric("ideal", ideal, routes), tasks)
     assert time >= busiest(fabric, tasks)
@@ -188,8 +188,8 @@ def test_a_server_that_is_one_device_has_its_ports_pooled():
     tasks = tasks_of(3, 1, [(C, 0, -1, 0.0), (T, 0, 1, 9e9), (T, 0, 2, 3e9), (C, 1, -1, 1.0)],
                      [(0, 1), (0, 2), (1, 3)])  # fmt: skip
     fabric = rails(3, 3)
-    assert play(fabric, tasks).makespan == pytest.approx(
-        play(fabric.pooled, tasks).makespan, rel=1e-3
+    assert run_iteration(fabric, tasks).makespan == pytest.approx(
+        run_iteration(fabric.pooled, tasks).makespan, rel=1e-3
     )
 
 
@@ -203,7 +203,7 @@ def test_what_takes_too_much_work_is_bounded_from_below():
     fabric = rails(4, 4)
     exact = Scorer(problem, fabric)
     time = exact.simulate(tasks)
-    assert not exact.bounded and time == pytest.approx(play(fabric, tasks).makespan)
+    assert not exact.bounded and time == pytest.approx(run_iteration(fabric, tasks).makespan)
     assert exact.simulate(few) == pytest.approx(time) and not exact.bounded
     # Of the first too many would be made, of the second too many simulated.
     for some in (few, tasks):

@@ -1,4 +1,4 @@
-"""Pipelines played by the fabric model, against the timeline of their schedule and closed forms."""
+"""Pipelines in the fabric model, against the timeline of their schedule and closed forms."""
 
 import numpy as np
 import pytest

@@ -39,9 +39,9 @@ def test_a_plan_takes_the_time_of_the_formula_where_nothing_is_in_the_way(
     job = Job(model, global_batch=batch, server=server, sequence=4096, implementation=software)
     family = job.family(servers)
     switch = Fabric("switch", *ideal_switch(servers, 8 * NIC, 1e-6))
-    played = score(switch, family.build(Placement(layout, 8)))
+    simulated = score(switch, family.build(Placement(layout, 8)))
     expected = iteration_time(
         model, layout, batch, family.rates, Links.of_server(server, 8 * NIC), software,
         sequence=4096,
     ).seconds  # fmt: skip
-    assert played == pytest.approx(expected, rel=0.025)
+    assert simulated == pytest.approx(expected, rel=0.025)

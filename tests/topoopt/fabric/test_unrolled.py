@@ -1,4 +1,4 @@
-"""Collectives written out as messages: nothing is lost, and packet trains play them alike."""
+"""Collectives written out as messages: nothing is lost, and packet trains take as long for them."""
 
 from dataclasses import replace
 

@@ -229,7 +229,7 @@ NOTHING = TaskGraph.from_lists(4, [], [], ())
 RINGS = {(0, 1, 2, 3): ((0, 1, 2, 3), (0, 3, 2, 1)), (0, 2): ((0, 2),)}
 
 
-def test_the_file_plays_the_same_iteration():
+def test_the_file_simulates_the_same_iteration():
     network = circulant(4, [1], both=True)
     routes, tasks = ecmp_routes(network), job()
     file = fbuf_of(tasks, network, routes, RINGS, operators=["a", "b"], **SERVER)
@@ -366,7 +366,7 @@ def test_small_amounts_do_not_vanish():
 
 
 @pytest.mark.parametrize("plan", [shared_plan, shared_bidirectional_plan])
-def test_a_plan_plays_alike_from_its_file(plan):
+def test_a_plan_takes_as_long_from_its_file(plan):
     plan = plan()
     with pytest.raises(InputError, match="optimizer steps"):
         plan_fbuf(plan, allreduces=AllReduces.RINGS)
@@ -389,7 +389,7 @@ def test_a_plan_plays_alike_from_its_file(plan):
 
 
 @pytest.mark.parametrize("plan", [shared_plan, shared_bidirectional_plan])
-def test_rounds_of_messages_play_the_whole_iteration(plan):
+def test_rounds_of_messages_simulate_the_whole_iteration(plan):
     """With what waits for AllReduces, in packet trains whose rounds begin with new connections."""
     plan = plan()
     file = parse_fbuf(write_fbuf(plan_fbuf(plan, allreduces=AllReduces.ROUNDS)))
@@ -413,7 +413,7 @@ def test_rounds_of_messages_play_the_whole_iteration(plan):
 
 
 def test_rings_are_written_where_every_group_is_all_servers():
-    """The packet simulator plays other groups on other servers."""
+    """The packet simulator runs other groups on other servers."""
     plan = shared_plan()
     assert plan_fbuf(plan, updates=Updates.OMIT).ring_size.tolist() == [4]
     # What waits for an AllReduce cannot be said of rings.

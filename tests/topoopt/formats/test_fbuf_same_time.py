@@ -51,7 +51,7 @@ def cases(models, servers, degrees):
 
 
 def read(file):
-    """Return tasks and fabric that `topoopt simulate` plays of a file in the fluid model."""
+    """Return tasks and fabric that `topoopt simulate` simulates of a file in the fluid model."""
     workload = streams_of(fbuf_workload(parse_fbuf(write_fbuf(file)), "file"))
     return workload.tasks, workload.own_fabric(RATE, HOP)
 

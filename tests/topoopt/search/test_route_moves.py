@@ -88,8 +88,8 @@ def test_improved_paths_save_time_and_stay_shortest(wired):
     time = Scorer(PROBLEM, poor)(pair.strategy)
     better = improved_paths(PROBLEM, replace(pair, fabric=poor, time=time))
     assert better.time < time
-    played = run_fluid(better.fabric, family.build(pair.strategy), 0.0)
-    assert better.time == played.finish.max()
+    simulated = run_fluid(better.fabric, family.build(pair.strategy), 0.0)
+    assert better.time == simulated.finish.max()
     assert np.all(better.fabric.routes.weights == 1.0)
     np.testing.assert_array_equal(better.fabric.routes.hops, poor.routes.hops)
     # What cannot be improved comes back as it is.
