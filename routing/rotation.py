@@ -5,6 +5,7 @@ a circulant for every step; of rings over a part of the hosts, or of racks below
 Routes over all shortest paths follow it: those of a pair's image are the image of its routes.
 """
 
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -14,8 +15,33 @@ from routing.paths import ecmp_routes
 from routing.routes import Routes
 
 
-def rotation_period(network: Network) -> int | None:
-    """Return the least number of hosts by which a network may be rotated, or None.
+@dataclass(frozen=True)
+class Rotation:
+    """A rotation of the hosts that a network does not notice.
+
+    Parameters
+    ----------
+    hosts : int
+        By how many.
+    links : int64 array, shape (links,)
+        On which link each is mapped.
+    """
+
+    hosts: int
+    links: IntArray
+
+    def times(self, count: int) -> "Rotation":
+        """Return what comes of rotating so many times, at least once."""
+        links, double, left = np.arange(self.links.size), self.links, count
+        while left:
+            if left % 2:
+                links = double[links]
+            double, left = double[double], left // 2
+        return Rotation(count * self.hosts, links)
+
+
+def least_rotation(network: Network) -> Rotation | None:
+    """Return the rotation of a network by the fewest hosts, or None.
 
     Parameters
     ----------
@@ -23,12 +49,14 @@ def rotation_period(network: Network) -> int | None:
 
     Returns
     -------
-    int or None
-        A divisor of the number of hosts, at most half of it; None if there is none.
+    Rotation or None
+        By a divisor of the number of hosts, at most half of it; None if there is none.
     """
     hosts = network.hosts
-    steps = (step for step in range(1, hosts // 2 + 1) if hosts % step == 0)
-    return next((step for step in steps if rotated_links(network, step) is not None), None)
+    for step in range(1, hosts // 2 + 1):
+        if hosts % step == 0 and (links := rotated_links(network, step)) is not None:
+            return Rotation(step, links)
+    return None
 
 
 def rotated_links(network: Network, step: int) -> IntArray | None:
@@ -94,4 +122,4 @@ def evenly_routed(network: Network, routes: Routes) -> bool:
     )
 
 
-__all__ = ["evenly_routed", "rotated_links", "rotation_period"]
+__all__ = ["Rotation", "evenly_routed", "least_rotation", "rotated_links"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from codesign_base import InputError
 from routing.network import FloatArray, IntArray, Network
-from routing.rotation import rotation_period
+from routing.rotation import Rotation, least_rotation
 from routing.routes import Routes
 from topoopt.fabric.ring_trees import NO_TREES, RingTrees, ring_trees
 from topoopt.fabric.rings import Rings, default_rings, pair_loads, ring_pairs
@@ -181,9 +181,9 @@ class Fabric:
         return self.network.capacity.copy()
 
     @cached_property
-    def period(self) -> int | None:
-        """Hosts by which the network may be rotated, see `rotation_period`."""
-        return rotation_period(self.network)
+    def rotation(self) -> Rotation | None:
+        """The rotation of the network by the fewest hosts, if there is one."""
+        return least_rotation(self.network)
 
     def message_lags(self, pairs: IntArray) -> FloatArray:
         """Return the seconds that a transfer of each of some pairs takes beyond its bytes."""

@@ -15,7 +15,7 @@ from codesign_base.rows import spread
 from parallelism.alike import READS, SENDS, Alike, Classes, FloatArray, IntArray, Pattern, Rows
 from parallelism.rotation import Rotated, rotated_classes
 from parallelism.taskgraph import COMPUTE, TRANSFER, TaskGraph
-from routing.rotation import evenly_routed, rotated_links
+from routing.rotation import evenly_routed
 from routing.routes import tabled
 from topoopt.fabric.collapse import seeks_symmetry
 from topoopt.fabric.fabric import Fabric
@@ -52,10 +52,10 @@ def rotated_tasks(fabric: Fabric, tasks: TaskGraph) -> TaskGraph | None:
     from parallelism.rotation_kernels import cycles
 
     found = rotated_kinds(fabric, tasks)
-    if found is None:
+    rotation = None if found is None else fabric.rotation
+    if found is None or rotation is None:
         return None
-    image = rotated_links(fabric.network, found.step)
-    assert image is not None
+    image = rotation.times(found.step // rotation.hosts).links
     return _Folding(fabric, tasks, found, cycles(image)).tasks()
 
 
@@ -80,7 +80,7 @@ def rotated_kinds(fabric: Fabric, tasks: TaskGraph) -> Rotated | None:
         return None
     if fabric.ring_routes is not None or not evenly_routed(network, fabric.routes):
         return None
-    return None if fabric.period is None else rotated_classes(tasks, fabric.period)
+    return None if fabric.rotation is None else rotated_classes(tasks, fabric.rotation.hosts)
 
 
 class _Folding:

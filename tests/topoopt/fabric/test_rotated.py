@@ -14,7 +14,7 @@ from parallelism.search.space import StrategySpace
 from parallelism.taskgraph import TaskGraph, TaskKind, traffic_of
 from routing.network import Network
 from routing.paths import ecmp_routes
-from routing.rotation import rotated_links, rotation_period
+from routing.rotation import least_rotation, rotated_links
 from routing.routes import Routes
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.wired import collective_bound, routes_bound, topology_bound
@@ -177,7 +177,7 @@ def test_what_no_rotation_serves_stays_whole():
     alike = TaskGraph.from_lists(4, [(TaskKind.COMPUTE, v, -1, 1e-3, 0.0) for v in range(4)], [])
     assert tasks_over(fabric, alike).tasks == 1
     random, _ = random_regular(8, 3, 5e10, LAG, np.random.default_rng(3))
-    assert rotation_period(random) is None
+    assert least_rotation(random) is None
     # Routes of all pairs are at hand, and need not follow a rotation.
     listed = Fabric("ideal", *ideal_switch(4, 5e10, LAG), {})
     assert tasks_over(listed, alike) is alike
@@ -202,11 +202,14 @@ def test_dependencies_tell_images_apart():
     ],
 )
 def test_least_rotations(network, period):
-    assert rotation_period(network) == period
+    rotation = least_rotation(network)
+    assert rotation.hosts == period
     for step in range(1, network.hosts):
         links = rotated_links(network, step)
         assert (links is not None) == (step % period == 0)
         if links is not None:
+            again = rotation.times(step // period)
+            assert again.hosts == step and np.array_equal(again.links, links)
             moved = (network.source + step) % network.hosts
             hosts = network.source < network.hosts
             np.testing.assert_array_equal(network.source[links][hosts], moved[hosts])
