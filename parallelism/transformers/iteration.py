@@ -259,7 +259,7 @@ def all_part_seconds(
     implementation : Implementation
     sequence : int, optional
     without : collection of {"tensor", "context", "expert"}
-        Groups whose messages are left out, because a network model plays them.
+        Groups whose messages are left out, because a network model simulates them.
 
     Returns
     -------

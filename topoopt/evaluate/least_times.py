@@ -7,7 +7,7 @@ from routing.paths import ecmp_link_bytes, ecmp_routes
 from topoopt.fabric.circuits import DirectCircuits
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.gpu_ports import GpuPorts
-from topoopt.fabric.reconfigurable import Playable, least_time
+from topoopt.fabric.reconfigurable import AnyFabric, least_time
 from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.tasks import given_demand, link_bytes
 from topoopt.fabric.windowed import WindowedCircuits
@@ -154,7 +154,7 @@ def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:
     return float(max(busy, load)) * (1.0 - 1e-9)
 
 
-def busiest(fabric: Playable, tasks: TaskGraph, enough: float = float("inf")) -> float:
+def busiest(fabric: AnyFabric, tasks: TaskGraph, enough: float = float("inf")) -> float:
     """Return the seconds that the busiest link or device of a fabric is occupied.
 
     No simulated iteration is shorter: where routes are fixed, every link must carry all its

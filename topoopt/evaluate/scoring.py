@@ -31,7 +31,7 @@ from topoopt.fabric.collapse import seeks_symmetry
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.fluid import Run
 from topoopt.fabric.gpu_ports import GpuPorts
-from topoopt.fabric.reconfigurable import Playable, run_iteration
+from topoopt.fabric.reconfigurable import AnyFabric, run_iteration
 from topoopt.fabric.represented import tasks_within, whole_size, whole_tasks
 from topoopt.fabric.rotated import rotated_kinds
 from topoopt.fabric.tasks import demand_of, pairs_in_use
@@ -256,7 +256,7 @@ class Scorer(Generic[P]):
     """
 
     problem: Problem[Family[P]]
-    fabric: Playable
+    fabric: AnyFabric
     tolerance: float = 0.0
     budget: float = float("inf")
     wired_later: bool = False
@@ -393,7 +393,9 @@ class Scorer(Generic[P]):
         return max(wired, busiest(fabric, tasks))
 
 
-def compared_scorer(problem: Problem[Family[P]], fabric: Playable, parallelization: P) -> Scorer[P]:
+def compared_scorer(
+    problem: Problem[Family[P]], fabric: AnyFabric, parallelization: P
+) -> Scorer[P]:
     """Return what says how long a parallelization takes on a fabric to compare with.
 
     Exactly, unless on many servers it has too many transfers that stand for themselves: then near.

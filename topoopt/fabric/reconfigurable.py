@@ -14,14 +14,14 @@ from topoopt.fabric.varying import VaryingRun, VaryingState, demands_of
 from topoopt.fabric.windowed import WindowedCircuits
 
 Reconfigurable: TypeAlias = DirectCircuits | WindowedCircuits
-Playable: TypeAlias = Fabric | GpuPorts | DirectCircuits | WindowedCircuits
+AnyFabric: TypeAlias = Fabric | GpuPorts | DirectCircuits | WindowedCircuits
 
 # Hosts from which on it pays to look whether a limit must be passed: simulations are long there.
 FORESEEN_FROM = 33
 
 
 def run_iteration(
-    fabric: Playable,
+    fabric: AnyFabric,
     tasks: TaskGraph,
     completion_tolerance: float = 0.0,
     *,

@@ -18,7 +18,7 @@ from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, search_tolerance
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabrics.reconfiguration import reconfigurable_fabric
 from topoopt.fabrics.zoo_baselines import zoo_fabric
 from topoopt.fabrics.zoo_names import ZOO, is_zoo_name
@@ -67,7 +67,7 @@ class BaselineFabric:
         queue on links, not on sums of them.
     """
 
-    fabric: Playable
+    fabric: AnyFabric
     cost: float | None
     bandwidth: float
     note: str
@@ -304,7 +304,7 @@ def file_fabric(path: str, cluster: Cluster) -> BaselineFabric:
 
 
 def best_on(
-    fabric: Playable,
+    fabric: AnyFabric,
     problem: Problem,
     space: StrategySpace,
     starts: dict[str, Strategy],

@@ -9,7 +9,7 @@ from topoopt.bounds.bounds import Bound
 from topoopt.evaluate.schedule_search import Scheduled
 from topoopt.evaluate.scheduling import MOST_CROSSINGS, MOST_TRANSFERS, NEAR
 from topoopt.fabric.circuits import DirectCircuits
-from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabric.windowed import WindowedCircuits
 from topoopt.fabrics.baselines import PLAN_BASELINES, usual_baselines
 from topoopt.plan.plan import (
@@ -47,7 +47,7 @@ def left_out_notes(servers: int, compared: Iterable[str]) -> list[str]:
     ]
 
 
-def reconfiguration_record(fabric: Playable) -> ReconfigurationRecord | None:
+def reconfiguration_record(fabric: AnyFabric) -> ReconfigurationRecord | None:
     """Return how a fabric is rewired, as a plan file holds it; None if it stays as it is."""
     if isinstance(fabric, DirectCircuits):
         return ReconfigurationRecord(delay_s=fabric.delay, window_s=None, forwarding=False)

@@ -24,7 +24,7 @@ from topoopt.evaluate.scoring import (
 )
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
-from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.routing import Routing
 from topoopt.search.confirm import fastest_in_packets, packet_times_in_turn, screened
@@ -149,7 +149,7 @@ def _named(search: Search) -> dict[str, Strategy]:
 
 
 def _cheapest_first(
-    problem: Problem, fabric: Playable, strategies: list[Strategy]
+    problem: Problem, fabric: AnyFabric, strategies: list[Strategy]
 ) -> list[Strategy]:
     """Return distinct strategies, on many servers those first that are not too many transfers.
 

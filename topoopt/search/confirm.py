@@ -25,7 +25,7 @@ from topoopt.evaluate.scheduling import ordered_tasks
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter, jittered
 from topoopt.fabric.packets import expected_events, run_packets
-from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.transport import Transport
 from topoopt.problem.options import PACKET_SERVERS, SearchOptions
@@ -214,7 +214,7 @@ def packet_times_in_turn(
 
 
 def packet_times_on(
-    fabric: Playable, tasks: TaskGraph, real: Callable[[], Fabric] | None = None
+    fabric: AnyFabric, tasks: TaskGraph, real: Callable[[], Fabric] | None = None
 ) -> Jitter | None:
     """Return the times of packet trains on a fabric to compare with.
 

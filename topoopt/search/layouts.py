@@ -16,7 +16,7 @@ from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.reconfigurable import Playable
+from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.problem.effort import EFFORTS
 from topoopt.search.crossed import crossed
@@ -308,7 +308,7 @@ class LayoutSearch:
         like = self.like
         return like is not None and self._alike(placement.layout) and placement.order == like.order
 
-    def _time(self, fabric: Playable, placement: Placement) -> float:
+    def _time(self, fabric: AnyFabric, placement: Placement) -> float:
         return Scorer(self.problem.plain, fabric).simulate(self.family.represented(placement))
 
     def candidates(
@@ -360,7 +360,7 @@ class LayoutSearch:
         return "plan" if placement == result.best.strategy else "search"
 
     def fastest_on(
-        self, fabric: Playable, budget: float = float("inf")
+        self, fabric: AnyFabric, budget: float = float("inf")
     ) -> tuple[Placement, float, bool]:
         """Return which of the placed layouts is fastest on a fabric.
 
