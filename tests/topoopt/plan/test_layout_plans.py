@@ -325,8 +325,8 @@ def test_no_pipeline_schedule_is_left_out_for_the_estimates_of_another() -> None
     candidates = survey(replace(job.family(16), choices=choices), cluster).candidates
     best = candidates[0].estimate_s
     rivals = {c.layout.schedule for c in candidates if c.estimate_s <= 1.5 * best}
-    assert not {one.layout.schedule for one in candidates[:12]} >= rivals
-    chosen = diverse(candidates, 12)
+    assert not {one.layout.schedule for one in candidates[:16]} >= rivals
+    chosen = diverse(candidates, 16)
     assert {one.layout.schedule for one in chosen} >= rivals
     assert chosen[:8] == diverse(candidates, 8)
 
