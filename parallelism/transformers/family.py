@@ -13,11 +13,10 @@ from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
 from parallelism.transformers.architecture import MOST_WIDTH, Transformer
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.enumeration import Choices, check_batch, enumerate_layouts
+from parallelism.transformers.estimate import estimated_seconds
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
-from parallelism.transformers.iteration import iteration_time
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links
 from parallelism.transformers.loads import Loads, loads_of
 from parallelism.transformers.memory import MemoryUse, memory_use
 from parallelism.transformers.placed_tasks import iteration_tasks
@@ -201,21 +200,20 @@ class LayoutFamily:
     def estimate(
         self, layout: Layout, bandwidth: float, schedule: PipelineSchedule | None = None
     ) -> float:
-        """Return the seconds of an iteration by formula, every message alone on its links.
+        """Return about the seconds of an iteration on a switch; see `estimated_seconds`.
 
         Parameters
         ----------
         layout : Layout
+            Its ranks are in Megatron's order.
         bandwidth : float
             Bytes/s of all ports of a server.
         schedule : PipelineSchedule, optional
             That of the layout, if it is at hand.
         """
-        links = Links.of_server(self.server, bandwidth)
-        return iteration_time(
-            self.model, layout, self.batch, self.rates, links, self.implementation,
-            sequence=self.sequence, schedule=schedule,
-        ).seconds  # fmt: skip
+        placement = Placement(layout, self.server.gpus)
+        order = schedule_of(layout, self.batch) if schedule is None else schedule
+        return estimated_seconds(placement, order, self.loads(placement), bandwidth)
 
     def utilisation(self, seconds: float) -> float:
         """Return the share of the GPUs' peak that the model's own operations take.

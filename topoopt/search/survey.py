@@ -30,7 +30,7 @@ class Candidate:
     ----------
     layout : Layout
     estimate_s : float
-        Iteration time by formula, every message alone on its links.
+        Iteration time where all ports reach all servers, about (`LayoutFamily.estimate`).
     bound : Bound
         Below any simulated time, whatever placement, topology and routing (`layout_bound`).
     memory_bytes : float
@@ -134,11 +134,11 @@ def diverse(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
     Returns
     -------
     list of Candidate
-        Of seven in turn four of the best estimates, two of the least bounds, because estimates do
-        not know placements, and bounds no communication, and the best estimate of the pipeline
-        schedule that has the fewest so far, because what estimates leave out differs between
-        schedules. Layouts that differ only in that they split a microbatch by sequence rather
-        than by sample come after all others. The first of more layouts are those of fewer.
+        Of seven in turn four of the best estimates, two of the least bounds, because estimates are
+        of one placement, and the best estimate of the pipeline schedule that has the fewest so
+        far, because what estimates leave out differs between schedules. Layouts that differ only
+        in that they split a microbatch by sequence rather than by sample come after all others.
+        The first of more layouts are those of fewer.
     """
 
     def once(order: Sequence[int]) -> list[int]:

@@ -316,7 +316,7 @@ def test_simulated_layouts_differ_before_they_repeat() -> None:
 
 
 def test_no_pipeline_schedule_is_left_out_for_the_estimates_of_another() -> None:
-    # Estimates of breadth-first pipelines are the lowest here, and off by a factor of two.
+    # Estimates of some schedules are lower than of others by what they leave out.
     job = to.Job(get_transformer("mixtral-8x7b"), global_batch=128, server=nvlink_server("h100", 8))
     cluster = to.Cluster(16, 4, "25Gbps")
     choices = replace(

@@ -1,0 +1,79 @@
+"""Estimates of layouts against their task graphs on a switch of the same ports."""
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+import topoopt as to
+from parallelism.transformers.implementation import get_stack
+from parallelism.transformers.layout import Layout
+from parallelism.transformers.placement import Placement
+from topoopt.evaluate.problem import Problem
+from topoopt.problem.options import SearchOptions
+from topoopt.search.layouts import LayoutSearch
+
+LAYOUTS = 40
+"""Of those that fit, every so manieth, so that this many are simulated."""
+
+
+def searched(name, ports, batch, stack="megatron-core", servers=8):
+    job = to.Job(to.load_transformer(name), global_batch=batch, implementation=get_stack(stack))
+    cluster = to.Cluster(servers, 4, ports)
+    return LayoutSearch(Problem(job.family(servers), cluster, SearchOptions(), 0))
+
+
+def compared(search, layouts):
+    """Return estimates and simulated times, seconds."""
+    family, cluster = search.family, search.cluster
+    rate, switch = cluster.degree * cluster.port_rate, search._ideal()
+    pairs = [
+        (family.estimate(layout, rate), search._time(switch, Placement(layout, 8)))
+        for layout in layouts
+    ]
+    return np.array(pairs).T
+
+
+@pytest.mark.parametrize(
+    ("name", "ports", "batch", "least"),
+    [
+        ("llama3-8b", "25Gbps", 128, 0.63),
+        ("llama3-8b", "400Gbps", 128, 0.95),
+        ("mixtral-8x7b", "25Gbps", 64, 0.63),
+        ("mixtral-8x7b", "400Gbps", 64, 0.85),
+    ],
+)
+def test_estimates_order_layouts_as_a_switch_does(name, ports, batch, least) -> None:
+    # What they leave out makes them low, by less the faster ports are.
+    search = searched(name, ports, batch)
+    family = search.family
+    fit = [x for x in family.layouts() if max(u.total for u in family.uses(x)) < 80e9]
+    estimates, times = compared(search, fit[:: len(fit) // LAYOUTS])
+    ratios = estimates / times
+    assert least < ratios.min() and ratios.max() < 1.03
+    assert spearmanr(estimates, times).statistic > 0.93
+    assert times[estimates.argmin()] < 1.15 * times.min()
+
+
+@pytest.mark.parametrize("stack", ["fsdp1", "megatron-moe"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(data=64, expert=8, zero=0),
+        Layout(data=64, expert=8, zero=1),
+        Layout(data=64, expert=8, zero=3, recompute="full"),
+        Layout(tensor=2, context=4, data=4, pipeline=2, expert=4),
+        Layout(tensor=8, data=2, pipeline=4, expert=2),
+    ],
+    ids=str,
+)
+def test_estimates_know_what_ranks_wait_for(layout, stack) -> None:
+    search = searched("mixtral-8x7b", "100Gbps", 128, stack)
+    (estimate,), (time,) = compared(search, [layout])
+    assert estimate == pytest.approx(time, rel=0.05)
+
+
+def test_estimates_know_tensor_groups_that_span_servers() -> None:
+    search = searched("llama3-8b", "400Gbps", 32)
+    layout = Layout(tensor=16, data=2, pipeline=2, sequence_parallel=True)
+    (estimate,), (time,) = compared(search, [layout])
+    assert estimate == pytest.approx(time, rel=0.05)
