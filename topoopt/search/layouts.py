@@ -1,6 +1,6 @@
 """Search over layouts, the places of their ranks, topologies and routings together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from codesign_base import InfeasibleError
@@ -62,6 +62,11 @@ class Placed:
 
 def _ideal_s(one: Placed) -> float:
     return one.ideal_s
+
+
+def _least_s(pairs: list[Pair[Placement]]) -> float:
+    """Return the least time of pairs, infinite if there are none."""
+    return min((pair.time for pair in pairs), default=float("inf"))
 
 
 def _stages(count: int) -> list[int]:
@@ -130,41 +135,25 @@ class LayoutSearch:
         found = survey(self.family, self.cluster, lambda *at: report("layouts", *at))
         chosen, own = self._chosen(found)
         pairs: list[Pair[Placement]] = []
-        best, wired, unsimulated, interrupted = float("inf"), 0, 0, False
-        most = _WIRED_IN_ALL if tabled(self.cluster.servers) else 0
+        wired, unsimulated, interrupted = 0, 0, False
         begin, stages = 0, [own + count for count in _stages(len(chosen) - own)]
         tried = set[Placed]()
         for end in stages:
             interrupted = self._simulate(chosen, begin, end, report)
             begin = end
             ordered = self._by_hops()
-            hopeful = list(dict.fromkeys([*ordered[:_WIRED], *self._published()]))
-            # Of the others, those that promise much, and the first that can be simulated at all,
-            # if none of these can.
-            others = [one for one in ordered[_WIRED:] if one not in hopeful]
-            for turn, one in enumerate([*hopeful, *others]):
-                # A plan is not slower than a published layout on the formula's wiring, be it by
-                # the little that is not worth the wirings of a search.
-                little = one.ideal_s >= best * _WORTH
-                if one in tried or one.ideal_s >= best:
-                    continue
-                if little and one not in self._published():
-                    continue
+            for one, little in self._worth_wiring(ordered, tried, pairs):
                 if pairs and interrupted:
                     break
-                further = turn >= len(hopeful)
-                if pairs and further and (turn >= most or one.ideal_s > _PROMISING * best):
-                    continue
                 tried.add(one)
-                rewirer = Rewirer(self.problem)
+                rewirer, limit = Rewirer(self.problem), _least_s(pairs)
                 try:
-                    made = rewirer.wire(one.placement, "search", limit=best, formula_only=little)
+                    made = rewirer.wire(one.placement, "search", limit=limit, formula_only=little)
                     wired += 1
                     unsimulated += rewirer.unsimulated
                     if made is not None:
                         pairs.append(made)
-                        best = min(best, made.time)
-                    report("topologies", wired, min(_WIRED, len(self.placed)), best)
+                    report("topologies", wired, min(_WIRED, len(self.placed)), _least_s(pairs))
                 except KeyboardInterrupt:
                     if not pairs:
                         raise
@@ -173,7 +162,6 @@ class LayoutSearch:
                 if pairs and not interrupted:
                     worth = [(one.placement, one.ideal_s / _WORTH) for one in ordered]
                     pairs += crossed(self.problem, pairs, worth)
-                    best = min(pair.time for pair in pairs)
             except KeyboardInterrupt:
                 interrupted = True
             if interrupted:
@@ -246,6 +234,32 @@ class LayoutSearch:
         finally:
             placed.sort(key=_ideal_s)
         return False
+
+    def _worth_wiring(
+        self, ordered: list[Placed], tried: set[Placed], pairs: list[Pair[Placement]]
+    ) -> Iterator[tuple[Placed, bool]]:
+        """Yield what to wire next that was not tried, and whether by the formula only.
+
+        Pairs are those found so far; there may be more whenever it is asked for the next.
+        """
+        published = self._published()
+        hopeful = list(dict.fromkeys([*ordered[:_WIRED], *published]))
+        # Of the others, those that promise much, and the first that can be simulated at all,
+        # if none of these can.
+        others = [one for one in ordered[_WIRED:] if one not in hopeful]
+        most = _WIRED_IN_ALL if tabled(self.cluster.servers) else 0
+        for turn, one in enumerate([*hopeful, *others]):
+            least = _least_s(pairs)
+            promising = turn < most and one.ideal_s <= _PROMISING * least
+            if one in tried or one.ideal_s >= least:
+                continue
+            if turn >= len(hopeful) and pairs and not promising:
+                continue
+            # A plan is not slower than a published layout on the formula's wiring, be it by the
+            # little that is not worth the wirings of a search.
+            little = one.ideal_s >= least * _WORTH
+            if not little or one in published:
+                yield one, little
 
     def _by_hops(self) -> list[Placed]:
         """Return the placed layouts in the order in which they are wired.
