@@ -15,6 +15,7 @@ from parallelism.search.local import BOUNDARIES, LARGE, LocalSearch
 from parallelism.search.mcmc import Score
 from parallelism.search.regions import Regions
 from parallelism.search.replayed import Replayed
+from parallelism.search.searcher import work_of
 from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from topoopt.base.side_by_side import in_twos
@@ -25,11 +26,14 @@ from topoopt.evaluate.rewire import Rewirer
 _PLACEMENTS = 8
 # Of the neighbours that are looked at in one step, so many are wired.
 _WIRED = 6
+# So many are looked at, whatever they cost.
+_LOOKED_AT = 30
 
 
 def promising(
-    score: Score, strategies: Iterable[Strategy], limit: float, count: int = _WIRED
-) -> list[tuple[float, Strategy]]:
+    score: Score, strategies: Iterable[Strategy], limit: float, count: int = _WIRED,
+    most_work: float = float("inf"),
+) -> list[tuple[float, Strategy]]:  # fmt: skip
     """Return the few strategies that are fastest on an ideal switch, with their times there.
 
     Parameters
@@ -41,6 +45,8 @@ def promising(
         Those that take as many seconds or more there are left out.
     count : int
         So many at most.
+    most_work : float
+        No more are looked at where this much has found none.
 
     Returns
     -------
@@ -49,7 +55,10 @@ def promising(
     """
     # The slowest of those kept comes first; of equals the latest.
     kept: list[tuple[float, int, Strategy]] = []
+    most_work += work_of(score)
     for place, strategy in enumerate(strategies):
+        if place >= _LOOKED_AT and not kept and work_of(score) > most_work:
+            break
         most = -kept[0][0] if len(kept) == count else limit
         time = score(strategy, most)
         if time < most:

@@ -173,7 +173,7 @@ def widening(
     )
     # Of short branches several places to go on are one.
     distinct = dict.fromkeys(map(search.space.intern, found))
-    return promising(score, distinct, near, count)
+    return promising(score, distinct, near, count, _worth(search))
 
 
 def seeds(
@@ -218,10 +218,15 @@ def seeds(
                 timed[new] = own if own <= near else np.inf
     # Of the many streams on halves and widening branches only the best few: they are much alike.
     halves = map(space.intern, streams_on_halves(space, regions, cuts))
-    for time, strategy in promising(score, halves, near, _LIKE) + widened[:_LIKE]:
+    for time, strategy in promising(score, halves, near, _LIKE, _worth(search)) + widened[:_LIKE]:
         timed.setdefault(strategy, time)
     order = sorted(timed, key=lambda strategy: timed[strategy])
     return [(timed[s], s) for s in order if timed[s] < np.inf]
+
+
+def _worth(search: Search) -> float:
+    """Return the work after which starts that are much alike, none of them near, are given up."""
+    return search.method.budget(search.cluster.servers).work if search.threaded else np.inf
 
 
 def _part_seconds(search: Search, index: int, parts: int) -> float:
