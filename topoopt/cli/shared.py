@@ -14,6 +14,7 @@ import typer
 from codesign_base import InputError
 from topoopt.base.option_groups import Options, in_panel, option
 from topoopt.cli import common
+from topoopt.problem.effort import EFFORTS
 
 if TYPE_CHECKING:
     from parallelism.transformers.enumeration import Choices
@@ -193,7 +194,9 @@ SEARCH: Options = {
     ),
     "simulated": option(
         int | None, None, "Layouts that are simulated.", rich_help_panel=_LAYOUTS,
-        show_default="24; 8 at quick, 72 at thorough effort",
+        show_default="{normal}; {quick} at quick, {thorough} at thorough effort".format_map(
+            {name: effort.layouts for name, effort in EFFORTS.items()}
+        ),
     ),
     "memory_bytes": option(
         float, 3e9,
