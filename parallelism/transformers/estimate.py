@@ -1,12 +1,11 @@
 """The time of one iteration of a placed layout whose messages share the ports of servers."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
 from parallelism.taskgraph import FloatArray, IntArray
-from parallelism.transformers.layout import Layout
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.port_kernels import PassSends, stage_ends
@@ -48,7 +47,7 @@ def estimated_seconds(
     ranks are on one server share its ports.
     """
     layout, split = placement.layout, placement.servers_per_rank
-    sent = sent_of(placement)
+    sent = _sent_of(placement.of_degrees)
     stage = np.arange(loads.seconds.shape[1]) % layout.pipeline
     tokens = loads.expert_bytes / layout.expert_ranks * sent.tokens[stage]
     ring = (split - 1) / split
@@ -106,18 +105,9 @@ class _Sent:
     tied: float
 
 
-def sent_of(placement: Placement) -> _Sent:
-    """Work it out, once for all layouts of some degrees."""
-    layout = placement.layout
-    alike = Layout(
-        layout.tensor, layout.context, layout.data, layout.pipeline, layout.expert,
-        expert_tensor=layout.expert_tensor,
-    )  # fmt: skip
-    return _sent_of(replace(placement, layout=alike))
-
-
 @lru_cache(maxsize=64)
 def _sent_of(placement: Placement) -> _Sent:
+    """Work it out once for all layouts of some degrees."""
     layout, split, servers = placement.layout, placement.servers_per_rank, placement.servers
     # Ranks of a stage by data and, within, context.
     home = placement.home.transpose(2, 1, 0).reshape(layout.pipeline, -1)
@@ -162,4 +152,4 @@ def _counted(homes: IntArray, servers: int) -> tuple[IntArray, IntArray]:
     return counts[keys], distinct[:, None]
 
 
-__all__ = ["estimated_seconds", "sent_of"]
+__all__ = ["estimated_seconds"]

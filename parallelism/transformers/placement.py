@@ -1,6 +1,6 @@
 """Which rank of a layout sits on which server: axes in an order, servers filled one by one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
 
@@ -61,6 +61,15 @@ class Placement:
             )
         if sorted(self.order) != sorted(AXES):
             raise InputError(f"placement: order is {self.order}; permute {', '.join(AXES)}")
+
+    @property
+    def of_degrees(self) -> "Placement":
+        """The same of a layout that has nothing but its degrees, which say where ranks are."""
+        of = self.layout
+        alike = Layout(
+            of.tensor, of.context, of.data, of.pipeline, of.expert, expert_tensor=of.expert_tensor
+        )
+        return replace(self, layout=alike)
 
     @property
     def servers(self) -> int:

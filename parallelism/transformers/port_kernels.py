@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.jit import inner_kernel, kernel
+from parallelism.transformers.timeline_kernels import pass_sequence
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -94,8 +95,8 @@ def stage_ends(
     """
     stages, length = passes.shape[0], passes.shape[1]
     parts = chunks * stages
-    arrived = np.full((2, parts, microbatches), np.nan)
-    position, done = np.zeros(stages, np.int64), np.zeros((3, parts), np.int64)
+    arrived = np.zeros((2, parts, microbatches))
+    ended, done = np.zeros(stages, np.int64), np.zeros((3, parts), np.int64)
     clock, ports = np.zeros(stages), Ports(np.zeros(stages), np.zeros(stages))
     # Pieces of weights come one after another: from the beginning, ``gathered`` in all and
     # ``needed`` by parts so far; or, where ranks wait for a share of each, or drop them, the next
@@ -116,63 +117,55 @@ def stage_ends(
             for part in range(stage, parts, stages):
                 gathered[stage] += sends.weights[part]
             ports.waiting[stage] = gathered[stage]
-    moved = True
-    while moved:
-        moved = False
-        for stage in range(stages):
-            while position[stage] < length:
-                at = position[stage]
-                kind = passes[stage, at, 0]
-                part = passes[stage, at, 1] * stages + stage
-                batch = passes[stage, at, 2]
-                start = clock[stage]
-                source = part - 1 if kind == 0 else part + 1
-                if kind < 2 and 0 <= source < parts:
-                    if np.isnan(arrived[kind, source, batch]):
-                        break
-                    start = max(start, arrived[kind, source, batch])
-                done[kind, part] += 1
-                uses = kind == 0 and done[0, part] == 1 and zero > 0
-                if zero == 3:
-                    uses = kind < 2
-                scatters = kind == completing and (zero >= 2 or done[kind, part] == microbatches)
-                beside = start
-                if sends.beside[kind, part] > 0.0:
-                    beside = _sent(ports, stage, sends.beside[kind, part], start, share)
-                now = start
-                count = pieces if uses or scatters else 1
-                for piece in range(count):
-                    if uses:
-                        weights = sends.weights[part] / count
-                        if beside_work:
-                            now = _sent(
-                                ports, stage, exposed * weights, max(now, there[stage]), 1.0
-                            )
-                            if piece == count - 1:
-                                used[stage] += 1
-                                following = passes[stage, min(at + 1, length - 1), 1]
-                                weights = sends.weights[following * stages + stage] / count
-                            if used[stage] < uses_in_all:
-                                there[stage] = _sent(ports, stage, hidden * weights, now, 1.0)
-                        else:
-                            needed[stage] += weights
-                            left = ports.waiting[stage] - (gathered[stage] - needed[stage])
-                            if left > _ROUNDING * gathered[stage]:
-                                now = max(now, ports.free[stage] + left)
-                    now += sends.computing[kind, part] / count
-                    if scatters:
-                        gradients = sends.gradients[part] / count
-                        now = _sent(ports, stage, exposed * gradients, now, 1.0)
-                        _idle(ports, stage, now)
-                        ports.waiting[stage] += hidden * gradients
-                now = _sent(ports, stage, sends.after[kind, part], max(now, beside), share)
-                if kind < 2:
-                    output = sends.outputs[kind, part]
-                    arrived[kind, part, batch] = _sent(ports, stage, output, now, share)
-                clock[stage] = now
-                position[stage] = at + 1
-                moved = True
+    sequence = pass_sequence(passes, chunks, microbatches)
+    for turn in range(sequence.shape[0]):
+        stage, at = sequence[turn, 0], sequence[turn, 1]
+        kind = passes[stage, at, 0]
+        part = passes[stage, at, 1] * stages + stage
+        batch = passes[stage, at, 2]
+        start = clock[stage]
+        source = part - 1 if kind == 0 else part + 1
+        if kind < 2 and 0 <= source < parts:
+            start = max(start, arrived[kind, source, batch])
+        done[kind, part] += 1
+        uses = kind == 0 and done[0, part] == 1 and zero > 0
+        if zero == 3:
+            uses = kind < 2
+        scatters = kind == completing and (zero >= 2 or done[kind, part] == microbatches)
+        beside = start
+        if sends.beside[kind, part] > 0.0:
+            beside = _sent(ports, stage, sends.beside[kind, part], start, share)
+        now = start
+        count = pieces if uses or scatters else 1
+        for piece in range(count):
+            if uses:
+                weights = sends.weights[part] / count
+                if beside_work:
+                    now = _sent(ports, stage, exposed * weights, max(now, there[stage]), 1.0)
+                    if piece == count - 1:
+                        used[stage] += 1
+                        following = passes[stage, min(at + 1, length - 1), 1]
+                        weights = sends.weights[following * stages + stage] / count
+                    if used[stage] < uses_in_all:
+                        there[stage] = _sent(ports, stage, hidden * weights, now, 1.0)
+                else:
+                    needed[stage] += weights
+                    left = ports.waiting[stage] - (gathered[stage] - needed[stage])
+                    if left > _ROUNDING * gathered[stage]:
+                        now = max(now, ports.free[stage] + left)
+            now += sends.computing[kind, part] / count
+            if scatters:
+                gradients = sends.gradients[part] / count
+                now = _sent(ports, stage, exposed * gradients, now, 1.0)
+                _idle(ports, stage, now)
+                ports.waiting[stage] += hidden * gradients
+        now = _sent(ports, stage, sends.after[kind, part], max(now, beside), share)
+        if kind < 2:
+            output = sends.outputs[kind, part]
+            arrived[kind, part, batch] = _sent(ports, stage, output, now, share)
+        clock[stage] = now
+        ended[stage] = at + 1
     for stage in range(stages):
-        if position[stage] < length:
+        if ended[stage] < length:
             clock[stage] = np.nan
     return np.maximum(clock, ports.free + ports.waiting)

@@ -18,11 +18,6 @@ _Result = TypeVar("_Result")
 THREADED_FROM = 33
 
 
-def threaded(servers: int) -> bool:
-    """Whether tasks of so many servers take long enough for threads, and two fit in memory."""
-    return servers >= THREADED_FROM and tabled(servers)
-
-
 def in_twos(
     items: Iterable[_Item],
     task: Callable[[_Item, float], _Result],
@@ -48,7 +43,7 @@ def in_twos(
     item
     result
     """
-    if not threaded(servers):
+    if servers < THREADED_FROM or not tabled(servers):
         for item in items:
             yield item, task(item, limit())
             if servers >= THREADED_FROM:

@@ -5,7 +5,7 @@ them leaves before some rank of the group has computed. So ports and passes take
 passes of the pipeline are longer by what the ports take.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -59,12 +59,7 @@ def crossings_of(placement: Placement) -> Crossings:
     placement : Placement
         Of ranks within servers.
     """
-    layout = placement.layout
-    alike = Layout(
-        layout.tensor, layout.context, layout.data, layout.pipeline, layout.expert,
-        expert_tensor=layout.expert_tensor,
-    )  # fmt: skip
-    return _crossings(replace(placement, layout=alike))
+    return _crossings(placement.of_degrees)
 
 
 @lru_cache(maxsize=32)

@@ -51,9 +51,10 @@ class Comparison:
     ) -> None:
         self.search, self.result, self.chosen, self.beside = search, result, chosen, beside
         problem: Problem[Any] = search.problem
-        options = problem.options
-        self.stated = states_packets(problem.family, options, problem.cluster.servers)
+        options, servers = problem.options, problem.cluster.servers
+        self.stated = states_packets(problem.family, options, servers)
         self._started: list[Future[_Found]] = []
+        self._threaded = isinstance(search, OperatorSearch) and tabled(servers)
         if not isinstance(search, OperatorSearch) or search.search.moves_by_packets:
             return
         if self._threaded and options.schedule == "plain" and not result.interrupted:
@@ -95,13 +96,6 @@ class Comparison:
             return found, True
         return found, False
 
-    @property
-    def _threaded(self) -> bool:
-        # Kernels of few servers are short, but there are many of them.
-        return isinstance(self.search, OperatorSearch) and tabled(
-            self.search.problem.cluster.servers
-        )
-
     def _start(self, result: SearchResult[Any]) -> None:
         for number in range(len(self.chosen)):
             self._started.append(self.beside.start(partial(self._on, number, result)))
@@ -112,11 +106,8 @@ class Comparison:
             self._start(self.result)
         for number, base in enumerate(self.chosen):
             try:
-                found = (
-                    self._started[number].result()
-                    if self._started
-                    else self._on(number, self.result)
-                )
+                started = self._started[number] if self._started else None
+                found = self._on(number, self.result) if started is None else started.result()
             except KeyboardInterrupt:
                 if not (self._started and self.result.interrupted):
                     raise
@@ -129,9 +120,8 @@ class Comparison:
         """Find the best parallelization on a fabric, and its times in packet trains."""
         search, base = self.search, self.chosen[number]
         asked = self.stated and not result.interrupted
-        best = search.best_on(
-            base, result, number, None if result.interrupted else self.beside.report
-        )
+        report = None if result.interrupted else self.beside.report
+        best = search.best_on(base, result, number, report)
         packets = best.packets
         if asked and packets is None:
             family: Any = search.problem.family

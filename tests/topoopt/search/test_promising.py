@@ -1,4 +1,4 @@
-"""The few strategies that are worth a wiring: the fastest, and none where looking is too dear."""
+"""The few strategies that are worth a wiring: the fastest; none where looking costs too much."""
 
 import pytest
 from hypothesis import given
