@@ -8,7 +8,6 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.text import layout_text
-from routing.routes import tabled
 from topoopt.base.progress import Progress, ProgressCallback
 from topoopt.evaluate.least_times import least_hops
 from topoopt.evaluate.pair import Pair
@@ -27,11 +26,10 @@ from topoopt.search.search_state import Keeper
 from topoopt.search.survey import Candidate, Survey, diverse, survey
 from topoopt.topology.fabrics import ideal_switch
 
-# Placed layouts that a topology is built for. Of further ones, where wirings take little, those
-# that need at most this share of the best time on the ideal switch, up to so many in all.
-_WIRED, _WIRED_IN_ALL = 6, 24
-_PROMISING = 0.95
-# Share of the best time that a placed layout must need on the ideal switch to be wired.
+# Placed layouts that a topology is built for; further ones until their wirings have taken so much
+# work, which is all of them on dozens of servers.
+_WIRED, _WIRING_WORK = 6, 4e7
+# Share of the best time that a placed layout may need on the ideal switch to be wired.
 _WORTH = 0.995
 # Placed layouts, fastest on the ideal switch first, among which those to wire are chosen.
 _HOPPED = 24
@@ -141,16 +139,15 @@ class LayoutSearch:
         for end in stages:
             interrupted = self._simulate(chosen, begin, end, report)
             begin = end
-            ordered = self._by_hops()
-            for one, little in self._worth_wiring(ordered, tried, pairs):
+            ordered, rewirer = self._by_hops(), Rewirer(self.problem)
+            for one, little in self._worth_wiring(ordered, tried, pairs, rewirer):
                 if pairs and interrupted:
                     break
                 tried.add(one)
-                rewirer, limit = Rewirer(self.problem), _least_s(pairs)
+                limit = _least_s(pairs)
                 try:
                     made = rewirer.wire(one.placement, "search", limit=limit, formula_only=little)
                     wired += 1
-                    unsimulated += rewirer.unsimulated
                     if made is not None:
                         pairs.append(made)
                     report("topologies", wired, min(_WIRED, len(self.placed)), _least_s(pairs))
@@ -158,6 +155,7 @@ class LayoutSearch:
                     if not pairs:
                         raise
                     interrupted = True
+            unsimulated += rewirer.unsimulated
             try:
                 if pairs and not interrupted:
                     worth = [(one.placement, one.ideal_s / _WORTH) for one in ordered]
@@ -236,25 +234,26 @@ class LayoutSearch:
         return False
 
     def _worth_wiring(
-        self, ordered: list[Placed], tried: set[Placed], pairs: list[Pair[Placement]]
+        self,
+        ordered: list[Placed],
+        tried: set[Placed],
+        pairs: list[Pair[Placement]],
+        rewirer: Rewirer[Placement],
     ) -> Iterator[tuple[Placed, bool]]:
         """Yield what to wire next that was not tried, and whether by the formula only.
 
-        Pairs are those found so far; there may be more whenever it is asked for the next.
+        Pairs are those found so far; there may be more whenever it is asked for the next. The
+        rewirer knows what their wirings have taken.
         """
         published = self._published()
         hopeful = list(dict.fromkeys([*ordered[:_WIRED], *published]))
-        # Of the others, those that promise much, and the first that can be simulated at all,
-        # if none of these can.
         others = [one for one in ordered[_WIRED:] if one not in hopeful]
-        most = _WIRED_IN_ALL if tabled(self.cluster.servers) else 0
         for turn, one in enumerate([*hopeful, *others]):
             least = _least_s(pairs)
-            promising = turn < most and one.ideal_s <= _PROMISING * least
             if one in tried or one.ideal_s >= least:
                 continue
-            if turn >= len(hopeful) and pairs and not promising:
-                continue
+            if turn >= len(hopeful) and pairs and rewirer.work >= _WIRING_WORK:
+                break
             # A plan is not slower than a published layout on the formula's wiring, be it by the
             # little that is not worth the wirings of a search.
             little = one.ideal_s >= least * _WORTH
