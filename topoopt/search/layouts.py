@@ -28,7 +28,7 @@ from topoopt.topology.fabrics import ideal_switch
 
 # Placed layouts that a topology is built for; further ones until their wirings have taken so much
 # work, which is all of them on dozens of servers.
-_WIRED, _WIRING_WORK = 6, 4e7
+_WIRED, _WIRING_WORK = 6, 8e7
 # Share of the best time that a placed layout may need on the ideal switch to be wired.
 _WORTH = 0.995
 # Placed layouts, fastest on the ideal switch first, among which those to wire are chosen.
