@@ -14,17 +14,20 @@ from parallelism.transformers.links import Links
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
+from parallelism.transformers.sends import sent_bytes
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.timeline import PassTimes, timeline
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
 from topoopt.bounds.exchanges import exchange_terms, placed_pipeline
 from topoopt.bounds.relaxation import Wirings
 
-# Work spent on tightening bounds: tasks of all graphs, what each graph takes besides, and what it
-# takes to find who is alike beside the exchanges looked at, in tasks that would take as long.
+# Work spent on tightening bounds: tasks of all graphs, what each graph takes besides, what it takes
+# to find who is alike beside the exchanges looked at, and to count what is sent under a placement,
+# in tasks that would take as long.
 _WORK = 1.2e7
 _EACH = 2e4
 _ALIKE = 8e4
+_COUNTED = 1e3
 # Bytes of a task graph, as predicted, beyond which a bound is not tightened by it.
 _MOST_BYTES = 3e9
 
@@ -83,13 +86,15 @@ def least_bound(
 
     Notes
     -----
-    Best first: the layout with the least bound so far gets its `layout_bound`, and is then
-    tightened (`tightened_bound`), until the least is a tightened one, which then holds for all;
-    or until so many task graphs have been looked at that the least is taken as it is.
+    Best first: the layout with the least bound so far gets its `layout_bound`, then the least of
+    the `network_bound` of its placements, and is then tightened (`tightened_bound`), until the
+    least is a tightened one, which then holds for all; or until so many task graphs have been
+    looked at that the least is taken as it is.
     """
     known = list(bounded)
     heap = [(each.bound.seconds, number) for number, each in enumerate(known)]
     heapq.heapify(heap)
+    counted: set[int] = set()
     tight: dict[int, Bound] = {}
     work = 0.0
     while True:
@@ -103,12 +108,46 @@ def least_bound(
         if number in tight or work > _WORK or quick:
             return tight.get(number, bound)
         placements = family.placements(layout)
+        if number not in counted:
+            counted.add(number)
+            work += _COUNTED * len(placements)
+            sent = [network_bound(family, wirings, each) for each in placements]
+            bound = max(bound, min(sent, key=_seconds), key=_seconds)
+            known[number] = Bounded(layout, bound, passes_only=False)
+            heapq.heapreplace(heap, (bound.seconds, number))
+            continue
         if max(map(family.expected_bytes, placements)) > _MOST_BYTES:
             tight[number] = bound
             continue
         tight[number], done = tightened_bound(family, wirings, layout, bound)
         work += done
         heapq.heapreplace(heap, (tight[number].seconds, number))
+
+
+def _seconds(bound: Bound) -> float:
+    return bound.seconds
+
+
+def network_bound(family: LayoutFamily, wirings: Wirings, placement: Placement) -> Bound:
+    """Bound the iteration time of a placed layout by what its servers send to each other.
+
+    Parameters
+    ----------
+    family : LayoutFamily
+    wirings : Wirings
+        Ports of the servers.
+    placement : Placement
+
+    Returns
+    -------
+    Bound
+        ``network``: all bytes over all ports (`sent_bytes`), and the optimizer's step, which
+        follows on every message.
+    """
+    loads = family.loads(placement)
+    sent = sent_bytes(placement, schedule_of(placement.layout, family.batch), loads)
+    seconds = sent / wirings.network_rate + loads.update_s
+    return Bound(seconds * ROUNDING, {"network": seconds})
 
 
 def tightened_bound(
@@ -128,14 +167,22 @@ def tightened_bound(
     Returns
     -------
     Bound
-        The least over every order of the axes of the larger of the placement's
-        `topoopt.bounds.bounds.strategy_bound` and `placement_bound`, where that is tighter.
+        The least over every order of the axes of the largest of the placement's
+        `topoopt.bounds.bounds.strategy_bound`, `placement_bound` and `network_bound`, where that
+        is tighter.
     float
         Work that this took: tasks of all these graphs, or what takes as long.
     """
     least, work = Bound(float("inf"), {}), 0.0
     placements = family.placements(layout)
-    alone = [placement_bound(family, wirings, each) or bound for each in placements]
+    alone = [
+        max(
+            placement_bound(family, wirings, each) or bound,
+            network_bound(family, wirings, each),
+            key=_seconds,
+        )
+        for each in placements
+    ]
     for number in sorted(range(len(alone)), key=lambda i: alone[i].seconds):
         if alone[number].seconds >= least.seconds:
             break
@@ -144,9 +191,9 @@ def tightened_bound(
         if tasks.alike is not None:
             work += _ALIKE + tasks.alike.pattern.elements
         one = strategy_bound(tasks, wirings.degree, wirings.bandwidth, wirings.lag)
-        one = max(one, alone[number], key=lambda each: each.seconds)
-        least = min(least, one, key=lambda each: each.seconds)
-    return max(bound, least, key=lambda each: each.seconds), work
+        one = max(one, alone[number], key=_seconds)
+        least = min(least, one, key=_seconds)
+    return max(bound, least, key=_seconds), work
 
 
 def placement_bound(family: LayoutFamily, wirings: Wirings, placement: Placement) -> Bound | None:
@@ -278,6 +325,6 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
 
 
 __all__ = [
-    "Bounded", "fitting_bounds", "layout_bound", "least_bound", "least_injection", "passes_bound",
-    "placement_bound", "tightened_bound",
+    "Bounded", "fitting_bounds", "layout_bound", "least_bound", "least_injection",
+    "network_bound", "passes_bound", "placement_bound", "tightened_bound",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from parallelism.transformers.loads import loads_of
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.schedules import schedule_of
+from parallelism.transformers.sends import sent_bytes
 from parallelism.transformers.stages import parts_of
 from tests.helpers.small_transformers import LATENT, VISION, gpt
 
@@ -147,11 +148,14 @@ def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> No
     order = axis_orders(layout)[turn % len(axis_orders(layout))]
     placement = Placement(layout, GPUS, order)
     loads = loads_of(model, placement, rates_of("h100"), SERVER)
-    traffic = traffic_of(iteration_tasks(placement, schedule_of(layout, BATCH), loads))
+    schedule = schedule_of(layout, BATCH)
+    traffic = traffic_of(iteration_tasks(placement, schedule, loads))
     collective, transfers = expected_bytes(model, layout, order)
     # Long messages reach 0.8 of a NIC, so that much more is carried.
     assert 0.8 * traffic.allreduce_sent() == pytest.approx(collective, rel=1e-9)
     assert 0.8 * traffic.transfer_sent() == pytest.approx(transfers, rel=1e-9)
+    sent = sent_bytes(placement, schedule, loads)
+    assert 0.8 * sent == pytest.approx(collective + transfers, rel=1e-9)
 
 
 def test_every_group_is_met() -> None:

@@ -21,7 +21,10 @@ from parallelism.transformers.timeline import PassTimes, timeline
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.bounds.everything import wirings_of
 from topoopt.bounds.layouts import (
+    fitting_bounds,
     layout_bound,
+    least_bound,
+    network_bound,
     passes_bound,
     placement_bound,
     tightened_bound,
@@ -143,6 +146,7 @@ def test_no_order_of_messages_beats_a_layout_s_bounds(which, number, turn, slow)
         tightened_bound(family, wirings, layout, loose)[0],
         strategy_bound(tasks, wirings.degree, wirings.bandwidth, wirings.lag),
         placement_bound(family, wirings, placement) or loose,
+        network_bound(family, wirings, placement),
     ]
     for bound in bounds:
         assert 0.0 < bound.seconds <= least
@@ -156,3 +160,24 @@ def test_the_layouts_that_are_drawn_have_messages_between_servers(which) -> None
         FAMILIES[which].build(FAMILIES[which].placements(layout)[0]) for layout in LAYOUTS[which]
     ]
     assert max((tasks.kind == TaskKind.TRANSFER).sum() for tasks in some) > 4
+
+
+@pytest.mark.parametrize("which", range(len(FAMILIES)))
+def test_the_bound_over_all_layouts_counts_what_servers_send(monkeypatch, which) -> None:
+    """Also of the layouts for whose task graphs no work is left."""
+    family, wirings = FAMILIES[which], wirings_of(FAMILIES[which], CLUSTERS[1])
+    bounded = fitting_bounds(family)
+    monkeypatch.setattr("topoopt.bounds.layouts._WORK", 1e5)
+    counted = [
+        max(
+            layout_bound(family, wirings, each.layout).seconds,
+            min(
+                network_bound(family, wirings, placement).seconds
+                for placement in family.placements(each.layout)
+            ),
+        )
+        for each in bounded
+    ]
+    assert least_bound(family, wirings, bounded).seconds >= min(counted)
+    passes = [layout_bound(family, wirings, each.layout).seconds for each in bounded]
+    assert min(counted) > 1.02 * min(passes)

@@ -1,0 +1,141 @@
+"""What the servers of a placed layout send to each other."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from parallelism.taskgraph import FloatArray, IntArray
+from parallelism.transformers.loads import Loads
+from parallelism.transformers.placement import Placement
+from parallelism.transformers.schedules import PipelineSchedule
+
+
+@dataclass(frozen=True, eq=False)
+class Sends:
+    """What servers send for each stage, in bytes of one rank: the busiest, or all together.
+
+    Parameters
+    ----------
+    ranks : float
+        Of a stage on a server.
+    outputs : float64 array, shape (2, stages)
+        Of its ranks' outputs for the next stage, and gradients for the one before.
+    context, dense, expert : float64 arrays, shape (stages,)
+        Of the buffers of a context group, and of what ranks that share weights, and experts,
+        have of these, each once round its ring.
+    tokens : float64 array, shape (stages,)
+        Of the tokens of an expert rank for one other.
+    tied : float
+        Of the gradient of an embedding that the first and the last stage share.
+    """
+
+    ranks: float
+    outputs: FloatArray
+    context: FloatArray
+    dense: FloatArray
+    expert: FloatArray
+    tokens: FloatArray
+    tied: float
+
+
+def sends_of(placement: Placement, *, every: bool = False) -> Sends:
+    """Return what servers send for each stage of a placed layout.
+
+    Parameters
+    ----------
+    placement : Placement
+    every : bool
+        What all servers send together, rather than what the busiest one does.
+    """
+    return _sends(placement.of_degrees, every)
+
+
+@lru_cache(maxsize=256)
+def _sends(placement: Placement, every: bool) -> Sends:
+    """Work it out once for all layouts of some degrees."""
+    layout, split, servers = placement.layout, placement.servers_per_rank, placement.servers
+    # Ranks of a stage by data and, within, context.
+    home = placement.home.transpose(2, 1, 0).reshape(layout.pipeline, -1)
+    stages, ranks = home.shape
+    on = home + servers * np.arange(stages)[:, None]
+
+    def sent(each: FloatArray) -> FloatArray:
+        if every:
+            return np.asarray(each.reshape(stages, -1).sum(axis=1) * split)
+        sums = np.bincount(on.ravel(), weights=each.ravel(), minlength=servers * stages)
+        return np.asarray(sums.reshape(stages, servers).max(axis=1))
+
+    def group(size: int, across: bool = False) -> tuple[FloatArray, FloatArray]:
+        """Return each rank's share of what its server sends round, and the ranks elsewhere."""
+        grid = np.arange(stages * ranks).reshape(stages, -1, size)
+        if across:
+            grid = grid.transpose(0, 2, 1)
+        rows = grid.reshape(-1, grid.shape[2])
+        inside, distinct = _counted(home.ravel()[rows], servers)
+        ring, away = np.empty(stages * ranks), np.empty(stages * ranks)
+        ring[rows] = (1.0 - 1.0 / distinct) / inside
+        away[rows] = rows.shape[1] - inside
+        return ring, away
+
+    none = np.zeros(stages)
+    dense = context = sent(group(ranks)[0]) / split
+    expert, tokens = dense, none
+    if layout.context < ranks:
+        context = none if layout.context == 1 else sent(group(layout.context)[0]) / split
+    if layout.expert_ranks > 1:
+        tokens = sent(group(layout.expert_ranks)[1]) / split
+        expert = sent(group(layout.expert_ranks, across=True)[0]) / split
+    outputs = [sent((home != np.roll(home, step, axis=0)) * 1.0) / split for step in (-1, 1)]
+    tied = sent((home[[0] * stages] != home[[-1] * stages]) * 1.0)[0] / split
+    each = float(sent(np.ones(home.shape)).mean())
+    return Sends(each, np.stack(outputs), context, dense, expert, tokens, tied)
+
+
+def _counted(homes: IntArray, servers: int) -> tuple[IntArray, IntArray]:
+    """Return how many of its group are on each member's server, and how many servers it is on."""
+    keys = homes + servers * np.arange(len(homes))[:, None]
+    counts = np.bincount(keys.ravel(), minlength=servers * len(homes))
+    distinct = (counts.reshape(-1, servers) > 0).sum(axis=1)
+    return counts[keys], distinct[:, None]
+
+
+def sent_bytes(placement: Placement, schedule: PipelineSchedule, loads: Loads) -> float:
+    """Return the bytes that all servers together send to others in an iteration, at least.
+
+    Parameters
+    ----------
+    placement : Placement
+    schedule : PipelineSchedule
+        Of the placement's layout.
+    loads : Loads
+        Of the placement.
+
+    Returns
+    -------
+    float
+        What transfers carry, and of a buffer that n servers share n - 1 times its size for a
+        ReduceScatter or an AllGather, twice that for an AllReduce (Patarasuk and Yuan, 2009).
+    """
+    layout, split = placement.layout, placement.servers_per_rank
+    sent = sends_of(placement, every=True)
+    stage = np.arange(loads.seconds.shape[1]) % layout.pipeline
+    outputs = sent.outputs[:, stage]
+    outputs[0, -1] = outputs[1, 0] = 0.0
+    ranks = layout.data * layout.context
+    inside = (split - 1) * ranks * (2.0 * loads.tensor_bytes + loads.input_bytes)
+    tokens = loads.expert_bytes / layout.expert_ranks * sent.tokens[stage]
+    passes = loads.context_bytes * sent.context[stage] + tokens + inside
+    microbatch = loads.boundary_bytes * outputs.sum() + passes.sum()
+    gathers = {0: 0, 3: 2 * schedule.microbatches}.get(layout.zero, 1)
+    reduces = schedule.microbatches if layout.zero >= 2 else 1 if layout.zero else 2
+    shared = 0.0
+    for part, (gradient, weight) in enumerate(zip(loads.gradients, loads.weights, strict=True)):
+        at = part % layout.pipeline
+        shared += sent.dense[at] * (reduces * gradient.dense + gathers * weight.dense)
+        shared += sent.expert[at] * (reduces * gradient.expert + gathers * weight.expert)
+    tied = 2.0 * sent.tied * loads.tied_bytes
+    return float(schedule.microbatches * microbatch + shared + tied)
+
+
+__all__ = ["Sends", "sends_of", "sent_bytes"]
