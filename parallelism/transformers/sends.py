@@ -9,6 +9,7 @@ from parallelism.taskgraph import FloatArray, IntArray
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule
+from parallelism.transformers.stages import WeightCount
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +101,9 @@ def _counted(homes: IntArray, servers: int) -> tuple[IntArray, IntArray]:
     return counts[keys], distinct[:, None]
 
 
-def sent_bytes(placement: Placement, schedule: PipelineSchedule, loads: Loads) -> float:
+def sent_bytes(
+    placement: Placement, schedule: PipelineSchedule, loads: Loads
+) -> tuple[float, FloatArray]:
     """Return the bytes that all servers together send to others in an iteration, at least.
 
     Parameters
@@ -116,6 +119,8 @@ def sent_bytes(placement: Placement, schedule: PipelineSchedule, loads: Loads) -
     float
         What transfers carry, and of a buffer that n servers share n - 1 times its size for a
         ReduceScatter or an AllGather, twice that for an AllReduce (Patarasuk and Yuan, 2009).
+    float64 array, shape (parts,)
+        Of these, the gradients of each part after its last pass.
     """
     layout, split = placement.layout, placement.servers_per_rank
     sent = sends_of(placement, every=True)
@@ -126,16 +131,19 @@ def sent_bytes(placement: Placement, schedule: PipelineSchedule, loads: Loads) -
     inside = (split - 1) * ranks * (2.0 * loads.tensor_bytes + loads.input_bytes)
     tokens = loads.expert_bytes / layout.expert_ranks * sent.tokens[stage]
     passes = loads.context_bytes * sent.context[stage] + tokens + inside
-    microbatch = loads.boundary_bytes * outputs.sum() + passes.sum()
+    microbatch = loads.boundary_bytes * float(outputs.sum()) + float(passes.sum())
+
+    def shared(counts: tuple[WeightCount, ...]) -> FloatArray:
+        dense, expert = np.array([(each.dense, each.expert) for each in counts]).T
+        return np.asarray(dense * sent.dense[stage] + expert * sent.expert[stage])
+
     gathers = {0: 0, 3: 2 * schedule.microbatches}.get(layout.zero, 1)
-    reduces = schedule.microbatches if layout.zero >= 2 else 1 if layout.zero else 2
-    shared = 0.0
-    for part, (gradient, weight) in enumerate(zip(loads.gradients, loads.weights, strict=True)):
-        at = part % layout.pipeline
-        shared += sent.dense[at] * (reduces * gradient.dense + gathers * weight.dense)
-        shared += sent.expert[at] * (reduces * gradient.expert + gathers * weight.expert)
+    scatters = schedule.microbatches if layout.zero >= 2 else 1
+    last = shared(loads.gradients) * (1.0 if layout.zero else 2.0)
+    weights = gathers * float(shared(loads.weights).sum())
     tied = 2.0 * sent.tied * loads.tied_bytes
-    return float(schedule.microbatches * microbatch + shared + tied)
+    every = schedule.microbatches * microbatch + scatters * float(last.sum()) + weights + tied
+    return every, last
 
 
 __all__ = ["Sends", "sends_of", "sent_bytes"]

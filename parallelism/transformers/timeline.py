@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from parallelism.transformers.schedules import PipelineSchedule
+from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.timeline_kernels import pass_ends
 
 FloatArray = npt.NDArray[np.float64]
@@ -93,6 +93,18 @@ def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
     if np.isnan(end).any():
         raise InputError("pipeline schedule: passes wait for each other; correct their order")
     return PipelineTimeline(end=end, duration=duration)
+
+
+def last_starts(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:
+    """Return when the last pass of each part that adds to its gradients starts, shape (parts,)."""
+    ran = timeline(schedule, times)
+    _, part = pass_seconds(schedule, times)
+    completing = schedule.passes[:, :, 0] == (
+        PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
+    )
+    starts = np.zeros(times.forward.size)
+    np.maximum.at(starts, part[completing], (ran.end - ran.duration)[completing])
+    return starts
 
 
 def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[FloatArray, IntArray]:

@@ -16,7 +16,7 @@ from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.sends import sent_bytes
 from parallelism.transformers.shares import layer_kinds
-from parallelism.transformers.timeline import PassTimes, timeline
+from parallelism.transformers.timeline import PassTimes, last_starts, timeline
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
 from topoopt.bounds.exchanges import exchange_terms, placed_pipeline
 from topoopt.bounds.relaxation import Wirings
@@ -24,7 +24,7 @@ from topoopt.bounds.relaxation import Wirings
 # Work spent on tightening bounds: tasks of all graphs, what each graph takes besides, what it takes
 # to find who is alike beside the exchanges looked at, and to count what is sent under a placement,
 # in tasks that would take as long.
-_WORK = 1.2e7
+_WORK = 4e7
 _EACH = 2e4
 _ALIKE = 8e4
 _COUNTED = 1e3
@@ -141,13 +141,25 @@ def network_bound(family: LayoutFamily, wirings: Wirings, placement: Placement) 
     Returns
     -------
     Bound
-        ``network``: all bytes over all ports (`sent_bytes`), and the optimizer's step, which
-        follows on every message.
+        ``network``: all bytes over all ports (`sent_bytes`), or from a moment on those of the
+        gradients that no pass before it completes; and the optimizer's step, which follows on
+        every message.
     """
     loads = family.loads(placement)
-    sent = sent_bytes(placement, schedule_of(placement.layout, family.batch), loads)
-    seconds = sent / wirings.network_rate + loads.update_s
+    schedule = schedule_of(placement.layout, family.batch)
+    sent, gradients = sent_bytes(placement, schedule, loads)
+    begin = last_starts(schedule, _instant(loads))
+    late = np.argsort(-begin)
+    after = begin[late] + np.cumsum(gradients[late]) / wirings.network_rate
+    seconds = max(sent / wirings.network_rate, float(after.max())) + loads.update_s
     return Bound(seconds * ROUNDING, {"network": seconds})
+
+
+def _instant(loads: Loads) -> PassTimes:
+    """Return the seconds of passes whose messages take none."""
+    forward, backward, weight = loads.seconds
+    none = np.zeros(forward.size)
+    return PassTimes(forward, backward, weight, none, none)
 
 
 def tightened_bound(
@@ -276,9 +288,7 @@ def layout_bound(family: LayoutFamily, wirings: Wirings, layout: Layout) -> Boun
     if layout.expert_ranks > 1 and not spans(placement):
         terms = exchange_terms(family, wirings, layout, schedule, loads) | injection
     else:
-        none = np.zeros(loads.seconds.shape[1])
-        forward, backward, weight = loads.seconds
-        makespan = timeline(schedule, PassTimes(forward, backward, weight, none, none)).makespan
+        makespan = timeline(schedule, _instant(loads)).makespan
         terms = {"pipeline": makespan + loads.update_s} | injection
     return Bound(max(terms.values()) * ROUNDING, terms)
 

@@ -154,7 +154,7 @@ def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> No
     # Long messages reach 0.8 of a NIC, so that much more is carried.
     assert 0.8 * traffic.allreduce_sent() == pytest.approx(collective, rel=1e-9)
     assert 0.8 * traffic.transfer_sent() == pytest.approx(transfers, rel=1e-9)
-    sent = sent_bytes(placement, schedule, loads)
+    sent, _ = sent_bytes(placement, schedule, loads)
     assert 0.8 * sent == pytest.approx(collective + transfers, rel=1e-9)
 
 
