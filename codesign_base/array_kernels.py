@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from codesign_base.jit import inner_kernel, kernel
 
-Numbers = TypeVar("Numbers", npt.NDArray[np.int64], npt.NDArray[np.float64])
+Numbers = TypeVar("Numbers", npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.float64])
 
 
 @inner_kernel

@@ -12,18 +12,15 @@ import numpy.typing as npt
 from codesign_base.array_kernels import grown
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints
+from topoopt.fabric.calendar_kernels import first, no_events, pop, push, push_far, with_room
 from topoopt.fabric.device_kernels import enqueue
 from topoopt.fabric.draw_kernels import mixed
-from topoopt.fabric.heap_kernels import pop, push
 from topoopt.fabric.packet_queue_kernels import (
     ALPHA,
-    ARRIVED,
-    AT,
     BASE,
     DONE,
     DUE,
     END,
-    EVENTS,
     FRESH,
     GAVE_UP,
     HANDLED,
@@ -36,9 +33,11 @@ from topoopt.fabric.packet_queue_kernels import (
     MARKED,
     MOMENTS,
     NEXT,
+    NONE,
     OF,
     OWNER,
     PATIENT,
+    RATE,
     RING,
     ROOM,
     ROUNDS,
@@ -53,6 +52,7 @@ from topoopt.fabric.packet_queue_kernels import (
     TRIP,
     VARIES,
     WAITING,
+    WIDEST,
     WINDOW,
     Rows,
     Sending,
@@ -61,14 +61,17 @@ from topoopt.fabric.packet_queue_kernels import (
     begin_message,
     fill_window,
     forward,
+    has_plenty,
     lose_patience,
     more_trains,
+    reach,
     set_up,
     trains_needed,
 )  # fmt: skip
 
 Flags = npt.NDArray[np.bool_]
 
+BUCKETS_A_PACKET = 8.0  # of the calendar at first, on the fastest link
 SCAN = 1e-3  # seconds from one look at the timers to the next
 DRAWS = 1048576  # hashes of one message and of the next do not overlap within so many rounds
 
@@ -150,7 +153,7 @@ def simulate_packets(
     table : int64 array, shape (messages, COLUMNS)
     rings : int64 array, shape (rings, 5)
     routes : Rows
-    link : float64 array, shape (4, links)
+    link : float64 array, shape (links, LINK)
     longest : int
         Hops of the longest path that may be drawn.
     how : Sending
@@ -197,15 +200,19 @@ def simulate_packets(
     moment = np.zeros((messages, MOMENTS))
     moment[:, TIMER] = np.inf
     paths = np.empty((messages, longest), np.int32)
-    trains = np.empty((256, TRAIN), np.int64)
+    trains = np.empty((256, TRAIN), np.int32)
     for train in range(256):
         trains[train, NEXT] = train + 1
     tails = np.empty(256)
-    times = np.empty(first_train + 256)
-    names = np.empty(first_train + 256, np.int64)
+    sent = np.empty(256)
+    fastest = 1.0
+    for name in range(link.shape[0]):
+        fastest = max(fastest, link[name, RATE])
+    events = no_events(first_train + 256, BUCKETS_A_PACKET * fastest / how.packet)
     state = np.zeros(STATE, np.int64)
     state[ROOM] = 256
     state[LOST] = -1
+    state[WIDEST] = max(how.window, 2)
     for place in range(tasks):
         task = todo.start_order[place]
         if course.waiting[task] == 0:
@@ -213,7 +220,7 @@ def simulate_packets(
             state[FRESH] += 1
     while True:
         way = UnderWay(
-            table, moment, paths, link, trains, tails, times, names, state, first_train,
+            table, moment, paths, link, trains, tails, sent, events, state, first_train,
             how.packet, how.timeout,
         )  # fmt: skip
         _run_events(
@@ -224,8 +231,8 @@ def simulate_packets(
         while state[ROOM] < state[SHORT]:
             trains = more_trains(trains, state)
         tails = grown(tails, trains.shape[0])
-        times = grown(times, first_train + trains.shape[0])
-        names = grown(names, first_train + trains.shape[0])
+        sent = grown(sent, trains.shape[0])
+        events = with_room(events, first_train + trains.shape[0])
     work = np.array([state[HANDLED], state[GAVE_UP], state[LOST]])
     return course.start, course.finish, course.binding, state[DONE], work
 
@@ -270,7 +277,7 @@ def _run_events(
         waiting, ready, start, finish, binding, begun, open_rings, ring_end, clock, running, before,
         front, back, following, fresh, idle, turn,
     ) = course  # fmt: skip
-    table, moment, _, _, trains, _, times, names, state, first_train, _, _ = way
+    table, moment, _, _, trains, _, _, events, state, first_train, _, _ = way
     window, longest_train, arrival_order = how.window, how.longest_train, how.arrival_order
     tasks = compute.size
     base = table.shape[0]
@@ -288,7 +295,7 @@ def _run_events(
                 if volume[task] == 0.0:
                     begun[task] = True
                     late += lag[task]
-                push(times, names, state, late, base + task)
+                push_far(events, late, base + task)
                 continue
             device = todo.resource[task]
             enqueue(task, device, now, arrival_order, todo.priority, ready, front, back, following)
@@ -298,7 +305,7 @@ def _run_events(
                 idles += 1
         freshly = int(np.int64(0))
         # Of what becomes ready at one time the task with the lowest number goes first.
-        if arrival_order or state[EVENTS] == 0 or times[0] > now:
+        if idles > 0 and (arrival_order or first(events)[0] > now):
             for i in range(idles):
                 device = idle[i]
                 task = front[device]
@@ -307,7 +314,7 @@ def _run_events(
                 start[task] = now
                 if ready[task] < now:
                     binding[task] = before[device]
-                push(times, names, state, now + volume[task], base + task)
+                push_far(events, now + volume[task], base + task)
             idles = int(np.int64(0))
         for i in range(turns):
             ring = turn[i]
@@ -321,9 +328,10 @@ def _run_events(
                 if not begin_message(way, routes, how, message, now, draw, how.cold):
                     state[LOST] = message
         turns = int(np.int64(0))
-        if state[EVENTS] == 0 or state[LOST] >= 0:
+        time, code = first(events)
+        if code < 0 or state[LOST] >= 0:
             break
-        if times[0] > clock[1]:
+        if time > clock[1]:
             # Timers are looked at every millisecond, as by htsim, when one can have run out.
             late = clock[1]
             expired = int(np.int64(0))
@@ -338,14 +346,13 @@ def _run_events(
                     lose_patience(way, message, late)
                 soon = min(soon, moment[message, TIMER])
             # Timers that begin with the next event, or later, cannot run out before this.
-            soon = min(soon, times[0] + least_timeout(how))
+            soon = min(soon, time + least_timeout(how))
             clock[1] = max(np.ceil(soon / SCAN), np.rint(late / SCAN) + 1.0) * SCAN
             continue
-        if times[0] > horizon or state[HANDLED] >= most or stop[0] != 0:
+        if time > horizon or state[HANDLED] >= most or stop[0] != 0:
             state[GAVE_UP] = 1
             break
-        code = names[0]
-        if code < base or code >= first_train:
+        if (code < base or code >= first_train) and not has_plenty(state, longest_train):
             # Before anything changes, make sure that what its message may send has rows.
             message = code if code < base else trains[code - first_train, OF]
             allowed = max(window, int(moment[message, WINDOW])) + longest_train
@@ -353,13 +360,13 @@ def _run_events(
             if state[ROOM] < needed:
                 state[SHORT] = needed
                 break
-        now = times[0]
-        pop(times, names, state)
+        now = time
+        pop(events, code)
         state[HANDLED] += 1
         if code < base:
             message = code
             if table[message, HOP] < table[message, HOPS]:
-                set_up(way, message, now)
+                push(events, set_up(way, message, now), message)
                 continue
             opening = how.cold or table[message, TIMES] == 1
             if opening and moment[message, LIMIT] < np.inf:
@@ -380,13 +387,14 @@ def _run_events(
         elif code >= first_train:
             train = code - first_train
             message = trains[train, OF]
-            opens = trains[train, AT] == ARRIVED
+            opens = trains[train, NEXT] == NONE
             if opens:
                 acknowledge(way, train, now)
                 over = False
                 # Perhaps one of the round before, while the next is being announced.
                 opens = table[message, HOP] > table[message, HOPS]
             else:
+                reach(way, train, now)
                 over = forward(way, train, now)
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
@@ -394,13 +402,14 @@ def _run_events(
             if over:
                 end = moment[message, END]
                 ring = table[message, RING]
-                if ring < 0:
-                    push(times, names, state, end, base + table[message, TASK])
-                else:
+                arrives = base + table[message, TASK]
+                if ring >= 0:
                     rings[ring, WAITING] -= 1
                     ring_end[ring] = max(ring_end[ring], end)
-                    if rings[ring, WAITING] == 0:
-                        push(times, names, state, ring_end[ring], base + tasks + ring)
+                    end = ring_end[ring]
+                    arrives = base + tasks + ring
+                if ring < 0 or rings[ring, WAITING] == 0:
+                    push_far(events, end, arrives)
             continue
         if code >= base + tasks:
             ring = code - base - tasks

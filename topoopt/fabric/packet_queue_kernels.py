@@ -13,16 +13,16 @@ import numpy as np
 from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
+from topoopt.fabric.calendar_kernels import Calendar, push
 from topoopt.fabric.draw_kernels import draw_path, mixed
-from topoopt.fabric.heap_kernels import push
 
 # Columns of the table of messages: task; row of routes; ring, -1 for transfers; packets in all,
 # not yet sent, and sent but not acknowledged; hops of the path, and those that the set-up packet
 # has behind it, one more once it has arrived; packet trains that have not entered their last link;
 # packets not yet sent that go a second time, and acknowledged ones; how often it was announced, and
-# packets under way of what was announced before.
+# packets under way of what was announced before; whether it always takes one path.
 TASK, PAIR, RING, PACKETS, LEFT, FLYING, HOPS, HOP, COMING = 0, 1, 2, 3, 4, 5, 6, 7, 8
-AGAIN, ACKED, TIMES, STALE, COLUMNS = 9, 10, 11, 12, 13
+AGAIN, ACKED, TIMES, STALE, FIXED, COLUMNS = 9, 10, 11, 12, 13, 14
 # Columns of its moments: latest arrival (s); time of an acknowledgement (s); window (packets);
 # share of marks, DCTCP's alpha, negative in slow start; packets arrived and marked since the
 # window was last reduced, and how many make the next reduction due; where slow start ends
@@ -30,19 +30,20 @@ AGAIN, ACKED, TIMES, STALE, COLUMNS = 9, 10, 11, 12, 13
 # acknowledgement, and the round trip and its variation that this follows (s).
 END, ACK, WINDOW, ALPHA, SEEN, MARKED, DUE = 0, 1, 2, 3, 4, 5, 6
 LIMIT, TIMER, PATIENT, TRIP, VARIES, MOMENTS = 7, 8, 9, 10, 11, 12
-# Columns of the table of packet trains: message; hops behind it, ARRIVED on its last link; packets;
-# whether marked; next free row, or on its last link that link; whether all of it was sent before;
-# when it was sent (ns), and of which announcement of its message.
-OF, AT, LENGTH, MARK, NEXT, COPY, SENT, TIME, TRAIN = 0, 1, 2, 3, 4, 5, 6, 7, 8
-ARRIVED = -1
+# Columns of the table of packet trains: message; links that it has entered; packets; whether
+# marked; the link it is on, and the next, NONE on its last (of free rows, the next free one);
+# whether all of it was sent before; and in which announcement of its message.
+OF, AT, LENGTH, MARK, ON, NEXT, COPY, TIME, TRAIN = 0, 1, 2, 3, 4, 5, 6, 7, 8
+NONE = -1
 # Columns of the table of rings: task, first message, messages, rounds left, messages under way.
 OWNER, BASE, SIZE, ROUNDS, WAITING = 0, 1, 2, 3, 4
-# Rows of links: bytes/s, seconds, when it is free, backlog in seconds above which it marks.
-RATE, DELAY, FREE, MARKS = 0, 1, 2, 3
-# Entries of the state of the loop: events to come, first free row of trains, free rows; tasks that
-# have become ready, devices that have fallen idle; events handled, tasks done, whether it gave up,
-# a message without a path; free rows that it needs to go on.
-EVENTS, SPARE, ROOM, FRESH, IDLES, HANDLED, DONE, GAVE_UP, LOST, SHORT, STATE = range(11)
+# Columns of links: bytes/s, seconds, when it is free, backlog in seconds above which it marks, and
+# the seconds of a packet.
+RATE, DELAY, FREE, MARKS, EACH, LINK = 0, 1, 2, 3, 4, 5
+# Entries of the state of the loop: first free row of trains, free rows; tasks that have become
+# ready, devices that have fallen idle; events handled, tasks done, whether it gave up, a message
+# without a path; free rows that it needs to go on; packets that no window so far was wider than.
+SPARE, ROOM, FRESH, IDLES, HANDLED, DONE, GAVE_UP, LOST, SHORT, WIDEST, STATE = range(11)
 GAIN = 1.0 / 16.0  # DCTCP's g
 PATIENCE = 8  # part of a window that is worth a train
 NANOSECONDS = 1e9
@@ -100,11 +101,11 @@ class UnderWay(NamedTuple):
     table : int64 array, shape (messages, COLUMNS)
     moment : float64 array, shape (messages, MOMENTS)
     paths : int32 array, shape (messages, longest)
-    link : float64 array, shape (4, links)
-    trains, tails : arrays
-        The table of packet trains; when the last packet of each is here (s).
-    times, names : arrays
-        Heap of the events to come.
+    link : float64 array, shape (links, LINK)
+    trains, tails, sent : arrays
+        The table of packet trains; when the last packet of each is here, and was sent (s, ns).
+    events : Calendar
+        Of what is to come.
     state : int64 array, shape (STATE,)
     first_train : int
         Name of the first packet train's events.
@@ -118,10 +119,10 @@ class UnderWay(NamedTuple):
     moment: Floats
     paths: SmallInts
     link: Floats
-    trains: Ints
+    trains: SmallInts
     tails: Floats
-    times: Floats
-    names: Ints
+    sent: Floats
+    events: Calendar
     state: Ints
     first_train: int
     packet: float
@@ -140,6 +141,12 @@ def trains_needed(packets: int, longest: int) -> int:
     # All but the last, and the last of those sent again, are as long as may be, or take all the
     # room that there is.
     return packets // longest + 3
+
+
+@inner_kernel
+def has_plenty(state: Ints, longest: int) -> bool:
+    """Say whether there are rows for whichever message is next: for the widest of all windows."""
+    return bool((state[ROOM] - 4) * longest >= state[WIDEST])
 
 
 @inner_kernel
@@ -187,73 +194,83 @@ def send(way: UnderWay, message: int, length: int, now: float) -> bool:
     trains[train, AT] = 0
     trains[train, LENGTH] = length
     trains[train, MARK] = 0
+    trains[train, NEXT] = way.paths[message, 0]
     trains[train, COPY] = int(copy)
-    trains[train, SENT] = np.int64(now * NANOSECONDS)
     trains[train, TIME] = table[message, TIMES]
     way.tails[train] = now
+    way.sent[train] = np.floor(now * NANOSECONDS)
     return forward(way, train, now)
 
 
 @inner_kernel
 def forward(way: UnderWay, train: int, now: float) -> bool:
     """Put a train on its next link; return whether its message has all arrived at END."""
-    table, moment, link, trains = way.table, way.moment, way.link, way.trains
-    tails, packet = way.tails, way.packet
+    table, moment, link, trains, tails = way.table, way.moment, way.link, way.trains, way.tails
+    name = trains[train, NEXT]
     message = trains[train, OF]
     length = trains[train, LENGTH]
-    hop = trains[train, AT]
-    name = way.paths[message, hop]
-    rate = link[RATE, name]
-    if hop > 0:
-        mark(way, train, way.paths[message, hop - 1], now)
-    start = max(now, link[FREE, name])
-    link[FREE, name] = start + length * packet / rate
-    head = start + packet / rate + link[DELAY, name]
+    hops = trains[train, AT] + 1
+    start = max(now, link[name, FREE])
+    free = start + length * way.packet / link[name, RATE]
+    head = start + link[name, EACH] + link[name, DELAY]
     # A train that a slower link has stretched cannot leave before its last packet is here.
-    tail = max(link[FREE, name], tails[train] + packet / rate) + link[DELAY, name]
-    trains[train, AT] = hop + 1
-    if hop + 1 < table[message, HOPS]:
-        tails[train] = tail
-        push(way.times, way.names, way.state, head, way.first_train + train)
-        return False
-    if trains[train, COPY] == 1:
+    tail = max(free, tails[train] + link[name, EACH]) + link[name, DELAY]
+    link[name, FREE] = free
+    tails[train] = tail
+    trains[train, AT] = hops
+    trains[train, ON] = name
+    over = False
+    if hops < table[message, HOPS]:
+        trains[train, NEXT] = way.paths[message, hops]
+    elif trains[train, COPY] == 1:
         release(way, train)  # the receiver has had it
         return False
-    # The message may have another path when this is acknowledged.
-    trains[train, AT] = ARRIVED
-    trains[train, NEXT] = name
-    moment[message, END] = max(moment[message, END], tail)
-    table[message, COMING] -= 1
-    whole = table[message, LEFT] == table[message, AGAIN]
-    # Acknowledgements that are still on their way back do not hold the receiver up.
-    over = bool(whole and table[message, COMING] == 0)
-    if (
-        whole
-        and table[message, AGAIN] == 0
-        and tail + moment[message, ACK] <= moment[message, TIMER]
-    ):
-        # Nothing depends on its acknowledgement.
-        table[message, FLYING] -= length
-        table[message, ACKED] += length
-        moment[message, TIMER] = tail + moment[message, ACK] + moment[message, PATIENT]
-        if table[message, ACKED] == table[message, PACKETS]:
-            moment[message, TIMER] = np.inf
-        release(way, train)
-        return over
-    # Its acknowledgements come one by one; the middle one stands for all.
-    middle = 0.5 * (head + tail) + moment[message, ACK]
-    push(way.times, way.names, way.state, middle, way.first_train + train)
+    else:
+        trains[train, NEXT] = NONE
+        moment[message, END] = max(moment[message, END], tail)
+        table[message, COMING] -= 1
+        whole = table[message, LEFT] == table[message, AGAIN]
+        # Acknowledgements that are still on their way back do not hold the receiver up.
+        over = bool(whole and table[message, COMING] == 0)
+        if (
+            whole
+            and table[message, AGAIN] == 0
+            and tail + moment[message, ACK] <= moment[message, TIMER]
+        ):
+            # Nothing depends on its acknowledgement.
+            table[message, FLYING] -= length
+            table[message, ACKED] += length
+            moment[message, TIMER] = tail + moment[message, ACK] + moment[message, PATIENT]
+            if table[message, ACKED] == table[message, PACKETS]:
+                moment[message, TIMER] = np.inf
+            release(way, train)
+            return over
+        # Its acknowledgements come one by one; the middle one stands for all.
+        head = 0.5 * (head + tail) + moment[message, ACK]
+    push(way.events, head, way.first_train + train)
     return over
 
 
 @inner_kernel
-def mark(way: UnderWay, train: int, name: int, now: float) -> None:
+def reach(way: UnderWay, train: int, now: float) -> None:
+    """Let a train reach the end of a link that is not its last."""
+    trains = way.trains
+    if trains[train, COPY] == 1:
+        # What went before has arrived, and its message may have taken another path since.
+        message, hops = trains[train, OF], trains[train, AT]
+        trains[train, ON] = way.paths[message, hops - 1]
+        trains[train, NEXT] = way.paths[message, hops]
+    mark(way, train, now)
+
+
+@inner_kernel
+def mark(way: UnderWay, train: int, now: float) -> None:
     """Mark a train if there is a long backlog behind it, as queues of htsim do.
 
     Looked at when it reaches the next link, or its acknowledgement the sender.
     """
-    if way.link[FREE, name] - now > way.link[MARKS, name]:
-        way.trains[train, MARK] = 1
+    name = way.trains[train, ON]
+    way.trains[train, MARK] |= int(way.link[name, FREE] - now > way.link[name, MARKS])
 
 
 @inner_kernel
@@ -270,7 +287,7 @@ def acknowledge(way: UnderWay, train: int, now: float) -> None:
     moment, trains = way.moment, way.trains
     message = trains[train, OF]
     length = trains[train, LENGTH]
-    mark(way, train, trains[train, NEXT], now)
+    mark(way, train, now)
     release(way, train)
     if trains[train, TIME] == way.table[message, TIMES]:
         heard(way, message, train, now)
@@ -284,7 +301,10 @@ def acknowledge(way: UnderWay, train: int, now: float) -> None:
         moment[message, LIMIT] = min(moment[message, LIMIT], moment[message, WINDOW])
     slowly = max(min(float(length), moment[message, LIMIT] - moment[message, WINDOW]), 0.0)
     moment[message, WINDOW] += slowly
-    moment[message, WINDOW] += (length - slowly) / moment[message, WINDOW]
+    if slowly < length:
+        moment[message, WINDOW] += (length - slowly) / moment[message, WINDOW]
+    if moment[message, WINDOW] > way.state[WIDEST]:
+        way.state[WIDEST] = 2 * np.int64(moment[message, WINDOW])
     if moment[message, SEEN] < moment[message, DUE]:
         return
     if moment[message, ALPHA] >= 0.0:
@@ -316,7 +336,7 @@ def heard(way: UnderWay, message: int, train: int, now: float) -> None:
         table[message, AGAIN] = 0
     if moment[message, PATIENT] == 0.0:
         return
-    trip = now - way.trains[train, SENT] / NANOSECONDS
+    trip = now - way.sent[train] / NANOSECONDS
     if max(trip, moment[message, TRIP]) > CALM * way.timeout:
         # One estimate a packet, all of the same round trip.
         apart = trip - moment[message, TRIP]
@@ -358,10 +378,10 @@ def lose_patience(way: UnderWay, message: int, now: float) -> None:
 
 
 @kernel
-def more_trains(trains: Ints, state: Ints) -> Ints:
+def more_trains(trains: SmallInts, state: Ints) -> SmallInts:
     """Return a table of twice as many rows, the new ones free."""
     rows = trains.shape[0]
-    larger = np.empty((2 * rows, trains.shape[1]), np.int64)
+    larger = np.empty((2 * rows, trains.shape[1]), np.int32)
     for train in range(rows):
         copy_into(larger[train], trains[train])
     for train in range(rows, 2 * rows):
@@ -373,13 +393,23 @@ def more_trains(trains: Ints, state: Ints) -> Ints:
 
 
 @inner_kernel
-def set_up(way: UnderWay, message: int, now: float) -> None:
-    """Let the set-up packet, which has no length, wait its turn at its next link."""
+def set_up(way: UnderWay, message: int, now: float) -> float:
+    """Let the set-up packet, which has no length, wait its turn at its next link; its arrival."""
     hop = way.table[message, HOP]
     name = way.paths[message, hop]
-    arrival = max(now, way.link[FREE, name]) + way.link[DELAY, name]
     way.table[message, HOP] = hop + 1
-    push(way.times, way.names, way.state, arrival, message)
+    free: float = way.link[name, FREE]
+    return max(now, free) + float(way.link[name, DELAY])
+
+
+@inner_kernel
+def _has_one_path(routes: Rows, message: int) -> bool:
+    """Say whether no node has two links to choose from, so that every draw is the same."""
+    for one in range(routes.begin[message], routes.end[message]):
+        for other in range(routes.begin[message], one):
+            if routes.source[routes.links[one]] == routes.source[routes.links[other]]:
+                return False
+    return True
 
 
 @inner_kernel
@@ -389,7 +419,7 @@ def begin_message(
 ) -> bool:  # fmt: skip
     """Announce a message, on a new path or the one it has; False if no path was found."""
     table, moment, paths = way.table, way.moment, way.paths
-    if table[message, HOPS] == 0 or redraw:
+    if table[message, HOPS] == 0 or (redraw and table[message, FIXED] == 0):
         pair = table[message, PAIR]
         hops = int(np.int64(-1))
         word = mixed(draw)
@@ -404,11 +434,13 @@ def begin_message(
             word = mixed(word)
         if hops <= 0:
             return False
+        if table[message, HOPS] == 0:
+            table[message, FIXED] = int(_has_one_path(routes, message))
         table[message, HOPS] = hops
         moment[message, ACK] = 0.0
         if how.acknowledged:
             for hop in range(hops):
-                moment[message, ACK] += way.link[DELAY, paths[message, hop]]
+                moment[message, ACK] += way.link[paths[message, hop], DELAY]
     moment[message, END] = now
     table[message, LEFT] = table[message, PACKETS]
     table[message, AGAIN] = 0
@@ -423,9 +455,10 @@ def begin_message(
         moment[message, VARIES] = 0.0
         moment[message, PATIENT] = how.ring_timeout if table[message, RING] >= 0 else how.timeout
     moment[message, TIMER] = now + moment[message, PATIENT] if moment[message, PATIENT] else np.inf
+    arrival = now
     if how.handshake:
-        set_up(way, message, now)
+        arrival = set_up(way, message, now)
     else:
         table[message, HOP] = table[message, HOPS]
-        push(way.times, way.names, way.state, now, message)
+    push(way.events, arrival, message)
     return True

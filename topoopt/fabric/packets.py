@@ -76,7 +76,7 @@ def run_packets(
     limit : float
         Give up when the makespan is known to exceed this many seconds.
     most_events : int
-        Give up after so many events, of which a million take about a tenth of a second.
+        Give up after so many events, of which a million take 0.05 to 0.09 seconds.
 
     Returns
     -------
@@ -97,8 +97,13 @@ def run_packets(
     from topoopt.fabric.packet_kernels import Tasks, simulate_packets
     from topoopt.fabric.packet_queue_kernels import (
         COLUMNS,
+        DELAY,
+        EACH,
+        LINK,
+        MARKS,
         PACKETS,
         PAIR,
+        RATE,
         RING,
         TASK,
         Rows,
@@ -133,12 +138,13 @@ def run_packets(
     table[:, PAIR] = messages.pair
     table[:, RING] = messages.ring
     table[:, PACKETS] = messages.packets
-    link = np.zeros((4, network.links))
-    link[0] = network.capacity
-    link[1] = network.latency
-    link[3] = transport.marking_backlog * transport.segment_bytes / network.capacity
+    link = np.zeros((network.links, LINK))
+    link[:, RATE] = network.capacity
+    link[:, DELAY] = network.latency
+    link[:, MARKS] = transport.marking_backlog * transport.segment_bytes / network.capacity
+    link[:, EACH] = transport.segment_bytes / network.capacity
     if network.switches:
-        link[3, network.source < network.hosts] = np.inf
+        link[network.source < network.hosts, MARKS] = np.inf
     routes = (fabric.routes,) if fabric.ring_routes is None else (fabric.routes, fabric.ring_routes)
     todo = Tasks(
         compute=compute,

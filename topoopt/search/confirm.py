@@ -41,7 +41,7 @@ _SHORT_TRAINS, _LONG_TRAINS = (16, 8, 4), (32, 24, 16)
 # simulated in trains of this length; of what takes fewer events so, the other copies count.
 _LONGEST_TRAIN, _FEW_EVENTS = 128, 4_000_000
 MOST_EVENTS = 60_000_000
-"""Events beyond which an iteration on many servers has no packet time: some seven seconds."""
+"""Events beyond which an iteration on many servers has no packet time: some four seconds."""
 NO_PACKET_TIME = (
     f"no packet time: packet trains have more than {MOST_EVENTS / 1e6:.0f} million events"
 )
