@@ -1,6 +1,6 @@
 """A parallelization on a wired and routed cluster, scored."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic
 
 import numpy as np
@@ -27,6 +27,8 @@ class Pair(Generic[P]):
         Iteration time, seconds.
     origin : str
         Where the strategy came from (a named strategy, or "search").
+    in_trains : float, optional
+        Seconds of one copy in long packet trains, where these have ranked the pair as it is.
     """
 
     strategy: P
@@ -35,6 +37,7 @@ class Pair(Generic[P]):
     fabric: Fabric
     time: float
     origin: str
+    in_trains: float | None = field(default=None, compare=False)
 
     def wired_like(self, other: "Pair[Any]") -> bool:
         """Whether both have the same links, rings and routing."""

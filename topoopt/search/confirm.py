@@ -97,7 +97,11 @@ def packet_time(problem: Problem[Family[P]], pair: Pair[P], limit: float = float
 
 
 def confirmed_times(
-    fabric: Fabric, tasks: TaskGraph, seed: int, limit: float = float("inf")
+    fabric: Fabric,
+    tasks: TaskGraph,
+    seed: int,
+    limit: float = float("inf"),
+    ranked: float | None = None,
 ) -> Jitter | None:
     """Return the times that confirm a pair, in shorter trains of several lengths.
 
@@ -109,6 +113,8 @@ def confirmed_times(
     limit : float
         Where the mean is known to be more than this many seconds, or the first copy takes
         `_HOPELESS` times as long, the copies left take infinitely long.
+    ranked : float, optional
+        Seconds of one copy of these tasks and this seed in long trains, if that is known.
 
     Returns
     -------
@@ -141,7 +147,11 @@ def confirmed_times(
         most = len(lengths) * limit - others
         if copy == 0:
             most = min(most, _HOPELESS * limit)
-        times[copy] = jittered(truer, tasks, 1, model="packet", seed=seed + copy, limit=most).mean
+        if copy == 0 and ranked is not None and truer.transport == _RANKED:
+            times[copy] = ranked if ranked <= most * (1.0 + 1e-9) else np.inf
+        else:
+            copies = jittered(truer, tasks, 1, model="packet", seed=seed + copy, limit=most)
+            times[copy] = copies.mean
         if times[copy] == np.inf:
             break
     return Jitter(times, events)
@@ -170,7 +180,10 @@ def states_packets(family: Family[P], options: SearchOptions, servers: int) -> b
 
 
 def packet_times_in_turn(
-    pairs: list[Pair[P]], tasks: Callable[[Pair[P]], TaskGraph], seed: int
+    pairs: list[Pair[P]],
+    tasks: Callable[[Pair[P]], TaskGraph],
+    seed: int,
+    ranked: bool = False,
 ) -> Iterator[tuple[Pair[P], Jitter | None]]:
     """Yield pairs with their times in packet trains, as many as can be simulated soon.
 
@@ -184,6 +197,8 @@ def packet_times_in_turn(
     tasks : callable
         Returns the task graph of a pair.
     seed : int
+    ranked : bool
+        Whether the times in long trains that pairs may have are of these tasks and this seed.
 
     Yields
     ------
@@ -195,7 +210,8 @@ def packet_times_in_turn(
     def timed(pair: Pair[P], limit: float) -> Jitter | None:
         if pair.time > _HOPELESS * limit:
             return Jitter(np.full(COPIES, np.inf), 0)
-        return confirmed_times(pair.fabric, tasks(pair), seed, limit)
+        known = pair.in_trains if ranked else None
+        return confirmed_times(pair.fabric, tasks(pair), seed, limit, known)
 
     def limit() -> float:
         return best
@@ -262,7 +278,7 @@ def screened(
     Returns
     -------
     list of Pair
-        Fastest in packet trains first, ties as given.
+        Fastest in packet trains first, ties as given, with their times in these.
     """
     if len(pairs) <= count:
         return list(pairs)
@@ -273,7 +289,7 @@ def screened(
         if progress:
             progress(Progress("packet ranking", len(times), len(pairs), min(times)))
     order = sorted(range(len(pairs)), key=lambda i: (times[i], i))
-    return [pairs[i] for i in order[:count]]
+    return [replace(pairs[i], in_trains=times[i]) for i in order[:count]]
 
 
 def confirm_pairs(
@@ -298,7 +314,7 @@ def confirm_pairs(
         As `fastest_in_packets` chooses.
     """
     found: list[tuple[Pair[P], Jitter | None]] = []
-    timed = packet_times_in_turn(pairs, partial(_ordered, problem), problem.seed)
+    timed = packet_times_in_turn(pairs, partial(_ordered, problem), problem.seed, ranked=True)
     for place, (pair, times) in enumerate(timed):
         found.append((pair, times))
         if progress:

@@ -23,6 +23,7 @@ from topoopt.problem.budget import Budget
 from topoopt.problem.effort import EFFORTS
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.routing import Routing
+from topoopt.search import confirm
 from topoopt.search.confirm import PACKET_FINALISTS, packet_time, screened
 from topoopt.search.driver import run
 from topoopt.search.finalists import FINALISTS
@@ -115,6 +116,26 @@ def test_screening_keeps_what_is_fastest_in_trains(search, pairs):
         kept = screened(PROBLEM, pairs, count)
         assert [times[pair.strategy] for pair in kept] == sorted(times.values())[:count]
     assert screened(PROBLEM, pairs, len(pairs)) == pairs
+
+
+def test_what_ranked_in_long_trains_is_not_simulated_so_again(pairs, monkeypatch):
+    monkeypatch.setattr(confirm, "_FEW_EVENTS", 0)  # so that they are confirmed in long trains
+    kept = screened(PROBLEM, pairs, 3)
+    lengths = []
+
+    def noted(fabric, *rest, **named):
+        lengths.append(fabric.transport.train_packets)
+        return jittered(fabric, *rest, **named)
+
+    monkeypatch.setattr(confirm, "jittered", noted)
+    expected = confirm.confirm_pairs(PROBLEM, [replace(pair, in_trains=None) for pair in kept])
+    assert 32 in lengths
+    shorter = [length for length in lengths if length != 32]
+    lengths.clear()
+    saved = confirm.confirm_pairs(PROBLEM, kept)
+    assert lengths == shorter
+    assert saved.pair == expected.pair and saved.candidates == expected.candidates
+    assert saved.jitter.times.tolist() == expected.jitter.times.tolist()
 
 
 def test_moves_save_time_in_trains_and_stay_on_the_topology(search, pairs, found):
