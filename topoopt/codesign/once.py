@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from topoopt.base.interrupts import interrupts_between_steps
 from topoopt.base.progress import ProgressCallback
 from topoopt.base.side_by_side import Beside
 from topoopt.base.version import installed_version
+from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
 from topoopt.codesign.compared import AnySearch, Comparison
@@ -95,6 +97,7 @@ def optimize_once(
     with interrupts_between_steps(progress, everywhere=layouts) as report:
         result = search.run(report, keeper)
         with Beside(report) as beside:
+            bound = beside.start(partial(_plain_bound, search, result))
             comparison = Comparison(search, result, chosen, beside)
             confirmed = (
                 _confirm(search, result, beside.report) if options.confirm == "packet" else None
@@ -102,9 +105,10 @@ def optimize_once(
             scheduled = _schedule(search, result, beside.report)
             packets = _packets(search, result, confirmed, beside.report)
             compared, interrupted = comparison.made()
+            everything = bound.result()
     result.interrupted = result.interrupted or interrupted
     asked = [base.fabric.name for base in chosen]
-    return _assemble(search, result, packets, scheduled, compared, asked, table)
+    return _assemble(search, result, packets, scheduled, compared, asked, table, everything)
 
 
 def search_of(family: AnyFamily, cluster: Cluster, options: SearchOptions, seed: int) -> AnySearch:
@@ -112,6 +116,13 @@ def search_of(family: AnyFamily, cluster: Cluster, options: SearchOptions, seed:
     if isinstance(family, LayoutFamily):
         return LayoutSearch(Problem(family, cluster, options, seed))
     return OperatorSearch(Problem(family, cluster, options, seed))
+
+
+def _plain_bound(search: AnySearch, result: SearchResult[Any]) -> Bound | None:
+    """Return the bound over everything; None where it depends on the schedule to be chosen."""
+    if isinstance(search, OperatorSearch):
+        return search.search.least
+    return result.everything
 
 
 def _confirm(
@@ -179,6 +190,7 @@ def _assemble(
     compared: dict[str, Baseline],
     asked: list[str],
     prices: PriceTable,
+    everything: Bound | None,
 ) -> Plan:
     """Gather everything that the plan file holds."""
     pair, simulated, problem = result.best, scheduled.simulated, search.problem
@@ -186,10 +198,10 @@ def _assemble(
     cluster = problem.cluster
     bounds = plan_bounds(
         family, cluster, pair.strategy, pair.fabric, simulated.tasks, simulated.time,
-        schedule=scheduled.schedule, everything=result.everything,
+        schedule=scheduled.schedule, everything=everything,
     )  # fmt: skip
-    everything, own = bounds.everything, bounds.parallelization
-    if everything.seconds <= 0:
+    whole, own = bounds.everything, bounds.parallelization
+    if whole.seconds <= 0:
         raise InputError(
             f"model {family.question().model.name!r} takes no time on these devices, so no bound "
             "can be given; give its operators FLOPs or bytes"
@@ -218,9 +230,9 @@ def _assemble(
         iteration_time_s=simulated.time,
         packet_time_s=None if jitter is None else jitter.mean,
         packet_spread_s=None if jitter is None else jitter.spread,
-        lower_bound_s=everything.seconds,
-        parallelization_lower_bound_s=max(own.seconds, everything.seconds),
-        gap=simulated.time / everything.seconds - 1.0,
+        lower_bound_s=whole.seconds,
+        parallelization_lower_bound_s=max(own.seconds, whole.seconds),
+        gap=simulated.time / whole.seconds - 1.0,
         compute_time_s=simulated.computing,
         exposed_communication_s=simulated.time - simulated.computing,
         cost_usd=0.0
@@ -251,7 +263,7 @@ def _assemble(
             latency_s=routes.latency.tolist(),
             pairs=None if routes.pairs is None else routes.pairs.tolist(),
         ),
-        bound=bound_record(everything),
+        bound=bound_record(whole),
         parallelization_bound=bound_record(own),
         topology_bound=bound_record(bounds.topology),
         routes_bound=bound_record(bounds.routes),

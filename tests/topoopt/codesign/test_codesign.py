@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from small_plans import assert_valid, planned, small_dlrm, small_mlp, solve
 
 import topoopt as to
+from topoopt.bounds.everything import everything_bound
 from topoopt.evaluate.setting import setting
 from topoopt.problem.options import SearchOptions
 from topoopt.search.operators import OperatorSearch
@@ -71,6 +72,22 @@ def packets_chose():
 @pytest.fixture(scope="module")
 def first():
     return packets_chose()
+
+
+@pytest.mark.parametrize("confirm", ["packet", "none"])
+def test_the_bound_over_everything_is_worked_out_once(confirm, monkeypatch):
+    # The search asks for it to stop early, or it is worked out beside packet trains.
+    found = []
+
+    def noted(*arguments, **named):
+        found.append(everything_bound(*arguments, **named))
+        return found[-1]
+
+    monkeypatch.setattr("topoopt.search.steps.everything_bound", noted)
+    monkeypatch.setattr("topoopt.bounds.gap.everything_bound", noted)
+    job, cluster = to.Job(small_dlrm()), to.Cluster(4, 2, "100Gbps")
+    plan = to.co_optimize(job, cluster, SearchOptions(confirm=confirm, effort="quick"))
+    assert [bound.seconds for bound in found] == [plan.lower_bound_s]
 
 
 def test_the_same_seed_and_steps_give_the_same_plan(first):
