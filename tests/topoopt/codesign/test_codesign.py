@@ -1,5 +1,6 @@
 """The main job on small inputs: reproducible, never worse than its starts, always proven."""
 
+import gc
 import itertools
 import json
 import math
@@ -72,6 +73,23 @@ def packets_chose():
 @pytest.fixture(scope="module")
 def first():
     return packets_chose()
+
+
+def test_a_search_leaves_hardly_any_cycles():
+    # The command line rarely looks for them.
+    def search():
+        planned(to.Job(small_dlrm()), to.Cluster(4, 2, "100Gbps"), steps=40, confirm="packet")
+
+    search()  # compiling makes many
+    collected = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        search()
+        assert gc.collect() < 200
+    finally:
+        if collected:
+            gc.enable()
 
 
 @pytest.mark.parametrize("confirm", ["packet", "none"])
