@@ -26,9 +26,11 @@ from topoopt.search.search_state import Keeper
 from topoopt.search.survey import Candidate, Survey, diverse, survey
 from topoopt.topology.fabrics import ideal_switch
 
-# Placed layouts that a topology is built for; further ones until their wirings have taken so much
-# work, which is all of them on dozens of servers.
+# Placed layouts that a topology is built for; further ones until wirings have taken so much work,
+# which is all of them on dozens of servers; those that need at most this share of the best time on
+# the ideal switch until it is twice as much.
 _WIRED, _WIRING_WORK = 6, 8e7
+_PROMISING = 0.95
 # Share of the best time that a placed layout may need on the ideal switch to be wired.
 _WORTH = 0.995
 # Placed layouts, fastest on the ideal switch first, among which those to wire are chosen.
@@ -252,8 +254,9 @@ class LayoutSearch:
             least = _least_s(pairs)
             if one in tried or one.ideal_s >= least:
                 continue
-            if turn >= len(hopeful) and pairs and rewirer.work >= _WIRING_WORK:
-                break
+            most = _WIRING_WORK * (2.0 if one.ideal_s <= _PROMISING * least else 1.0)
+            if turn >= len(hopeful) and pairs and rewirer.work >= most:
+                continue
             # A plan is not slower than a published layout on the formula's wiring, be it by the
             # little that is not worth the wirings of a search.
             little = one.ideal_s >= least * _WORTH
