@@ -111,6 +111,8 @@ def push(calendar: Calendar, time: float, name: int) -> None:
         if end < 0:
             before = name
             last[bucket] = name
+            if counts[PLACE] == place:
+                counts[PLACE] = -1  # the event last put into its middle has gone
         elif _precedes(when, time, name, end):
             # Where many have one time, the next one mostly belongs behind that of the last walk.
             following = after[end]

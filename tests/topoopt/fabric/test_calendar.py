@@ -31,6 +31,12 @@ def popped_in_turn(calendar, time, name, count, follow):
     return order, when, first(calendar)[1], near, beyond
 
 
+@njit
+def push_event(calendar, time, name):
+    """Add an event."""
+    push(calendar, time, name)
+
+
 def popped_from_a_heap(time, name, count, follow):
     heap = sorted(zip(time[:count].tolist(), name[:count].tolist(), strict=True))
     added, order, when = count, [], []
@@ -74,3 +80,42 @@ def test_events_come_in_the_order_of_a_heap(kind: str, scale: float) -> None:
     assert left == -1
     assert near > 0
     assert scale < 1e9 or kind != "scattered" or beyond > 0
+
+
+@njit
+def popped(calendar, count):
+    """Pop so many events."""
+    order = np.empty(count, np.int64)
+    for i in range(count):
+        order[i] = first(calendar)[1]
+        pop(calendar, order[i])
+    return order
+
+
+def test_a_bucket_that_was_empty_forgets_where_an_event_was_put() -> None:
+    # Of one time, as without latency: names that come before one that has been popped.
+    calendar = no_events(16, 1.0)
+    for name in (1, 9, 5):
+        push_event(calendar, 0.0, name)
+    assert popped(calendar, 3).tolist() == [1, 5, 9]
+    for name in (3, 7, 6):
+        push_event(calendar, 0.0, name)
+    push_event(calendar, 2.0, 2)
+    assert popped(calendar, 3).tolist() == [3, 6, 7]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_few_events_of_few_times_come_in_the_order_of_a_heap(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    count, events = 6, 400
+    time = rng.choice([0.0, 0.3, 1.1], events)
+    name = rng.permutation(events)
+    follow = rng.choice([0, 1, 2], events)
+    for i in range(events):  # so that it never runs dry before the end
+        follow[i] += max(0, 1 - (count + int((follow[: i + 1] - 1).sum())))
+    calendar = with_room(no_events(16, 1.0), events)
+    order, when, left, _, _ = popped_in_turn(calendar, time, name, count, follow)
+    expected, moments = popped_from_a_heap(time, name, count, follow)
+    assert order.tolist() == expected
+    assert when.tolist() == moments
+    assert left == -1
