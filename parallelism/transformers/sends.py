@@ -101,7 +101,7 @@ def _counted(homes: IntArray, servers: int) -> tuple[IntArray, IntArray]:
     return counts[keys], distinct[:, None]
 
 
-def sent_bytes(
+def network_bytes(
     placement: Placement, schedule: PipelineSchedule, loads: Loads
 ) -> tuple[float, FloatArray]:
     """Return the bytes that all servers together send to others in an iteration, at least.
@@ -146,4 +146,4 @@ def sent_bytes(
     return every, last
 
 
-__all__ = ["Sends", "sends_of", "sent_bytes"]
+__all__ = ["Sends", "network_bytes", "sends_of"]

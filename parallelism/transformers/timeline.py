@@ -96,7 +96,23 @@ def timeline(schedule: PipelineSchedule, times: PassTimes) -> PipelineTimeline:
 
 
 def last_starts(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:
-    """Return when the last pass of each part that adds to its gradients starts, shape (parts,)."""
+    """Return when the last pass of each part that adds to its gradients starts.
+
+    Parameters
+    ----------
+    schedule : PipelineSchedule
+    times : PassTimes
+
+    Returns
+    -------
+    float64 array, shape (parts,)
+        Seconds. What that pass adds to the gradients leaves no sooner.
+
+    Raises
+    ------
+    InputError
+        As `timeline`.
+    """
     ran = timeline(schedule, times)
     _, part = pass_seconds(schedule, times)
     completing = schedule.passes[:, :, 0] == (

@@ -14,7 +14,7 @@ from parallelism.transformers.links import Links
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.sends import sent_bytes
+from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.shares import layer_kinds
 from parallelism.transformers.timeline import PassTimes, last_starts, timeline
 from topoopt.bounds.bounds import ROUNDING, Bound, strategy_bound
@@ -40,9 +40,9 @@ class Bounded:
     ----------
     layout : Layout
     bound : Bound
-        Its `layout_bound`, or `passes_bound`.
+        Wherever its ranks sit.
     passes_only : bool
-        Whether it is the latter, which is lower and far quicker.
+        Whether it is the `passes_bound`, which is lower than others and far quicker.
     """
 
     layout: Layout
@@ -141,13 +141,13 @@ def network_bound(family: LayoutFamily, wirings: Wirings, placement: Placement) 
     Returns
     -------
     Bound
-        ``network``: all bytes over all ports (`sent_bytes`), or from a moment on those of the
+        ``network``: all bytes over all ports (`network_bytes`), or from a moment on those of the
         gradients that no pass before it completes; and the optimizer's step, which follows on
         every message.
     """
     loads = family.loads(placement)
     schedule = schedule_of(placement.layout, family.batch)
-    sent, gradients = sent_bytes(placement, schedule, loads)
+    sent, gradients = network_bytes(placement, schedule, loads)
     begin = last_starts(schedule, _instant(loads))
     late = np.argsort(-begin)
     after = begin[late] + np.cumsum(gradients[late]) / wirings.network_rate
@@ -174,7 +174,7 @@ def tightened_bound(
         Ports of the servers.
     layout : Layout
     bound : Bound
-        Its `layout_bound`.
+        Its `layout_bound`, or a larger one of it wherever its ranks sit.
 
     Returns
     -------

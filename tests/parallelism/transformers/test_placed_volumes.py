@@ -23,7 +23,7 @@ from parallelism.transformers.loads import loads_of
 from parallelism.transformers.placed_tasks import iteration_tasks
 from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.schedules import schedule_of
-from parallelism.transformers.sends import sent_bytes
+from parallelism.transformers.sends import network_bytes
 from parallelism.transformers.stages import parts_of
 from tests.helpers.small_transformers import LATENT, VISION, gpt
 
@@ -154,7 +154,7 @@ def test_servers_send_what_their_gpus_do(name: str, which: int, turn: int) -> No
     # Long messages reach 0.8 of a NIC, so that much more is carried.
     assert 0.8 * traffic.allreduce_sent() == pytest.approx(collective, rel=1e-9)
     assert 0.8 * traffic.transfer_sent() == pytest.approx(transfers, rel=1e-9)
-    sent, _ = sent_bytes(placement, schedule, loads)
+    sent, _ = network_bytes(placement, schedule, loads)
     assert 0.8 * sent == pytest.approx(collective + transfers, rel=1e-9)
 
 
