@@ -105,10 +105,10 @@ def optimize_once(
             scheduled = _schedule(search, result, beside.report)
             packets = _packets(search, result, confirmed, beside.report)
             compared, interrupted = comparison.made()
-            everything = bound.result()
+            plain_bound = bound.result()
     result.interrupted = result.interrupted or interrupted
     asked = [base.fabric.name for base in chosen]
-    return _assemble(search, result, packets, scheduled, compared, asked, table, everything)
+    return _assemble(search, result, packets, scheduled, compared, asked, table, plain_bound)
 
 
 def search_of(family: AnyFamily, cluster: Cluster, options: SearchOptions, seed: int) -> AnySearch:
@@ -190,7 +190,7 @@ def _assemble(
     compared: dict[str, Baseline],
     asked: list[str],
     prices: PriceTable,
-    everything: Bound | None,
+    plain_bound: Bound | None,
 ) -> Plan:
     """Gather everything that the plan file holds."""
     pair, simulated, problem = result.best, scheduled.simulated, search.problem
@@ -198,10 +198,10 @@ def _assemble(
     cluster = problem.cluster
     bounds = plan_bounds(
         family, cluster, pair.strategy, pair.fabric, simulated.tasks, simulated.time,
-        schedule=scheduled.schedule, everything=everything,
+        schedule=scheduled.schedule, everything=plain_bound,
     )  # fmt: skip
-    whole, own = bounds.everything, bounds.parallelization
-    if whole.seconds <= 0:
+    everything, own = bounds.everything, bounds.parallelization
+    if everything.seconds <= 0:
         raise InputError(
             f"model {family.question().model.name!r} takes no time on these devices, so no bound "
             "can be given; give its operators FLOPs or bytes"
@@ -230,9 +230,9 @@ def _assemble(
         iteration_time_s=simulated.time,
         packet_time_s=None if jitter is None else jitter.mean,
         packet_spread_s=None if jitter is None else jitter.spread,
-        lower_bound_s=whole.seconds,
-        parallelization_lower_bound_s=max(own.seconds, whole.seconds),
-        gap=simulated.time / whole.seconds - 1.0,
+        lower_bound_s=everything.seconds,
+        parallelization_lower_bound_s=max(own.seconds, everything.seconds),
+        gap=simulated.time / everything.seconds - 1.0,
         compute_time_s=simulated.computing,
         exposed_communication_s=simulated.time - simulated.computing,
         cost_usd=0.0
@@ -263,7 +263,7 @@ def _assemble(
             latency_s=routes.latency.tolist(),
             pairs=None if routes.pairs is None else routes.pairs.tolist(),
         ),
-        bound=bound_record(whole),
+        bound=bound_record(everything),
         parallelization_bound=bound_record(own),
         topology_bound=bound_record(bounds.topology),
         routes_bound=bound_record(bounds.routes),
