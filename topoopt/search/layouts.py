@@ -152,7 +152,7 @@ class LayoutSearch:
                     wired += 1
                     if made is not None:
                         pairs.append(made)
-                    report("topologies", wired, min(_WIRED, len(self.placed)), _least_s(pairs))
+                    report("topologies", wired, len(self.placed), _least_s(pairs))
                 except KeyboardInterrupt:
                     if not pairs:
                         raise
