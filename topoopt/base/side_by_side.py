@@ -64,7 +64,7 @@ def in_twos(
 
 
 class Beside:
-    """Tasks in threads beside what the caller does, all of which an interruption ends.
+    """Tasks in threads beside what the caller does; an interruption ends those that report.
 
     Parameters
     ----------

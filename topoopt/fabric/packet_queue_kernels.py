@@ -103,7 +103,8 @@ class UnderWay(NamedTuple):
     paths : int32 array, shape (messages, longest)
     link : float64 array, shape (links, LINK)
     trains, tails, sent : arrays
-        The table of packet trains; when the last packet of each is here, and was sent (s, ns).
+        The table of packet trains; when the last packet of each is here (s), and when the whole
+        of it was sent (nanoseconds, rounded down).
     events : Calendar
         Of what is to come.
     state : int64 array, shape (STATE,)
