@@ -1,14 +1,10 @@
 """The time of one iteration of a placed layout whose messages share the ports of servers."""
 
-import numpy as np
-
-from parallelism.taskgraph import FloatArray
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.port_kernels import PassSends, stage_ends
 from parallelism.transformers.schedules import PipelineSchedule
-from parallelism.transformers.sends import sends_of
-from parallelism.transformers.stages import WeightCount
+from parallelism.transformers.sends import part_bytes
 
 # Pieces of a part's weights and gradients, as in `placed_tasks.iteration_tasks`.
 _PIECES = 4
@@ -44,34 +40,23 @@ def estimated_seconds(
     messages which are there at once share them and all end late, latencies, and that stages whose
     ranks are on one server share its ports.
     """
-    layout, split = placement.layout, placement.servers_per_rank
-    sent = sends_of(placement)
-    stage = np.arange(loads.seconds.shape[1]) % layout.pipeline
-    tokens = loads.expert_bytes / layout.expert_ranks * sent.tokens[stage]
-    ring = (split - 1) / split
-    beside = loads.context_bytes * sent.context[stage] + loads.beside * tokens
-    after = (1.0 - loads.beside) * tokens
-    outputs = loads.boundary_bytes * sent.outputs[:, stage]
-    outputs[0, -1] = outputs[1, 0] = 0.0
-
-    def shared(counts: tuple[WeightCount, ...]) -> FloatArray:
-        dense, expert = np.array([(each.dense, each.expert) for each in counts]).T
-        return np.asarray(dense * sent.dense[stage] + expert * sent.expert[stage])
-
+    sent = part_bytes(placement, loads)
+    beside = sent.context + loads.beside * sent.tokens
+    after = (1.0 - loads.beside) * sent.tokens
     ends = stage_ends(
-        schedule.passes, schedule.chunks, schedule.microbatches, layout.zero, _PIECES,
+        schedule.passes, schedule.chunks, schedule.microbatches, placement.layout.zero, _PIECES,
         PassSends(
             loads.seconds,
-            (beside + ring * loads.input_bytes) / rate,
-            (after + 2.0 * ring * loads.tensor_bytes) / rate,
-            outputs / rate,
-            shared(loads.weights) / rate,
-            shared(loads.gradients) * (1.0 if layout.zero else 2.0) / rate,
+            (beside + sent.inputs) / rate,
+            (after + sent.tensor) / rate,
+            sent.outputs / rate,
+            sent.weights / rate,
+            sent.gradients / rate,
         ),
         loads.exposed, 1.0 / sent.ranks,
     )  # fmt: skip
-    if loads.tied_bytes and sent.tied:
-        ends[[0, -1]] = max(ends[0], ends[-1]) + sent.tied * loads.tied_bytes / rate
+    if sent.tied:
+        ends[[0, -1]] = max(ends[0], ends[-1]) + sent.tied / rate
     return float(ends.max()) + loads.update_s
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from parallelism.transformers.stages import WeightCount
 
 
 @dataclass(frozen=True, eq=False)
-class Sends:
+class _Sends:
     """What servers send for each stage, in bytes of one rank: the busiest, or all together.
 
     Parameters
@@ -40,20 +41,8 @@ class Sends:
     tied: float
 
 
-def sends_of(placement: Placement, *, every: bool = False) -> Sends:
-    """Return what servers send for each stage of a placed layout.
-
-    Parameters
-    ----------
-    placement : Placement
-    every : bool
-        What all servers send together, rather than what the busiest one does.
-    """
-    return _sends(placement.of_degrees, every)
-
-
 @lru_cache(maxsize=256)
-def _sends(placement: Placement, every: bool) -> Sends:
+def _sends(placement: Placement, every: bool) -> _Sends:
     """Work it out once for all layouts of some degrees."""
     layout, split, servers = placement.layout, placement.servers_per_rank, placement.servers
     # Ranks of a stage by data and, within, context.
@@ -90,7 +79,7 @@ def _sends(placement: Placement, every: bool) -> Sends:
     outputs = [sent((home != np.roll(home, step, axis=0)) * 1.0) / split for step in (-1, 1)]
     tied = sent((home[[0] * stages] != home[[-1] * stages]) * 1.0)[0] / split
     each = float(sent(np.ones(home.shape)).mean())
-    return Sends(each, np.stack(outputs), context, dense, expert, tokens, tied)
+    return _Sends(each, np.stack(outputs), context, dense, expert, tokens, tied)
 
 
 def _counted(homes: IntArray, servers: int) -> tuple[IntArray, IntArray]:
@@ -99,6 +88,70 @@ def _counted(homes: IntArray, servers: int) -> tuple[IntArray, IntArray]:
     counts = np.bincount(keys.ravel(), minlength=servers * len(homes))
     distinct = (counts.reshape(-1, servers) > 0).sum(axis=1)
     return counts[keys], distinct[:, None]
+
+
+class PartBytes(NamedTuple):
+    """Bytes that servers send for each part of the model: the busiest, or all together.
+
+    Parameters
+    ----------
+    ranks : float
+        Of a stage on a server.
+    outputs : float64 array, shape (2, parts)
+        Of a microbatch to the next part, and gradients to the part before.
+    context, tokens, inputs, tensor : float64 arrays, shape (3, parts)
+        Of a pass of each kind: what goes round context groups, tokens to experts and back, inputs
+        that are gathered again, and what is reduced, over the servers of a rank.
+    weights, gradients : float64 arrays, shape (parts,)
+        Of the ranks that share them: gathered once, and scattered (without ZeRO reduced) once.
+    tied : float
+        Of the gradient of an embedding that the first and the last stage share, passed on once.
+    """
+
+    ranks: float
+    outputs: FloatArray
+    context: FloatArray
+    tokens: FloatArray
+    inputs: FloatArray
+    tensor: FloatArray
+    weights: FloatArray
+    gradients: FloatArray
+    tied: float
+
+
+def part_bytes(placement: Placement, loads: Loads, *, every: bool = False) -> PartBytes:
+    """Return what the servers of a placed layout send for each part.
+
+    Parameters
+    ----------
+    placement : Placement
+    loads : Loads
+        Of the placement.
+    every : bool
+        What all servers send together, rather than what the busiest one of a stage does.
+    """
+    layout, split = placement.layout, placement.servers_per_rank
+    sent = _sends(placement.of_degrees, every)
+    stage = np.arange(loads.seconds.shape[1]) % layout.pipeline
+    outputs = loads.boundary_bytes * sent.outputs[:, stage]
+    outputs[0, -1] = outputs[1, 0] = 0.0
+    ring = (split - 1) / split * (layout.data * layout.context * split if every else 1)
+
+    def shared(counts: tuple[WeightCount, ...]) -> FloatArray:
+        dense, expert = np.array([(each.dense, each.expert) for each in counts]).T
+        return np.asarray(dense * sent.dense[stage] + expert * sent.expert[stage])
+
+    return PartBytes(
+        sent.ranks,
+        outputs,
+        loads.context_bytes * sent.context[stage],
+        loads.expert_bytes / layout.expert_ranks * sent.tokens[stage],
+        ring * loads.input_bytes,
+        2.0 * ring * loads.tensor_bytes,
+        shared(loads.weights),
+        shared(loads.gradients) * (1.0 if layout.zero else 2.0),
+        sent.tied * loads.tied_bytes,
+    )
 
 
 def network_bytes(
@@ -122,28 +175,14 @@ def network_bytes(
     float64 array, shape (parts,)
         Of these, the gradients of each part after its last pass.
     """
-    layout, split = placement.layout, placement.servers_per_rank
-    sent = sends_of(placement, every=True)
-    stage = np.arange(loads.seconds.shape[1]) % layout.pipeline
-    outputs = sent.outputs[:, stage]
-    outputs[0, -1] = outputs[1, 0] = 0.0
-    ranks = layout.data * layout.context
-    inside = (split - 1) * ranks * (2.0 * loads.tensor_bytes + loads.input_bytes)
-    tokens = loads.expert_bytes / layout.expert_ranks * sent.tokens[stage]
-    passes = loads.context_bytes * sent.context[stage] + tokens + inside
-    microbatch = loads.boundary_bytes * float(outputs.sum()) + float(passes.sum())
-
-    def shared(counts: tuple[WeightCount, ...]) -> FloatArray:
-        dense, expert = np.array([(each.dense, each.expert) for each in counts]).T
-        return np.asarray(dense * sent.dense[stage] + expert * sent.expert[stage])
-
-    gathers = {0: 0, 3: 2 * schedule.microbatches}.get(layout.zero, 1)
-    scatters = schedule.microbatches if layout.zero >= 2 else 1
-    last = shared(loads.gradients) * (1.0 if layout.zero else 2.0)
-    weights = gathers * float(shared(loads.weights).sum())
-    tied = 2.0 * sent.tied * loads.tied_bytes
-    every = schedule.microbatches * microbatch + scatters * float(last.sum()) + weights + tied
-    return every, last
+    zero, microbatches = placement.layout.zero, schedule.microbatches
+    sent = part_bytes(placement, loads, every=True)
+    passes = sent.context + sent.tokens + sent.inputs + sent.tensor
+    microbatch = float(sent.outputs.sum()) + float(passes.sum())
+    gathers = {0: 0, 3: 2 * microbatches}.get(zero, 1)
+    scatters = microbatches if zero >= 2 else 1
+    shared = gathers * float(sent.weights.sum()) + scatters * float(sent.gradients.sum())
+    return microbatches * microbatch + shared + 2.0 * sent.tied, sent.gradients
 
 
-__all__ = ["Sends", "network_bytes", "sends_of"]
+__all__ = ["PartBytes", "network_bytes", "part_bytes"]

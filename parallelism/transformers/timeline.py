@@ -113,8 +113,7 @@ def last_starts(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:
     InputError
         As `timeline`.
     """
-    ran = timeline(schedule, times)
-    _, part = pass_seconds(schedule, times)
+    ran, part = timeline(schedule, times), _part_of(schedule)
     completing = schedule.passes[:, :, 0] == (
         PassKind.WEIGHT if schedule.split_backward else PassKind.BACKWARD
     )
@@ -138,9 +137,13 @@ def pass_seconds(schedule: PipelineSchedule, times: PassTimes) -> tuple[FloatArr
             f"pipeline timeline: times of {len(times.forward)} parts for a schedule of {parts}; "
             "give one a part"
         )
-    kind, chunk = schedule.passes[:, :, 0], schedule.passes[:, :, 1]
-    part = chunk * schedule.stages + np.arange(schedule.stages)[:, None]
-    return _by_kind(schedule, times)[kind, part], part
+    part = _part_of(schedule)
+    return _by_kind(schedule, times)[schedule.passes[:, :, 0], part], part
+
+
+def _part_of(schedule: PipelineSchedule) -> IntArray:
+    parts: IntArray = schedule.passes[:, :, 1] * schedule.stages
+    return parts + np.arange(schedule.stages)[:, None]
 
 
 def _by_kind(schedule: PipelineSchedule, times: PassTimes) -> FloatArray:

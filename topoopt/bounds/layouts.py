@@ -87,14 +87,14 @@ def least_bound(
     Notes
     -----
     Best first: the layout with the least bound so far gets its `layout_bound`, then the least of
-    the `network_bound` of its placements, and is then tightened (`tightened_bound`), until the
+    the `sending_bound` of its placements, and is then tightened (`tightened_bound`), until the
     least is a tightened one, which then holds for all; or until so many task graphs have been
     looked at that the least is taken as it is.
     """
     known = list(bounded)
     heap = [(each.bound.seconds, number) for number, each in enumerate(known)]
     heapq.heapify(heap)
-    counted: set[int] = set()
+    sent: dict[int, list[Bound]] = {}
     tight: dict[int, Bound] = {}
     work = 0.0
     while True:
@@ -108,18 +108,17 @@ def least_bound(
         if number in tight or work > _WORK or quick:
             return tight.get(number, bound)
         placements = family.placements(layout)
-        if number not in counted:
-            counted.add(number)
+        if number not in sent:
+            sent[number] = [sending_bound(family, wirings, each) for each in placements]
             work += _COUNTED * len(placements)
-            sent = [network_bound(family, wirings, each) for each in placements]
-            bound = max(bound, min(sent, key=_seconds), key=_seconds)
+            bound = max(bound, min(sent[number], key=_seconds), key=_seconds)
             known[number] = Bounded(layout, bound, passes_only=False)
             heapq.heapreplace(heap, (bound.seconds, number))
             continue
         if max(map(family.expected_bytes, placements)) > _MOST_BYTES:
             tight[number] = bound
             continue
-        tight[number], done = tightened_bound(family, wirings, layout, bound)
+        tight[number], done = tightened_bound(family, wirings, layout, bound, sent[number])
         work += done
         heapq.heapreplace(heap, (tight[number].seconds, number))
 
@@ -128,7 +127,7 @@ def _seconds(bound: Bound) -> float:
     return bound.seconds
 
 
-def network_bound(family: LayoutFamily, wirings: Wirings, placement: Placement) -> Bound:
+def sending_bound(family: LayoutFamily, wirings: Wirings, placement: Placement) -> Bound:
     """Bound the iteration time of a placed layout by what its servers send to each other.
 
     Parameters
@@ -163,7 +162,11 @@ def _instant(loads: Loads) -> PassTimes:
 
 
 def tightened_bound(
-    family: LayoutFamily, wirings: Wirings, layout: Layout, bound: Bound
+    family: LayoutFamily,
+    wirings: Wirings,
+    layout: Layout,
+    bound: Bound,
+    sent: Sequence[Bound] | None = None,
 ) -> tuple[Bound, float]:
     """Bound a layout's time by what each of its placements takes.
 
@@ -175,25 +178,25 @@ def tightened_bound(
     layout : Layout
     bound : Bound
         Its `layout_bound`, or a larger one of it wherever its ranks sit.
+    sent : sequence of Bound, optional
+        The `sending_bound` of each of its placements, if they are at hand.
 
     Returns
     -------
     Bound
         The least over every order of the axes of the largest of the placement's
-        `topoopt.bounds.bounds.strategy_bound`, `placement_bound` and `network_bound`, where that
+        `topoopt.bounds.bounds.strategy_bound`, `placement_bound` and `sending_bound`, where that
         is tighter.
     float
         Work that this took: tasks of all these graphs, or what takes as long.
     """
     least, work = Bound(float("inf"), {}), 0.0
     placements = family.placements(layout)
+    if sent is None:
+        sent = [sending_bound(family, wirings, each) for each in placements]
     alone = [
-        max(
-            placement_bound(family, wirings, each) or bound,
-            network_bound(family, wirings, each),
-            key=_seconds,
-        )
-        for each in placements
+        max(placement_bound(family, wirings, each) or bound, sends, key=_seconds)
+        for each, sends in zip(placements, sent, strict=True)
     ]
     for number in sorted(range(len(alone)), key=lambda i: alone[i].seconds):
         if alone[number].seconds >= least.seconds:
@@ -335,6 +338,13 @@ def least_injection(placement: Placement, schedule: PipelineSchedule, loads: Loa
 
 
 __all__ = [
-    "Bounded", "fitting_bounds", "layout_bound", "least_bound", "least_injection",
-    "network_bound", "passes_bound", "placement_bound", "tightened_bound",
+    "Bounded",
+    "fitting_bounds",
+    "layout_bound",
+    "least_bound",
+    "least_injection",
+    "passes_bound",
+    "placement_bound",
+    "sending_bound",
+    "tightened_bound",
 ]  # fmt: skip

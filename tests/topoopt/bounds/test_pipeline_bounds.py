@@ -24,9 +24,9 @@ from topoopt.bounds.layouts import (
     fitting_bounds,
     layout_bound,
     least_bound,
-    network_bound,
     passes_bound,
     placement_bound,
+    sending_bound,
     tightened_bound,
 )
 
@@ -146,7 +146,7 @@ def test_no_order_of_messages_beats_a_layout_s_bounds(which, number, turn, slow)
         tightened_bound(family, wirings, layout, loose)[0],
         strategy_bound(tasks, wirings.degree, wirings.bandwidth, wirings.lag),
         placement_bound(family, wirings, placement) or loose,
-        network_bound(family, wirings, placement),
+        sending_bound(family, wirings, placement),
     ]
     for bound in bounds:
         assert 0.0 < bound.seconds <= least
@@ -172,7 +172,7 @@ def test_the_bound_over_all_layouts_counts_what_servers_send(monkeypatch, which)
         max(
             layout_bound(family, wirings, each.layout).seconds,
             min(
-                network_bound(family, wirings, placement).seconds
+                sending_bound(family, wirings, placement).seconds
                 for placement in family.placements(each.layout)
             ),
         )
