@@ -59,8 +59,8 @@ def run_fluid(
     Parameters and errors are those of `simulate` and `score`; where tasks stand for others, the
     graph is one of `topoopt.fabric.represented.tasks_over`. Tasks that the limit cut off
     finish at infinity, and some do if the makespan passes it. With ``foresee`` a run gives up not
-    when it passes the limit, but as soon as a link has been idle for so long that it must; fewer
-    tasks have finished then. With
+    when it passes the limit, but as soon as a link or a device has been idle for so long that it
+    must; fewer tasks have finished then. With
     ``resolve_all`` every rate is worked out anew at each change: slower, for tests and benchmarks
     of the incremental rates. ``collapsed`` says whether symmetric flows
     are simulated as one (see `collapse`); by default where there are many transfers. After

@@ -19,6 +19,7 @@ from topoopt.fabric.flows_kernels import (
     solve,
     take_ended,
 )
+from topoopt.fabric.foresight_kernels import Foresight, devices_late, foresight
 from topoopt.fabric.iteration_kernels import (
     DONE,
     INSTANT,
@@ -60,7 +61,8 @@ def simulate_fluid(
         Give up when the clock, or ``least``, passes this many seconds.
     foresee : bool
         Give up, too, as soon as a link has been left unused for so long that what it must carry
-        cannot end by the horizon.
+        cannot end by the horizon, or a device for so long that what it must do, and what must
+        follow, cannot.
     full : bool
         Re-solve all rates every time (for tests).
     arrival_order : bool
@@ -90,8 +92,9 @@ def simulate_fluid(
         orders.weights, orders.capacity,
     )  # fmt: skip
     it = begun(orders)
+    ahead = foresight(orders) if foresee else Foresight(np.zeros(0), np.zeros(0))
     least, gave_up = _run_events(
-        orders, it, flows, tolerance, horizon, foresee, full, arrival_order, budget, stop
+        orders, it, flows, ahead, tolerance, horizon, foresee, full, arrival_order, budget, stop
     )
     count = flows.counts
     work = np.array([it.number[INSTANTS], count[SOLVES], count[RESOLVED], gave_up])
@@ -100,8 +103,8 @@ def simulate_fluid(
 
 @inner_kernel
 def _run_events(
-    orders: Orders, it: Iteration, flows: Flows, tolerance: float, horizon: float, foresee: bool,
-    full: bool, arrival_order: bool, budget: int, stop: Ints,
+    orders: Orders, it: Iteration, flows: Flows, ahead: Foresight, tolerance: float,
+    horizon: float, foresee: bool, full: bool, arrival_order: bool, budget: int, stop: Ints,
 ) -> tuple[float, int]:  # fmt: skip
     """Simulate to the end, or until it gives up; return ``least``, and why it gave up, or 0.
 
@@ -142,6 +145,9 @@ def _run_events(
             )  # fmt: skip
         it.number[STARTS] = 0
         # 2. Devices that fell idle.
+        if foresee and devices_late(orders, it, ahead, now, horizon):
+            gave_up = LATE
+            break
         begin_idle(orders, it, now)
         # 3. Rates, unless more happens at this very instant.
         upcoming = it.times[0] if it.events[0] > 0 else np.inf

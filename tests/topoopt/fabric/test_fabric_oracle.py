@@ -23,6 +23,8 @@ from topoopt.fabric import (
     simulate,
 )
 from topoopt.fabric.fluid import run_fluid
+from topoopt.fabric.foresight_kernels import seconds_after
+from topoopt.fabric.orders import task_orders
 
 SIZES = (0.0, 1.0, 2.0, 2.5, 7.0)
 
@@ -158,6 +160,46 @@ def test_an_idle_link_betrays_that_a_limit_will_be_passed() -> None:
     # Nothing moves for five seconds, and the link needs six of what is left.
     assert run_fluid(fabric, tasks, limit=10.5, foresee=True).finish.tolist() == [np.inf] * 2
     assert run_fluid(fabric, tasks, limit=11.0, foresee=True).finish.tolist() == [5.0, 11.0]
+
+
+def test_an_idle_device_betrays_that_a_limit_will_be_passed() -> None:
+    # Server 1 waits for 4 s and computes for 2 + 3 s; each result is on its way for 1 s.
+    tasks = TaskGraph.from_lists(
+        3,
+        [
+            (TaskKind.COMPUTE, 0, -1, 4.0, 0.0),
+            (TaskKind.COMPUTE, 1, -1, 2.0, 0.0),
+            (TaskKind.COMPUTE, 1, -1, 3.0, 0.0),
+            (TaskKind.TRANSFER, 1, 2, 1.0, 0.0),
+            (TaskKind.TRANSFER, 1, 2, 1.0, 0.0),
+        ],
+        [(0, 1), (0, 2), (1, 3), (2, 4)],
+    )
+    fabric = replace(circulant(3, (1,)), transport=IDEAL)
+    ends = [4.0, 6.0, 9.0, 7.0, 10.0]
+    assert run_fluid(fabric, tasks).finish.tolist() == ends
+    early = run_fluid(fabric, tasks, limit=9.5, foresee=True)
+    assert early.finish.tolist() == [4.0, *[np.inf] * 4]
+    assert early.instants < run_fluid(fabric, tasks, limit=9.5).instants
+    assert run_fluid(fabric, tasks, limit=10.0, foresee=True).finish.tolist() == ends
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_what_must_follow_a_task_does(seed: int) -> None:
+    fabric, tasks = case(seed)
+    run = run_fluid(fabric, tasks, collapsed=False)
+    after = seconds_after(task_orders(fabric, tasks))
+    assert (run.finish + after <= run.finish.max() * (1 + 1e-9)).all()
+    # Each task's own successor, if there is one, is among what follows it.
+    ends = tasks.successor_offsets
+    follows = np.diff(ends) > 0
+    took = run.finish - run.start
+    assert (after[~follows] == 0.0).all()
+    for task in np.flatnonzero(follows):
+        rest = tasks.successors[ends[task] : ends[task + 1]]
+        assert after[task] >= after[rest].max()
+        assert after[task] <= (took[rest] + after[rest]).max() * (1 + 1e-9) + 1e-12
 
 
 @settings(max_examples=100, deadline=None)
