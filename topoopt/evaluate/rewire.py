@@ -12,6 +12,7 @@ from parallelism.operator_family import OperatorFamily
 from parallelism.taskgraph import TaskGraph, TaskKind, Traffic, traffic_of
 from routing.network import Network
 from routing.routes import Routes, tabled
+from topoopt.base.side_by_side import in_twos
 from topoopt.bounds.bounds import strategy_bound
 from topoopt.evaluate.least_times import (
     busiest,
@@ -57,6 +58,9 @@ _KEPT, _KEPT_SERVERS = 4, 1024
 _WIRE_WORK = 5.0
 # The same of routes of least congestion; on more servers most rounds that they may take are needed.
 _ROUTE_WORK, _MANY_ROUTE_WORK = 80.0, 1500.0
+
+# A bound of its time, its place, and its fabric where that is kept.
+_Candidate = tuple[float, int, Topology, Routing, Fabric | None]
 
 
 def no_network(servers: int) -> Fabric:
@@ -278,7 +282,7 @@ class Rewirer(Generic[P]):
         routings = self.options.routings(self.cluster.servers)
         spared = self._spared
         kept = max(_KEPT, _KEPT_SERVERS // self.cluster.servers)
-        candidates: list[tuple[float, int, Topology, Routing, Fabric | None]] = []
+        candidates: list[_Candidate] = []
         for topology in _with_rings(topologies, tasks):
             network = topology.network
             links = (network.source, network.target, network.multiplicity)
@@ -316,26 +320,33 @@ class Rewirer(Generic[P]):
         if candidates and best.promising is None:
             best.promising = candidates[0][2]
         candidates.reverse()
-        while candidates:
-            bound, _, topology, routing, made = candidates.pop()
-            if bound > best.time:
-                break
-            if best.cut == _MOST_CUT:
-                self.unsimulated += 1
-                continue
+
+        def hopeful() -> Iterator[_Candidate]:
+            while candidates and candidates[-1][0] <= best.time:
+                if best.cut == _MOST_CUT:
+                    candidates.pop()
+                    self.unsimulated += 1
+                else:
+                    yield candidates.pop()
+
+        def simulated(candidate: _Candidate, limit: float) -> tuple[Fabric, float, Scorer[P]]:
+            _, _, topology, routing, made = candidate
             fabric = made or direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
             quick = self._scorer(fabric, self.tolerance)
             quick.budget = self.problem.candidate_work
             if self.spares and (best.whole <= 0 or best.found is not None):
                 quick.budget = _TRIED_WORK
+            return fabric, quick.timed(tasks, limit), quick
+
+        for (_, _, topology, routing, _), (fabric, time, quick) in in_twos(
+            hopeful(), simulated, lambda: best.time, self.cluster.servers
+        ):
             best.whole -= 1
-            time = quick.timed(tasks, best.time)
             self.work += quick.work
             if quick.bounded:
                 best.cut += self.spares
                 self.unsimulated += time < best.time
-                continue
-            if time < best.time or (best.found is None and time <= best.time):
+            elif time < best.time or (best.found is None and time <= best.time):
                 best.time, best.found = time, (topology, routing, fabric)
 
     def _reroute(self, tasks: TaskGraph, best: "_Best", routing: Routing) -> None:
