@@ -12,6 +12,7 @@ from topoopt.base.side_by_side import Beside
 from topoopt.evaluate.problem import Problem
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.jitter import Jitter
+from topoopt.fabric.reconfigurable import AnyFabric
 from topoopt.fabrics.baselines import BaselineFabric
 from topoopt.plan.plan import Baseline
 from topoopt.plan.records import reconfiguration_record
@@ -53,7 +54,7 @@ class Comparison:
         problem: Problem[Any] = search.problem
         options, servers = problem.options, problem.cluster.servers
         self.stated = states_packets(problem.family, options, servers)
-        self._started: list[Future[_Found]] = []
+        self._started: dict[int, Future[_Found]] = {}
         self._threaded = isinstance(search, OperatorSearch) and tabled(servers)
         if not isinstance(search, OperatorSearch) or search.search.moves_by_packets:
             return
@@ -97,8 +98,11 @@ class Comparison:
         return found, False
 
     def _start(self, result: SearchResult[Any]) -> None:
-        for number in range(len(self.chosen)):
-            self._started.append(self.beside.start(partial(self._on, number, result)))
+        # Those without switches first: their flows are hardly alike, so that they take longest.
+        order = sorted(range(len(self.chosen)), key=lambda n: _switched(self.chosen[n].fabric))
+        self._started = {
+            number: self.beside.start(partial(self._on, number, result)) for number in order
+        }
 
     def _all(self) -> Iterator[tuple[BaselineFabric, _Found]]:
         """Yield the fabrics with what was found on each, in order."""
@@ -106,7 +110,7 @@ class Comparison:
             self._start(self.result)
         for number, base in enumerate(self.chosen):
             try:
-                started = self._started[number] if self._started else None
+                started = self._started.get(number)
                 found = self._on(number, self.result) if started is None else started.result()
             except KeyboardInterrupt:
                 if not (self._started and self.result.interrupted):
@@ -128,3 +132,7 @@ class Comparison:
             tasks = family.build(best.parallelization)
             packets = packet_times_on(base.fabric, tasks, base.real)
         return best, packets
+
+
+def _switched(fabric: AnyFabric) -> bool:
+    return not isinstance(fabric, Fabric) or bool(fabric.network.switches)

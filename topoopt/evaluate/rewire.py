@@ -128,6 +128,8 @@ class Rewirer(Generic[P]):
     Parameters
     ----------
     problem : Problem
+    most_work : float
+        No more wirings are simulated once it has done so much.
 
     Attributes
     ----------
@@ -137,8 +139,8 @@ class Rewirer(Generic[P]):
         Wirings with routes that may be faster than what was found, as only a bound is known.
     """
 
-    def __init__(self, problem: Problem[Family[P]]) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem[Family[P]], most_work: float = float("inf")) -> None:
+        self.problem, self.most_work = problem, most_work
         self.family, self.cluster, self.options = problem.family, problem.cluster, problem.options
         servers = self.cluster.servers
         self.tolerance = search_tolerance(servers)
@@ -153,9 +155,9 @@ class Rewirer(Generic[P]):
         self._spared = several and (costly or self._many)
         self._alone = no_network(1) if self.cluster.servers == 1 else None
 
-    def fresh(self) -> "Rewirer[P]":
-        """Return one like it that has done no work yet."""
-        return Rewirer(self.problem)
+    def fresh(self, most_work: float = float("inf")) -> "Rewirer[P]":
+        """Return one like it that has done no work yet, and may do so much."""
+        return Rewirer(self.problem, most_work)
 
     def _scorer(self, fabric: Fabric, tolerance: float = 0.0) -> Scorer[P]:
         return Scorer(self.problem, fabric, tolerance)
@@ -322,7 +324,7 @@ class Rewirer(Generic[P]):
         candidates.reverse()
 
         def hopeful() -> Iterator[_Candidate]:
-            while candidates and candidates[-1][0] <= best.time:
+            while candidates and candidates[-1][0] <= best.time and self.work < self.most_work:
                 if best.cut == _MOST_CUT:
                     candidates.pop()
                     self.unsimulated += 1

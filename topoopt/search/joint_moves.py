@@ -7,7 +7,7 @@ are wired.
 
 import heapq
 from collections.abc import Iterable, Iterator
-from itertools import islice, takewhile
+from itertools import islice
 
 import numpy as np
 
@@ -86,7 +86,7 @@ def best_wired(
         Scores on the ideal switch.
     rewirer : Rewirer
     most_work : float
-        Wire no more of them once the rewirer counts so much work.
+        Wire no more of them, nor any in more ways, once the rewirer counts so much work.
 
     Returns
     -------
@@ -96,13 +96,19 @@ def best_wired(
     """
     best = [pair]
 
-    def wire(strategy: Strategy, limit: float) -> tuple[Pair | None, float]:
-        fresh = rewirer.fresh()
+    def affordable() -> Iterator[tuple[Strategy, float]]:
+        for _, strategy in promising(score, strategies, pair.time):
+            left = most_work - rewirer.work
+            if left <= 0.0:
+                return
+            yield strategy, left
+
+    def wire(item: tuple[Strategy, float], limit: float) -> tuple[Pair | None, float]:
+        strategy, left = item
+        fresh = rewirer.fresh(left)
         return fresh.wire(strategy, "search", limit=limit, exact=False), fresh.work
 
-    chosen = [strategy for _, strategy in promising(score, strategies, pair.time)]
-    affordable = takewhile(lambda _: rewirer.work < most_work, chosen)
-    wired = in_twos(affordable, wire, lambda: best[-1].time, rewirer.cluster.servers)
+    wired = in_twos(affordable(), wire, lambda: best[-1].time, rewirer.cluster.servers)
     for _, (found, work) in wired:
         rewirer.work += work
         if found is not None and found.time < best[-1].time:
