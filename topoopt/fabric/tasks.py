@@ -7,7 +7,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.rows import spread
 from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
-from routing.paths import ecmp_link_bytes
+from routing.pair_loads import ecmp_pair_bytes
 from routing.rotation import evenly_routed
 from routing.routes import Routes, tabled
 from topoopt.fabric.fabric import Fabric
@@ -149,9 +149,7 @@ def _carried(fabric: Fabric, sent: IntArray, bytes_sent: FloatArray) -> FloatArr
     hosts = fabric.network.hosts
     if not tabled(hosts) and evenly_routed(fabric.network, fabric.routes):
         # Without the routes of pairs, which fill memory.
-        demand = np.zeros(hosts * hosts)
-        demand[sent] = bytes_sent
-        return ecmp_link_bytes(fabric.network, demand.reshape(hosts, hosts))
+        return ecmp_pair_bytes(fabric.network, sent, bytes_sent)
     total: FloatArray = np.zeros(fabric.network.links)
     # Part by part, because what is added takes more memory than the routes.
     for first in range(0, sent.size, MADE_AT_ONCE):
