@@ -59,6 +59,8 @@ _WIRE_WORK = 5.0
 # The same of routes of least congestion; on more servers most rounds that they may take are needed.
 _ROUTE_WORK, _MANY_ROUTE_WORK = 80.0, 1500.0
 
+# What tells a topology apart: its links, and its rings.
+_Wires = tuple[bytes, tuple[Ring, ...]]
 # A bound of its time, its place, and its fabric where that is kept.
 _Candidate = tuple[float, int, Topology, Routing, Fabric | None]
 
@@ -102,6 +104,12 @@ def _with_rings(topologies: Iterable[Topology], tasks: TaskGraph) -> Iterator[To
         yield spare
 
 
+def _wires(topology: Topology) -> _Wires:
+    network = topology.network
+    links = (network.source, network.target, network.multiplicity)
+    return b"".join(array.tobytes() for array in links), topology.rings
+
+
 @dataclass
 class _Best:
     """The fastest pair so far, and the topology that looked fastest unsimulated.
@@ -109,7 +117,7 @@ class _Best:
     Until a faster one is found, ``whole`` more wirings of many servers are simulated whatever it
     takes; ``cut`` simulations took too much work, and on ``large`` wirings the routes would have
     more links than ``routed``. Where more transfers than ``moves`` a server would be routed,
-    nothing is simulated.
+    nothing is simulated, nor is it where the time is known (``simulated``).
     """
 
     time: float
@@ -120,6 +128,7 @@ class _Best:
     large: int = 0
     found: tuple[Topology, Routing, Fabric] | None = None
     promising: Topology | None = None
+    simulated: tuple[_Wires, Routing] | None = None
 
 
 class Rewirer(Generic[P]):
@@ -172,6 +181,7 @@ class Rewirer(Generic[P]):
         limit: float = float("inf"),
         exact: bool = True,
         weighted: bool = False,
+        known: Pair[P] | None = None,
     ) -> Pair[P] | None:
         """Return the best pair of a parallelization with a topology built for its traffic.
 
@@ -191,11 +201,14 @@ class Rewirer(Generic[P]):
         weighted : bool
             Try ``mcf`` routing on the best topology, too. On many servers it is then tried in all
             ways although there is a limit.
+        known : Pair, optional
+            One of the parallelization with a topology, which is not simulated again.
 
         Returns
         -------
         Pair or None
-            None if every pair is slower than the limit, or takes too much work to simulate.
+            At least as fast as what is known. None if every pair is slower than the limit, or takes
+            too much work to simulate.
         """
         if self._alone is not None:
             time = self._scorer(self._alone)(strategy)
@@ -214,13 +227,16 @@ class Rewirer(Generic[P]):
             return None
         if limit < float("inf") and self._least_wired(tasks) > most:
             return None
-        seen: set[tuple[bytes, tuple[Ring, ...]]] = set()
+        seen: set[_Wires] = set()
         best = _Best(
             time=limit * (1.0 + SEARCH_TOLERANCE),
             whole=_MOST_WHOLE if spares else float("inf"),
             routed=MOST_CROSSINGS if spares and weighted else _MOST_ROUTED,
             moves=(_WEIGHTED_MOVES if weighted else MOST_MOVES) if spares else float("inf"),
         )
+        if known is not None and known.topology is not None and known.time <= best.time:
+            best.time, best.found = known.time, (known.topology, known.routing, known.fabric)
+            best.simulated = (_wires(known.topology), known.routing)
         # The published search knows no other split either.
         formula_only |= self.options.faithful is not None or (spares and not weighted)
         if formula_limit < float("inf"):
@@ -277,7 +293,7 @@ class Rewirer(Generic[P]):
         self,
         tasks: TaskGraph,
         topologies: Iterable[Topology],
-        seen: set[tuple[bytes, tuple[Ring, ...]]],
+        seen: set[_Wires],
         best: "_Best",
     ) -> None:
         """Score topologies that were not seen yet under every routing."""
@@ -286,13 +302,14 @@ class Rewirer(Generic[P]):
         kept = max(_KEPT, _KEPT_SERVERS // self.cluster.servers)
         candidates: list[_Candidate] = []
         for topology in _with_rings(topologies, tasks):
-            network = topology.network
-            links = (network.source, network.target, network.multiplicity)
-            key = (b"".join(array.tobytes() for array in links), topology.rings)
-            if key in seen:
+            wires = _wires(topology)
+            if wires in seen:
                 continue
-            seen.add(key)
+            seen.add(wires)
             for routing in routings:
+                if (wires, routing) == best.simulated:
+                    best.promising = best.promising or topology
+                    continue
                 if routing is Routing.MCF or (routing is Routing.K_SHORTEST and spared):
                     continue  # costly, and worth it for the best topology only
                 # Its bytes on links are added up without routes, which only what is simulated gets.

@@ -48,6 +48,7 @@ class _Remembering:
 
     scorer: Scorer[Strategy]
     met: dict[Strategy, float] = field(default_factory=dict)
+    bounded: set[Strategy] = field(default_factory=set)
 
     @property
     def work(self) -> float:
@@ -57,7 +58,15 @@ class _Remembering:
         time = self.scorer(strategy, limit)
         if time <= limit and time < float("inf"):
             self.met[strategy] = time
+            if self.scorer.bounded:
+                self.bounded.add(strategy)
         return time
+
+    def knows(self, scorer: Scorer[Strategy], strategy: Strategy) -> bool:
+        """Say whether another scorer would only repeat what was simulated."""
+        mine = self.scorer
+        alike = mine.problem is scorer.problem and mine.tolerance == scorer.tolerance
+        return alike and mine.budget == scorer.budget and strategy in self.met
 
     def pairs(self, fabric: Fabric, count: int, spacing: float = 0.0) -> list[Pair]:
         """Return so many strategies on a fabric, fastest first; those apart in time go first."""
@@ -129,9 +138,13 @@ def best_compared(
     timed = []
     for strategy in dict.fromkeys(chosen):
         exact = compared_scorer(problem, fabric, strategy)
-        time = exact(strategy)
-        near = exact.tolerance > 0.0 and not exact.bounded
-        timed.append((time, exact.bounded, near, strategy))
+        if score.knows(exact, strategy):
+            time, bounded = score.met[strategy], strategy in score.bounded
+        else:
+            time = exact(strategy)
+            bounded = exact.bounded
+        near = exact.tolerance > 0.0 and not bounded
+        timed.append((time, bounded, near, strategy))
     time, bounded, near, best = min(timed, key=lambda each: each[0])
     return Compared(best, time, bounded, near, times)
 

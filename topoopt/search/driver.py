@@ -166,8 +166,9 @@ def start(
         # Only the best is worth all wirings there.
         best_pair = kept[0]
         found = Rewirer(problem).wire(
-            best_pair.strategy, best_pair.origin, limit=best_pair.time, weighted=True
-        )
+            best_pair.strategy, best_pair.origin, limit=best_pair.time, weighted=True,
+            known=best_pair,
+        )  # fmt: skip
         if found is not None and found.time < best_pair.time:
             kept[0] = found
     return kept, times, interrupted
