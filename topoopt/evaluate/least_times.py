@@ -105,7 +105,7 @@ def _nearest(tasks: TaskGraph, degree: int) -> tuple[float, float]:
     return float(sent.sum()) + rings, float((sent * hops).sum()) + rings
 
 
-def routed_links(fabric: Fabric, tasks: TaskGraph) -> float:
+def routed_links(fabric: Fabric, tasks: TaskGraph) -> tuple[float, float]:
     """Return about how many links the routes of transfers would have, before they are made.
 
     Parameters
@@ -116,9 +116,11 @@ def routed_links(fabric: Fabric, tasks: TaskGraph) -> float:
 
     Returns
     -------
-    float
-        From some hundreds of the pairs; all of them where there are no more. One pair of each kind
-        counts that a rotation of the servers maps on each other.
+    links : float
+        Of all routes, from some hundreds of the pairs; all of them where there are no more. One
+        pair of each kind counts that a rotation of the servers maps on each other.
+    mean : float
+        Of a pair; 0 without transfers.
     """
     found = rotated_kinds(fabric, tasks)
     if found is None:
@@ -129,8 +131,9 @@ def routed_links(fabric: Fabric, tasks: TaskGraph) -> float:
     pairs = np.unique(source * fabric.network.hosts + target)
     some = pairs[:: max(1, pairs.size // _SAMPLED)]
     if not some.size:
-        return 0.0
-    return float(ecmp_routes(fabric.network, pairs=some).links.size * (pairs.size / some.size))
+        return 0.0, 0.0
+    mean = float(ecmp_routes(fabric.network, pairs=some).links.size / some.size)
+    return mean * pairs.size, mean
 
 
 def busiest_in_sum(fabric: Fabric, tasks: TaskGraph) -> float:

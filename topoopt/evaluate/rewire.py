@@ -48,6 +48,8 @@ _MOST_SPLITS = 10
 # their end although it has (one of hundreds of thousands of transfers takes ten times as much);
 # and how many others may pass that work unfinished.
 _TRIED_WORK, _MOST_WHOLE, _MOST_CUT = 1e7, 2, 2
+# Links of a pair's routes up to which a flow is re-solved in the usual time.
+_USUAL_LINKS = 32.0
 # Links that the routes of one strategy may have: 12 bytes each, and as much again to make them.
 _MOST_ROUTED = 2e8
 # Transfers of each of many servers that are routed for the best strategy on a wiring.
@@ -61,8 +63,9 @@ _ROUTE_WORK, _MANY_ROUTE_WORK = 80.0, 1500.0
 
 # What tells a topology apart: its links, and its rings.
 _Wires = tuple[bytes, tuple[Ring, ...]]
-# A bound of its time, its place, and its fabric where that is kept.
-_Candidate = tuple[float, int, Topology, Routing, Fabric | None]
+# A bound of its time, its place, its fabric where that is kept, and the mean links of a pair's
+# routes where that is known.
+_Candidate = tuple[float, int, Topology, Routing, Fabric | None, float]
 
 
 def no_network(servers: int) -> Fabric:
@@ -314,15 +317,18 @@ class Rewirer(Generic[P]):
                     continue  # costly, and worth it for the best topology only
                 # Its bytes on links are added up without routes, which only what is simulated gets.
                 summed = spared and routing is Routing.ECMP
+                links = 0.0
                 fabric = direct_fabric(
                     topology, routing, self.problem.seed, tasks=tasks, on_demand=summed
                 )
                 if self._many and moves_too_often(tasks, fabric, best.moves):
                     continue
                 if summed:
-                    if self.spares and routed_links(fabric, tasks) > best.routed:
-                        best.large += 1
-                        continue
+                    if self.spares:
+                        all_links, links = routed_links(fabric, tasks)
+                        if all_links > best.routed:
+                            best.large += 1
+                            continue
                     bound = busiest_in_sum(fabric, tasks)
                 else:
                     bound = busiest(fabric, tasks, best.time)
@@ -330,10 +336,10 @@ class Rewirer(Generic[P]):
                 # The routes of many servers fill memory: only of the most promising they are kept
                 # until their turn, the more the fewer servers there are.
                 made = None if summed or self.spares or bound > best.time else fabric
-                candidates.append((bound, len(candidates), topology, routing, made))
+                candidates.append((bound, len(candidates), topology, routing, made, links))
                 if len(candidates) > kept:
                     candidates.sort(key=lambda candidate: candidate[:2])
-                    candidates[kept:] = [(*one[:4], None) for one in candidates[kept:]]
+                    candidates[kept:] = [(*one[:4], None, one[5]) for one in candidates[kept:]]
         # Most promising first, so that the bounds of most others rule them out unsimulated.
         candidates.sort(key=lambda candidate: candidate[:2])
         if candidates and best.promising is None:
@@ -349,15 +355,15 @@ class Rewirer(Generic[P]):
                     yield candidates.pop()
 
         def simulated(candidate: _Candidate, limit: float) -> tuple[Fabric, float, Scorer[P]]:
-            _, _, topology, routing, made = candidate
+            _, _, topology, routing, made, links = candidate
             fabric = made or direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
             quick = self._scorer(fabric, self.tolerance)
             quick.budget = self.problem.candidate_work
             if self.spares and (best.whole <= 0 or best.found is not None):
-                quick.budget = _TRIED_WORK
+                quick.budget = _TRIED_WORK * min(1.0, _USUAL_LINKS / max(links, 1.0))
             return fabric, quick.timed(tasks, limit), quick
 
-        for (_, _, topology, routing, _), (fabric, time, quick) in in_twos(
+        for (_, _, topology, routing, _, _), (fabric, time, quick) in in_twos(
             hopeful(), simulated, lambda: best.time, self.cluster.servers
         ):
             best.whole -= 1

@@ -60,11 +60,14 @@ def test_links_of_routes_are_known_before_they_are_made(monkeypatch) -> None:
     moves = tasks.kind == 1
     pairs = np.unique(tasks.first[moves] * SERVERS + tasks.second[moves])
     counts = np.diff(fabric.routes.offsets)[pairs]
-    assert routed_links(fabric, tasks) == counts.sum() > 0
+    assert routed_links(fabric, tasks) == (counts.sum(), counts.mean())
+    assert counts.min() > 0
     monkeypatch.setattr(least_times, "_SAMPLED", 4)
-    assert counts.size * counts.min() <= routed_links(fabric, tasks) <= counts.size * counts.max()
+    links, mean = routed_links(fabric, tasks)
+    assert counts.min() <= mean <= counts.max()
+    assert links == counts.size * mean
     alone = GIVEN.family.build(GIVEN.strategies()["data-parallel"])
-    assert routed_links(fabric, alone) == 0.0
+    assert routed_links(fabric, alone) == (0.0, 0.0)
 
 
 def test_wirings_of_too_many_routes_give_way_to_others(many, monkeypatch) -> None:
@@ -74,12 +77,12 @@ def test_wirings_of_too_many_routes_give_way_to_others(many, monkeypatch) -> Non
     assert plain is not None and plain.topology is not None
     network = plain.topology.network
 
-    def size(fabric, tasks) -> float:
+    def size(fabric, tasks) -> tuple[float, float]:
         same = fabric.network.links == network.links and bool(
             (fabric.network.source == network.source).all()
             and (fabric.network.target == network.target).all()
         )
-        return 1.0 if same else 0.0
+        return (1.0 if same else 0.0), 1.0
 
     monkeypatch.setattr(rewire, "routed_links", size)
     monkeypatch.setattr(rewire, "_MOST_ROUTED", 0.5)
@@ -108,6 +111,16 @@ def test_few_simulations_of_what_has_a_wiring_go_on_whatever_it_takes(many, monk
     # No wiring is simulated to its end, and so none is known to be faster.
     assert rewirer.wire(HYBRID, "hybrid", limit=2.0 * first.time, weighted=True) is None
     assert simulated == [1.0] * rewire._MOST_CUT
+    # Of routes of many links flows take longer, so that fewer are re-solved; what is known is not
+    # simulated again.
+    simulated.clear()
+    monkeypatch.setattr(rewire, "_USUAL_LINKS", 0.5)
+    rewirer = Rewirer(problem)
+    known = rewirer.wire(HYBRID, "hybrid", limit=2.0 * first.time, weighted=True, known=first)
+    assert known is not None and known.wired_like(first) and known.time == first.time
+    # The last is of other routes on the wiring that is known.
+    *tried, _ = simulated
+    assert len(tried) == rewire._MOST_CUT and max(tried) <= 0.5
     assert rewirer.unsimulated > 0
     monkeypatch.setattr(rewire, "_MOST_WHOLE", 2)
     simulated.clear()
