@@ -10,7 +10,12 @@ from parallelism.transformers.implementation import MEGATRON_CORE, Implementatio
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import CollectiveKind
 from parallelism.transformers.reach import copies_sent
-from parallelism.transformers.shares import kv_heads_of, split_tokens, tokens_of
+from parallelism.transformers.shares import (
+    gathered_width,
+    kv_heads_of,
+    split_tokens,
+    tokens_of,
+)
 from parallelism.transformers.stages import Part, all_part_weights, parts_of
 
 Group = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
@@ -83,10 +88,11 @@ def layer_communications(
     Tensor parallelism sums the outputs of attention and of the feed-forward part: an AllReduce
     each, forward and backward (Shoeybi et al., 2019); with sequence parallelism an AllGather
     before and a ReduceScatter after, and another AllGather of the input for gradients of weights
-    (Korthikanti et al., 2022, section 4.2.2). Context parallelism passes keys and values around
-    a ring, and in the backward pass their gradients as well. Experts get each token's copies by
-    all-to-all and give them back; the busiest rank counts, with its ``load_imbalance``. With
-    both, the tensor ranks that split an expert gather what arrived.
+    (Korthikanti et al., 2022, section 4.2.2). What attention gathers, and whose gradients it sums,
+    are latent vectors where there are some (`shares.gathered_width`). Context parallelism passes
+    keys and values around a ring, and in the backward pass their gradients as well. Experts get
+    each token's copies by all-to-all and give them back; the busiest rank counts, with its
+    ``load_imbalance``. With both, the tensor ranks that split an expert gather what arrived.
     """
     return _layer_communications(model, layer, layout.of_layers, implementation, sequence)
 
@@ -117,22 +123,28 @@ def _layer_pass(
     tokens, element = tokens_of(model, layout, sequence), float(model.dense_bytes)
     experts = model.experts if model.has_experts(layer) else None
     whole = element * tokens * model.hidden
-    blocks = [(whole, layout.tensor, False)]
+    # Bytes of what a group of ranks reads and of what it returns.
+    blocks = [(element * tokens * gathered_width(model), whole, layout.tensor, False)]
     if experts is None or experts.shared:
-        blocks.append((whole, layout.tensor, False))
+        blocks.append((whole, whole, layout.tensor, False))
     if experts is not None:
         share = layout.expert_split / layout.tensor
         arriving = whole * share * experts.per_token * implementation.load_imbalance
-        blocks.append((arriving, layout.expert_split, True))
-    for size, ranks, exposed in blocks:
+        blocks.append((arriving, arriving, layout.expert_split, True))
+    for read, made, ranks, exposed in blocks:
         if ranks > 1:
             # What comes to experts is gathered before it is cast, and summed as it is.
             low = implementation.precision == "fp8" and not exposed
-            gathered = size / element if low and implementation.fp8_gather else size
+            fewer = element if low and implementation.fp8_gather else 1.0
             forward = low and implementation.fp8_scatter and when != "backward"
-            summed = size / element if forward else size
-            for message in _tensor_block(layout, ranks, summed, gathered, when, implementation):
+            gathered, summed = (made, read) if when == "backward" else (read, made)
+            sums = summed / element if forward else summed
+            for message in _tensor_block(layout, ranks, sums, gathered / fewer, when):
                 yield replace(message, exposed=exposed)
+            kept = implementation.gathered_inputs or not layout.sequence_parallel
+            if when == "backward" and not kept:
+                again = Communication("allgather", "tensor", ranks, read / fewer, 1, "weight")
+                yield replace(again, exposed=exposed)
     if layout.context > 1:
         attention = model.attention
         if attention.latent is None:
@@ -157,20 +169,13 @@ def _layer_pass(
 
 
 def _tensor_block(
-    layout: Layout,
-    ranks: int,
-    size: float,
-    gathered: float,
-    when: When,
-    implementation: Implementation,
+    layout: Layout, ranks: int, summed: float, gathered: float, when: When
 ) -> Iterator[Communication]:
     if not layout.sequence_parallel:
-        yield Communication("allreduce", "tensor", ranks, size, 1, when)
+        yield Communication("allreduce", "tensor", ranks, summed, 1, when)
         return
     yield Communication("allgather", "tensor", ranks, gathered, 1, when)
-    yield Communication("reducescatter", "tensor", ranks, size, 1, when)
-    if when == "backward" and not implementation.gathered_inputs:
-        yield Communication("allgather", "tensor", ranks, gathered, 1, "weight")
+    yield Communication("reducescatter", "tensor", ranks, summed, 1, when)
 
 
 def end_communications(

@@ -13,6 +13,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.schedules import PassKind, PipelineSchedule, schedule_of
 from parallelism.transformers.shares import (
     arriving_tokens,
+    gathered_width,
     kv_heads_of,
     sequence_of,
     split_tokens,
@@ -148,8 +149,8 @@ def _layer_activations(
     cast = 1.0 if implementation.precision == "fp8" else element
     products = 0 if "norms" in layout.modules else inputs - model.layer_norms
     rest = (model.layer_norms * element + products * cast) * own * hidden + masks
-    if implementation.gathered_inputs:
-        rest += products * cast * (tokens - own) * hidden
+    if implementation.gathered_inputs and products:
+        rest += cast * (tokens - own) * ((products - 1) * hidden + gathered_width(model))
     rest += model.layer_norms * implementation.norm_bytes * own * hidden
     rest += element * tokens * attention.value_width / tensor
     if cast != element:  # fused attention needs its output as it was

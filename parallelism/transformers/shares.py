@@ -86,6 +86,19 @@ def kv_heads_of(attention: Attention, layout: Layout) -> int:
     return max(1, ceil(attention.kv_heads / layout.tensor))
 
 
+def gathered_width(model: Transformer) -> int:
+    """Return the elements of a token that a tensor group gathers for the heads of a layer.
+
+    That is its input; of latent attention the latent vectors and the rotary part of the key, which
+    each rank makes of its own tokens (Megatron-Core, ``multi_latent_attention.py``), and beside
+    them the input only where queries are projected from it in one step.
+    """
+    latent = model.attention.latent
+    if latent is None:
+        return model.hidden
+    return latent.kv_rank + latent.rope_width + (latent.query_rank or model.hidden)
+
+
 def check_layout(model: Transformer, layout: Layout) -> None:
     """Raise an error where a layout cannot split a model.
 

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.device import Server
+from parallelism.transformers.architecture import Attention, LatentAttention, Transformer
 from parallelism.transformers.collectives import (
     Communication,
     boundary_bytes,
@@ -25,6 +27,7 @@ from parallelism.transformers.links import (
     sent_bytes,
     span_of,
 )
+from parallelism.transformers.memory import layer_activations
 from parallelism.transformers.stages import parts_of
 from tests.helpers.ring_oracle import direct_all_to_all, ring_all_gather, ring_reduce_scatter
 from tests.helpers.small_transformers import GPT_22B, LATENT, LLAMA3_8B, MIXTRAL
@@ -72,6 +75,48 @@ def test_tensor_parallelism_sums_twice_a_pass_and_sequence_parallelism_sends_as_
     again = layer_communications(GPT_22B, 0, Layout(tensor=8, recompute="full"))
     assert sent(again, "recompute") == pytest.approx(sent(split, "forward"))
     assert layer_communications(GPT_22B, 0, Layout()) == ()
+
+
+@pytest.mark.parametrize("query_rank", [0, 6])
+def test_latent_attention_gathers_latent_vectors(query_rank) -> None:
+    """Ranks that make latent vectors of their own tokens need no others' inputs for their heads."""
+    tensor, tokens, hidden, heads, width = 2, 4, 10, 4, 3
+    latent = LatentAttention(kv_rank=5, query_rank=query_rank, rope_width=2, value_width=3)
+    draw = np.random.default_rng(0).standard_normal
+    inputs, down = draw((tokens, hidden)), draw((hidden, 7))
+    query_down = draw((hidden, query_rank)) if query_rank else np.eye(hidden)
+    query_up = draw((query_down.shape[1], heads * (width + 2)))
+    key_up = draw((5, heads * (width + 3)))
+    received = 0
+
+    def gathered(parts):
+        nonlocal received
+        received += sum(part.size for part in parts[1:])  # by the first rank
+        return np.concatenate(parts)
+
+    own = np.split(inputs, tensor)
+    queries = gathered([part @ query_down for part in own])
+    both = gathered([part @ down for part in own])
+    for found, whole, up in (
+        (queries, inputs @ query_down, query_up), (both[:, :5], inputs @ down[:, :5], key_up),
+    ):  # fmt: skip
+        for rank in range(tensor):
+            heads_of = np.split(up, tensor, axis=1)[rank]
+            assert found @ heads_of == pytest.approx(np.split(whole @ up, tensor, axis=1)[rank])
+    assert both[:, 5:] == pytest.approx(inputs @ down[:, 5:])  # the key's rotary part, of all heads
+    attention = Attention(heads, heads, width, latent=latent)
+    model = Transformer("small", 1, hidden, attention, 8, 11, tokens)
+    split = layer_communications(model, 0, Layout(tensor=tensor))
+    feed_forward = whole = tokens * hidden / tensor  # elements of the feed-forward part's input
+    # Outputs are summed as wide as the layer; backward the other way round, and gathered again.
+    assert sent(split, "forward") == pytest.approx(2 * (received + whole + 2 * feed_forward))
+    assert sent(split, "backward") == pytest.approx(2 * (received + whole + 2 * feed_forward))
+    assert sent(split, "weight") == pytest.approx(2 * (received + feed_forward))
+    kept = [
+        layer_activations(model, 0, Layout(tensor=tensor), Implementation(gathered_inputs=gathers))
+        for gathers in (False, True)
+    ]
+    assert kept[1].rest - kept[0].rest == pytest.approx(2 * (received + feed_forward))
 
 
 def test_context_parallelism_passes_keys_and_values() -> None:
