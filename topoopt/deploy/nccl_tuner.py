@@ -33,8 +33,8 @@ def nccl_tuner(made: Deployment, ranks: list[Rank]) -> str:
     made : Deployment
     ranks : list of Rank
     """
-    rate = float((made.network.capacity / made.network.multiplicity).max())
-    each = ceil(rate / _CHANNEL)
+    rate = float((made.network.capacity / made.network.multiplicity).max(initial=0.0))
+    each = max(1, ceil(rate / _CHANNEL))  # a server alone has no cables
     orders = ring_orders(made.plan)
     sizes: dict[tuple[int, int], int] = {}
     for group in reducing_groups(made.plan, ranks).values():

@@ -242,6 +242,8 @@ def random_cables(
     if both_ways:
         links = links[network.source < network.target]
     cables = np.repeat(links, network.multiplicity[links])
+    if not cables.size:
+        raise InputError(f"{count} cables are to fail; the network has none; plan more servers")
     if not 0 < count <= cables.size:
         raise InputError(
             f"{count} cables are to fail; the network has {cables.size}, so give 1 to {cables.size}"
@@ -289,6 +291,8 @@ def random_ports(
     out = np.bincount(network.source[link], minlength=network.hosts)
     into = np.bincount(network.target[link], minlength=network.hosts)
     ports = out if both_ways else np.maximum(out, into)
+    if not ports.sum():
+        raise InputError(f"{count} ports are to fail; servers use none; plan more servers")
     if not 0 < count <= ports.sum():
         raise InputError(
             f"{count} ports are to fail; servers use {ports.sum()}, so give 1 to {ports.sum()}"

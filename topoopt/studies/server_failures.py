@@ -230,6 +230,8 @@ def fail_servers(
         raise InputError(f"trials is {trials}; give at least 1")
     if steps < 0:
         raise InputError(f"steps is {steps}; give zero or more")
+    if servers == 1:
+        raise InputError(f"{count} servers are to fail of the only one; plan more servers")
     if not 0 < count < servers:
         raise InputError(
             f"{count} of {servers} servers are to fail; give 1 to {servers - 1}, to leave one"

@@ -3,7 +3,7 @@
 import csv
 
 import pytest
-from small_layouts import shared_moe_plan
+from small_layouts import lone_layout_plan, shared_moe_plan
 from small_plans import shared_layout_plan, shared_plan
 
 from topoopt.deploy.deployment import deployment
@@ -54,3 +54,11 @@ def test_everything_else_has_more_than_the_one_channel_of_the_plugin():
     for kind in (*TUNED, "broadcast", "reduce"):
         for nodes in (1, 2, 77):
             assert chosen(text, kind, 2**40, nodes, 1234)[2] > 1
+
+
+def test_a_server_alone_has_a_table():
+    made = deployment(lone_layout_plan())
+    text = nccl_tuner(made, ranks_of(made.plan))
+    for kind in TUNED:
+        assert chosen(text, kind, 2**20, 1, 4) == ("nvls", "simple", 16)
+        assert chosen(text, kind, 2**20, 2, 8) == ("ring", "simple", made.degree)

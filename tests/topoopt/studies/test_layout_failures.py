@@ -5,12 +5,14 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from small_layouts import SMALL_MOE, shared_moe_plan
+from small_layouts import SMALL_MOE, lone_layout_plan, shared_moe_plan
 from small_plans import planned
+from typer.testing import CliRunner
 
 import topoopt as to
 from codesign_base import InputError
 from parallelism.transformers.enumeration import Choices
+from topoopt.cli.app import app
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric import score
@@ -115,3 +117,12 @@ def test_why_a_job_does_not_go_on():
     assert "the batch of 2 samples is less than one a server of 4" in found.why
     with pytest.raises(InputError, match="dead"):
         after_servers(small, (4,))
+
+
+@pytest.mark.parametrize("option", ["--fail-links", "--fail-ports", "--fail-servers"])
+def test_nothing_can_fail_of_a_server_alone(tmp_path, option):
+    file = tmp_path / "lone.json"
+    lone_layout_plan().save(file)
+    result = CliRunner().invoke(app, ["what-if", str(file), option, "1"])
+    assert isinstance(result.exception, InputError)
+    assert "are to fail" in str(result.exception) and "plan more servers" in str(result.exception)
