@@ -282,11 +282,10 @@ def make_job(
         refused = dict(OperatorFamily.refused)
         if batch_is_grid:
             del refused["global_batch"]
+        graph = common.read_model(model)  # a name that is not known is no model by operators
         _refuse(context, refused)
         server = Server(get_accelerator(device), gpus)
-        return Job(
-            common.read_model(model), given["batch"], server, given["profile"], given["optimizer"]
-        )
+        return Job(graph, given["batch"], server, given["profile"], given["optimizer"])
     from parallelism.transformers.family import LayoutFamily
     from parallelism.transformers.implementation import get_stack
     from parallelism.transformers.load import load_transformer

@@ -172,6 +172,27 @@ class Job:
             )
         _check_count("global_batch", self.global_batch)
         self.family(1)  # refuses what is out of range
+        self._check_choices(model, self.choices or Choices())
+
+    def _check_choices(self, model: Transformer, choices: Choices) -> None:
+        """Refuse what would count for nothing."""
+        software = self.implementation or MEGATRON_CORE
+        if model.experts is None:
+            for name, value, without in (
+                ("load_imbalance", software.load_imbalance, 1.0),
+                ("expert_tensor", choices.expert_tensor, ()),
+                ("expert", choices.expert, choices.expert if 1 in choices.expert else ()),
+            ):
+                if value != without:
+                    told_as = value if isinstance(value, float) else ", ".join(map(str, value))
+                    raise InputError(
+                        f"{name} is {told_as}, but {model.name} has no experts; leave it out"
+                    )
+        if "modules" not in choices.recompute and choices.modules != Choices.modules:
+            raise InputError(
+                f"modules is {', '.join(choices.modules)}, but recompute is "
+                f"{', '.join(choices.recompute)}; add modules to that, or leave them out"
+            )
 
     @property
     def kind(self) -> str:

@@ -25,6 +25,20 @@ CASES = {
     "download": (["plan", "meta/Llama-3-8B", *CLUSTER], ["'meta/Llama-3-8B'", "config.json"]),
     "no batch": (LLM[:-2], ["'llama3-8b'", "--global-batch"]),
     "degree of tensor": ([*LLM, "--tensor", "3"], ["tensor 3", "leave out"]),
+    "near transformer": (
+        ["plan", "lama3-8b", *CLUSTER, "--global-batch", "64"], ["'lama3-8b'", "'llama3-8b'"]
+    ),
+    "no such configuration": (
+        ["plan", "./none/config.json", *CLUSTER, "--global-batch", "64"], ["none/config.json"]
+    ),
+    "skew of no experts": (
+        [*LLM, "--load-imbalance", "1.5"], ["load_imbalance is 1.5", "no experts", "leave it out"]
+    ),
+    "degree of no experts": ([*LLM, "--expert", "2,4"], ["expert is 2, 4", "no experts"]),
+    "split of no experts": ([*LLM, "--expert-tensor", "1"], ["expert_tensor is 1", "no experts"]),
+    "modules that are kept": (
+        [*LLM, "--recompute-modules", "norms"], ["modules is norms", "recompute is none, full"]
+    ),
     "near fabric": (
         ["compare", "dlrm-16", *CLUSTER, "--fabrics", "fattree"], ["'fattree'", "'fat-tree'"]
     ),
