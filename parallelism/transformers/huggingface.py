@@ -406,7 +406,7 @@ def _deepseek(config: ConfigFields) -> dict[str, Any]:
         shared=shared,
         shared_width=width if shared else 0,
         first_dense=config.count("first_k_dense_replace", default=0, least=0),
-        router_bias=config.kind == "deepseek_v3",
+        router_bias=config.kind != "deepseek_v2",
         groups=config.count("n_group", default=1),
         groups_per_token=config.count("topk_group", default=1),
     )
@@ -418,6 +418,27 @@ def _deepseek(config: ConfigFields) -> dict[str, Any]:
         "tied": config.flag("tie_word_embeddings", False),
         "experts": experts,
     }
+
+
+def _glm4_moe(config: ConfigFields) -> dict[str, Any]:
+    described = _plain(
+        config, query_bias=config.flag("attention_bias", False),
+        head_norm=config.flag("use_qk_norm", False),
+    )  # fmt: skip
+    shared = config.count("n_shared_experts", default=1, least=0)
+    width = config.count("moe_intermediate_size")
+    experts = Experts(
+        config.count("n_routed_experts", "num_local_experts"),
+        config.count("num_experts_per_tok"),
+        width,
+        shared=shared,
+        shared_width=width if shared else 0,
+        first_dense=config.count("first_k_dense_replace", default=1, least=0),
+        router_bias=True,
+        groups=config.count("n_group", default=1),
+        groups_per_token=config.count("topk_group", default=1),
+    )
+    return described | {"experts": experts}
 
 
 def _vit(config: ConfigFields) -> dict[str, Any]:
@@ -467,6 +488,8 @@ _FAMILIES: dict[str, Callable[[ConfigFields], dict[str, Any]]] = {
     "phi3": _phi3,
     "deepseek_v2": _deepseek,
     "deepseek_v3": _deepseek,
+    "kimi_k2": _deepseek,
+    "glm4_moe": _glm4_moe,
     "vit": _vit,
 }
 

@@ -136,6 +136,47 @@ RELEASED = {
 }  # fmt: skip
 
 
+KIMI_K2 = RELEASED["DeepSeek-V3"][0] | {
+    "model_type": "kimi_k2", "num_attention_heads": 64, "num_key_value_heads": 64,
+    "vocab_size": 163840, "first_k_dense_replace": 1, "n_routed_experts": 384, "n_group": 1,
+    "topk_group": 1,
+}  # fmt: skip
+GLM_AIR = llama_like(
+    "glm4_moe", 46, 4096, 96, 8, 10944, 151552, architectures=["Glm4MoeForCausalLM"],
+    attention_bias=True, head_dim=128, use_qk_norm=False, partial_rotary_factor=0.5,
+    moe_intermediate_size=1408, n_routed_experts=128, n_shared_experts=1, num_experts_per_tok=8,
+    first_k_dense_replace=1, n_group=1, topk_group=1, norm_topk_prob=True,
+    num_nextn_predict_layers=1, tie_word_embeddings=False,
+)  # fmt: skip
+GLM = GLM_AIR | {
+    "num_hidden_layers": 92, "hidden_size": 5120, "intermediate_size": 12288, "use_qk_norm": True,
+    "moe_intermediate_size": 1536, "n_routed_experts": 160, "first_k_dense_replace": 3,
+}  # fmt: skip
+# Billions of parameters that their makers print: all, and those that a token meets, which GLM's
+# count without the embeddings and Kimi's without one of them.
+PRINTED = {
+    "Kimi K2": (KIMI_K2, 1026, 32, 1), "GLM-4.5": (GLM, 355, 32, 2),
+    "GLM-4.5-Air": (GLM_AIR, 106, 12, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_parameters_are_those_printed(name: str) -> None:
+    data, every, active, without = PRINTED[name]
+    model = parse(data)
+    assert model.parameters / 1e9 == pytest.approx(every, rel=0.01)
+    met = model.active_parameters - without * model.vocabulary * model.hidden
+    assert round(met / 1e9) == active
+
+
+def test_norms_and_biases_of_glm_heads_are_read() -> None:
+    """A layer's query, key and value biases, and two norms of a head, as its weights have them."""
+    plain = parse(GLM | {"use_qk_norm": False, "attention_bias": False})
+    biases, norms = (96 + 2 * 8) * 128, 2 * 128
+    assert parse(GLM).parameters - plain.parameters == 92 * (biases + norms)
+    assert not parse(GLM).attention.output_bias
+
+
 def parse(data: dict[str, Any], **arguments: Any) -> Transformer:
     return transformer_from_config(data, "configuration 'x'", name="x", **arguments)
 
@@ -147,7 +188,8 @@ def test_parameters_are_those_of_the_released_weights(name: str) -> None:
 
 
 def test_every_family_is_tried() -> None:
-    assert {data["model_type"] for data, _ in RELEASED.values()} == set(FAMILIES)
+    tried = [data for data, *_ in (*RELEASED.values(), *PRINTED.values())]
+    assert {data["model_type"] for data in tried} == set(FAMILIES)
 
 
 @pytest.mark.parametrize(
