@@ -188,6 +188,12 @@ class Job:
                     raise InputError(
                         f"{name} is {told_as}, but {model.name} has no experts; leave it out"
                     )
+        if choices.zero == (3,) and choices.pipeline and 1 not in choices.pipeline:
+            raise InputError(
+                f"pipeline is {', '.join(map(str, choices.pipeline))} with zero 3, which is "
+                "considered without pipelines only, as every stage would gather its weights for "
+                "each microbatch; add 1 to pipeline, or another stage to zero"
+            )
         if "modules" not in choices.recompute and choices.modules != Choices.modules:
             raise InputError(
                 f"modules is {', '.join(choices.modules)}, but recompute is "

@@ -39,6 +39,9 @@ CASES = {
     "modules that are kept": (
         [*LLM, "--recompute-modules", "norms"], ["modules is norms", "recompute is none, full"]
     ),
+    "sharded stages": (
+        [*LLM, "--zero", "3", "--pipeline", "2,4"], ["pipeline is 2, 4", "zero 3", "add 1"]
+    ),
     "near fabric": (
         ["compare", "dlrm-16", *CLUSTER, "--fabrics", "fattree"], ["'fattree'", "'fat-tree'"]
     ),
