@@ -17,7 +17,7 @@ from parallelism.transformers.layout import (
     Recompute,
     Schedule,
 )
-from parallelism.transformers.shares import check_layout
+from parallelism.transformers.shares import check_layout, shares_out
 
 
 @dataclass(frozen=True)
@@ -152,13 +152,13 @@ def enumerate_layouts(
     sequence : int
         Tokens of a sample.
     choices : Choices, optional
-        By default: tensor degrees within a server; context degrees that are powers of two and
-        leave 1024 tokens a rank; pipelines of at most as many stages as layers; every expert
-        degree, each expert split over the tensor group or not at all; microbatches of 1, 2, 4, 8
-        samples; up to 8 equal virtual stages, or 12 of one layer, or uneven ones where at most 3
-        layers are missing to parts of two; breadth-first schedules of more microbatches than
-        stages, at most four times as many; states sharded by ZeRO 1 or 3; no or full
-        recomputation.
+        By default: tensor degrees within a server that divide a rank's tokens; context degrees that
+        are powers of two and leave 1024 tokens a rank; pipelines of at most as many stages as
+        layers; every expert degree, each expert split over the tensor group or not at all;
+        microbatches of 1, 2, 4, 8 samples; up to 8 equal virtual stages, or 12 of one layer, or
+        uneven ones where at most 3 layers are missing to parts of two; breadth-first schedules of
+        more microbatches than stages, at most four times as many; states sharded by ZeRO 1 or 3; no
+        or full recomputation.
 
     Returns
     -------
@@ -179,12 +179,12 @@ def enumerate_layouts(
             f"{each.name} {', '.join(map(str, value))}" for each in fields(wanted)
             if isinstance(value := getattr(wanted, each.name), tuple) and value != each.default
         )  # fmt: skip
-        limits, remedy = "", "choose a batch that more degrees divide, or other GPUs"
+        limits, remedy = "", "choose a batch or sequence that more degrees divide, or other GPUs"
         if asked:
             limits, remedy = f" with {asked}", f"leave out some of that, {remedy}"
         raise InfeasibleError(
             f"model {model.name!r}: no layout fills {gpus} GPUs with a global batch of "
-            f"{global_batch}{limits}; {remedy}"
+            f"{global_batch} samples of {sequence} tokens{limits}; {remedy}"
         )
     return found
 
@@ -205,6 +205,8 @@ def _layouts(
         if gpus % tensor or (choices.tensor and tensor not in choices.tensor):
             continue
         for context in _contexts(gpus // tensor, sequence, choices):
+            if not shares_out(model, tensor, sequence // context):
+                continue
             for pipeline in _divisors(gpus // tensor // context):
                 if choices.pipeline and pipeline not in choices.pipeline:
                     continue

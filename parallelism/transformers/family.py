@@ -24,7 +24,7 @@ from parallelism.transformers.placement import Placement, axis_orders
 from parallelism.transformers.published import published_layouts
 from parallelism.transformers.reduced import reduced_tasks
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
-from parallelism.transformers.shares import check_layout
+from parallelism.transformers.shares import check_layout, shares_out, tokens_of
 from parallelism.transformers.sizes import REDUCED_FROM, expected_bytes, expected_tasks
 
 if TYPE_CHECKING:
@@ -275,6 +275,12 @@ class LayoutFamily:
         if layout.gpus != self.gpus:
             raise InputError(f"layout is for {layout.gpus} GPUs; the cluster has {self.gpus}")
         layout.microbatches(self.batch)
+        tokens = int(tokens_of(self.model, replace(layout, microbatch=1), self.sequence))
+        if layout.sequence_parallel and not shares_out(self.model, layout.tensor, tokens):
+            raise InputError(
+                f"layout has tensor {layout.tensor} with sequence parallelism, which does not "
+                f"divide the {tokens} tokens of a rank; give a divisor"
+            )
         if record.order not in axis_orders(layout):
             raise InputError(
                 f"order of axes is {', '.join(record.order)}; expected one of "

@@ -6,7 +6,7 @@ from codesign_base import InputError
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.enumeration import Choices
 from parallelism.transformers.layout import Layout, Module
-from parallelism.transformers.shares import check_layout, tokens_of
+from parallelism.transformers.shares import check_layout, shares_out, tokens_of
 
 DGX = "NVIDIA/dgxc-benchmarking on GitHub"
 BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md"
@@ -86,9 +86,11 @@ def published_layouts(
         try:
             layout = replace(base, data=gpus // own)
             check_layout(model, layout)
-            tokens_of(model, layout, sequence)
+            tokens = tokens_of(model, replace(layout, microbatch=1), sequence)
             count = layout.microbatches(batch)
         except InputError:
+            continue
+        if not shares_out(model, layout.tensor, int(tokens)):
             continue
         if layout.schedule != "interleaved" or count % layout.pipeline == 0:
             found.append(layout)

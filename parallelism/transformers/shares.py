@@ -67,6 +67,14 @@ def tokens_of(model: Transformer, layout: Layout, sequence: int | None = None) -
     return layout.microbatch * length / layout.context
 
 
+def shares_out(model: Transformer, tensor: int, tokens: int) -> bool:
+    """Whether a tensor group can share out a rank's tokens of a sample.
+
+    Sequence parallelism needs as many on each rank; the class token beside patches is padded.
+    """
+    return not model.vocabulary or tokens % tensor == 0
+
+
 def split_tokens(tokens: float, layout: Layout) -> float:
     """Return the tokens on which one rank does norms, dropouts and residual sums."""
     return tokens / layout.tensor if layout.sequence_parallel else tokens

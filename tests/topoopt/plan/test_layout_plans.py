@@ -369,3 +369,18 @@ def test_a_baseline_that_takes_too_much_work_is_bounded_from_below(plan, monkeyp
     name = min(cut)
     told = dict(made.baselines) | {name: replace(made.baselines[name], bounded=False)}
     assert f"bounded of {name}" in to.verify_plan(replace(made, baselines=told)).failures[0]
+
+
+def test_tensor_groups_share_out_the_tokens_of_a_rank() -> None:
+    """Of 2,046 tokens two context ranks have 1,023, and one has as many as two tensor ranks can."""
+    family = replace(JOB, choices=ALL, sequence=2046).family(4)
+    found = {(layout.tensor, layout.context) for layout in family.layouts()}
+    assert found == {(1, 1), (2, 1), (1, 2)}
+    even = replace(JOB, choices=ALL).family(4)
+    layout = next(x for x in even.layouts() if x.tensor == 4 and x.context == 1)
+    record = even.record(Placement(layout, 4))
+    assert even.read(record).layout == layout
+    with pytest.raises(InputError, match=r"tensor 4 .* does not divide the 2046 tokens"):
+        replace(family, choices=even.choices).read(record)
+    with pytest.raises(InfeasibleError, match="16 samples of 2046 tokens with tensor 4"):
+        replace(JOB, choices=Choices(tensor=(4,)), sequence=2046).family(4).layouts()
