@@ -188,6 +188,11 @@ class Job:
                     raise InputError(
                         f"{name} is {told_as}, but {model.name} has no experts; leave it out"
                     )
+        if choices.stage_layers and sum(choices.stage_layers) != model.layers:
+            raise InputError(
+                f"stage_layers adds up to {sum(choices.stage_layers)} layers; give the "
+                f"{model.layers} of {model.name}"
+            )
         if choices.zero == (3,) and choices.pipeline and 1 not in choices.pipeline:
             raise InputError(
                 f"pipeline is {', '.join(map(str, choices.pipeline))} with zero 3, which is "

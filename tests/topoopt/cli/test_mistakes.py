@@ -39,6 +39,9 @@ CASES = {
     "modules that are kept": (
         [*LLM, "--recompute-modules", "norms"], ["modules is norms", "recompute is none, full"]
     ),
+    "layers of another model": (
+        [*LLM, "--stage-layers", "8,8,8,9"], ["adds up to 33", "give the 32 of llama3-8b"]
+    ),
     "sharded stages": (
         [*LLM, "--zero", "3", "--pipeline", "2,4"], ["pipeline is 2, 4", "zero 3", "add 1"]
     ),
