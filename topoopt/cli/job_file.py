@@ -14,7 +14,7 @@ import typer
 from codesign_base import InputError
 from codesign_base.paths import is_file
 from topoopt.cli import common
-from topoopt.cli.shared import CLUSTER, JOB, SEARCH, SPENDING
+from topoopt.cli.shared import CLUSTER, JOB, LISTS, SEARCH, SPENDING
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -112,13 +112,25 @@ def _checked(data: Mapping[str, Any], names: Mapping[str, str], where: str) -> d
                 f"{where} has an unknown field {key!r}; {meant} see topoopt plan --help-all"
             )
     try:
-        job = _schema(names)(**{str(key): value for key, value in data.items()})
+        job = _schema(names)(
+            **{
+                str(key): _listed(value) if names.get(key) in LISTS else value
+                for key, value in data.items()
+            }
+        )
     except ValidationError as error:
         first = error.errors()[0]
         raise InputError(
             f"{where}: {first['loc'][0]} is {first['input']!r}; {first['msg'].lower()}"
         ) from None
     return job.model_dump(exclude_unset=True)
+
+
+def _listed(value: Any) -> Any:
+    """Return a whole number, or a list of numbers or words, as the command line takes them."""
+    values = value if isinstance(value, list) else [value]
+    words = all(isinstance(one, int | str) and not isinstance(one, bool) for one in values)
+    return ",".join(map(str, values)) if words and values else value
 
 
 def _schema(names: Mapping[str, str]) -> "type[BaseModel]":

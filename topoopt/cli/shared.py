@@ -226,6 +226,8 @@ _FIELDS = {
         "choices",
     ),
 }  # fmt: skip
+LISTS = {name for name, field in _FIELDS.items() if field == "choices"} - {"tensor_across_servers"}
+"""Options that are lists of what is considered."""
 
 
 def plans_layouts(model: str, given: Mapping[str, Any]) -> bool:
@@ -369,8 +371,8 @@ def choices_of(given: Mapping[str, Any]) -> "Choices":
         "context_degrees": "context", "pipeline_schedule": "schedules",
         "recompute_modules": "modules",
     }  # fmt: skip
-    for name in _FIELDS:
-        if _FIELDS[name] != "choices" or name == "tensor_across_servers" or given[name] is None:
+    for name in _FIELDS:  # in their order
+        if name not in LISTS or given[name] is None:
             continue
         field = fields.get(name, name)
         if field in ("recompute", "schedules", "modules"):

@@ -94,6 +94,30 @@ def test_what_a_job_file_may_not_say(folder, change, sentence):
     assert isinstance(result.exception, InputError) and sentence in str(result.exception)
 
 
+@pytest.mark.parametrize(
+    ("field", "option", "refused"),
+    [
+        ("zero: 9", ("--zero", "9"), "zero is (9,)"),
+        ("tensor: [3, 9]", ("--tensor", "3,9"), "with tensor 3, 9"),
+        ("recompute: [none, all]", ("--recompute", "none,all"), "recompute is ('none', 'all')"),
+        ("stage-layers: [1, 2x2]", ("--stage-layers", "1,2x2"), "adds up to 5"),
+        ("tensor: 1.5", ("--tensor", "1.5"), "tensor is 1.5; "),
+        ("tensor: true", ("--tensor", "true"), "tensor is True; "),
+        ("tensor: [[1]]", ("--tensor", "[1]"), "tensor is [[1]]; "),
+    ],
+)
+def test_lists_are_written_as_numbers_or_lists_too(tmp_path, field, option, refused):
+    """The same sentence refuses the file and, where it is no mistake of YAML, the option."""
+    cluster = {"servers": 4, "degree": 2, "bandwidth": "100Gbps", "global-batch": 16}
+    lines = [f"{name}: {value}" for name, value in cluster.items()]
+    (tmp_path / "job.yaml").write_text("\n".join(["model: gpt2", *lines, field]))
+    told = str(inside("plan", "job.yaml", directory=tmp_path).exception)
+    assert refused in told
+    given = [word for name, value in cluster.items() for word in (f"--{name}", str(value))]
+    same = str(inside("plan", "gpt2", *given, *option, directory=tmp_path).exception)
+    assert told == same or told.startswith("job file")
+
+
 def test_every_field_of_a_job_file_is_an_option_of_plan():
     names = {parameter.name for parameter in GROUP.commands["plan"].params}
     assert set(QUESTION) <= names
