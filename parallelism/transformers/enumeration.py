@@ -62,6 +62,13 @@ class Choices:
     modules: tuple[Module, ...] = get_args(Module)
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if isinstance(value, list):
+                value = tuple(value)
+                object.__setattr__(self, each.name, value)
+            if each.name != "across_servers":
+                self._check_tuple(each.name, value)
         for name in (
             "tensor", "context", "pipeline", "expert", "microbatch", "virtual_stages",
             "expert_tensor",
@@ -93,6 +100,14 @@ class Choices:
                 continue
             if isinstance(value, tuple) and len(set(value)) < len(value):
                 raise InputError(f"layouts: {each.name} is {brief(value)}; give each value once")
+
+    def _check_tuple(self, name: str, value: object) -> None:
+        words = {"recompute": "none", "schedules": "1f1b", "modules": "norms"}
+        kind, example = (str, (words[name],)) if name in words else (int, (1, 2))
+        if not isinstance(value, tuple) or any(
+            not isinstance(one, kind) or isinstance(one, bool) for one in value
+        ):
+            raise InputError(f"layouts: {name} is {brief(value)}; give a tuple, such as {example}")
 
 
 _MOST_MICROBATCH = 8

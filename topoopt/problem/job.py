@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 
 from codesign_base import InfeasibleError, InputError
@@ -43,6 +43,19 @@ USUAL_GPUS = {"operators": 4, "layouts": 8}
 # Stands for a server that was not given: transformers have another usual one.
 _USUAL_SERVER = Server(get_accelerator(USUAL_ACCELERATOR["operators"]), USUAL_GPUS["operators"])
 MEMORY_RESERVE = 0.0
+_OF_LAYOUTS: tuple[tuple[str, type, str], ...] = (
+    ("server", Server, "a Server, such as topoopt.problem.job.nvlink_server('h100', 8)"),
+    (
+        "choices", Choices,
+        "Choices, such as parallelism.transformers.enumeration.Choices(tensor=(1, 2))",
+    ),
+    (
+        "implementation", Implementation,
+        "a stack, such as parallelism.transformers.implementation.get_stack('nemo')",
+    ),
+    ("rates", GpuRates, "GpuRates, such as parallelism.transformers.gpu.rates_of('h100')"),
+)  # fmt: skip
+"""Arguments of a transformer's job, what they are, and how to get one."""
 
 
 def nvlink_server(accelerator: str, gpus: int) -> Server:
@@ -171,6 +184,15 @@ class Job:
                 "samples of an iteration"
             )
         _check_count("global_batch", self.global_batch)
+        for name, kind, example in _OF_LAYOUTS:
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise InputError(f"{name} is {told(value)}; give {example}")
+        if self.sequence is not None:
+            _check_count("sequence", self.sequence)
+        reserve = self.memory_reserve
+        if reserve is not None and (isinstance(reserve, bool) or not isinstance(reserve, Real)):
+            raise InputError(f"memory_reserve is {told(reserve)}; give a share, such as 0.1")
         self.family(1)  # refuses what is out of range
         self._check_choices(model, self.choices or Choices())
 

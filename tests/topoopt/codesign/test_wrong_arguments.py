@@ -4,12 +4,18 @@ import pytest
 
 import topoopt as to
 from parallelism.device import Server
+from parallelism.transformers.enumeration import Choices
 
 MODEL = to.models.dlrm(tables=4, batch_per_gpu=32)
 JOB = to.Job(MODEL)
 CLUSTER = to.Cluster(servers=4, degree=2, bandwidth="100Gbps")
 FEW = to.SearchOptions(steps=5, confirm="none")
 GRID = {"servers": (4,), "degrees": (1,), "bandwidths": ("100Gbps",)}
+
+
+def llm(**asked):
+    return to.Job(to.load_transformer("llama3-8b"), global_batch=16, **asked)
+
 
 CASES = {
     "a model for a job": (lambda: to.co_optimize(MODEL, CLUSTER), ["job is", "topoopt.Job("]),
@@ -46,6 +52,21 @@ CASES = {
     "the name of a job": (lambda: to.sweep("dlrm", CLUSTER), ["jobs is 'dlrm'", "topoopt.Job("]),
     "models of a sweep": (lambda: to.sweep([MODEL], CLUSTER), ["jobs is", "topoopt.Job("]),
     "the name of a GPU": (lambda: Server("h100"), ["accelerator is 'h100'", "get_accelerator"]),
+    "the name of a server": (lambda: llm(server="h100"), ["server is 'h100'", "nvlink_server("]),
+    "the name of a stack": (
+        lambda: llm(implementation="nemo"),
+        ["implementation is 'nemo'", "get_stack("],
+    ),
+    "the name of rates": (lambda: llm(rates="h100"), ["rates is 'h100'", "rates_of("]),
+    "a dict of choices": (
+        lambda: llm(choices={"tensor": (1,)}),
+        ["choices is {'tensor': (1,)}", "Choices("],
+    ),
+    "one choice": (lambda: Choices(tensor=8), ["tensor is 8", "(1, 2)"]),
+    "words for numbers": (lambda: Choices(zero=("1",)), ["zero is ('1',)", "(1, 2)"]),
+    "a word for words": (lambda: Choices(schedules="1f1b"), ["schedules is '1f1b'", "('1f1b',)"]),
+    "half a token": (lambda: llm(sequence=1.5), ["sequence is 1.5", "whole number"]),
+    "a word for a share": (lambda: llm(memory_reserve="a"), ["memory_reserve is 'a'", "0.1"]),
     "a name for a model": (lambda: to.Job("dlrm-16"), ["model is 'dlrm-16'", "models.dlrm()"]),
 }
 
@@ -65,3 +86,7 @@ def test_a_near_name_of_the_package_is_suggested():
     with pytest.raises(AttributeError, match="did you mean 'co_optimize'"):
         _ = to.optimize
     assert not hasattr(to, "zzz")
+
+
+def test_lists_of_choices_are_tuples():
+    assert Choices(tensor=[1, 2], recompute=["none"]) == Choices(tensor=(1, 2), recompute=("none",))
