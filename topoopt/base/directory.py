@@ -1,12 +1,17 @@
 """Write directories whole or not at all, and replace only those that were written so."""
 
+import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from codesign_base import InputError
+from topoopt.base.version import installed_version
+
+_LISTED = "files"
 
 
 def write_directory(files: Mapping[str, bytes], directory: str | Path, mark: str) -> None:
@@ -18,9 +23,9 @@ def write_directory(files: Mapping[str, bytes], directory: str | Path, mark: str
         By path within the directory, with forward slashes; one of them is the mark. Those that
         end in ``.sh`` may be executed.
     directory : str or Path
-        Created, or replaced if it holds the mark.
+        Created, or replaced if it holds the mark and nothing that was not written with it.
     mark : str
-        The file by which a directory is known for one that may be replaced.
+        The file by which a directory is known for one that may be replaced, see `mark_text`.
 
     Raises
     ------
@@ -43,20 +48,57 @@ def write_directory(files: Mapping[str, bytes], directory: str | Path, mark: str
         raise InputError(f"cannot write {directory}: {reason}; choose another path") from None
 
 
+def mark_text(said: Mapping[str, Any], names: Iterable[str], mark: str) -> str:
+    """Return the mark of a directory, which lists all files that are written with it.
+
+    Parameters
+    ----------
+    said : mapping of str to JSON
+        What else it says.
+    names : iterable of str
+        Of the other files.
+    mark : str
+    """
+    document = {"version": installed_version(), **said, _LISTED: sorted({*names, mark})}
+    return json.dumps(document, indent=2) + "\n"
+
+
 def check_replaceable(target: Path, mark: str) -> None:
     """Refuse a directory that must not be replaced.
 
     Raises
     ------
     InputError
-        If it is a file, or holds anything without the mark.
+        If it is a file, or holds anything without the mark, or beside what was written with it.
     """
     if target.is_symlink() or (target.exists() and not target.is_dir()):
         raise InputError(f"output {target} is not a directory; give another name")
-    if target.is_dir() and any(target.iterdir()) and not (target / mark).is_file():
+    if not target.is_dir() or not any(target.iterdir()):
+        return
+    said = _said(target / mark)
+    if said is None:
         raise InputError(
             f"output {target} holds other files and no {mark}; give a new or empty directory"
         )
+    # Versions before this did not list what they wrote.
+    written = said.get(_LISTED)
+    there = (path for path in sorted(target.rglob("*")) if path.is_symlink() or path.is_file())
+    for path in there:
+        name = path.relative_to(target).as_posix()
+        if isinstance(written, list) and name not in written:
+            raise InputError(
+                f"output {target} also holds {name!r}, which would be lost; move that elsewhere, "
+                "or give another directory"
+            )
+
+
+def _said(mark: Path) -> dict[str, Any] | None:
+    """Return what a mark says, or nothing if it is none of ours."""
+    try:
+        found = json.loads(mark.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and "version" in found else None
 
 
 @contextmanager

@@ -169,11 +169,8 @@ def _simulator(source: Path, kind: str, output: Path) -> list[str]:
 
 def _launch(source: Path, kind: str, output: Path, schedule: dict[str, Any] | None) -> list[str]:
     """Write one output of a deployment, or of a collective's schedule; return notes."""
-    import json
-
     from topoopt.base.atomic import write_text_atomically
-    from topoopt.base.directory import write_directory
-    from topoopt.base.version import installed_version
+    from topoopt.base.directory import mark_text, write_directory
     from topoopt.deploy.deployment import deployment
     from topoopt.deploy.launch_exports import exported
     from topoopt.deploy.msccl_schedule import schedule_msccl
@@ -187,8 +184,8 @@ def _launch(source: Path, kind: str, output: Path, schedule: dict[str, Any] | No
     if kind not in _DIRECTORIES:
         write_text_atomically(output, *files.values())
         return notes
-    said = {"format": kind, "version": installed_version(), "file": source.stem, "notes": notes}
-    files[MARK] = json.dumps(said, indent=2) + "\n"
+    said = {"format": kind, "file": source.stem, "notes": notes}
+    files[MARK] = mark_text(said, files, MARK)
     write_directory({name: text.encode() for name, text in files.items()}, output, MARK)
     return notes
 

@@ -1,6 +1,5 @@
 """All files of a deployment, in memory and in a directory that appears whole or not at all."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,8 +7,7 @@ from pydantic import ValidationError
 
 from codesign_base import InputError
 from parallelism.reading import parse_json
-from topoopt.base.directory import check_replaceable, write_directory
-from topoopt.base.version import installed_version
+from topoopt.base.directory import check_replaceable, mark_text, write_directory
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import netplan, rdma_script, routes_script
 from topoopt.deploy.job_files import job_files
@@ -40,13 +38,12 @@ def deploy_files(made: Deployment) -> dict[str, str]:
     files |= {f"job/{name}": text for name, text in job.items()}
     said = [*deploy_notes(made), *notes]
     files["NOTES.txt"] = "".join(f"{note}\n" for note in said)
-    files[MARK] = json.dumps({
-        "version": installed_version(),
+    about = {
         "hosts": [made.name(server) for server in made.servers],
         "site": made.site.model_dump(mode="json"),
         "notes": said,
-    }, indent=2) + "\n"  # fmt: skip
-    return files
+    }
+    return files | {MARK: mark_text(about, files, MARK)}
 
 
 def building_files(made: Deployment) -> dict[str, str]:

@@ -1,10 +1,9 @@
 """Tasks on their own network as the files of other simulators."""
 
-import json
 from typing import Any
 
 from codesign_base import InputError
-from topoopt.base.version import installed_version
+from topoopt.base.directory import mark_text
 from topoopt.fabric.represented import whole_tasks
 from topoopt.fabric.simulate import simulate
 from topoopt.formats.astra_sim import astra_sim_files
@@ -47,7 +46,7 @@ def simulator_files(
         If the format cannot express the tasks, or there is no direct-connect network.
     """
     notes = list(workload.notes)
-    said: dict[str, Any] = {"format": kind, "version": installed_version(), "file": workload.name}
+    said: dict[str, Any] = {"format": kind, "file": workload.name}
     if kind == "chakra":
         files = chakra_files(whole_tasks(workload.tasks), workload.label)
         notes.append("traces hold tasks and groups; network, routes and rings stay in the plan")
@@ -69,5 +68,4 @@ def simulator_files(
 
 
 def _marked(files: dict[str, bytes], said: dict[str, Any], notes: list[str]) -> Written:
-    document = json.dumps(said | {"notes": notes}, indent=2) + "\n"
-    return files | {MARK: document.encode()}, notes
+    return files | {MARK: mark_text(said | {"notes": notes}, files, MARK).encode()}, notes

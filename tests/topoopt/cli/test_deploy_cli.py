@@ -45,6 +45,16 @@ def test_a_plan_is_deployed_and_checked(place):
     assert "root" in report["namespaces"]["skipped"]
 
 
+def test_a_plan_that_lies_in_its_deployment_is_not_lost(place):
+    run(place / "plan.json", "-o", place / "kept")
+    plan = place / "kept" / "plan.json"
+    shared_plan().save(plan)
+    before = plan.read_bytes()
+    done = run(plan, "-o", place / "kept")
+    assert "also holds 'plan.json', which would be lost" in str(done.exception)
+    assert plan.read_bytes() == before
+
+
 def test_routes_go_around_a_dead_cable(place):
     words = (place / "plan.json", "--hosts", place / "hosts.yaml", "--without", "C1")
     done = run(*words, "-o", place / "without", "--check")

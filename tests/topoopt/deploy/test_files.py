@@ -11,6 +11,7 @@ from small_plans import shared_plan
 
 from codesign_base import InputError
 from topoopt.base import directory
+from topoopt.base.directory import mark_text
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.files import MARK, deploy_files, read_files, write_files
 from topoopt.deploy.site import load_site
@@ -98,7 +99,8 @@ def test_a_directory_is_written_and_read_back(tmp_path, files):
 
 def test_an_older_deployment_is_replaced_and_nothing_else(tmp_path, files):
     target = tmp_path / "deploy"
-    write_files({**files, "old": "x"}, target)
+    older = {**files, "old": "x"}
+    write_files(older | {MARK: mark_text({}, older, MARK)}, target)
     write_files(files, target)
     assert read_files(target) == files
     assert names(tmp_path) == ["deploy"]
