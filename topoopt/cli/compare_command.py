@@ -84,7 +84,7 @@ def compare_command(
             f"none of {fabrics} is rewired by it; leave it out, or compare with "
             f"{' or '.join(rewired_fabrics)}",
         )
-    common.check_outputs(save_plan, inputs=[model, given["profile"], given["prices"]])
+    common.check_outputs(save_plan, inputs=[model, *names, given["profile"], given["prices"]])
     job = make_job(context, model, given)
     rewired = Reconfiguration(reconfiguration_delay, demand_window, forwarding)
     table = common.make_prices(given["prices"])

@@ -19,6 +19,8 @@ from topoopt.cli.shared import CLUSTER, JOB, LISTS, SEARCH, SPENDING
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+_READ = f"{__name__}.read"
+
 QUESTION = {**CLUSTER, **SPENDING, **JOB, **SEARCH}
 """The options that a job file may hold: all that a plan depends on."""
 
@@ -52,6 +54,7 @@ def read_job_file(context: typer.Context, model: str) -> str:
     data = parse_yaml(read_text(path, "job file"), where)
     if not isinstance(data, dict) or "model" not in data:
         return model  # a model file
+    context.meta[_READ] = path
     names = _names(context)
     values = _checked(data, names, where)
     for name in ("profile", "prices"):
@@ -62,6 +65,11 @@ def read_job_file(context: typer.Context, model: str) -> str:
     return (
         str(inside) if common.is_model_file(values["model"]) or is_file(inside) else values["model"]
     )
+
+
+def job_file_of(context: typer.Context) -> Path | None:
+    """Return the job file that was given in place of a model."""
+    return context.meta.get(_READ)
 
 
 def job_file_text(context: typer.Context, model: str, path: Path) -> str:

@@ -10,7 +10,7 @@ import typer
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.option_groups import takes
 from topoopt.cli import common
-from topoopt.cli.job_file import job_file_text, read_job_file
+from topoopt.cli.job_file import job_file_of, job_file_text, read_job_file
 from topoopt.cli.shared import (
     CLUSTER,
     JOB,
@@ -85,7 +85,7 @@ def plan_command(
 
     if as_json:
         common.refuse_given(context, ("details",), "--json prints the whole plan; give one of them")
-    inputs = [model, given["profile"], given["prices"]]
+    inputs = [model, job_file_of(context), given["profile"], given["prices"]]
     common.check_outputs(output, save_traffic, save_network, checkpoint, save_job, inputs=inputs)
     job = make_job(context, model, given)
     if given["restarts"] == 1:

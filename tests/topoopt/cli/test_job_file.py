@@ -53,6 +53,13 @@ def plan_of(*arguments, directory):
     return json.loads(result.stdout)
 
 
+def test_outputs_do_not_overwrite_a_job_file(folder):
+    for option in ("-o", "--save-job", "--save-network"):
+        result = inside("plan", "job.yaml", "--quiet", option, "./job.yaml", directory=folder)
+        assert "output job.yaml is also read; give it another name" in str(result.exception)
+        assert (folder / "job.yaml").read_text() == JOB
+
+
 def test_a_job_file_asks_what_the_options_ask_and_the_command_line_wins(folder):
     from_file = plan_of("job.yaml", directory=folder)
     assert from_file == plan_of("small.yaml", *FAST, "--confirm", "none", directory=folder)
