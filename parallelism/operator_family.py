@@ -52,7 +52,7 @@ class OperatorFamily:
     refused: ClassVar[Mapping[str, str]] = dict.fromkeys(
         (
             "global_batch", "sequence", "choices", "implementation", "rates", "memory_reserve",
-            "simulated",
+            "simulated", "memory_bytes",
         ),
         _LAYOUTS_ONLY,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
 from topoopt.cli.brief_help import BriefCommand, brief
 from topoopt.cli.titled_help import TitledGroup
-from topoopt.problem.units import parse_bandwidth, parse_time
+from topoopt.problem.units import parse_port_rate, parse_time
 
 if TYPE_CHECKING:
     from routing.clos.fabric import Clos
@@ -147,7 +147,7 @@ def run_command(
     from topoopt.clos.run_report import run_document, run_lines
     from topoopt.clos.study import run_methods
 
-    nic_rate = parse_bandwidth(bandwidth)
+    nic_rate = parse_port_rate(bandwidth)
     cost = parse_time(move_cost, "move-cost", allow_zero=True)
     names = [name.strip() for name in methods.split(",")]
     clos, loaded = _inputs(given)

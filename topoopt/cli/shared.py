@@ -281,6 +281,7 @@ def make_job(
     if not layouts:
         from parallelism.operator_family import OperatorFamily
 
+        graph = common.read_model(model)
         refused = dict(OperatorFamily.refused)
         if batch_is_grid:
             del refused["global_batch"]
@@ -299,15 +300,29 @@ def make_job(
             "(or --per-operator)"
         )
     sequence = given["sequence"]
+    transformer = load_transformer(model, **({} if sequence is None else {"sequence": sequence}))
+    choices = choices_of(given)
+    if transformer.experts is None:
+        common.refuse_given(
+            context, ("expert_tensor", "load_imbalance"), f"{model} has no experts; leave it out"
+        )
+    if "modules" not in choices.recompute:
+        common.refuse_given(
+            context, ("recompute_modules",), "nothing does so; add --recompute modules"
+        )
+    if not {"interleaved", "breadth-first"} & set(choices.schedules):
+        common.refuse_given(
+            context, ("virtual_stages",), "no schedule has such parts; leave it out"
+        )
     return Job(
-        load_transformer(model, **({} if sequence is None else {"sequence": sequence})),
+        transformer,
         server=nvlink_server(device, gpus),
         global_batch=given["global_batch"],
         sequence=sequence,
         implementation=get_stack(
             given["stack"], load_imbalance=given["load_imbalance"], precision=given["precision"]
         ),
-        choices=choices_of(given),
+        choices=choices,
     )
 
 

@@ -67,7 +67,7 @@ def topology_command(
     from topoopt.base.atomic import write_text_atomically
     from topoopt.formats.traffic import load_traffic
     from topoopt.problem.prices import default_prices
-    from topoopt.problem.units import parse_bandwidth, parse_time
+    from topoopt.problem.units import parse_latency, parse_port_rate
     from topoopt.report.picture import network_picture
     from topoopt.studies.topology_report import report_text, topology_report
     from topoopt.topology.network_file import save_network
@@ -91,7 +91,7 @@ def topology_command(
         raise InputError(
             f"output {output} is of no known kind; give a name that ends in {', '.join(kinds)}"
         )
-    rate = parse_bandwidth(bandwidth)
+    rate = parse_port_rate(bandwidth)
     sent = None if traffic is None else load_traffic(traffic)
     if servers is None and sent is not None and dims is None:
         servers = sent.servers
@@ -100,7 +100,7 @@ def topology_command(
         servers,
         degree,
         rate,
-        parse_time(latency, "latency", allow_zero=True),
+        parse_latency(latency),
         ports=ports,
         dims=dims,
         group=group,

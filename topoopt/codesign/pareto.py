@@ -22,7 +22,7 @@ from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
 from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
-from topoopt.problem.units import format_bandwidth, format_time, parse_bandwidth
+from topoopt.problem.units import format_bandwidth, format_time, parse_port_rate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,7 +72,7 @@ class Grid:
 
     def points(self, prices: PriceTable, server_usd: float) -> list[Point]:
         """Return all clusters, cheapest first; of equal cost, those with fewer servers first."""
-        rates = sorted({parse_bandwidth(bandwidth, "bandwidth") for bandwidth in self.bandwidths})
+        rates = sorted({parse_port_rate(bandwidth) for bandwidth in self.bandwidths})
         found = [
             Point(n, d, rate, direct_connect_cost(n, d, rate, prices) + n * server_usd)
             for n in sorted(set(self.servers))

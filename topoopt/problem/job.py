@@ -21,7 +21,7 @@ from parallelism.transformers.implementation import MEGATRON_CORE, Implementatio
 from parallelism.transformers.shares import sequence_of
 from topoopt.problem.arguments import told
 from topoopt.problem.ports import PortModel, port_model
-from topoopt.problem.units import parse_bandwidth, parse_time
+from topoopt.problem.units import parse_latency, parse_port_rate
 
 # Routes are kept for every pair of servers, and wirings are tried for every split of the ports.
 MAX_SERVERS = 4096
@@ -390,12 +390,12 @@ class Cluster:
     @property
     def port_rate(self) -> float:
         """Bytes/s of one port, each way."""
-        return parse_bandwidth(self.bandwidth, "bandwidth")
+        return parse_port_rate(self.bandwidth)
 
     @property
     def hop_latency(self) -> float:
         """Seconds for one hop."""
-        return parse_time(self.latency, "latency", allow_zero=True)
+        return parse_latency(self.latency)
 
     @property
     def port_model(self) -> PortModel:

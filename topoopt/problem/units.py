@@ -21,6 +21,9 @@ _SECONDS = {"ns": (-9, 1), "us": (-6, 1), "µs": (-6, 1), "μs": (-6, 1), "ms": 
     "s": (0, 1), "min": (0, 60), "h": (0, 3600),
 }  # fmt: skip
 _DIGITS = 4
+# Beyond these, events of a simulation are lost in the rounding of its clock.
+_PORT_RATES = 0.125, 1.25e17
+_MOST_LATENCY = 3600.0
 
 
 def parse_bandwidth(
@@ -113,6 +116,38 @@ def parse_time(value: str | float, name: str = "time", *, allow_zero: bool = Fal
     """
     remedy = "write for example 1us, 10ms or 2.5s (units: ns us ms s min h)"
     return _read(value, name, remedy, allow_zero, _seconds)
+
+
+def parse_port_rate(value: str | float) -> float:
+    """Read the bandwidth of a port that is simulated: 1 bps to a million Tbps.
+
+    Parameters and errors are those of `parse_bandwidth`.
+
+    Returns
+    -------
+    float
+        Bytes per second.
+    """
+    rate = parse_bandwidth(value)
+    if not _PORT_RATES[0] <= rate <= _PORT_RATES[1]:
+        raise InputError(f"bandwidth {value!r} is out of range; give 1bps to 1e6Tbps")
+    return rate
+
+
+def parse_latency(value: str | float) -> float:
+    """Read the latency of a hop that is simulated: zero to an hour.
+
+    Parameters and errors are those of `parse_time`.
+
+    Returns
+    -------
+    float
+        Seconds.
+    """
+    seconds = parse_time(value, "latency", allow_zero=True)
+    if seconds > _MOST_LATENCY:
+        raise InputError(f"latency {value!r} is out of range; give at most 1h, such as 1us")
+    return seconds
 
 
 def format_bandwidth(bytes_per_second: float) -> str:

@@ -14,7 +14,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.transport import Transport
 from topoopt.plan.document import Document, kind_of
 from topoopt.problem.routing import Routing
-from topoopt.problem.units import format_bandwidth, format_time, parse_bandwidth, parse_time
+from topoopt.problem.units import format_bandwidth, format_time, parse_latency, parse_port_rate
 from topoopt.studies.workload import Workload
 from topoopt.topology.fabrics import fat_tree, ideal_switch
 from topoopt.topology.network_file import load_network
@@ -155,7 +155,7 @@ def _refuse(given: set[str], wrong: set[str], why: str) -> None:
 
 def _latency(workload: Workload, latency: str | float | None) -> float:
     if latency is not None:
-        return parse_time(latency, "latency", allow_zero=True)
+        return parse_latency(latency)
     return LATENCY if workload.latency is None else workload.latency
 
 
@@ -165,7 +165,7 @@ def _own(
     latency: str | float | None,
     transport: Transport,
 ) -> Replay:
-    rate = workload.port_rate if bandwidth is None else parse_bandwidth(bandwidth)
+    rate = workload.port_rate if bandwidth is None else parse_port_rate(bandwidth)
     hop = _latency(workload, latency)
     fabric = replace(workload.own_fabric(rate, hop), transport=transport)
     source = f"of the {workload.kind}" if bandwidth is None else "given"
@@ -193,7 +193,7 @@ def _switched(
     transport: Transport,
 ) -> Replay:
     if bandwidth is not None:
-        rate, source = parse_bandwidth(bandwidth), "given"
+        rate, source = parse_port_rate(bandwidth), "given"
     elif workload.port_rate > 0:
         rate = workload.port_rate * workload.ports
         source = f"of the {workload.kind}"

@@ -20,6 +20,10 @@ WRONG = {
     "empty bandwidth": (("--bandwidth", ""), "bandwidth ''"),
     "latency without unit": (("--latency", "5"), "latency '5' names no unit"),
     "negative latency": (("--latency", "-1us"), "latency '-1us'"),
+    "endless latency": (("--latency", "1e300s"), "latency '1e300s' is out of range; give at most"),
+    "no bandwidth": (("--bandwidth", "1e-300bps"), "bandwidth '1e-300bps' is out of range; give"),
+    "all bandwidth": (("--bandwidth", "1e9Tbps"), "bandwidth '1e9Tbps' is out of range; give"),
+    "memory of layouts": (("--memory", "1e9"), "--memory is 1000000000.0, but the model is"),
     "degree 0": (("--degree", "0"), "degree is 0"),
     "degree -3": (("--degree", "-3"), "degree is -3"),
     "huge degree": (("--degree", "100000"), "degree is 100000; at most"),
@@ -106,6 +110,27 @@ MODELS = {
     "negative number": ("m.yaml", SMALL.replace("dim: 32", "dim: -32"), "-32"),
     "no operators": ("m.yaml", SMALL.split("operators:")[0], "operators"),
 }
+
+
+def test_an_unknown_transformer_is_called_unknown_before_its_options_are_refused(tmp_path):
+    words = ("llama3-9b", *CLUSTER, "--global-batch", "64", "--tensor", "2")
+    for command in ("plan", "compare"):
+        message = refused(command, *words, directory=tmp_path)
+        assert "unknown model 'llama3-9b'; did you mean 'llama3-8b'?" in message
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--expert-tensor", "2"), "--expert-tensor is 2, but llama3-8b has no experts"),
+        (("--load-imbalance", "1.2"), "--load-imbalance is 1.2, but llama3-8b has no experts"),
+        (("--recompute-modules", "norms"), "nothing does so; add --recompute modules"),
+        (("--virtual-stages", "4", "--pipeline-schedule", "1f1b"), "no schedule has such parts"),
+    ],
+)
+def test_options_that_leave_every_layout_as_it_is_are_refused(tmp_path, options, said):
+    words = ("plan", "llama3-8b", *CLUSTER, "--global-batch", "64", *options)
+    assert said in refused(*words, directory=tmp_path)
 
 
 @pytest.mark.parametrize("case", MODELS)

@@ -124,10 +124,19 @@ def test_an_export_does_not_overwrite_the_plan(place):
     assert (place / "plan.json").read_bytes() == before
 
 
-def test_endless_hops_are_finite_numbers_without_warnings(place):
-    found = simulated("plan.json", "--fabric", "ideal", "--latency", "1e300s", directory=place)
-    assert found["iteration_time_s"] > 1e300
-    assert all(0 <= link["utilisation"] < 1e-290 for link in found["links"])
+@pytest.mark.parametrize("model", ["fluid", "packet"])
+def test_the_slowest_hops_and_ports_that_are_taken_end(place, model):
+    words = ("plan.json", "--fabric", "ideal", "--model", model)
+    found = simulated(*words, "--latency", "1h", directory=place)
+    assert 3600 < found["iteration_time_s"] < 1e7
+    found = simulated(*words, "--bandwidth", "1bps", directory=place)
+    assert 3600 < found["iteration_time_s"] < 1e15
+
+
+@pytest.mark.parametrize("option", [("--latency", "61min"), ("--bandwidth", "0.9bps")])
+def test_hops_and_ports_that_a_simulation_loses_are_refused(place, option):
+    result = invoke("simulate", "plan.json", "--fabric", "ideal", *option, directory=place)
+    assert f"{option[1]}' is out of range; give" in str(result.exception)
 
 
 def test_a_plan_takes_the_time_that_it_says(place):
