@@ -18,6 +18,12 @@ OBLIVIOUS = ("ecmp", "random")
 """Methods that look at no load."""
 
 
+def check_method(method: str) -> None:
+    """Raise InputError if a method is unknown."""
+    if method not in METHODS:
+        raise InputError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
+
+
 def route(
     clos: Clos,
     flows: ClosFlows,
@@ -55,8 +61,7 @@ def route(
     InfeasibleError
         If no spine is live between the ToRs of a flow.
     """
-    if method not in METHODS:
-        raise InputError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    check_method(method)
     flows.check_fits(clos)
     if previous is not None and previous.spine.shape != (flows.count,):
         raise InputError(

@@ -149,6 +149,10 @@ def bandwidth_command(
                 ("top", "jobs"),
                 "there is one design; give --search-shapes or --search-parallelism",
             )
+    if not given["search_parallelism"]:
+        common.refuse_given(
+            context, ("memory",), "no parallelism is searched; give --search-parallelism"
+        )
     common.check_outputs(save_network, inputs=[network, cost, *workload, *(communicator or ())])
     question = Question(
         budget,

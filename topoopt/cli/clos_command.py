@@ -1,6 +1,6 @@
 """`topoopt clos`: routing persistent training traffic on leaf-spine fabrics."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -68,6 +68,7 @@ JOBS: Options = {
 @brief
 @takes(FABRIC, JOBS)
 def route_command(
+    context: typer.Context,
     given: Mapping[str, Any],
     method: Annotated[str, typer.Option(help="How to choose a spine for every flow.")] = "best",
     tables: Annotated[
@@ -86,7 +87,7 @@ def route_command(
     from topoopt.clos.routing_report import check_tables, report_lines, route_jobs, write_tables
 
     check_tables(tables)
-    clos, loaded = _inputs(given)
+    clos, loaded = _inputs(context, given, [method])
     seed, time_limit = given["seed"], given["time_limit"]
     common.check_outputs(tables, inputs=[given["jobs"]])
     if udp_ports and tables is None:
@@ -107,6 +108,7 @@ def route_command(
 @brief
 @takes(FABRIC, JOBS)
 def run_command(
+    context: typer.Context,
     given: Mapping[str, Any],
     epochs: Annotated[int, typer.Option(help="AllReduces of each job.")] = 10,
     methods: Annotated[
@@ -150,7 +152,7 @@ def run_command(
     nic_rate = parse_port_rate(bandwidth)
     cost = parse_time(move_cost, "move-cost", allow_zero=True)
     names = [name.strip() for name in methods.split(",")]
-    clos, loaded = _inputs(given)
+    clos, loaded = _inputs(context, given, names)
     seed, time_limit = given["seed"], given["time_limit"]
     with common.first_run_notice("clos_*/*"):
         results = run_methods(
@@ -172,7 +174,9 @@ def run_command(
         print("\n".join(run_lines(clos, results, epochs=epochs, move_cost=cost)))
 
 
-def _inputs(given: Mapping[str, Any]) -> "tuple[Clos, tuple[RingJob, ...]]":
+def _inputs(
+    context: typer.Context, given: Mapping[str, Any], methods: Sequence[str]
+) -> "tuple[Clos, tuple[RingJob, ...]]":
     """Return the fabric and the jobs that the options describe."""
     from topoopt.clos.fabric_options import make_fabric
 
@@ -180,8 +184,12 @@ def _inputs(given: Mapping[str, Any]) -> "tuple[Clos, tuple[RingJob, ...]]":
     common.check_seed(seed)
     if time_limit is not None and not 0 < time_limit < float("inf"):
         raise InputError(f"time-limit is {time_limit}; give a positive number of seconds")
+    if "optimum" not in methods:
+        common.refuse_given(context, ("time_limit",), "only the method optimum takes one")
     if sum(given[source] is not None for source in ("jobs", "traffic", "random")) != 1:
         raise InputError("name the jobs with exactly one of --jobs, --traffic and --random")
+    if given["random"] is None:
+        common.refuse_given(context, ("replicas",), "the jobs have theirs; give it with --random")
     clos = make_fabric(
         given["tors"],
         given["spines"],

@@ -84,7 +84,8 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
     names : iterable of str
         Names of its parameters.
     reason : str
-        Why they do not count, and the remedy: what follows "--option is value, but".
+        Why they do not count, and the remedy: what follows "--option is value, but", or "--flag
+        is given, but".
 
     Raises
     ------
@@ -100,7 +101,8 @@ def refuse_given(context: typer.Context, names: Iterable[str], reason: str) -> N
             value = context.params[name]
             # Of --option and --no-option the one that was given.
             words = parameter.secondary_opts if value is False else parameter.opts
-            raise InputError(f"{words[0]} is {value}, but {reason}")
+            said = "given" if isinstance(value, bool) else value
+            raise InputError(f"{words[0]} is {said}, but {reason}")
 
 
 def is_model_file(model: str) -> bool:
@@ -126,6 +128,8 @@ def check_model_name(model: str) -> None:
     """
     from codesign_base.paths import exists, is_directory
 
+    if not model:
+        raise InputError("model is empty; give a name that topoopt models lists, or a file")
     path = Path(model)
     if is_directory(path):
         if not exists(path / "config.json"):

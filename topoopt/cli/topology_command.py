@@ -71,9 +71,13 @@ def topology_command(
     from topoopt.report.picture import network_picture
     from topoopt.studies.topology_report import report_text, topology_report
     from topoopt.topology.network_file import save_network
-    from topoopt.topology.zoo.registry import FABRICS, build_fabric
+    from topoopt.topology.zoo.registry import DRAWN, FABRICS, PORTED, SWITCHED, build_fabric
 
     if name == "list":
+        others = {parameter.name or "" for parameter in context.command.params}
+        common.refuse_given(
+            context, others - {"name", "as_json"}, "list builds nothing; leave it out"
+        )
         if as_json:
             common.print_json(FABRICS)
         else:
@@ -84,6 +88,12 @@ def topology_command(
         common.refuse_given(
             context, ("selection", "placement"), f"{name} has no rings to choose; leave it out"
         )
+    if name not in PORTED:
+        common.refuse_given(context, ("ports",), f"{name} has its own; leave it out")
+    if name not in DRAWN:
+        common.refuse_given(context, ("seed",), f"nothing of {name} is drawn; leave it out")
+    if name in SWITCHED:
+        common.refuse_given(context, ("layer",), f"{name} has switches for it; leave it out")
     common.check_seed(seed)
     common.check_outputs(output, inputs=[traffic, prices])
     kinds = (".json", ".graphml", ".xml", ".svg")

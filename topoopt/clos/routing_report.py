@@ -15,7 +15,7 @@ from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of
 from routing.clos.metric import compare, evaluate
 from routing.clos.paths import clos_paths
-from routing.clos.routers import route
+from routing.clos.routers import check_method, route
 from routing.clos.tables import route_table, table_csv
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.text import table_lines
@@ -125,6 +125,7 @@ def route_jobs(
     InfeasibleError
         If a flow has no live path.
     """
+    check_method(method)
     flows = flows_of(clos, jobs)
     warm_up(method)
     began = perf_counter()

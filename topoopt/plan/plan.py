@@ -385,10 +385,12 @@ def parse_plan(text: str, name: str = "plan") -> Plan:
         raise InputError(
             f"{name} is no plan: it has no schema_version; give a file that topoopt plan -o wrote"
         )
-    if document["schema_version"] != SCHEMA_VERSION:
+    if (schema := document["schema_version"]) != SCHEMA_VERSION:
+        newer = isinstance(schema, int) and schema > SCHEMA_VERSION
         raise InputError(
-            f"{name} has schema_version {document['schema_version']!r}; this version reads "
-            f"{SCHEMA_VERSION}, so plan again"
+            f"{name} has schema_version {schema!r}; this version reads {SCHEMA_VERSION}, so "
+            + ("install a newer topoopt, or " if newer else "")
+            + "plan again"
         )
     _check_finite(document.get("prices"), f"{name}: field 'prices'")
     _check_finite(document.get("job"), f"{name}: field 'job'")

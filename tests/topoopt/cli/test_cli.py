@@ -50,7 +50,7 @@ def test_details_are_printed_where_asked(workplace):
                  "wiring: 2 ports", "seed 0, thorough effort, 12 steps", "note: "):  # fmt: skip
         assert part in result.stdout
     sentence = refused("plan", "small.yaml", *FAST, "--details", "--json", directory=directory)
-    assert sentence.startswith("--details is True, but")
+    assert sentence.startswith("--details is given, but")
 
 
 def test_quiet_is_quiet(workplace):

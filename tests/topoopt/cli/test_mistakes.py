@@ -20,6 +20,7 @@ CASES = {
     "bits or bytes": (["plan", "dlrm-16", *CLUSTER[:-1], "100Gb"], ["'100Gb'", "100Gbps"]),
     "missing": (["plan", "dlrm-16", *CLUSTER[:4]], ["--bandwidth"]),
     "near model": (["plan", "dlrm16", *CLUSTER], ["'dlrm16'", "'dlrm-16'"]),
+    "no model": (["plan", "", *CLUSTER], ["model is empty", "topoopt models"]),
     "folder": (["plan", "folder", *CLUSTER], ["'folder'", "folder/config.json"]),
     "empty folder": (["plan", "./empty", *CLUSTER], ["'./empty'", "config.json"]),
     "download": (["plan", "meta/Llama-3-8B", *CLUSTER], ["'meta/Llama-3-8B'", "config.json"]),

@@ -172,7 +172,11 @@ def test_traffic_folders_load(tmp_path):
         (("route", "--jobs", "JOBS", "--time-limit", "nan"), "time-limit is nan"),
         (("run", "--jobs", "JOBS", "--time-limit", "-1"), "time-limit is -1.0"),
         (("run", "--jobs", "JOBS", "--epochs", "9" * 12), "give fewer epochs"),
-        (("run", "--jobs", "JOBS", "--bandwidth", "1e280Gbps"), "too far apart"),
+        (("run", "--jobs", "JOBS", "--bandwidth", "1e280Gbps"), "'1e280Gbps' is out of range"),
+        (("route", "--jobs", "JOBS", "--method", "bset"), "method 'bset' is unknown"),
+        (("route", "--jobs", "JOBS", "--time-limit", "3"), "only the method optimum takes one"),
+        (("run", "--jobs", "JOBS", "--time-limit", "3"), "only the method optimum takes one"),
+        (("route", "--jobs", "JOBS", "--replicas", "2"), "give it with --random"),
     ],
 )
 def test_wrong_options_are_one_clear_sentence(jobs, arguments, message):

@@ -326,6 +326,12 @@ def test_plan_files_of_versions_before_are_refused_in_a_sentence(version):
     assert "\n" not in str(refused.value)
 
 
+def test_a_plan_file_of_a_version_to_come_asks_for_it():
+    later = document_of(shared_layout_plan) | {"schema_version": 99}
+    with pytest.raises(InputError, match="install a newer topoopt, or plan again"):
+        parse_plan(json.dumps(later))
+
+
 def test_a_field_left_to_its_default_is_missing():
     document = document_of(shared_layout_plan)
     less = {k: v for k, v in document["job"]["implementation"].items() if k != "flash"}

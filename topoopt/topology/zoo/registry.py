@@ -54,6 +54,12 @@ _EXAMPLES = {
     "product": "RI(4)_FC(8)_SW(4)",
 }  # fmt: skip
 """Dimensions of the fabrics that these size."""
+PORTED = ("totient", "cayley", "annealed", "expander")
+"""Fabrics of either kind of ports."""
+DRAWN = ("cayley", "annealed", "expander", "xpander")
+"""Fabrics that a seed chooses."""
+SWITCHED = ("ideal-switch", "fat-tree", "leaf-spine", "rail", "rail-only", "dragonfly")
+"""Fabrics without cables from server to server."""
 _TAPERED = ("fat-tree", "leaf-spine", "rail", "rail-only")
 _GROUPED = ("leaf-spine", "rail", "rail-only")
 
@@ -118,7 +124,7 @@ def build_fabric(
     latency : float
         Seconds of each link.
     ports : {"directed", "bidirectional"}
-        Of ``totient``, ``cayley``, ``annealed`` and ``expander``.
+        Of `PORTED` fabrics.
     dims : str, optional
         Of ``torus`` and ``twisted-torus`` (4x4x8), ``hamming-mesh`` (2x2x4x4, the board first) and
         ``product`` (RI(4)_FC(8)).
@@ -133,7 +139,7 @@ def build_fabric(
     selection, placement
         Of ``totient``; see `topoopt.topology.finder.find_topology`.
     seed : int
-        Of ``cayley``, ``annealed``, ``expander`` and ``xpander``.
+        Of `DRAWN` fabrics.
 
     Returns
     -------
