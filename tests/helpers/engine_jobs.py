@@ -1,6 +1,7 @@
 """Jobs at the top level of a module, as worker processes need them."""
 
 import os
+import signal
 import time
 
 
@@ -11,6 +12,11 @@ def square(x, after=0.0):
 
 def where(x):
     return os.getpid(), os.environ.get("NUMBA_NUM_THREADS")
+
+
+def deaf(x):
+    """Say whether this process was started without hearing Ctrl-C."""
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def shared_and_own(common, x):

@@ -262,7 +262,7 @@ def _local_workers(workers: int, shared: Mapping[str, Any]) -> Iterator[Runner]:
 
     def run(jobs: Sequence[Call]) -> Iterator[tuple[int, Any]]:
         # Processes start as jobs are handed in, and inherit these.
-        with _threads_shared(workers):
+        with _threads_shared(workers), _born_deaf():
             futures = {
                 pool.submit(_call, job.function, job.arguments): place
                 for place, job in enumerate(jobs)
@@ -294,6 +294,22 @@ def _threads_shared(workers: int) -> Iterator[None]:
     finally:
         for name in ours:
             del os.environ[name]
+
+
+@contextmanager
+def _born_deaf() -> Iterator[None]:
+    """Keep Ctrl-C from processes that are started in the block, and from this one until its end.
+
+    Until a worker ignores Ctrl-C itself it imports for half a second, and would say where it was.
+    """
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # which would end the block for all others
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -153,6 +153,24 @@ def make_prices(path: Path | None) -> "PriceTable | None":
     return load_prices(path)
 
 
+@contextmanager
+def kept_if_interrupted(what: str) -> Iterator[None]:
+    """Say what was written before Ctrl-C ended a command, rather than that nothing was.
+
+    Parameters
+    ----------
+    what : str
+        What follows "interrupted: there is no result yet; "; empty if nothing was written.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not what:
+            raise
+        print(f"interrupted: there is no result yet; {what}", file=sys.stderr)
+        sys.exit(130)
+
+
 def print_json(document: Any) -> None:
     """Print a JSON document on standard output."""
     sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")

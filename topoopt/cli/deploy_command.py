@@ -91,7 +91,9 @@ def deploy_command(
         lines.append(f"deployment of {len(made.servers)} hosts written to {output}")
         lines += [f"note: {note}" for note in notes]
     if written is not None and check:
-        faults += _check(made, written, report, lines)
+        kept = "" if output is None else f"{output} is written, but not checked"
+        with common.kept_if_interrupted(kept):
+            faults += _check(made, written, report, lines)
     if as_json:
         common.print_json(report)
     else:

@@ -98,6 +98,7 @@ def plan_command(
     table = common.make_prices(given["prices"])
     if save_job is not None:
         write_text_atomically(save_job, job_file_text(context, model, save_job))
+        context.with_resource(common.kept_if_interrupted(f"the job is in {save_job}"))
     weighed = ""
     if any(given[name] != default for name, (_, default) in SPENDING.items()):
         # Fewer ports than there are may be the better buy.

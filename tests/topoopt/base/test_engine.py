@@ -38,6 +38,13 @@ def test_workers_are_other_processes_that_share_the_cores(monkeypatch):
     assert {pid for pid, _ in run_jobs(calls(engine_jobs.where)).results.values()} == {os.getpid()}
 
 
+def test_workers_do_not_hear_ctrl_c_from_their_first_moment():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    found = run_jobs(calls(engine_jobs.deaf), workers=2).results.values()
+    assert set(found) == {True}
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before == set()
+
+
 def test_a_dead_worker_is_told():
     results = dict(iterate_jobs(calls(engine_jobs.die, 3), workers=2))
     assert isinstance(results[1], WorkerDied)

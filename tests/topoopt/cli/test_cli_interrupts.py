@@ -7,6 +7,7 @@ import time
 
 import pytest
 from cli_runs import FAST
+from small_plans import shared_plan
 
 import topoopt as to
 from parallelism.model_file import load_model
@@ -59,6 +60,28 @@ def test_interrupting_before_any_plan_has_status_130(workplace, monkeypatch, cap
         main()
     assert stopped.value.code == 130
     assert "interrupted: there is no result yet" in capsys.readouterr().err
+
+
+def test_an_interrupt_says_what_was_written(workplace, monkeypatch, capsys):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(workplace[0])
+    shared_plan().save("whole.json")
+    monkeypatch.setattr("topoopt.codesign.solve.co_optimize", stop)
+    monkeypatch.setattr("topoopt.deploy.check.check_files", stop)
+    for words, kept in (
+        (("plan", "small.yaml", *FAST, "--save-job", "j.yaml"), "the job is in j.yaml"),
+        (("deploy", "whole.json", "-o", "d", "--check"), "d is written, but not checked"),
+        (("deploy", "whole.json", "--check"), None),
+    ):
+        monkeypatch.setattr("sys.argv", ["topoopt", *words])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert stopped.value.code == 130
+        said = "; " + kept if kept else ", nothing was written"
+        assert capsys.readouterr().err == f"interrupted: there is no result yet{said}\n"
+    assert (workplace[0] / "j.yaml").is_file() and (workplace[0] / "d/cables.csv").is_file()
 
 
 def _left_by(error, workplace, monkeypatch, capsys):
