@@ -1,8 +1,10 @@
 """The typer application, and what happens to errors."""
 
+import errno
 import gc
 import sys
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from typing import cast
 
 import typer
@@ -115,6 +117,10 @@ def _options(
 _GARBAGE = 10_000
 
 
+# What standard output says where there is no room left.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
 def _interrupted(error: BaseException) -> bool:
     """Say whether Ctrl-C is behind an error: compiled code wraps it, often several times."""
     cause: BaseException | None = error
@@ -167,8 +173,13 @@ def main() -> None:
     """Run the command line; wrong input ends in one sentence and exit status 2."""
     # Commands leave hardly any cycles, and looking for them took 4 % of a small plan's time.
     gc.set_threshold(_GARBAGE)
+    if isinstance(sys.stdout, TextIOWrapper):
+        # Of names that this terminal has no letters for, or that are no text.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         status = app(standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except InputError as error:
         message = _misplaced() or " ".join(str(error).split())
         print(f"error: {message}", file=sys.stderr)
@@ -196,6 +207,16 @@ def main() -> None:
         # The reader (head, less) has what it wanted.
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        reason = (error.strerror or type(error).__name__).lower()
+        print(
+            f"error: the answer cannot be written ({reason}); send standard output elsewhere",
+            file=sys.stderr,
+        )
+        sys.stdout = None  # which would be tried again at the end
+        sys.exit(2)
     # typer makes this of Ctrl-C, without a word; a search that has a plan returns it.
     if status == 130:
         print("interrupted: there is no result yet, nothing was written", file=sys.stderr)

@@ -1,8 +1,10 @@
 """The command line: answers on standard output, files where asked."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cli_runs import FAST, in_a_process, inside, refused, topoopt
@@ -146,3 +148,34 @@ def test_a_reader_that_stops_early_is_no_error(workplace):
     program = f"{sys.executable} -c 'from topoopt.cli import main; main()' models | head -n 1"
     done = subprocess.run(program, shell=True, capture_output=True, text=True)
     assert done.stdout.startswith("model ") and "Traceback" not in done.stderr
+
+
+def said_to(stdout, *words, **environment):
+    """Run the console script with standard output of one's own; return status and errors."""
+    script = "import sys; from topoopt.cli import main; sys.argv[0] = 'topoopt'; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", script, *words], stdout=stdout, stderr=subprocess.PIPE, text=True,
+        env=os.environ | environment,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has a disk that is full")
+@pytest.mark.parametrize("words", [("models",), ("topology", "list", "--json"), ("--version",)])
+def test_a_full_disk_is_one_sentence(words):
+    with Path("/dev/full").open("w") as full:
+        status, errors = said_to(full, *words)
+    assert status == 2
+    assert errors.startswith("error: the answer cannot be written (no space left on device); ")
+    assert errors.count("\n") == 1
+
+
+def test_names_that_a_terminal_has_no_letters_for_are_printed(tmp_path):
+    network = tmp_path / "nätwörk.json"
+    with (tmp_path / "out.txt").open("w") as out:
+        words = ("topology", "full-mesh", "--servers", "4", "-o", str(network))
+        assert said_to(out, *words, PYTHONIOENCODING="ascii") == (0, "")
+    assert (
+        f"network written to {tmp_path}/n\\xe4tw\\xf6rk.json" in (tmp_path / "out.txt").read_text()
+    )
+    assert load_network(network).hosts == 4
