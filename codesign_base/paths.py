@@ -1,5 +1,6 @@
 """Whether a text that a user gave names a file: also where it cannot be a name at all."""
 
+import os
 from pathlib import Path
 
 from codesign_base.errors import InputError
@@ -34,6 +35,7 @@ def make_directory(path: str | Path) -> None:
     ------
     InputError
         If it cannot be made: something else has its name, or there is no directory above it.
+        If it may not be written.
     """
     try:
         Path(path).mkdir(exist_ok=True)
@@ -42,6 +44,8 @@ def make_directory(path: str | Path) -> None:
         raise InputError(
             f"directory {str(path)!r} cannot be made ({reason}); give another name"
         ) from None
+    if not os.access(path, os.W_OK):
+        raise InputError(f"directory {str(path)!r} may not be written; give another name")
 
 
 __all__ = ["exists", "is_directory", "is_file", "make_directory"]

@@ -75,6 +75,11 @@ def what_if_command(
         )
     common.check_seed(seed)
     loaded = load_plan(plan)
+    if loaded.cluster.servers == 1:
+        raise InputError(
+            f"plan file {plan} is for one server, whose failure leaves nothing to simulate; give a "
+            "plan for two or more"
+        )
     built = rebuild(loaded)
     if "steps" in built.family.refused:
         common.refuse_given(context, ("steps",), built.family.refused["steps"])

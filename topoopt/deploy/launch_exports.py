@@ -3,6 +3,7 @@
 from codesign_base import InputError
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.job_files import job_files
+from topoopt.deploy.notes import deploy_notes
 from topoopt.deploy.technician import netbox_csv
 
 EXPORTS = {
@@ -37,8 +38,9 @@ def exported(made: Deployment, kind: str) -> tuple[dict[str, str], list[str]]:
     """
     place, title = EXPORTS[kind]
     if kind == "netbox":
-        return {place: netbox_csv(made)}, []
-    files, notes = job_files(made)
+        files, notes = {place: netbox_csv(made)}, deploy_notes(made)
+    else:
+        files, notes = job_files(made)
     found = {
         name.removeprefix(place) if place.endswith("/") else name: text
         for name, text in files.items()
@@ -47,6 +49,10 @@ def exported(made: Deployment, kind: str) -> tuple[dict[str, str], list[str]]:
     said = [note for note in notes if note.startswith(title)]
     if not found:
         layouts = kind in ("megatron", "torchtitan")
-        why = "these are made for plans by layouts" if layouts else "it has no rings for them"
+        why = (
+            "these are made for plans by layouts"
+            if layouts
+            else "nothing in it reduces or exchanges over several servers"
+        )
         raise InputError(f"the plan has no files for {title} ({why}); export another format")
     return found, said

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from codesign_base import InputError
+from codesign_base import InputError, paths
+from codesign_base.paths import make_directory
 from topoopt.base.directory import check_replaceable, mark_text, write_directory
 from topoopt.base.version import installed_version
 
@@ -55,3 +56,13 @@ def test_a_file_that_is_only_called_like_the_mark_is_none(tmp_path, text):
     (tmp_path / MARK).write_text(text)
     with pytest.raises(InputError, match=f"holds other files and no {MARK}"):
         check_replaceable(tmp_path, MARK)
+
+
+def test_a_directory_for_results_that_may_not_be_written_is_refused_before_the_work(
+    tmp_path, monkeypatch
+):
+    make_directory(tmp_path)
+    make_directory(tmp_path / "new")
+    monkeypatch.setattr(paths.os, "access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(InputError, match="may not be written; give another name"):
+        make_directory(tmp_path / "new")

@@ -60,6 +60,13 @@ def test_outputs_do_not_overwrite_a_job_file(folder):
         assert (folder / "job.yaml").read_text() == JOB
 
 
+def test_a_comparison_does_not_overwrite_a_network_that_it_compares_with(folder):
+    (folder / "net.json").write_text("a network")
+    words = ("small.yaml", *FAST, "--fabrics", "fat-tree,net.json", "--save-plan", "net.json")
+    result = inside("compare", *words, directory=folder)
+    assert "output net.json is also read; give it another name" in str(result.exception)
+
+
 def test_a_job_file_asks_what_the_options_ask_and_the_command_line_wins(folder):
     from_file = plan_of("job.yaml", directory=folder)
     assert from_file == plan_of("small.yaml", *FAST, "--confirm", "none", directory=folder)

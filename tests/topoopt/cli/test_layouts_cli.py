@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_layouts import shared_moe_plan
+from small_layouts import lone_layout_plan, shared_moe_plan
 from typer.testing import CliRunner
 
 from codesign_base import InputError
@@ -216,5 +216,10 @@ def test_servers_fail():
     assert three["best"]["mean_s"] is None
     text = run("what-if", "scattered.json", "--fail-servers", 1, "--trials", 3, "-q")
     assert "in 3 of 3 trials they do not: model 'small-moe': no layout fills 6 GPUs" in text
+    lone_layout_plan().save("lone.json")
+    for option in ((), ("--each-link",), ("--fail-servers", 1)):
+        assert "lone.json is for one server, whose failure" in refused(
+            "what-if", "lone.json", *option
+        )
     message = refused("what-if", "scattered.json", "--fail-servers", 1, "--steps", 5)
     assert message.startswith("--steps is 5, but layouts of a transformer are all looked at")

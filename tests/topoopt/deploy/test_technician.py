@@ -6,9 +6,14 @@ from xml.etree import ElementTree
 
 import pytest
 from sites import full_site, split_plan
+from small_layouts import lone_layout_plan
 from small_plans import shared_bidirectional_plan, shared_plan
 
+from codesign_base import InputError
+from topoopt.deploy.check import check_files
 from topoopt.deploy.deployment import deployment
+from topoopt.deploy.files import deploy_files
+from topoopt.deploy.launch_exports import exported
 from topoopt.deploy.picture import wiring_svg
 from topoopt.deploy.technician import cables_csv, cross_connects_csv, labels_csv, netbox_csv
 
@@ -70,6 +75,24 @@ def test_netbox_has_one_cable_an_interface(made):
     assert len(set(ends)) == len(ends)
     assert {row[f"side_{side}_type"] for row in found for side in "ab"} == {"dcim.interface"}
     assert {row["status"] for row in found} == {"planned"}
+
+
+def test_an_export_for_netbox_says_what_interfaces_must_exist(made):
+    files, notes = exported(made, "netbox")
+    assert files == {"netbox-cables.csv": netbox_csv(made)}
+    split = any(row["side_a_name"].endswith("-tx") for row in rows(netbox_csv(made)))
+    assert [note.startswith("NetBox: ") for note in notes] == [True] * split
+
+
+def test_a_plan_for_one_server_has_its_job_files_and_no_collectives():
+    made = deployment(lone_layout_plan())
+    for kind in ("megatron", "torchtitan", "nccl"):
+        assert exported(made, kind)[0]
+    with pytest.raises(InputError, match="nothing in it reduces or exchanges over several servers"):
+        exported(made, "msccl")
+    files = deploy_files(made)
+    assert not rows(files["cables.csv"]) and "server-0 slots=4" in files["job/hostfile"]
+    assert check_files(made, files).faults == ()
 
 
 def test_two_labels_a_cable_name_both_ends():
