@@ -208,3 +208,33 @@ def test_keys_of_a_topology_are_told():
     page = (DOCS / "topologies.md").read_text()
     assert told <= set(found)
     assert [key for key in found if key not in told and f"`{key}`" not in page] == []
+
+
+def test_the_table_of_commands_has_the_titles_and_the_order_of_the_program():
+    shown, title = {}, ""
+    for cells in rows("commands.md", "| command | Python"):
+        if cells[0].startswith("**"):
+            title = cells[0].split("**")[1]
+            shown[title] = []
+        else:
+            shown[title].append(in_code(cells[0])[0].removeprefix("topoopt "))
+    program = {}
+    for name, command in typer.main.get_command(app).commands.items():
+        program.setdefault(command.rich_help_panel, []).append(name)
+    assert shown == program
+
+
+def test_pages_repeat_the_largest_errors_on_published_runs():
+    (row,) = (cells for cells in rows("validate.md", "| family | cases") if cells[0] == "all")
+    fluid, packet = (f"{float(cell.split()[4]):.3g}" for cell in row[2:])
+    assert (fluid, packet) == ("12.8", "1.52")
+    packet = packet[:3]
+    pages = {
+        name: " ".join((DOCS / name).read_text().split())
+        for name in ("../README.md", "fabric-model.md", "results.md")
+    }
+    assert f"the largest is {packet} % ({fluid} %)" in pages["../README.md"]
+    assert f"the largest {fluid} % (CANDLE) and {packet} % ([" in pages["fabric-model.md"]
+    assert (
+        f"CANDLE within {packet} % by packet trains, {fluid} % by the fluid" in pages["results.md"]
+    )

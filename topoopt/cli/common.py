@@ -241,7 +241,7 @@ def first_run_notice(kernels: str = "*/*") -> Iterator[Callable[[], None]]:
     if compiled_cache_is_warm(kernels):
         yield lambda: None
         return
-    notice = Timer(1.0, _say, ["first run: compiling kernels (10 to 20 s, once)"])
+    notice = Timer(1.0, _say, ["first run: compiling kernels (up to a minute, once)"])
     notice.daemon = True
     notice.start()
     try:

@@ -54,7 +54,7 @@ def pareto_command(
         bool, typer.Option(help="Skip designs whose bound shows that a cheaper one is as fast.")
     ] = True,
     least_gain: Annotated[
-        float, typer.Option(help="Share by which a dearer design must be faster, such as 0.01.")
+        float, typer.Option(help="Share by which a more expensive design must be faster: 0.01.")
     ] = 0.0,
     store: Annotated[
         Path | None,

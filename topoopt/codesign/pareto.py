@@ -95,7 +95,7 @@ class Exploration:
     designs : tuple of Design
         Every point of the grid, cheapest first.
     least_gain : float
-        Share by which a dearer design must be faster to count.
+        Share by which a more expensive design must be faster to count.
     interrupted : bool
         Whether points are missing because it was stopped.
     seed : int
@@ -277,7 +277,7 @@ def explore(
     prune : bool
         False: plan dominated clusters as well.
     least_gain : float
-        Share by which a dearer design must be faster to be worth its money.
+        Share by which a more expensive design must be faster to be worth its money.
     prices : PriceTable, optional
     store : path, optional
         A file of finished designs; what it holds of this question is not planned again.
