@@ -53,9 +53,11 @@ class Server:
             raise InputError(f"server: gpus is {self.gpus!r}; give a whole number of at least 1")
         if self.gpus > MOST_GPUS:
             raise InputError(f"server: gpus is {self.gpus}; give at most {MOST_GPUS}")
-        if not 0 < self.intra_bandwidth < float("inf"):
+        rate = self.intra_bandwidth
+        if isinstance(rate, str) or not 0 < rate < float("inf"):
             raise InputError(
-                f"server: intra_bandwidth is {self.intra_bandwidth} bytes/s; give a positive number"
+                f"server: intra_bandwidth is {rate!r}; give a positive number of bytes/s, such as "
+                "25e9"
             )
 
     @property

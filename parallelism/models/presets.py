@@ -166,6 +166,8 @@ def get_model(name: str, **overrides: Any) -> ModelGraph:
     >>> get_model("dlrm-16", tables=8).batch_per_gpu
     256
     """
+    if not isinstance(name, str):
+        raise InputError(f"model is {name!r}; give a name, such as 'dlrm-16'")
     if name in TRANSFORMERS:
         arguments = {key: overrides.pop(key) for key in _GRAPH_ARGUMENTS & set(overrides)}
         return model_graph(get_transformer(name, **overrides), **arguments)

@@ -25,7 +25,7 @@ from topoopt.plan.summary import parallelization_text
 from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.prices import PriceTable, default_prices
+from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices
 from topoopt.problem.units import format_bandwidth, format_time
 
 if TYPE_CHECKING:
@@ -270,6 +270,7 @@ def compare(
     """
     options = SearchOptions() if options is None else options
     check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
+    check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
     # Files are read before the search, so that a wrong one does not cost its time.
     chosen: list[str | BaselineFabric] = []
     refused: dict[str, str] = {}

@@ -7,6 +7,7 @@ from math import isfinite
 from typing import Any
 
 from codesign_base import InputError
+from topoopt.problem.arguments import check_kind, check_number
 
 
 class DesignObjective(StrEnum):
@@ -46,10 +47,14 @@ class Limits:
     ports: int | None = None
 
     def __post_init__(self) -> None:
-        if self.cost_usd is not None and not (self.cost_usd > 0 and isfinite(self.cost_usd)):
-            raise InputError(f"cost limit is {self.cost_usd} USD; give a positive number")
-        if self.ports is not None and self.ports < 1:
-            raise InputError(f"port limit is {self.ports}; give at least 1")
+        if self.cost_usd is not None:
+            check_number("cost limit in USD", self.cost_usd, "a positive number")
+            if not isfinite(self.cost_usd):
+                raise InputError(f"cost limit in USD is {self.cost_usd}; leave it out")
+        if self.ports is not None:
+            check_kind("port limit", self.ports, int, "a whole number of at least 1")
+            if self.ports < 1:
+                raise InputError(f"port limit is {self.ports}; give at least 1")
 
     def refuses(self, point: "Point") -> str:
         """Return why a point is over a limit, or ""."""

@@ -21,7 +21,7 @@ from topoopt.plan.summary import parallelization_text
 from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import Cluster, Job
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.prices import PriceTable, default_prices, direct_connect_cost
+from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable, default_prices, direct_connect_cost
 from topoopt.problem.units import format_bandwidth, format_time, parse_port_rate
 
 if TYPE_CHECKING:
@@ -316,6 +316,8 @@ def explore(
         raise InputError(f"global_batch is {global_batch}; give at least 1")
     check_kind("job", job, Job, "a topoopt.Job, such as topoopt.Job(topoopt.models.dlrm())")
     check_kind("grid", grid, Grid, "a topoopt.Grid, which has several clusters")
+    check_kind("limits", limits, Limits | None, "a topoopt.Limits")
+    check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
     table = default_prices() if prices is None else prices
     points = grid.points(table, server_usd)
     options = SearchOptions() if options is None else options

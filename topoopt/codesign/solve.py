@@ -13,7 +13,7 @@ from topoopt.plan.plan import Plan
 from topoopt.problem.arguments import check_kind, several
 from topoopt.problem.job import CLUSTER_EXAMPLE, Cluster, Job
 from topoopt.problem.options import SearchOptions
-from topoopt.problem.prices import PriceTable
+from topoopt.problem.prices import PRICES_EXAMPLE, PriceTable
 
 
 def co_optimize(
@@ -84,6 +84,7 @@ def co_optimize(
     check_kind("job", job, Job, "a topoopt.Job, such as topoopt.Job(topoopt.models.dlrm())")
     check_kind("cluster", cluster, Cluster, CLUSTER_EXAMPLE)
     check_kind("options", options, SearchOptions, "a topoopt.SearchOptions")
+    check_kind("prices", prices, PriceTable | None, PRICES_EXAMPLE)
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise InputError(f"seed is {seed!r}; give a whole number")
     if seed < 0:

@@ -1,12 +1,14 @@
 """Arguments of another kind than was meant, refused in words before they fail deep inside."""
 
 from collections.abc import Iterable
+from numbers import Real
+from types import UnionType
 from typing import Any
 
 from codesign_base import InputError
 
 
-def check_kind(name: str, value: Any, kind: type, instead: str) -> None:
+def check_kind(name: str, value: Any, kind: type | UnionType, instead: str) -> None:
     """Refuse an argument that is no ``kind``.
 
     Parameters
@@ -14,7 +16,7 @@ def check_kind(name: str, value: Any, kind: type, instead: str) -> None:
     name : str
         Of the argument.
     value : object
-    kind : type
+    kind : type or union of types
     instead : str
         What to give, as the end of "give ...".
 
@@ -23,6 +25,15 @@ def check_kind(name: str, value: Any, kind: type, instead: str) -> None:
     InputError
     """
     if not isinstance(value, kind):
+        raise InputError(f"{name} is {told(value)}; give {instead}")
+
+
+def check_number(name: str, value: Any, instead: str) -> None:
+    """Refuse an argument that is no number above zero; infinity is one, a text is none.
+
+    Parameters and errors are those of `check_kind`.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not float(value) > 0:
         raise InputError(f"{name} is {told(value)}; give {instead}")
 
 

@@ -19,7 +19,7 @@ from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.shares import sequence_of
-from topoopt.problem.arguments import told
+from topoopt.problem.arguments import check_kind, told
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.problem.units import parse_latency, parse_port_rate
 
@@ -43,19 +43,6 @@ USUAL_GPUS = {"operators": 4, "layouts": 8}
 # Stands for a server that was not given: transformers have another usual one.
 _USUAL_SERVER = Server(get_accelerator(USUAL_ACCELERATOR["operators"]), USUAL_GPUS["operators"])
 MEMORY_RESERVE = 0.0
-_OF_LAYOUTS: tuple[tuple[str, type, str], ...] = (
-    ("server", Server, "a Server, such as topoopt.problem.job.nvlink_server('h100', 8)"),
-    (
-        "choices", Choices,
-        "Choices, such as parallelism.transformers.enumeration.Choices(tensor=(1, 2))",
-    ),
-    (
-        "implementation", Implementation,
-        "a stack, such as parallelism.transformers.implementation.get_stack('nemo')",
-    ),
-    ("rates", GpuRates, "GpuRates, such as parallelism.transformers.gpu.rates_of('h100')"),
-)  # fmt: skip
-"""Arguments of a transformer's job, what they are, and how to get one."""
 
 
 def nvlink_server(accelerator: str, gpus: int) -> Server:
@@ -151,6 +138,17 @@ class Job:
             value = getattr(self, each.name)
             if each.name in refused and value != each.default:
                 raise InputError(f"{each.name} is {told(value)}, but {refused[each.name]}")
+        for name, kind, instead in (
+            ("server", Server, "a topoopt.Server, such as nvlink_server('h100', 8)"),
+            ("profile", str | Path | None, "the name of a file"),
+            ("choices", Choices | None, "parallelism.transformers.enumeration.Choices()"),
+            ("rates", GpuRates | None, "parallelism.transformers.gpu.rates_of('h100')"),
+            (
+                "implementation", Implementation | None,
+                "parallelism.transformers.implementation.get_stack('nemo') or another stack",
+            ),
+        ):  # fmt: skip
+            check_kind(name, getattr(self, name), kind, instead)
         if isinstance(self.model, Transformer):
             self._check_transformer(self.model)
             return
@@ -184,10 +182,6 @@ class Job:
                 "samples of an iteration"
             )
         _check_count("global_batch", self.global_batch)
-        for name, kind, example in _OF_LAYOUTS:
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, kind):
-                raise InputError(f"{name} is {told(value)}; give {example}")
         if self.sequence is not None:
             _check_count("sequence", self.sequence)
         reserve = self.memory_reserve

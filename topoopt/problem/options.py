@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from codesign_base import InputError
+from topoopt.problem.arguments import check_kind, check_number
 from topoopt.problem.effort import EFFORTS, Effort
 from topoopt.problem.reconfiguration import Reconfiguration
 from topoopt.problem.routing import Routing
@@ -147,16 +148,17 @@ class SearchOptions:
             ("steps", 0), ("chains", 1), ("restarts", 1), ("workers", 1), ("simulated", 1),
         ):  # fmt: skip
             count = getattr(self, name)
-            if count is None:
+            if count is None and name in ("steps", "simulated"):
                 continue
             if isinstance(count, bool) or not isinstance(count, int):
                 raise InputError(f"{name} is {count!r}; give a whole number")
             if not least <= count <= _MOST[name]:
                 raise InputError(f"{name} is {count}; give {least} to {_MOST[name]}")
-        if self.seconds is not None and not self.seconds > 0:
-            raise InputError(f"seconds is {self.seconds}; give a positive number")
-        if not self.memory_bytes > 0:
-            raise InputError(f"memory_bytes is {self.memory_bytes}; give a positive number")
+        if self.seconds is not None:
+            check_number("seconds", self.seconds, "a positive number")
+        check_number("memory_bytes", self.memory_bytes, "a positive number")
+        check_kind("improvements", self.improvements, Improvements, "Improvements()")
+        check_kind("engine", self.engine, str, "'local', 'ray' or 'ray://HOST:PORT'")
         for name, choices in (
             ("faithful", FAITHFUL), ("method", METHODS), ("schedule", SCHEDULING),
             ("confirm", CONFIRMING), ("effort", tuple(EFFORTS)),

@@ -18,6 +18,7 @@ from topoopt.problem.fat_tree_sizes import fat_tree_size
 
 COMPONENTS = ("transceiver", "nic", "switch-port", "ocs-port", "patch-panel-port")
 LAYERS = {"patch-panel": "patch-panel-port", "ocs": "ocs-port"}
+PRICES_EXAMPLE = "a table, such as topoopt.problem.prices.load_prices('prices.json')"
 _BYTES_PER_GBIT = 1e9 / 8
 
 

@@ -67,6 +67,37 @@ CASES = {
     "a word for words": (lambda: Choices(schedules="1f1b"), ["schedules is '1f1b'", "('1f1b',)"]),
     "half a token": (lambda: llm(sequence=1.5), ["sequence is 1.5", "whole number"]),
     "a word for a share": (lambda: llm(memory_reserve="a"), ["memory_reserve is 'a'", "0.1"]),
+    "a number for a server": (lambda: to.Job(MODEL, server=8), ["server is 8", "topoopt.Server"]),
+    "a number for a profile": (lambda: to.Job(MODEL, profile=3), ["profile is 3", "a file"]),
+    "memory with a unit": (
+        lambda: to.SearchOptions(memory_bytes="3GB"),
+        ["memory_bytes is '3GB'", "positive number"],
+    ),
+    "a time with a unit": (
+        lambda: to.SearchOptions(seconds="5s"),
+        ["seconds is '5s'", "positive number"],
+    ),
+    "no chains": (lambda: to.SearchOptions(chains=None), ["chains is None", "whole number"]),
+    "no engine": (lambda: to.SearchOptions(engine=None), ["engine is None", "'local'"]),
+    "links with a unit": (
+        lambda: Server(intra_bandwidth="25GB/s"),
+        ["intra_bandwidth is '25GB/s'", "25e9"],
+    ),
+    "a sum of money": (lambda: to.Limits(cost_usd="10k"), ["'10k'", "positive number"]),
+    "half a port": (lambda: to.Limits(ports=1.5), ["port limit is 1.5", "whole number"]),
+    "limits as a number": (
+        lambda: to.explore(JOB, to.Grid(**GRID), FEW, limits=5),
+        ["limits is 5", "topoopt.Limits"],
+    ),
+    "a file of prices": (
+        lambda: to.compare(JOB, CLUSTER, FEW, prices="prices.json"),
+        ["prices is 'prices.json'", "load_prices"],
+    ),
+    "prices as a number": (
+        lambda: to.co_optimize(JOB, CLUSTER, FEW, prices=3),
+        ["prices is 3", "load_prices"],
+    ),
+    "the number of a model": (lambda: to.models.get_model(3), ["model is 3", "'dlrm-16'"]),
     "a name for a model": (lambda: to.Job("dlrm-16"), ["model is 'dlrm-16'", "models.dlrm()"]),
 }
 
