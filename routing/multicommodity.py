@@ -143,7 +143,7 @@ def _iterate(
     sharp, scale, tolerance = _FIRST_SHARPNESS, max(bound, 1e-300), _TOLERANCE * accuracy
     log_weight = np.zeros(network.links)
     if start is not None:
-        known = work.follow(network, demand, start)
+        known = work.follow(network, start)
         proven = dual_bound(network, demand, known) if known.any() else 0.0
         if proven > bound:
             bound, lengths = proven, known
@@ -263,7 +263,7 @@ class _Work:
                 self._hold(*packed_paths(self.paths))
         return total
 
-    def follow(self, network: Network, demand: FloatArray, start: PathRouting) -> FloatArray:
+    def follow(self, network: Network, start: PathRouting) -> FloatArray:
         """Send demand over a start's paths; return its lengths of the links that there are."""
         nodes, before = network.nodes, start.network
         keys = network.source * nodes + network.target

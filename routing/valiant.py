@@ -60,7 +60,7 @@ def valiant_routes(network: Network) -> Routes:
                 f"{nodes[which]}; add links between them"
             )
     offsets, links, parts, latency, hops = two_leg_rows(
-        network.out_offsets, network.source, network.target, network.latency, may,
+        network.out_offsets, network.target, network.latency, may,
         np.ascontiguousarray(distance.T), network.hosts, nodes,
     )  # fmt: skip
     return Routes(network.hosts, offsets, links, np.minimum(parts, 1.0), latency, hops)

@@ -51,7 +51,6 @@ def equal_split(
 @kernel
 def two_leg_rows(
     offsets: Ints,
-    origin: Ints,
     target: Ints,
     latency: Floats,
     transit: Ints,

@@ -182,7 +182,6 @@ def end_communications(
     model: Transformer,
     part: Part,
     layout: Layout,
-    implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
 ) -> tuple[Communication, ...]:

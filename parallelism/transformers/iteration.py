@@ -298,7 +298,7 @@ def _one_part_seconds(
     if part.head:
         costs += head_costs(model, layout, implementation, sequence=sequence)
     if part.embedding or part.head:
-        ends = end_communications(model, part, layout, implementation, sequence=sequence)
+        ends = end_communications(model, part, layout, sequence=sequence)
         counted = [message for message in ends if message.group not in without]
         total = total.plus(part_seconds(costs, counted, layout, implementation, rates, links))
     total = total.plus(scale_seconds(layout, links, implementation))

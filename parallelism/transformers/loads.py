@@ -230,7 +230,7 @@ def _ends(
         costs += embedding_costs(model, layout, implementation, sequence=sequence)
     if part.head:
         costs += head_costs(model, layout, implementation, sequence=sequence)
-    messages = end_communications(model, part, layout, implementation, sequence=sequence)
+    messages = end_communications(model, part, layout, sequence=sequence)
     return costs, messages
 
 

@@ -180,7 +180,7 @@ def wiring_section(found: Evaluation) -> Html:
         element("p", _about(plan, drawing), class_="note"),
         element(
             "figure",
-            _controls(plan, names),
+            _controls(names),
             element("div", wiring_svg(plan, drawing, use), class_="stage", tabindex=0,
                     role="application",
                     aria_label="Topology: arrow keys go from server to server and link to link"),
@@ -225,7 +225,7 @@ def _about(plan: Plan, drawing: Drawing) -> str:
     return words
 
 
-def _controls(plan: Plan, names: list[str]) -> Html:
+def _controls(names: list[str]) -> Html:
     def switch(number_: int, name: str, colour: str) -> Html:
         box = element("input", type="checkbox", checked=True, data_ring=number_)
         return element("label", box, element("span", class_=f"key {colour}"), name)

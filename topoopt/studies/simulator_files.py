@@ -14,7 +14,6 @@ from topoopt.studies.workload import Workload, scheduled_workload
 
 MARK = "export.json"
 """By this file a directory is known for one that may be replaced."""
-SIMULATORS = ("chakra", "astra-sim")
 
 Written = tuple[dict[str, bytes], list[str]]
 """Files by path, and notes."""
