@@ -102,6 +102,15 @@ def test_the_table_of_efforts_has_the_numbers_of_the_code():
 def test_limits_of_a_cluster_are_told():
     said = re.sub(r"\s+", " ", (DOCS / "defaults.md").read_text())
     assert f"at most {MAX_SERVERS} servers of at most {MAX_DEGREE} ports" in said
+    least, most, slowest = re.search(
+        r"ports, of (\S+) to (\S+) each; a hop .* most (\S+)\.", said
+    ).groups()
+    for words in ({"bandwidth": least}, {"bandwidth": most}, {"latency": slowest}):
+        asked = {"servers": 2, "degree": 1, "bandwidth": "1Gbps", **words}
+        assert to.Cluster(**asked)
+    for words in ({"bandwidth": 0.99 / 8}, {"bandwidth": "1.01e6Tbps"}, {"latency": "61min"}):
+        with pytest.raises(to.InputError, match="is out of range; give"):
+            to.Cluster(**{**asked, **words})
 
 
 def default_of(command, name):

@@ -355,7 +355,8 @@ class Cluster:
     ------
     InputError
         If a value is out of range; beyond 4096 servers or 256 ports a server routes and
-        candidate wirings would not fit in memory or time.
+        candidate wirings would not fit in memory or time, and beyond ports of 1bps to 1e6Tbps
+        or hops of an hour simulations lose events in the rounding of their clock.
 
     Examples
     --------
