@@ -27,7 +27,7 @@ AnySearch = OperatorSearch | LayoutSearch
 _Found = tuple[Compared[Any], Jitter | None]
 
 
-class Comparison:
+class BaselineSearch:
     """A job on other fabrics, each with a parallelization searched for it.
 
     Where simulations take long, and what these searches begin from is known before packet trains

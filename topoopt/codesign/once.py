@@ -17,7 +17,7 @@ from topoopt.base.version import installed_version
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import AnyFamily
 from topoopt.bounds.gap import how, plan_bounds
-from topoopt.codesign.compared import AnySearch, Comparison
+from topoopt.codesign.compared import AnySearch, BaselineSearch
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.schedule_search import Scheduled, ordered, plainly, schedule_pairs
@@ -98,7 +98,7 @@ def optimize_once(
         result = search.run(report, keeper)
         with Beside(report) as beside:
             bound = beside.start(partial(_plain_bound, search, result))
-            comparison = Comparison(search, result, chosen, beside)
+            comparison = BaselineSearch(search, result, chosen, beside)
             confirmed = (
                 _confirm(search, result, beside.report) if options.confirm == "packet" else None
             )
