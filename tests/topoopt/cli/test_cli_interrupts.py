@@ -69,7 +69,7 @@ def test_an_interrupt_says_what_was_written(workplace, monkeypatch, capsys):
     monkeypatch.chdir(workplace[0])
     shared_plan().save("whole.json")
     monkeypatch.setattr("topoopt.codesign.solve.co_optimize", stop)
-    monkeypatch.setattr("topoopt.deploy.check.check_files", stop)
+    monkeypatch.setattr("topoopt.cli.deploy_command._check", stop)
     for words, kept in (
         (("plan", "small.yaml", *FAST, "--save-job", "j.yaml"), "the job is in j.yaml"),
         (("deploy", "whole.json", "-o", "d", "--check"), "d is written, but not checked"),
