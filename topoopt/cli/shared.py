@@ -281,11 +281,10 @@ def make_job(
     if not layouts:
         from parallelism.operator_family import OperatorFamily
 
-        graph = common.read_model(model)
+        graph = common.read_model(model)  # a name that is not known is no model by operators
         refused = dict(OperatorFamily.refused)
         if batch_is_grid:
             del refused["global_batch"]
-        graph = common.read_model(model)  # a name that is not known is no model by operators
         _refuse(context, refused)
         server = Server(get_accelerator(device), gpus)
         return Job(graph, given["batch"], server, given["profile"], given["optimizer"])
@@ -302,14 +301,6 @@ def make_job(
     sequence = given["sequence"]
     transformer = load_transformer(model, **({} if sequence is None else {"sequence": sequence}))
     choices = choices_of(given)
-    if transformer.experts is None:
-        common.refuse_given(
-            context, ("expert_tensor", "load_imbalance"), f"{model} has no experts; leave it out"
-        )
-    if "modules" not in choices.recompute:
-        common.refuse_given(
-            context, ("recompute_modules",), "nothing does so; add --recompute modules"
-        )
     if not {"interleaved", "breadth-first"} & set(choices.schedules):
         common.refuse_given(
             context, ("virtual_stages",), "no schedule has such parts; leave it out"

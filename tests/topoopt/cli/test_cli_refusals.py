@@ -234,7 +234,7 @@ UNUSED = {
     ),
     "expert tensor": ((*LAYOUTS, "--expert-tensor", "2"), "gpt2 has no experts"),
     "imbalance": ((*LAYOUTS, "--load-imbalance", "1.2"), "gpt2 has no experts"),
-    "modules": ((*LAYOUTS, "--recompute-modules", "norms"), "add --recompute modules"),
+    "modules": ((*LAYOUTS, "--recompute-modules", "norms"), "add modules to that"),
     "parts": (
         (*LAYOUTS, "--virtual-stages", "4", "--pipeline-schedule", "1f1b"),
         "no schedule has such parts",

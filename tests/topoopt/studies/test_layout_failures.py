@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from small_layouts import SMALL_MOE, lone_layout_plan, shared_moe_plan
 from small_plans import planned
-from typer.testing import CliRunner
 
 import topoopt as to
 from codesign_base import InputError
 from parallelism.transformers.enumeration import Choices
-from topoopt.cli.app import app
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.fabric import score
@@ -21,6 +19,7 @@ from topoopt.problem.job import nvlink_server
 from topoopt.problem.options import SearchOptions
 from topoopt.search.layouts import LayoutSearch
 from topoopt.search.survey import survey
+from topoopt.studies.failures import random_cables, random_ports
 from topoopt.studies.server_failures import WAYS, after_servers, fail_servers, without_servers
 
 FREE = Choices(
@@ -119,10 +118,14 @@ def test_why_a_job_does_not_go_on():
         after_servers(small, (4,))
 
 
-@pytest.mark.parametrize("option", ["--fail-links", "--fail-ports", "--fail-servers"])
-def test_nothing_can_fail_of_a_server_alone(tmp_path, option):
-    file = tmp_path / "lone.json"
-    lone_layout_plan().save(file)
-    result = CliRunner().invoke(app, ["what-if", str(file), option, "1"])
-    assert isinstance(result.exception, InputError)
-    assert "are to fail" in str(result.exception) and "plan more servers" in str(result.exception)
+@pytest.mark.parametrize("kind", ["cables", "ports", "servers"])
+def test_nothing_can_fail_of_a_server_alone(kind):
+    lone, rng = rebuild(lone_layout_plan()), np.random.default_rng(0)
+    network = lone.fabric.network
+    with pytest.raises(InputError, match=f"1 {kind} are to fail.*plan more servers"):
+        if kind == "cables":
+            random_cables(network, 1, rng, both_ways=False)
+        elif kind == "ports":
+            random_ports(network, 1, rng, both_ways=False)
+        else:
+            fail_servers(lone, 1, 1)
