@@ -76,7 +76,8 @@ class LayoutFamily:
     rates: GpuRates
     memory_reserve: float
     # The last task graph that was built: wiring and scoring ask for the same one in turn.
-    _built: dict[Placement, TaskGraph] = field(default_factory=dict, repr=False)
+    # Of its own: a family with other software builds another one of the same placement.
+    _built: dict[Placement, TaskGraph] = field(default_factory=dict, init=False, repr=False)
 
     kind: ClassVar[str] = "layouts"
     noun: ClassVar[str] = "layout"
@@ -251,7 +252,7 @@ class LayoutFamily:
 
     def on(self, servers: int, batch: int) -> "LayoutFamily":
         """Return the same job on other servers."""
-        return replace(self, servers=servers, batch=batch, _built={})
+        return replace(self, servers=servers, batch=batch)
 
     def record(self, placement: Placement) -> "LayoutRecord":
         """Return a placed layout as a plan file holds it."""

@@ -46,7 +46,7 @@ class GpuPorts:
     name: str
     network: Network
     pooled: Fabric
-    _fabrics: dict[bytes, Fabric] = field(default_factory=dict, repr=False)
+    _fabrics: dict[bytes, Fabric] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         network = self.network

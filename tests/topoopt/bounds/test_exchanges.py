@@ -132,3 +132,16 @@ def test_each_placement_is_bounded_by_all_that_is_known_of_it() -> None:
     tight, _ = tightened_bound(PLAIN, wirings, layout, loose)
     # The placement of which one term is least is not that of which another is.
     assert tight.seconds > 1.001 * max(loose.seconds, min(apart))
+
+
+def test_a_family_with_other_software_builds_a_graph_of_its_own() -> None:
+    for layout in LAYOUTS[0]:
+        for placement in PLAIN.placements(layout)[:1]:
+            mine = PLAIN.build(placement)
+            other = replace(PLAIN, implementation=get_stack("megatron-moe"))
+            fresh = replace(JOB, implementation=get_stack("megatron-moe")).family(8)
+            assert other.build(placement).tasks == fresh.build(placement).tasks
+            assert PLAIN.build(placement).tasks == mine.tasks
+            if fresh.build(placement).tasks != mine.tasks:
+                return
+    raise AssertionError("the two stacks build the same graphs")
