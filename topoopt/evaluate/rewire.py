@@ -47,7 +47,7 @@ _MOST_SPLITS = 10
 # Work of one more simulation on many servers, of a strategy that has a wiring; how many go on to
 # their end although it has (one of hundreds of thousands of transfers takes ten times as much);
 # and how many others may pass that work unfinished.
-_TRIED_WORK, _MOST_WHOLE, _MOST_CUT = 1e7, 2, 2
+_TRIED_WORK, _MOST_WHOLE, _MOST_CUT = 1e7, 2, 4
 # Links of a pair's routes up to which a flow is re-solved in the usual time.
 _USUAL_LINKS = 32.0
 # Links that the routes of one strategy may have: 12 bytes each, and as much again to make them.
