@@ -11,7 +11,7 @@ def ecmp_pair_bytes(network: Network, pairs: IntArray, amounts: FloatArray) -> F
     """Return the bytes on each link under `routing.paths.ecmp_routes`.
 
     Where every host has one cable to a switch and one from it, only the switches are routed
-    between: of thousands of hosts that takes a hundredth of the time.
+    between, of which there are far fewer.
 
     Parameters
     ----------

@@ -397,26 +397,13 @@ def _deepseek(config: ConfigFields) -> dict[str, Any]:
     config.count("head_dim", default=0)
     config.count("num_key_value_heads", default=0)
     heads = config.count("num_attention_heads")
-    shared = config.count("n_shared_experts", default=0, least=0)
-    width = config.count("moe_intermediate_size")
-    experts = Experts(
-        config.count("n_routed_experts", "num_local_experts"),
-        config.count("num_experts_per_tok"),
-        width,
-        shared=shared,
-        shared_width=width if shared else 0,
-        first_dense=config.count("first_k_dense_replace", default=0, least=0),
-        router_bias=config.kind != "deepseek_v2",
-        groups=config.count("n_group", default=1),
-        groups_per_token=config.count("topk_group", default=1),
-    )
     return body | {
         "attention": Attention(
             heads, heads, config.count("qk_nope_head_dim", default=128), latent=latent
         ),
         "gated": True,
         "tied": config.flag("tie_word_embeddings", False),
-        "experts": experts,
+        "experts": _with_shared(config, 0, config.kind != "deepseek_v2"),
     }
 
 
@@ -425,20 +412,24 @@ def _glm4_moe(config: ConfigFields) -> dict[str, Any]:
         config, query_bias=config.flag("attention_bias", False),
         head_norm=config.flag("use_qk_norm", False),
     )  # fmt: skip
-    shared = config.count("n_shared_experts", default=1, least=0)
+    return described | {"experts": _with_shared(config, 1, True)}
+
+
+def _with_shared(config: ConfigFields, usual: int, router_bias: bool) -> Experts:
+    """Return experts beside shared ones; ``usual`` is how many are shared, and layers dense."""
+    shared = config.count("n_shared_experts", default=usual, least=0)
     width = config.count("moe_intermediate_size")
-    experts = Experts(
+    return Experts(
         config.count("n_routed_experts", "num_local_experts"),
         config.count("num_experts_per_tok"),
         width,
         shared=shared,
         shared_width=width if shared else 0,
-        first_dense=config.count("first_k_dense_replace", default=1, least=0),
-        router_bias=True,
+        first_dense=config.count("first_k_dense_replace", default=usual, least=0),
+        router_bias=router_bias,
         groups=config.count("n_group", default=1),
         groups_per_token=config.count("topk_group", default=1),
     )
-    return described | {"experts": experts}
 
 
 def _vit(config: ConfigFields) -> dict[str, Any]:

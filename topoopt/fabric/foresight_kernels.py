@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from codesign_base.jit import inner_kernel, kernel
-from parallelism.longest_path_kernels import topological_order
+from parallelism.longest_path_kernels import heads_and_tails
 from routing.fairness_kernels import Floats
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.iteration_kernels import IDLES, Iteration
@@ -65,21 +65,21 @@ def seconds_after(orders: Orders) -> Floats:
         Along the longest chain of what waits for a task, each flow alone on its links; zero for
         tasks behind a cycle.
     """
-    order = topological_order(orders.successor_offsets, orders.successors, orders.predecessors)
-    length, after = np.zeros(orders.compute.size), np.zeros(orders.compute.size)
-    for place in range(order.size - 1, -1, -1):
-        task = order[place]
-        most = 0.0
-        for entry in range(orders.successor_offsets[task], orders.successor_offsets[task + 1]):
-            following = orders.successors[entry]
-            most = max(most, length[following] + after[following])
-        after[task] = most
-        length[task] = orders.volume[task]
+    length = orders.volume.copy()
+    for task in range(length.size):
         if not orders.compute[task]:
             rate = orders.cap[task]
             for entry in range(orders.begin[task], orders.end[task]):
                 rate = min(rate, orders.capacity[orders.links[entry]] / orders.weights[entry])
             length[task] = orders.delay[task] + orders.volume[task] / rate + orders.lag[task]
+    _, after = heads_and_tails(
+        length,
+        np.zeros(length.size),
+        orders.successor_offsets,
+        orders.successors,
+        orders.predecessors,
+        np.empty(0),
+    )
     return after
 
 
