@@ -36,9 +36,15 @@ def compiling_ahead(layouts: bool = False) -> Iterator[None]:
     if not kernels_are_shared() or _cores() < 2 or compiled_cache_is_warm("fabric_*/packet_k*"):
         yield
         return
+    # It imports what this process does: a checkout in the working directory is another place, for
+    # which numba would compile everything once more (hence -P, and this process's own path).
     # It waits for the end of its input, which comes even if this process is killed.
     other = subprocess.Popen(
-        [sys.executable, "-m", "topoopt.codesign.compile_late", *(["layouts"] if layouts else [])],
+        [
+            *(sys.executable, "-P", "-m", "topoopt.codesign.compile_late"),
+            *(["layouts"] if layouts else []),
+        ],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

@@ -78,7 +78,7 @@ def test_the_process_is_silent_and_ends_with_the_block(first_run):
         assert not process.killed
         raise RuntimeError
     assert process.killed
-    assert process.words[1:] == ["-m", "topoopt.codesign.compile_late"]
+    assert process.words[1:] == ["-P", "-m", "topoopt.codesign.compile_late"]
     assert process.pipes["stdin"] == subprocess.PIPE
     assert process.pipes["stdout"] == process.pipes["stderr"] == subprocess.DEVNULL
 
@@ -90,7 +90,28 @@ def test_the_process_knows_what_is_planned(first_run, model, last):
     run = CliRunner().invoke(app, asked)
     assert isinstance(run.exception, to.InputError)
     (process,) = Recorded.started
-    assert process.words[3:] == last
+    assert process.words[4:] == last
+
+
+def test_the_process_imports_what_this_one_does(first_run, monkeypatch):
+    # A checkout in the working directory was imported instead, and all kernels compiled twice.
+    checkout = first_run / "checkout"
+    (checkout / "topoopt").mkdir(parents=True)
+    (checkout / "topoopt" / "__init__.py").touch()
+    with ahead.compiling_ahead():
+        (process,) = Recorded.started
+    monkeypatch.undo()
+    before_module = process.words[: process.words.index("-m")]
+    asked = [*before_module, "-c", "import topoopt; print(topoopt.__file__)"]
+    answer = subprocess.run(
+        asked,
+        env=process.pipes["env"],
+        cwd=checkout,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert Path(answer.stdout.strip()) == Path(to.__file__)
 
 
 @pytest.mark.parametrize("reason", ["one core", "compiled before", "no cache", "not compiled"])
