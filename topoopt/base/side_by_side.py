@@ -23,11 +23,13 @@ def in_twos(
     task: Callable[[_Item, float], _Result],
     limit: Callable[[], float],
     servers: int,
+    threaded_from: int = THREADED_FROM,
 ) -> Iterator[tuple[_Item, _Result]]:
     """Yield items with what a task makes of them, in order.
 
     Two at a time from a size on, until what two of them keep would fill memory. Both of two know
     the limit that held before them, however many threads there are and whichever ends first.
+    The second of two may be made in vain: the caller need not ask for it.
 
     Parameters
     ----------
@@ -37,13 +39,15 @@ def in_twos(
     limit : callable
         Returns the limit that what was yielded so far sets.
     servers : int
+    threaded_from : int
+        From how many servers on two at a time are worth it.
 
     Yields
     ------
     item
     result
     """
-    if servers < THREADED_FROM or not tabled(servers):
+    if servers < threaded_from or not tabled(servers):
         for item in items:
             yield item, task(item, limit())
             if servers >= THREADED_FROM:
@@ -57,7 +61,8 @@ def in_twos(
             found = [pool.submit(task, item, held) for item in two]
             for item, each in zip(two, found, strict=True):
                 yield item, each.result()
-            give_back()
+            if servers >= THREADED_FROM:
+                give_back()
     finally:
         # After an interruption what has not begun never does.
         pool.shutdown(cancel_futures=True)

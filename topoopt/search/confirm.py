@@ -188,7 +188,8 @@ def packet_times_in_turn(
     """Yield pairs with their times in packet trains, as many as can be simulated soon.
 
     Those that cannot have the lowest mean are given up, and take infinitely long; so are those
-    whose fluid time is clearly longer, which packets hardly ever pass.
+    whose fluid time is clearly longer, which packets hardly ever pass. The same are given up
+    however many are simulated at a time.
 
     Parameters
     ----------
@@ -206,10 +207,11 @@ def packet_times_in_turn(
         As `confirmed_times` has them.
     """
     spent, best = 0, float("inf")
+    given_up = Jitter(np.full(COPIES, np.inf), 0)
 
     def timed(pair: Pair[P], limit: float) -> Jitter | None:
         if pair.time > _HOPELESS * limit:
-            return Jitter(np.full(COPIES, np.inf), 0)
+            return given_up
         known = pair.in_trains if ranked else None
         return confirmed_times(pair.fabric, tasks(pair), seed, limit, known)
 
@@ -220,12 +222,17 @@ def packet_times_in_turn(
     others = takewhile(lambda _: spent <= _CHOOSING_EVENTS, pairs[1:])
     servers = pairs[0].fabric.network.hosts
     for pair, times in chain(
-        in_twos(pairs[:1], timed, limit, servers),
-        in_twos(others, timed, limit, servers),
+        in_twos(pairs[:1], timed, limit, servers, 0),
+        in_twos(others, timed, limit, servers, 0),
     ):
+        # The second of two did not know the first.
+        if pair.time > _HOPELESS * best:
+            times = given_up
         if times is not None:
-            best = min(best, times.mean)
             spent += times.events
+            if times.times[0] > _HOPELESS * best or times.mean > best:
+                times = given_up
+            best = min(best, times.mean)
         yield pair, times
 
 
@@ -283,9 +290,15 @@ def screened(
     if len(pairs) <= count:
         return list(pairs)
     times: list[float] = []
-    for pair in pairs:
-        limit = sorted(times)[count - 1] if len(times) >= count else float("inf")
-        times.append(packet_time(problem, pair, limit))
+
+    def limit() -> float:
+        return sorted(times)[count - 1] if len(times) >= count else float("inf")
+
+    def timed(pair: Pair[P], limit: float) -> float:
+        return packet_time(problem, pair, limit)
+
+    for _, time in in_twos(pairs, timed, limit, problem.cluster.servers, 0):
+        times.append(time)
         if progress:
             progress(Progress("packet ranking", len(times), len(pairs), min(times)))
     order = sorted(range(len(pairs)), key=lambda i: (times[i], i))

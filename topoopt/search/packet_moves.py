@@ -19,6 +19,7 @@ from parallelism.search.space import StrategySpace
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import TaskGraph
 from topoopt.base.progress import Progress, ProgressCallback
+from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer, direct_fabric
@@ -166,11 +167,15 @@ class PacketMoves:
         wired = [pair for pair in pairs if pair.topology is not None]
         times = [self._score(pair.fabric, pair.strategy) for pair in wired]
         climbs: list[_Climb] = []
-        for place in sorted(range(len(wired)), key=lambda i: (times[i], i)):
+        order = sorted(range(len(wired)), key=lambda i: (times[i], i))
+
+        def timed(place: int, _: float) -> float:
+            return packet_time(self.problem, wired[place])
+
+        for place, least in in_twos(order, timed, lambda: 0.0, self.problem.cluster.servers, 0):
             if len(climbs) == count:
                 break
             pair = wired[place]
-            least = packet_time(self.problem, pair)
             cost = _simulation_work(pair.fabric, self.problem.family.build(pair.strategy))
             self.work += cost
             if all(climb.least != least for climb in climbs):  # else one is the other's twin

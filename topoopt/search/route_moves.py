@@ -5,7 +5,7 @@ can still meet on a link. Moving one pair after another to another shortest path
 the iteration each time, sees that; it is costly, and done for the best pairs of a search only.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -15,6 +15,7 @@ from parallelism.family import Family, P
 from routing.network import IntArray, Network
 from routing.paths import ecmp_routes, hops_toward_hosts
 from routing.routes import Routes
+from topoopt.base.side_by_side import in_twos
 from topoopt.evaluate.pair import Pair
 from topoopt.evaluate.problem import Problem
 from topoopt.evaluate.scoring import Scorer
@@ -28,15 +29,13 @@ _MOST_TRIES, _MOST_PATHS = 150, 6
 _LEAST_GAIN = 1e-6
 
 
-def other_routes(
-    problem: Problem[Family[P]], pairs: Iterable[Pair[P]], count: int
-) -> list[Pair[P]]:
+def other_routes(problem: Problem[Family[P]], pairs: list[Pair[P]], count: int) -> list[Pair[P]]:
     """Return pairs of one path a server pair with their best fellows of other routes.
 
     Parameters
     ----------
     problem : Problem
-    pairs : iterable of Pair
+    pairs : list of Pair
         Fastest first.
     count : int
         Of so many of the first the routes are improved.
@@ -47,18 +46,20 @@ def other_routes(
         All of them, and of the first few also those with improved paths and with ECMP; fastest
         first.
     """
-    found: list[Pair[P]] = []
-    for place, pair in enumerate(pairs):
-        found.append(pair)
-        if place >= count or pair.routing is not Routing.BALANCED:
-            continue
+    first, later = pairs[:count], pairs[count:]
+
+    def fellows(pair: Pair[P], _: float) -> list[Pair[P]]:
+        if pair.routing is not Routing.BALANCED:
+            return [pair]
         better = improved_paths(problem, pair)
-        if better is not pair:
-            found.append(better)
         fabric = _with_routes(pair, ecmp_routes(pair.fabric.network))
         time = Scorer(problem, fabric)(pair.strategy)
-        found.append(replace(pair, fabric=fabric, routing=Routing.ECMP, time=time))
-    return sorted(found, key=lambda pair: pair.time)
+        ecmp = replace(pair, fabric=fabric, routing=Routing.ECMP, time=time)
+        return [pair, ecmp] if better is pair else [pair, better, ecmp]
+
+    made = in_twos(first, fellows, lambda: 0.0, problem.cluster.servers, 0)
+    found = [pair for _, alike in made for pair in alike]
+    return sorted([*found, *later], key=lambda pair: pair.time)
 
 
 def improved_paths(problem: Problem[Family[P]], pair: Pair[P]) -> Pair[P]:

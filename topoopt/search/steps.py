@@ -20,7 +20,7 @@ from parallelism.search.regions import Regions
 from parallelism.search.searcher import Searcher
 from parallelism.search.space import StrategySpace
 from topoopt.base.progress import ProgressCallback
-from topoopt.base.side_by_side import THREADED_FROM
+from topoopt.base.side_by_side import THREADED_FROM, in_twos
 from topoopt.bounds.bounds import Bound
 from topoopt.bounds.everything import everything_bound
 from topoopt.evaluate.pair import Pair
@@ -323,9 +323,13 @@ def rewired(search: Search, state: SearchState, r: Round, changed: bool) -> None
 
 def timed(problem: Problem, pairs: list[Pair], result: SearchResult) -> list[Pair]:
     """Return pairs with a problem's scores for times, and count what that costs."""
-    found = []
-    for pair in pairs:
+
+    def scored(pair: Pair, _: float) -> tuple[float, float]:
         scorer = Scorer(problem, pair.fabric)
-        found.append(replace(pair, time=scorer(pair.strategy)))
-        result.work += scorer.work
+        return scorer(pair.strategy), scorer.work
+
+    found = []
+    for pair, (time, work) in in_twos(pairs, scored, lambda: 0.0, problem.cluster.servers, 0):
+        found.append(replace(pair, time=time))
+        result.work += work
     return found
