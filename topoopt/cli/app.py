@@ -145,13 +145,10 @@ def _word_after(names: Sequence[str]) -> str:
 
 
 def _usage_message(error: Exception) -> str:
-    """Return one sentence about a word that the command line does not know.
-
-    Empty if there were no words at all: then the help was shown.
-    """
+    """Return one sentence about a word that the command line does not know."""
     message = " ".join(error.format_message().split()).rstrip(".")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
-    if not message or context is None:
+    if context is None:
         return message
     parameter = getattr(error, "param", None)
     for kind, needed in _NUMBERS.items():
@@ -187,8 +184,7 @@ def main() -> None:
             print(f"warning: {conflict}", file=sys.stderr)
         sys.exit(2)
     except _USAGE_ERROR as error:
-        if message := _misplaced() or _usage_message(error):
-            print(f"error: {message}", file=sys.stderr)
+        print(f"error: {_misplaced() or _usage_message(error)}", file=sys.stderr)
         sys.exit(2)
     except SystemError as error:
         if not _interrupted(error):

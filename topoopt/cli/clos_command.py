@@ -22,7 +22,6 @@ clos_app = typer.Typer(
     name="clos",
     cls=TitledGroup,
     help="Route training traffic on a Clos (leaf-spine) fabric.",
-    no_args_is_help=True,
 )
 
 FABRIC: Options = {

@@ -18,7 +18,6 @@ from topoopt.experiment.command import RUN
 experiment_app = typer.Typer(
     cls=TitledGroup,
     help="Reproduce the tables and figures of the papers.",
-    no_args_is_help=True,
 )
 From = Annotated[
     Path | None,

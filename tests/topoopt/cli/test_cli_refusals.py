@@ -72,6 +72,12 @@ def test_wrong_options_are_refused_in_one_sentence(workplace, command, case):
     assert said in refused(*command_line(command, options), directory=workplace[0])
 
 
+@pytest.mark.parametrize("group", ["clos", "experiment"])
+def test_a_group_without_a_command_says_where_its_commands_are(workplace, group):
+    said = refused(group, directory=workplace[0])
+    assert f"Missing command; see topoopt {group} --help" in said
+
+
 @pytest.mark.parametrize("case", PLAN_ONLY)
 def test_wrong_options_of_plan_are_refused_before_the_search(workplace, case):
     directory, _ = workplace
