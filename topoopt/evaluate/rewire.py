@@ -37,6 +37,7 @@ from topoopt.evaluate.scoring import (
 )
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.represented import whole_size
+from topoopt.fabric.tasks import transfer_pairs
 from topoopt.fabric.transport import PACKETS
 from topoopt.problem.ports import PortModel
 from topoopt.problem.routing import Routing
@@ -48,6 +49,8 @@ _MOST_SPLITS = 10
 # their end although it has (one of hundreds of thousands of transfers takes ten times as much);
 # and how many others may pass that work unfinished.
 _TRIED_WORK, _MOST_WHOLE, _MOST_CUT = 1e7, 2, 4
+# Share of all pairs of servers up to which only those that exchange something are routed.
+_FEW_PAIRS = 0.25
 # Links of a pair's routes up to which a flow is re-solved in the usual time.
 _USUAL_LINKS = 32.0
 # Links that the routes of one strategy may have: 12 bytes each, and as much again to make them.
@@ -105,6 +108,19 @@ def _with_rings(topologies: Iterable[Topology], tasks: TaskGraph) -> Iterator[To
             yield topology
     if spare is not None and not some:
         yield spare
+
+
+def _sends_between_few(tasks: TaskGraph) -> bool:
+    """Say whether so few pairs of servers exchange anything that the others need no routes."""
+    return transfer_pairs(tasks).size < _FEW_PAIRS * tasks.servers**2
+
+
+def _of_all_pairs(fabric: Fabric) -> Fabric:
+    """Return a fabric with the routes of all pairs made."""
+    if fabric.routes.pairs is None and fabric.edge_routes.pairs is None:
+        return fabric
+    edges = None if fabric.ring_routes is None else fabric.ring_routes.complete()
+    return replace(fabric, routes=fabric.routes.complete(), ring_routes=edges)
 
 
 def _wires(topology: Topology) -> _Wires:
@@ -269,6 +285,8 @@ class Rewirer(Generic[P]):
         if weighted and Routing.MCF in routings and not self.spares and not done:
             self._reroute(tasks, best, Routing.MCF)
         topology, routing, fabric = best.found
+        if not self._many:
+            fabric = _of_all_pairs(fabric)
         pair = Pair(strategy, topology, routing, fabric, best.time, origin)
         if exact:
             pair = self.exactly(pair)
@@ -301,7 +319,7 @@ class Rewirer(Generic[P]):
     ) -> None:
         """Score topologies that were not seen yet under every routing."""
         routings = self.options.routings(self.cluster.servers)
-        spared = self._spared
+        spared, few = self._spared, _sends_between_few(tasks)
         kept = max(_KEPT, _KEPT_SERVERS // self.cluster.servers)
         candidates: list[_Candidate] = []
         for topology in _with_rings(topologies, tasks):
@@ -319,7 +337,7 @@ class Rewirer(Generic[P]):
                 summed = spared and routing is Routing.ECMP
                 links = 0.0
                 fabric = direct_fabric(
-                    topology, routing, self.problem.seed, tasks=tasks, on_demand=summed
+                    topology, routing, self.problem.seed, tasks=tasks, on_demand=summed or few
                 )
                 if self._many and moves_too_often(tasks, fabric, best.moves):
                     continue
@@ -356,7 +374,9 @@ class Rewirer(Generic[P]):
 
         def simulated(candidate: _Candidate, limit: float) -> tuple[Fabric, float, Scorer[P]]:
             _, _, topology, routing, made, links = candidate
-            fabric = made or direct_fabric(topology, routing, self.problem.seed, tasks=tasks)
+            fabric = made or direct_fabric(
+                topology, routing, self.problem.seed, tasks=tasks, on_demand=few
+            )
             quick = self._scorer(fabric, self.tolerance)
             quick.budget = self.problem.candidate_work
             if self.spares and (best.whole <= 0 or best.found is not None):

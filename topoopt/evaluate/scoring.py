@@ -107,7 +107,7 @@ def direct_fabric(
         network,
         routes,
         {group: tuple(orders) for group, orders in rings.items()},
-        allreduce_routes(network, whole, routing),
+        allreduce_routes(network, whole, routing, on_demand=on_demand),
     )
     if routing not in (Routing.MCF, Routing.BALANCED):
         return fabric
@@ -193,7 +193,11 @@ def _routed_alike(one: Fabric, other: Fabric, tasks: TaskGraph) -> bool:
 
 
 def allreduce_routes(
-    network: Network, rings: Sequence[tuple[Sequence[int], int]], routing: Routing
+    network: Network,
+    rings: Sequence[tuple[Sequence[int], int]],
+    routing: Routing,
+    *,
+    on_demand: bool = False,
 ) -> Routes | None:
     """Return the routes of ring edges, where they differ from those of transfers.
 
@@ -205,6 +209,8 @@ def allreduce_routes(
         Orders and steps of the rings over all servers; those of steps have their places in
         common, step 0 is a ring of no single step. There may be none.
     routing : Routing
+    on_demand : bool
+        As in `direct_fabric`.
 
     Returns
     -------
@@ -217,10 +223,11 @@ def allreduce_routes(
     """
     if routing in (Routing.ECMP, Routing.BALANCED):
         return None
+    make = Routes.on_demand if on_demand else Routes.of_all
     if routing is Routing.MCF or not rings or any(step == 0 for _, step in rings):
-        return Routes.of_all(network.hosts, partial(ecmp_routes, network))
+        return make(network.hosts, partial(ecmp_routes, network))
     steps, places = sorted({step for _, step in rings}), ring_places(*rings[0])
-    return Routes.of_all(network.hosts, partial(coin_change_routes, network, steps, places))
+    return make(network.hosts, partial(coin_change_routes, network, steps, places))
 
 
 def search_tolerance(servers: int) -> float:

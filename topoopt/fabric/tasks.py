@@ -176,16 +176,31 @@ def pairs_in_use(fabric: Fabric, tasks: TaskGraph) -> tuple[IntArray, IntArray]:
     transfers, ring edges : int64 arrays
         Pairs as ``source * hosts + target``, ascending.
     """
-    hosts = fabric.network.hosts
+    edges = [fabric.ring_edges(group).ravel() for group in tasks.groups if len(group) > 1]
+    none = np.zeros(0, dtype=np.int64)
+    return transfer_pairs(tasks), np.unique(np.concatenate((none, *edges)))
+
+
+def transfer_pairs(tasks: TaskGraph) -> IntArray:
+    """Return the pairs of hosts that an iteration's transfers go between.
+
+    Parameters
+    ----------
+    tasks : TaskGraph
+        Whose tasks may stand for others.
+
+    Returns
+    -------
+    int64 array
+        Pairs as ``source * servers + target``, ascending.
+    """
     if tasks.alike is None:
         moves = tasks.kind == TRANSFER
         source, target = tasks.first[moves], tasks.second[moves]
     else:
         pattern = tasks.alike.pattern
         source, target = pattern.source[pattern.group < 0], pattern.target[pattern.group < 0]
-    edges = [fabric.ring_edges(group).ravel() for group in tasks.groups if len(group) > 1]
-    none = np.zeros(0, dtype=np.int64)
-    return np.unique(source * hosts + target), np.unique(np.concatenate((none, *edges)))
+    return np.unique(source * tasks.servers + target)
 
 
 def listing(fabric: Fabric, tasks: TaskGraph) -> Fabric:
