@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from codesign_base.rows import spread, starts
 from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
 from parallelism.transformers.placement import Group, Placement
 
@@ -162,30 +163,27 @@ class TaskList:
 
         count = self.tasks
         none = np.zeros(0, dtype=np.int64)
-        at: list[IntArray] = [np.arange(b.begin, b.begin + b.first.size) for b in self._blocks]
-        parts = [np.repeat([b.label[2] for b in self._blocks], [a.size for a in at])]
-        columns = [_columns(self._blocks)]
+        sizes = np.array([block.first.size for block in self._blocks], dtype=np.int64)
+        offset = starts(sizes)
+        # Of each task its place among those of all blocks, or the place of the one it repeats.
+        like = np.empty(count, dtype=np.int64)
+        like[spread(np.array([block.begin for block in self._blocks], dtype=np.int64), sizes)] = (
+            np.arange(offset[-1])
+        )
         before, after = [none, *self._before], [none, *self._after]
-        for known, begins, microbatches in self._repeated:
+        for known, begins, _ in self._repeated:
             own, size = begins[:, :1], known.last.tasks - known.first.tasks
-            blocks = self._blocks[known.first.blocks : known.last.blocks]
-            at.append((own + np.arange(size)).ravel())
-            columns.append(tuple(np.tile(each, len(begins)) for each in _columns(blocks)))
-            parts.append(np.repeat(microbatches, size))
+            first = offset[known.first.blocks]
+            like[own + np.arange(size)] = np.arange(first, first + size)
             for number, (waited, waits) in enumerate(self._edges(known)):
                 before.append((begins[:, number : number + 1] + waited).ravel())
                 after.append((own + waits).ravel())
-        places = np.concatenate([none, *at])
-
-        def column(pieces: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-            values = np.concatenate(pieces)
-            ordered = np.empty_like(values)
-            ordered[places] = values
-            return ordered
-
-        kind, first, second, sizes, delay, operator, phase, element = (
-            column([each[row] for each in columns]) for row in range(8)
+        kind, first, second, amounts, delay, operator, phase, part, element = (
+            values[like] for values in _columns(self._blocks, sizes)
         )
+        for known, begins, microbatches in self._repeated:
+            size = known.last.tasks - known.first.tasks
+            part[begins[:, :1] + np.arange(size)] = microbatches[:, None]
         waited, waiting = np.concatenate(before), np.concatenate(after)
         offsets, successors = successor_lists(waited, waiting, count)
         graph = TaskGraph(
@@ -194,11 +192,11 @@ class TaskList:
             kind=kind,
             first=first,
             second=second,
-            size=sizes,
+            size=amounts,
             delay=delay,
             operator=operator,
             phase=phase,
-            part=column([none, *parts]),
+            part=part,
             successor_offsets=offsets,
             successors=successors,
             predecessors=np.bincount(successors, minlength=count).astype(np.int64),
@@ -208,9 +206,8 @@ class TaskList:
         return graph, element
 
 
-def _columns(blocks: list[_Block]) -> tuple[npt.NDArray[Any], ...]:
-    """Return kind, first, second, size, delay, operator, phase and element of all tasks."""
-    sizes = [block.first.size for block in blocks]
+def _columns(blocks: list[_Block], sizes: IntArray) -> tuple[npt.NDArray[Any], ...]:
+    """Return all columns of all tasks: those of `TaskGraph`, and what each stands for."""
     none = np.zeros(0, dtype=np.int64)
 
     def each(values: list[int]) -> IntArray:
@@ -225,7 +222,6 @@ def _columns(blocks: list[_Block]) -> tuple[npt.NDArray[Any], ...]:
         np.concatenate([none, *(block.second for block in blocks)]),
         amounts([block.size for block in blocks]),
         amounts([block.delay for block in blocks]),
-        each([block.label[0] for block in blocks]),
-        each([block.label[1] for block in blocks]),
+        *(each([int(block.label[row]) for block in blocks]) for row in range(3)),
         np.concatenate([none, *(block.element for block in blocks)]),
     )
