@@ -40,8 +40,16 @@ _COLLECTIVES = {
     TaskKind.REDUCE_SCATTER: "ReduceScatter",
     TaskKind.ALL_GATHER: "AllGather",
 }
+# Tasks of the graphs that are kept for later, and exchanges that these stand for: some 150 bytes
+# each.
+_MOST_KEPT = 500_000
 # Stated bytes of memory may differ from these by rounding.
 _ROUNDING = 1e-9
+
+
+def _size(tasks: TaskGraph) -> int:
+    """Return how many tasks would take as much memory as a task graph."""
+    return tasks.tasks + (0 if tasks.alike is None else 2 * tasks.alike.pattern.elements)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +83,11 @@ class LayoutFamily:
     choices: Choices
     rates: GpuRates
     memory_reserve: float
-    # The last task graph that was built: wiring and scoring ask for the same one in turn.
-    # Of its own: a family with other software builds another one of the same placement.
-    _built: dict[Placement, TaskGraph] = field(default_factory=dict, init=False, repr=False)
+    # The last task graphs, of all tasks or not: bounds, wiring and scoring ask for the same ones.
+    # Of its own: a family with other software builds others of the same placements.
+    _built: dict[tuple[Placement, bool], TaskGraph] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     kind: ClassVar[str] = "layouts"
     noun: ClassVar[str] = "layout"
@@ -156,26 +166,36 @@ class LayoutFamily:
 
     def build(self, placement: Placement) -> TaskGraph:
         """Return the task graph of one iteration; see `iteration_tasks`."""
-        tasks = self._built.get(placement)
-        if tasks is None or tasks.alike is not None:
+        tasks = self._built.get((placement, True))
+        if tasks is None:
             schedule = schedule_of(placement.layout, self.batch)
             tasks = iteration_tasks(placement, schedule, self.loads(placement))
-            self._built.clear()
-            self._built[placement] = tasks
+            self._keep(placement, True, tasks)
         return tasks
 
     def represented(self, placement: Placement) -> TaskGraph:
         """Return one iteration with one task of each kind, or, if it is small, all tasks."""
-        tasks = self._built.get(placement)
+        tasks = self._built.get((placement, False))
         if tasks is None:
             schedule = schedule_of(placement.layout, self.batch)
             if expected_tasks(placement, schedule) >= REDUCED_FROM:
                 tasks = reduced_tasks(placement, schedule, self.loads(placement))
-        if tasks is None:
-            return self.build(placement)
-        self._built.clear()
-        self._built[placement] = tasks
+            if tasks is None:
+                tasks = self.build(placement)
+            self._keep(placement, False, tasks)
         return tasks
+
+    def _keep(self, placement: Placement, whole: bool, tasks: TaskGraph) -> None:
+        """Keep a task graph, and of the others the last ones, as far as memory allows."""
+        left = _MOST_KEPT - _size(tasks)
+        kept = {(placement, whole): tasks}
+        for key, other in reversed(list(self._built.items())):
+            left -= _size(other)
+            if left < 0:
+                break
+            kept.setdefault(key, other)
+        self._built.clear()
+        self._built.update(reversed(kept.items()))
 
     def expected_bytes(self, placement: Placement) -> float:
         """Return what the arrays of its task graph take, about; see `sizes.expected_bytes`."""

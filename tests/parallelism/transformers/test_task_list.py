@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_transformers import MIXTRAL, gpt
 
+from parallelism.transformers import family as family_module
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import AXES, Placement
 from parallelism.transformers.schedules import schedule_of
@@ -56,3 +57,23 @@ def test_more_servers_and_experts_take_more_memory():
 
     assert takes(64, 1) < takes(64, 16) < takes(64, 64)
     assert takes(64, 64) < takes(128, 64)
+
+
+def test_graphs_asked_for_in_turn_are_built_once_as_long_as_memory_allows(monkeypatch):
+    model = gpt(8, 1024, 16, 5000)
+    job = Job(model, server=nvlink_server("h100", 4), global_batch=2048)
+    kinds = (Layout(data=128 // p, pipeline=p, sequence_parallel=False) for p in (4, 8, 2))
+    first, second, third = (Placement(layout, 4) for layout in kinds)
+    family = job.family(32)
+    represented, whole = family.represented(first), family.build(first)
+    assert represented.tasks < whole.tasks
+    family.represented(second)
+    assert family.represented(first) is represented and family.build(first) is whole
+    # As much as the newest two take: the oldest goes, and is built again as it was.
+    sizes = [family_module._size(job.family(32).represented(p)) for p in (second, third)]
+    monkeypatch.setattr(family_module, "_MOST_KEPT", sum(sizes))
+    family = job.family(32)
+    kept = [family.represented(placement) for placement in (first, second, third)]
+    assert [family.represented(placement) for placement in (second, third)] == kept[1:]
+    again = family.represented(first)
+    assert again is not kept[0] and np.array_equal(again.successors, kept[0].successors)
