@@ -1,6 +1,7 @@
 """Notice other distributions that install packages under the project's import names."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 DISTRIBUTION = "topoopt"
 IMPORT_NAMES = ("parallelism", "routing", "topoopt", "codesign_base")
@@ -31,9 +32,7 @@ def distribution_conflicts(
     []
     """
     if providers is None:
-        from importlib.metadata import packages_distributions
-
-        providers = packages_distributions()
+        providers = _installed()
     conflicts = []
     for name in IMPORT_NAMES:
         for other in sorted(set(providers.get(name, ())) - {DISTRIBUTION}):
@@ -43,3 +42,11 @@ def distribution_conflicts(
                 f"then reinstall {DISTRIBUTION}"
             )
     return conflicts
+
+
+@cache
+def _installed() -> Mapping[str, Sequence[str]]:
+    # It reads what all distributions say of their files.
+    from importlib.metadata import packages_distributions
+
+    return packages_distributions()

@@ -17,7 +17,7 @@ SOURCES = Path(topoopt.__file__).parents[1]
 
 def worked(kinds, first, end, folder):
     """Run cases in a process of their own, which shares the compiled kernels of the others."""
-    kernels = {k: os.environ[k] for k in ("NUMBA_CACHE_DIR",) if k in os.environ}
+    kernels = {k: os.environ[k] for k in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME") if k in os.environ}
     return subprocess.run(
         [sys.executable, HELPERS / "fuzz_worker.py", kinds, str(first), str(end), folder],
         env={"PYTHONPATH": f"{SOURCES}:{HELPERS}", "PATH": "/usr/bin:/bin", **kernels},

@@ -112,14 +112,14 @@ def test_the_same_seed_and_steps_give_the_same_plan(first):
     assert packets_chose() == first
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "77"])
-def test_the_plan_does_not_depend_on_the_hash_seed(hash_seed, first):
+def test_the_plan_does_not_depend_on_the_hash_seed(first):
+    # This process has a seed of its own, which is another one each time.
     code = (
         "from small_plans import *\n"
         "print(solve(small_dlrm(), 4, steps=60, seed=2, confirm='packet').to_json())"
     )
     helpers = Path(small_plans.__file__).parent
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(helpers)}
+    environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": str(helpers)}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
     )
@@ -131,7 +131,7 @@ def test_seeds_differ_and_more_steps_are_never_worse():
     # Packet trains may choose a plan that is slower with max-min fair shares.
     times = [
         solve(model, 4, steps=steps, seed=0, confirm="none").iteration_time_s
-        for steps in (0, 20, 80, 320)
+        for steps in (0, 20, 80, 160)
     ]
     assert times == sorted(times, reverse=True)
     assert times[-1] < times[0]
@@ -158,14 +158,14 @@ def test_steps_reproduce_a_timed_run_wherever_the_clock_runs_out(looks, monkeypa
 
 
 def test_the_steps_of_a_run_with_the_default_budget_reproduce_its_plan(monkeypatch):
-    # By default work ends a search; a fiftieth of it here.
+    # By default work ends a search; a two-hundredth of it here.
     whole = OperatorSearch.budget
 
-    def fiftieth(self):
+    def part(self):
         budget = whole(self)
-        return replace(budget, work=budget.work / 50)
+        return replace(budget, work=budget.work / 200)
 
-    monkeypatch.setattr(OperatorSearch, "budget", fiftieth)
+    monkeypatch.setattr(OperatorSearch, "budget", part)
     model = small_dlrm(2, bottom_layers=1, top_layers=1)
     asked = {"effort": "thorough", "confirm": "none"}
     usual = solve(model, 3, 3, steps=None, **asked)

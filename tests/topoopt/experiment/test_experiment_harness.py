@@ -280,7 +280,7 @@ def test_ten_kills_at_random_moments_lose_nothing(tmp_path):
                 time.sleep(0.005)
             time.sleep(moments.uniform(0.0, 0.1))
         else:
-            time.sleep(moments.uniform(0.1, 1.0))
+            time.sleep(moments.uniform(0.1, 0.6))
         with contextlib.suppress(ProcessLookupError):  # finished before
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -95,7 +95,8 @@ def test_beyond_exact_scoring_a_plan_is_still_no_worse_than_the_hybrid():
             top_layers=1, batch_per_gpu=16,
         )  # fmt: skip
         job, cluster = to.Job(model), to.Cluster(34, 3, "25Gbps")
-        plan = to.co_optimize(job, cluster, SearchOptions(steps=0), baselines=())
+        options = SearchOptions(steps=0, confirm="none")
+        plan = to.co_optimize(job, cluster, options, baselines=())
         given = setting(model, 34, 3, 25)
         for name in ("hybrid", "data-parallel"):
             assert plan.iteration_time_s <= given.wired(given.strategy(name), name).time

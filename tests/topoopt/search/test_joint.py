@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from small_plans import assert_valid, small_dlrm, small_mlp, solve
+from small_plans import assert_valid, planned, small_dlrm, small_mlp, solve
 
 import topoopt as to
 from codesign_base import InputError
@@ -53,7 +53,7 @@ def test_joint_search_is_deterministic_and_seeds_differ(model):
 def test_joint_search_is_no_worse_than_the_strategy_alone():
     job, cluster = to.Job(small_mlp()), to.Cluster(8, 2, "10Gbps")
     times = {
-        method: to.co_optimize(job, cluster, SearchOptions(method=method, steps=400), baselines=())
+        method: planned(job, cluster, method=method, steps=400, baselines=())
         for method in ("joint", "strategy-only", "topology-only")
     }
     joint = times.pop("joint").iteration_time_s
@@ -63,9 +63,11 @@ def test_joint_search_is_no_worse_than_the_strategy_alone():
 def test_the_steps_that_a_joint_plan_reports_reproduce_it():
     job, cluster = to.Job(small_dlrm(2)), to.Cluster(4, 2, "100Gbps")
     for steps in (7, 60, 150):
-        plan = to.co_optimize(job, cluster, SearchOptions(steps=steps), baselines=())
+        options = SearchOptions(steps=steps, confirm="none")
+        plan = to.co_optimize(job, cluster, options, baselines=())
         assert plan.search.steps <= steps
-        again = to.co_optimize(job, cluster, SearchOptions(steps=plan.search.steps), baselines=())
+        options = replace(options, steps=plan.search.steps)
+        again = to.co_optimize(job, cluster, options, baselines=())
         assert again.iteration_time_s == plan.iteration_time_s
         assert again.parallelization == plan.parallelization
 

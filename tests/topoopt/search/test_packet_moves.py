@@ -130,10 +130,11 @@ def test_what_ranked_in_long_trains_is_not_simulated_so_again(pairs, monkeypatch
     monkeypatch.setattr(confirm, "jittered", noted)
     expected = confirm.confirm_pairs(PROBLEM, [replace(pair, in_trains=None) for pair in kept])
     assert 32 in lengths
-    shorter = [length for length in lengths if length != 32]
+    # Some run side by side, in any order.
+    shorter = sorted(length for length in lengths if length != 32)
     lengths.clear()
     saved = confirm.confirm_pairs(PROBLEM, kept)
-    assert lengths == shorter
+    assert sorted(lengths) == shorter
     assert saved.pair == expected.pair and saved.candidates == expected.candidates
     assert saved.jitter.times.tolist() == expected.jitter.times.tolist()
 
@@ -228,7 +229,7 @@ def test_what_trains_will_cost_is_counted_in_bytes_sent(search, pairs):
     sent = tasks.kind != TaskKind.COMPUTE
     twice = replace(tasks, size=np.where(sent, 2.0 * tasks.size, tasks.size))
     assert moves_work(pairs[0].fabric, twice, STAGES) == pytest.approx(2.0 * cost, rel=1e-3)
-    budget = Budget(steps=10**6, work=8e6)
+    budget = Budget(steps=10**6, work=5e6)
     plain = search_for(Problem(JOB.family(8), CLUSTER))
     assert cost > 0.0 and run(search, budget).work < run(plain, budget).work
 

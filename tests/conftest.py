@@ -1,0 +1,18 @@
+"""What a run of many tests in one process does once, where a command does it once a process."""
+
+import functools
+import gc
+
+import typer.main
+import typer.testing
+
+# The options of all commands are read from their functions: that takes longer than most commands.
+_command = functools.cache(typer.main.get_command)
+typer.main.get_command = typer.testing._get_command = _command
+
+
+def pytest_collection_finish():
+    """Look for garbage rarely, as the command line does, and not among what imports made."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
