@@ -187,10 +187,12 @@ class LayoutFamily:
 
     def _keep(self, placement: Placement, whole: bool, tasks: TaskGraph) -> None:
         """Keep a task graph, and of the others the last ones, as far as memory allows."""
-        left = _MOST_KEPT - _size(tasks)
+        # What is not reduced is one graph under both names.
+        left, counted = _MOST_KEPT - _size(tasks), {id(tasks)}
         kept = {(placement, whole): tasks}
         for key, other in reversed(list(self._built.items())):
-            left -= _size(other)
+            left -= 0 if id(other) in counted else _size(other)
+            counted.add(id(other))
             if left < 0:
                 break
             kept.setdefault(key, other)
