@@ -11,11 +11,11 @@ from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import (
     LOOPED,
     MOST_DEGREE,
-    MOST_PARTS,
+    MOST_STAGE_PARTS,
     Layout,
     Module,
+    PipelineScheduleName,
     Recompute,
-    Schedule,
 )
 from parallelism.transformers.shares import check_layout, shares_out
 
@@ -55,7 +55,12 @@ class Choices:
     virtual_stages: tuple[int, ...] = ()
     zero: tuple[int, ...] = (1, 3)
     recompute: tuple[Recompute, ...] = ("none", "full")
-    schedules: tuple[Schedule, ...] = ("1f1b", "interleaved", "breadth-first", "zero-bubble")
+    schedules: tuple[PipelineScheduleName, ...] = (
+        "1f1b",
+        "interleaved",
+        "breadth-first",
+        "zero-bubble",
+    )
     across_servers: bool = False
     expert_tensor: tuple[int, ...] = ()
     stage_layers: tuple[int, ...] = ()
@@ -80,7 +85,7 @@ class Choices:
         for name, known in (
             ("zero", (0, 1, 2, 3)),
             ("recompute", get_args(Recompute)),
-            ("schedules", get_args(Schedule)),
+            ("schedules", get_args(PipelineScheduleName)),
             ("modules", get_args(Module)),
         ):
             value = getattr(self, name)
@@ -89,10 +94,12 @@ class Choices:
                     f"layouts: {name} is {brief(value)}; give some of {', '.join(map(str, known))}"
                 )
         parts = self.stage_layers
-        if len(parts) > MOST_PARTS or any(not 0 <= layers <= MOST_PARTS for layers in parts):
+        if len(parts) > MOST_STAGE_PARTS or any(
+            not 0 <= layers <= MOST_STAGE_PARTS for layers in parts
+        ):
             raise InputError(
-                f"layouts: stage_layers is of {len(parts)} parts; give at most {MOST_PARTS}, of 0 "
-                f"to {MOST_PARTS} layers"
+                f"layouts: stage_layers is of {len(parts)} parts; give at most "
+                f"{MOST_STAGE_PARTS}, of 0 to {MOST_STAGE_PARTS} layers"
             )
         for each in fields(self):
             value = getattr(self, each.name)
@@ -298,7 +305,7 @@ def _timings(model: Transformer, base: Layout, samples: int, choices: Choices) -
 
 def _schedules(
     model: Transformer, base: Layout, microbatches: int, choices: Choices
-) -> Iterator[tuple[Schedule, int]]:
+) -> Iterator[tuple[PipelineScheduleName, int]]:
     parts = len(choices.stage_layers)
     if base.pipeline == 1:
         if parts > 1:
@@ -325,7 +332,9 @@ def _schedules(
                 yield schedule, virtual
 
 
-def _loops(schedule: Schedule, stages: int, microbatches: int, choices: Choices) -> bool:
+def _loops(
+    schedule: PipelineScheduleName, stages: int, microbatches: int, choices: Choices
+) -> bool:
     """Whether an interleaved or breadth-first schedule of so many microbatches is looked at."""
     if schedule == "interleaved":
         return microbatches % stages == 0

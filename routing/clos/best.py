@@ -15,7 +15,7 @@ from routing.clos.state import AssignmentState
 # Candidates looked at (1 to 2 ns each): a floor, and so many a flow that may move. The budgets
 # count work, not time, so that results do not depend on the machine.
 FLOOR, PER_FLOW = 40_000, 20
-SMALL = 512  # up to so many flows every start is tried and improved, with twice the floor
+_SMALL = 512  # up to so many flows every start is tried and improved, with twice the floor
 KICKS = 400  # restarts from displaced flows, as far as the budget goes
 ALL = 1.0 - 1e-9  # a speed that counts as uncongested
 
@@ -54,7 +54,7 @@ def best_spines(clos: Clos, flows: ClosFlows, seed: int, previous: Assignment | 
     state = AssignmentState(paths, flows, seed)
     if previous is not None:
         kept = live_spines(clos, flows, previous.spine)
-    small = flows.count <= SMALL
+    small = flows.count <= _SMALL
     budget = (2 * FLOOR if small else FLOOR) + PER_FLOW * flows.count
     effort = effort_of(flows.count)
     ways = [color(clos, flows, paths)]
@@ -131,6 +131,6 @@ def best_paths(paths: ClosPaths, flows: ClosFlows, *, seed: int = 0) -> SmallInt
     state = AssignmentState(paths, flows, seed)
     state.set(start)
     if state.speed.min(initial=1.0) < ALL:
-        kicks = KICKS if flows.count <= SMALL else 0
+        kicks = KICKS if flows.count <= _SMALL else 0
         state.improve(FLOOR + PER_FLOW * flows.count, effort_of(flows.count), kicks)
     return state.chosen.copy()

@@ -12,7 +12,7 @@ from routing.clos.metric import compare
 from routing.clos.paths import clos_paths
 from routing.clos.state import AssignmentState
 
-SMALL = 24  # flows up to which branch and bound is tried
+_SMALL = 24  # flows up to which branch and bound is tried
 NODES_PER_SECOND = 500_000  # of the deterministic time
 TIME_LIMIT = 8.0
 GRAIN = 10**6  # steps of a flow's weight and of a capacity in CP-SAT, where they are not alike
@@ -68,7 +68,7 @@ def optimum(
     bound = bound_of_paths(paths, flows)
     if compare(np.sort(state.speed), bound) >= 0:
         return Assignment(spine, True)
-    if int(flows.crosses.sum()) <= SMALL:
+    if int(flows.crosses.sum()) <= _SMALL:
         way, proved = state.prove(spine.astype(np.int32), int(limit * NODES_PER_SECOND))
         spine = way.astype(np.int64)
         if proved:

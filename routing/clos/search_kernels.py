@@ -6,10 +6,9 @@ from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.clos.arrays_kernels import AssignmentSearch, Demand, State, Words
 from routing.clos.chase_kernels import REFUSALS, SLACK, draw, pursue, refused, room_of_groups
-from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, is_live, rank, remove
+from routing.clos.state_kernels import TIE, compare_sorted, fill_jobs, insert, is_live, rank, remove
 
 STEP = 1e-6  # relative rise that is asked for; the filling then gives all that there is
-TIE = 1e-9
 DISPLACED = 128  # flows up to which a kick may displace flows at random
 
 

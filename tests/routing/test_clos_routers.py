@@ -16,7 +16,7 @@ from routing.clos.metric import compare, evaluate
 from routing.clos.optimum import least_max_load
 from routing.clos.paths import clos_paths
 from routing.clos.placing import greedy_order
-from routing.clos.routers import METHODS, route
+from routing.clos.routers import ROUTERS, route
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -48,7 +48,7 @@ def mixed_instance(seed):
     )
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", list(ROUTERS))
 def test_every_router_uses_live_links_and_repeats_itself(method):
     for seed in range(25):
         clos, flows = mixed_instance(seed)
@@ -59,7 +59,7 @@ def test_every_router_uses_live_links_and_repeats_itself(method):
         assert is_live(clos, flows, again.spine)
 
 
-@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("method", list(ROUTERS))
 def test_every_router_takes_no_flows_and_flows_within_a_tor(method):
     clos = Clos.uniform(3, 2)
     assert route(clos, ClosFlows.of([], [], []), method).spine.size == 0
@@ -74,7 +74,7 @@ def test_errors_name_the_input():
     with pytest.raises(InputError, match=r"target_tor of flow 1 is 5; the fabric has ToRs 0..2"):
         route(clos, ClosFlows.of([0, 0], [1, 5], [0, 0]), "best")
     cut = clos.with_share(0, 0, 0.0, "up").with_share(1, 1, 0.0, "down")
-    for method in METHODS:
+    for method in ROUTERS:
         with pytest.raises(InfeasibleError, match=r"flow 0 from ToR 0 to ToR 1 has no spine"):
             route(cut, flows, method)
     with pytest.raises(InputError, match="previous has 2 spines for 1 flows"):

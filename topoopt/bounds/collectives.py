@@ -15,7 +15,7 @@ import numpy as np
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 
 # Columns of what is known of a collective by its kind.
-KINDS = (TaskKind.ALLREDUCE, TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER)
+COLLECTIVE_KINDS = (TaskKind.ALLREDUCE, TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER)
 
 
 class GroupRates(NamedTuple):
@@ -99,7 +99,7 @@ def least_seconds(
     return found
 
 
-def collective_seconds(
+def least_collective_seconds(
     tasks: TaskGraph, reduces: IntArray, rates: GroupRates, lag: float
 ) -> FloatArray:
     """Return what some collectives of a task graph take at least, each alone.
@@ -163,9 +163,9 @@ def link_bytes_each(groups: tuple[tuple[int, ...], ...], distance: IntArray) -> 
     Returns
     -------
     float64 array, shape (groups, kinds)
-        A column each of `KINDS`.
+        A column each of `COLLECTIVE_KINDS`.
     """
-    found = np.zeros((len(groups), len(KINDS)))
+    found = np.zeros((len(groups), len(COLLECTIVE_KINDS)))
     for number, group in enumerate(groups):
         count = len(group)
         if count > 1:
@@ -178,6 +178,12 @@ def link_bytes_each(groups: tuple[tuple[int, ...], ...], distance: IntArray) -> 
 
 
 __all__ = [
-    "KINDS", "GroupRates", "collective_seconds", "farthest", "least_seconds",
-    "link_bytes_each", "member_bytes", "members_of",
+    "COLLECTIVE_KINDS",
+    "GroupRates",
+    "farthest",
+    "least_collective_seconds",
+    "least_seconds",
+    "link_bytes_each",
+    "member_bytes",
+    "members_of",
 ]  # fmt: skip

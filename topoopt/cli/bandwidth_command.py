@@ -12,7 +12,7 @@ from topoopt.cli import common
 
 if TYPE_CHECKING:
     from topoopt.bandwidth.allocate import Allocation
-    from topoopt.bandwidth.explore.sweep import Progress, Sweep
+    from topoopt.bandwidth.explore.sweep import Sweep, SweepProgress
     from topoopt.bandwidth.model.network import MultiDimNetwork
     from topoopt.bandwidth.model.time_model import Floats
     from topoopt.bandwidth.solve.question import Question
@@ -266,7 +266,7 @@ def _search(
     )
 
 
-def _progress() -> "Progress":
+def _progress() -> "SweepProgress":
     seen = [-1]
 
     def report(done: int, total: int, best: float) -> None:

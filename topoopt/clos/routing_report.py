@@ -109,7 +109,7 @@ def route_jobs(
     clos : Clos
     jobs : sequence of RingJob
     method : str
-        A name of `routing.clos.routers.METHODS`.
+        A name of `routing.clos.routers.ROUTERS`.
     seed : int
     time_limit : float, optional
         As `routing.clos.routers.route`.

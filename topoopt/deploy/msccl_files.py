@@ -15,7 +15,7 @@ from topoopt.plan.plan import Plan
 from topoopt.plan.ranks import Rank, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
 
-MOST_PARTS = 4
+MOST_PATH_CHUNKS = 4
 """Chunks into which what one rank sends another is divided, to go over several paths."""
 
 
@@ -149,7 +149,7 @@ def _alltoalls(
             for b in servers
             if a != b
         }
-        parts = min(max(map(len, ways.values())), MOST_PARTS)
+        parts = min(max(map(len, ways.values())), MOST_PATH_CHUNKS)
         wanted = {pair: chunk_paths(found, parts) for pair, found in ways.items()}
         rounded += any(
             abs(wanted[pair].count(path) / parts - share) > 1e-6
@@ -164,7 +164,7 @@ def _alltoalls(
     if rounded:
         notes.append(
             f"MSCCL: {rounded} all-to-alls divide what a pair sends over paths in up to "
-            f"{MOST_PARTS} equal chunks, near to the plan's shares"
+            f"{MOST_PATH_CHUNKS} equal chunks, near to the plan's shares"
         )
     if forwarded:
         notes.append(

@@ -7,7 +7,7 @@ from typing import Any
 from codesign_base import InputError
 from routing.paths import ecmp_routes
 from topoopt.deploy.forwarding import paths_of_pair
-from topoopt.deploy.msccl_files import MOST_PARTS, chunk_paths
+from topoopt.deploy.msccl_files import MOST_PATH_CHUNKS, chunk_paths
 from topoopt.formats.collective_check import check_schedule
 from topoopt.formats.msccl_alltoall import Path, routed_alltoall
 from topoopt.formats.msccl_blocks import MOST_STEPS
@@ -79,7 +79,7 @@ def _exchange(name: str, document: dict[str, Any], notes: list[str]) -> tuple[st
         routes = ecmp_routes(network)
         for pair in permutations(rank, 2):
             found[pair] = paths_of_pair(network, routes, *pair)
-    parts = min(max(map(len, found.values())), MOST_PARTS)
+    parts = min(max(map(len, found.values())), MOST_PATH_CHUNKS)
     given = {pair: chunk_paths(ways, parts) for pair, ways in found.items()}
     notes.append(
         f"what a pair sends goes over its paths in {parts} equal chunks, near to their shares"

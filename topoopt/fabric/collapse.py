@@ -24,7 +24,7 @@ Numbered = tuple[IntArray, IntArray]
 COLLAPSE_FROM = 4096
 """Transfers from which on it is worth while to look for symmetry."""
 
-MOST_CELLS = 4_000_000
+_MOST_CELLS = 4_000_000
 """Classes of tasks times classes of links above which there is too little to gain."""
 
 
@@ -108,7 +108,7 @@ def collapse(orders: Orders) -> Quotient | None:
         known = [numbered(task_colour), links, numbered(device_colour)]
         found = [first.size for _, first in known]
         task_classes = found[0]
-        if 2 * task_classes > orders.compute.size or task_classes * link_classes > MOST_CELLS:
+        if 2 * task_classes > orders.compute.size or task_classes * link_classes > _MOST_CELLS:
             return None
         if found == counts:
             return _quotient(orders, *known)

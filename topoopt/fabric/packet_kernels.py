@@ -54,7 +54,7 @@ from topoopt.fabric.packet_queue_kernels import (
     WAITING,
     WIDEST,
     WINDOW,
-    Rows,
+    MessageRoutes,
     Sending,
     UnderWay,
     acknowledge,
@@ -142,8 +142,8 @@ class _Course(NamedTuple):
 
 @kernel
 def simulate_packets(
-    todo: Tasks, table: Ints, rings: Ints, routes: Rows, link: Floats, longest: int, how: Sending,
-    seed: int, horizon: float, most: int, stop: Ints,
+    todo: Tasks, table: Ints, rings: Ints, routes: MessageRoutes, link: Floats, longest: int,
+    how: Sending, seed: int, horizon: float, most: int, stop: Ints,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:  # fmt: skip
     """Simulate all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
 
@@ -152,7 +152,7 @@ def simulate_packets(
     todo : Tasks
     table : int64 array, shape (messages, COLUMNS)
     rings : int64 array, shape (rings, 5)
-    routes : Rows
+    routes : MessageRoutes
     link : float64 array, shape (links, LINK)
     longest : int
         Hops of the longest path that may be drawn.
@@ -261,7 +261,7 @@ def arrived(way: UnderWay, message: int, now: float) -> None:
 
 @inner_kernel
 def _run_events(
-    todo: Tasks, rings: Ints, routes: Rows, how: Sending, way: UnderWay, course: _Course,
+    todo: Tasks, rings: Ints, routes: MessageRoutes, how: Sending, way: UnderWay, course: _Course,
     origin: np.uint64, horizon: float, most: int, stop: Ints,
 ) -> None:  # fmt: skip
     """Simulate to the end, or until there are fewer than ``state[SHORT]`` rows for packet trains.

@@ -32,7 +32,7 @@ from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
 from topoopt.formats.chakra_export import rounded_micros
 from topoopt.formats.chakra_file import TraceNode, attributes, trace_bytes
-from topoopt.formats.chakra_schema import Collective, NodeType
+from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
 from topoopt.formats.fbuf_paths import Path, pair_paths
 
 GIBI = 2.0**30
@@ -121,7 +121,7 @@ def astra_sim_files(
         files[f"{_ITERATION}/{_ITERATION}.{rank}.et"] = trace_bytes(nodes or [idle])
         values = attributes(
             is_cpu_op=("bool", False),
-            comm_type=("int64", int(Collective.ALL_REDUCE)),
+            comm_type=("int64", int(CollectiveCommType.ALL_REDUCE)),
             comm_size=("int64", 2**20),
         )
         whole = TraceNode(0, _ITERATION, NodeType.COMM_COLL, attributes=values)

@@ -113,6 +113,6 @@ def relieved(search: Search, state: SearchState, current: list[Pair]) -> list[Pa
     return current
 
 
-JOINT = SearchMethod(
+JOINT_METHOD = SearchMethod(
     wired_population, rewired_or_escaped, mix=(scored_crosswise, crossed, relieved)
 )

@@ -25,7 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # Sets that are tried exhaustively; beyond, a local search. A set of 128 servers takes about a
 # microsecond.
-MOST_SETS = 200_000
+_MOST_SETS = 200_000
 _RESTARTS = 8
 # Steps of breadth-first searches that the restarts may take, about; the first always runs.
 _SEARCH_STEPS = 3e8
@@ -134,7 +134,7 @@ def select_circulant(
     demand: FloatArray | None = None,
     fixed: Sequence[int] = (),
     coprime: bool = True,
-    most: int = MOST_SETS,
+    most: int = _MOST_SETS,
     seed: int = 0,
 ) -> Circulant:
     """Choose the generators of the circulant network with the shortest paths.
