@@ -5,25 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
+from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode, ModelGraph, Operator
 from parallelism.strategy import OperatorConfig, Strategy
 
 Degrees = tuple[int, int, Mode]
 """Parts along the samples and along the parameters, and how the latter are split."""
-
-
-def divisors(number: int, limit: int) -> tuple[int, ...]:
-    """Return the divisors of a number up to a limit, ascending.
-
-    Parameters
-    ----------
-    number, limit : int
-
-    Returns
-    -------
-    tuple of int
-    """
-    return tuple(d for d in range(1, min(number, limit) + 1) if number % d == 0)
 
 
 def legal_degrees(

@@ -7,6 +7,7 @@ from reprlib import repr as brief
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.whole_numbers import divisors
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import (
     LOOPED,
@@ -132,10 +133,6 @@ MOST_SAMPLES = 1024
 """Samples of an iteration for each GPU."""
 
 
-def _divisors(number: int) -> list[int]:
-    return [d for d in range(1, number + 1) if number % d == 0]
-
-
 def check_batch(global_batch: int, gpus: int) -> None:
     """Refuse batches whose pipelines would have more microbatches than can be looked at.
 
@@ -219,17 +216,17 @@ def _layouts(
     sequence: int,
     choices: Choices,
 ) -> Iterator[Layout]:
-    tensors = _divisors(gpus_per_server)
+    tensors = list(divisors(gpus_per_server))
     if choices.across_servers:
         servers = gpus // gpus_per_server
-        tensors += [gpus_per_server * k for k in _divisors(servers) if k > 1]
+        tensors += [gpus_per_server * k for k in divisors(servers) if k > 1]
     for tensor in tensors:
         if gpus % tensor or (choices.tensor and tensor not in choices.tensor):
             continue
         for context in _contexts(gpus // tensor, sequence, choices):
             if not shares_out(model, tensor, sequence // context):
                 continue
-            for pipeline in _divisors(gpus // tensor // context):
+            for pipeline in divisors(gpus // tensor // context):
                 if choices.pipeline and pipeline not in choices.pipeline:
                     continue
                 data = gpus // tensor // context // pipeline
@@ -276,7 +273,7 @@ def _experts(
     for split in sorted(splits, reverse=True):
         fold = tensor // split
         # Of both, so that a nonsensical number of experts takes no time either.
-        for expert in _divisors(gcd(count, ranks * fold)):
+        for expert in divisors(gcd(count, ranks * fold)):
             whole = expert % fold == 0 and ranks % (expert // fold) == 0
             if whole and (not choices.expert or expert in choices.expert):
                 yield expert, None if fold == 1 else split

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from parallelism.taskgraph import Group
 from parallelism.transformers.layout import Layout
 
 IntArray = npt.NDArray[np.int64]
 AXES = ("context", "data", "pipeline")
-Group = tuple[int, ...]
 AxisOrder = tuple[str, str, str]
 """Of the axes, from the innermost."""
 
@@ -147,4 +147,4 @@ def axis_orders(layout: Layout, axes: AxisOrder = AXES) -> list[AxisOrder]:
     return found
 
 
-__all__ = ["AXES", "AxisOrder", "Group", "Placement", "axis_orders"]
+__all__ = ["AXES", "AxisOrder", "Placement", "axis_orders"]

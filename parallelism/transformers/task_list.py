@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
-from parallelism.transformers.placement import Group, Placement
+from parallelism.taskgraph import FloatArray, Group, Phase, TaskGraph, TaskKind
+from parallelism.transformers.placement import Placement
 
 IntArray = npt.NDArray[np.int64]
 Label = tuple[int, Phase, int]

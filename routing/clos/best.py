@@ -7,7 +7,7 @@ from routing.clos.arrays_kernels import ClosPaths, SmallInts
 from routing.clos.assignment import Assignment, live_spines
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import ClosFlows
-from routing.clos.metric import compare
+from routing.clos.metric import compare_vectors
 from routing.clos.paths import clos_paths
 from routing.clos.placing import color, greedy_sorted, place
 from routing.clos.state import AssignmentState
@@ -72,7 +72,7 @@ def best_spines(clos: Clos, flows: ClosFlows, seed: int, previous: Assignment | 
         vectors.append(np.sort(state.speed))
     leader = len(ways) - 1  # of equals the previous assignment, which moves fewest flows
     for number in range(len(ways) - 1):
-        if compare(vectors[number], vectors[leader]) > 0:
+        if compare_vectors(vectors[number], vectors[leader]) > 0:
             leader = number
     if vectors[leader].min(initial=1.0) >= ALL:
         return ways[leader].astype(np.int64)
@@ -85,7 +85,7 @@ def best_spines(clos: Clos, flows: ClosFlows, seed: int, previous: Assignment | 
             break
         state.set(ways[number])
         state.improve(budget // 2, effort, KICKS)
-        if compare(np.sort(state.speed), vector) > 0:
+        if compare_vectors(np.sort(state.speed), vector) > 0:
             found, vector = state.chosen.copy(), np.sort(state.speed)
     return found.astype(np.int64)
 

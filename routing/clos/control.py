@@ -9,7 +9,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from routing.clos.assignment import Assignment
 from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
-from routing.clos.flow_keys import join, keys_of, with_own_weights
+from routing.clos.flow_keys import joined_flows, keys_of, with_own_weights
 from routing.clos.flows import ClosFlows
 from routing.clos.metric import evaluate
 from routing.clos.placing import place_new
@@ -394,6 +394,6 @@ class Controller:
         spine = np.full(keys.size, -1, dtype=np.int64)
         self._spine = np.concatenate((self._spine, spine))[order]
         self._seen = np.concatenate((self._seen, np.full(keys.size, time)))[order]
-        self._flows = join(self._flows, flows, order)
+        self._flows = joined_flows(self._flows, flows, order)
         self._rings = None
         return int(keys.size)

@@ -8,7 +8,7 @@ from routing.clos.best import best_spines
 from routing.clos.bounds import bound_of_paths
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import ClosFlows
-from routing.clos.metric import compare
+from routing.clos.metric import compare_vectors
 from routing.clos.paths import clos_paths
 from routing.clos.state import AssignmentState
 
@@ -66,7 +66,7 @@ def optimum(
     state = AssignmentState(paths, flows, seed)
     state.set(spine.astype(np.int32))
     bound = bound_of_paths(paths, flows)
-    if compare(np.sort(state.speed), bound) >= 0:
+    if compare_vectors(np.sort(state.speed), bound) >= 0:
         return Assignment(spine, True)
     if int(flows.crosses.sum()) <= _SMALL:
         way, proved = state.prove(spine.astype(np.int32), int(limit * NODES_PER_SECOND))

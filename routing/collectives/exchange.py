@@ -9,13 +9,13 @@ import numpy as np
 from routing.collectives.rate import members_of
 from routing.collectives.trees import of_links
 from routing.multicommodity import min_congestion
-from routing.network import Network
+from routing.network import Network, NodePath
 from routing.paths import ecmp_link_bytes, ecmp_routes
 
 EXCHANGE_ACCURACY = 0.01
 """Of the least congestion; the bound that comes with it holds in any case."""
 
-SharedPath = tuple[tuple[int, ...], float]
+SharedPath = tuple[NodePath, float]
 """Nodes from one member to another, and the share of their part that goes so."""
 
 

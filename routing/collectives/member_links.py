@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
 from routing.collectives.rate import GatherRate
+from routing.network import NodePath
 
-SharedPaths = list[tuple[tuple[int, ...], int]]
+SharedPaths = list[tuple[NodePath, int]]
 """Nodes of each path, and its capacity."""
 
 

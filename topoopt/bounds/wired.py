@@ -12,9 +12,9 @@ from topoopt.bounds.bounds import ROUNDING, Bound
 from topoopt.bounds.collectives import (
     COLLECTIVE_KINDS,
     GroupRates,
+    group_sizes,
     least_collective_seconds,
     link_bytes_each,
-    members_of,
 )
 from topoopt.bounds.critical import (
     Least,
@@ -68,7 +68,7 @@ def _wired(fabric: Fabric, tasks: TaskGraph) -> _Wired:
     distance = np.maximum(hop_distances(network)[:hosts, :hosts], 0)
     latency = float(network.latency.min(initial=np.inf)) if network.links else 0.0
     lag = (2.0 if fabric.transport.handshake else 1.0) * latency
-    rows = np.ones((4, members_of(tasks).size))
+    rows = np.ones((4, group_sizes(tasks).size))
     for number, group in enumerate(tasks.groups):
         if len(group) > 1:
             some = list(group)

@@ -135,7 +135,7 @@ def bandwidth_command(
     from topoopt.bandwidth.model.several import RelativeTo, Together
     from topoopt.bandwidth.solve.problem import AllocationObjective
     from topoopt.bandwidth.solve.question import Question
-    from topoopt.cli.bandwidth_inputs import choice, read_workload
+    from topoopt.cli.bandwidth_inputs import member_named, read_workload
     from topoopt.problem.units import parse_time
 
     searching = given["search_shapes"] is not None or given["search_parallelism"]
@@ -157,15 +157,15 @@ def bandwidth_command(
     question = Question(
         budget,
         tuple(constraint or ()),
-        choice("objective", objective, AllocationObjective),
-        choice("loop", loop, Loop),
-        choice("partial-groups", partial_groups, PartialGroups),
+        member_named("objective", objective, AllocationObjective),
+        member_named("loop", loop, Loop),
+        member_named("partial-groups", partial_groups, PartialGroups),
         load_cost(cost) if cost is not None else None,
         npu_cost,
         parse_time(deadline, "deadline") if deadline is not None else None,
     )
-    joined = choice("together", together, Together)
-    reference = choice("relative-to", relative_to, RelativeTo)
+    joined = member_named("together", together, Together)
+    reference = member_named("relative-to", relative_to, RelativeTo)
     if searching:
         unfit = {
             "--communicator": bool(communicator),

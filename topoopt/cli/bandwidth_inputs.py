@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from topoopt.bandwidth.model.workload import LayerWorkload
 
 
-def choice(name: str, value: str, kind: type[_Kind]) -> _Kind:
+def member_named(name: str, value: str, kind: type[_Kind]) -> _Kind:
     """Return the member of an enumeration that an option's value names."""
     if value not in set(kind):
         raise InputError(f"--{name} is {value!r}; choose {', '.join(kind)}")

@@ -189,7 +189,7 @@ def check_methods(methods: Sequence[str]) -> None:
         raise InputError(f"methods are {', '.join(methods)!r}; name one or more, each once")
 
 
-def warm_up(method: str) -> None:
+def warm_up_method(method: str) -> None:
     """Compile and import what a method needs, so that all methods are timed alike."""
     clos = Clos.uniform(2, 3)
     broken = clos.with_failed_spines([0])
@@ -213,7 +213,7 @@ def _simulated(
     if name == SPRAY:
         found = run_sprayed(clos, jobs, epochs, changes=changes, nic_rate=nic_rate)
     else:
-        warm_up(options["method"])
+        warm_up_method(options["method"])
         controller = Controller(clos, **options)
         found = run_loop(clos, jobs, controller, epochs, changes=changes, nic_rate=nic_rate)
     times = found.times

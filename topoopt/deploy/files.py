@@ -12,7 +12,7 @@ from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import netplan, rdma_script, routes_script
 from topoopt.deploy.job_files import job_files
 from topoopt.deploy.notes import deploy_notes
-from topoopt.deploy.picture import wiring_svg
+from topoopt.deploy.picture import cabling_svg
 from topoopt.deploy.site import Site, site_yaml
 from topoopt.deploy.technician import cables_csv, cross_connects_csv, labels_csv, netbox_csv
 
@@ -57,7 +57,7 @@ def building_files(made: Deployment) -> dict[str, str]:
         "cables.csv": cables_csv(made),
         "labels.csv": labels_csv(made),
         "netbox-cables.csv": netbox_csv(made),
-        "wiring.svg": wiring_svg(made),
+        "wiring.svg": cabling_svg(made),
     }
     if (crossed := cross_connects_csv(made)) is not None:
         files["cross-connects.csv"] = crossed

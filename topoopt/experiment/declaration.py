@@ -190,6 +190,6 @@ def expand_grid(grid: CaseGrid, name: str = "grid") -> list[Row]:
     return cases
 
 
-def describe(inputs: Mapping[str, Value]) -> str:
+def case_text(inputs: Mapping[str, Value]) -> str:
     """Return the inputs of a case in one line: ``model=dlrm servers=16``."""
     return " ".join(f"{key}={value}" for key, value in inputs.items())

@@ -14,7 +14,7 @@ from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.calendar_kernels import Calendar, push
-from topoopt.fabric.draw_kernels import draw_path, mixed
+from topoopt.fabric.draw_kernels import draw_path, hash_word
 
 # Columns of the table of messages: task; row of routes; ring, -1 for transfers; packets in all,
 # not yet sent, and sent but not acknowledged; hops of the path, and those that the set-up packet
@@ -253,7 +253,7 @@ def forward(way: UnderWay, train: int, now: float) -> bool:
 
 
 @inner_kernel
-def reach(way: UnderWay, train: int, now: float) -> None:
+def pass_link(way: UnderWay, train: int, now: float) -> None:
     """Let a train reach the end of a link that is not its last."""
     trains = way.trains
     if trains[train, COPY] == 1:
@@ -423,7 +423,7 @@ def begin_message(
     if table[message, HOPS] == 0 or (redraw and table[message, FIXED] == 0):
         pair = table[message, PAIR]
         hops = int(np.int64(-1))
-        word = mixed(draw)
+        word = hash_word(draw)
         for _ in range(64):
             hops = draw_path(
                 pair // routes.hosts, pair % routes.hosts, routes.begin[message],
@@ -432,7 +432,7 @@ def begin_message(
             )  # fmt: skip
             if hops > 0:
                 break
-            word = mixed(word)
+            word = hash_word(word)
         if hops <= 0:
             return False
         if table[message, HOPS] == 0:

@@ -25,6 +25,7 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from routing.network import NodePath
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
@@ -33,7 +34,7 @@ from topoopt.fabric.timeline import Timeline
 from topoopt.formats.chakra_export import rounded_micros
 from topoopt.formats.chakra_file import TraceNode, attributes, trace_bytes
 from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
-from topoopt.formats.fbuf_paths import Path, pair_paths
+from topoopt.formats.fbuf_paths import pair_paths
 
 GIBI = 2.0**30
 """Bytes of ASTRA-sim's "GB" in networks."""
@@ -148,7 +149,7 @@ def _in_order(tasks: TaskGraph) -> list[int]:
 class _Stretch:
     """One path of a message: its nodes, and the share of the bytes that takes it."""
 
-    nodes: Path
+    nodes: NodePath
     share: float
 
 

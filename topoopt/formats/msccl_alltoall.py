@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from codesign_base import InputError
+from routing.network import NodePath
 from topoopt.formats.msccl_blocks import At, ChunkPlace, Gpu, Step, algorithm
 
-Path = tuple[int, ...]
 
-
-def routed_alltoall(name: str, size: int, paths: Mapping[tuple[int, int], Sequence[Path]]) -> str:
+def routed_alltoall(
+    name: str, size: int, paths: Mapping[tuple[int, int], Sequence[NodePath]]
+) -> str:
     """Return an all-to-all whose chunks take given paths.
 
     Parameters

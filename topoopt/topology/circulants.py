@@ -282,7 +282,7 @@ def _exchanged(
     seed: int,
 ) -> tuple[IntArray, float, int]:
     """Improve the geometric choice, and random ones, by exchanging single generators."""
-    from topoopt.topology.circulant_kernels import exchange
+    from topoopt.topology.circulant_kernels import exchange_generators
 
     rng = np.random.default_rng(seed)
     geometric = select_permutations(n, choose + len(fixed), bidirectional=both_ways)
@@ -295,7 +295,7 @@ def _exchanged(
         picked = np.array(start, dtype=np.int64)
         if restart:
             picked = rng.permutation(free.size)[:choose]
-        cost, more = exchange(n, steps, first, picked, free, both_ways, weight, farthest)
+        cost, more = exchange_generators(n, steps, first, picked, free, both_ways, weight, farthest)
         tried += more
         if cost < lowest:
             best, lowest = picked, cost

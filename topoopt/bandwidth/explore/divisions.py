@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.whole_numbers import divisors
 from parallelism.graph import ModelGraph
 from parallelism.models import get_model
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import axis_orders
-from topoopt.bandwidth.explore.shapes import divisors
 from topoopt.bandwidth.model.builtin import (
     PUBLISHED_WORKLOADS,
     builtin_workload,
