@@ -6,7 +6,12 @@ from topoopt import Cluster, Job, Plan, co_optimize
 from topoopt.experiment import Experiment, Row, run_from_command_line
 from topoopt.plan.rebuild import rebuild
 from topoopt.problem.job import nvlink_server
-from topoopt.studies.other_schedules import alone_seconds, at_once, group_rates, trees_seconds
+from topoopt.studies.other_schedules import (
+    at_once,
+    group_rates,
+    separate_network_seconds,
+    trees_seconds,
+)
 
 WORTH = 0.01
 
@@ -46,7 +51,7 @@ def measured(plan: Plan) -> dict[str, object]:
     rates = group_rates(made.fabric, tasks)
     time = plan.iteration_time_s
     trees = trees_seconds(made.fabric, tasks, rates, WORTH)
-    least = alone_seconds(made.fabric, tasks, rates, WORTH)
+    least = separate_network_seconds(made.fabric, tasks, rates, WORTH)
     bounds = (plan.bound, plan.parallelization_bound, plan.topology_bound, plan.routes_bound)
     return {
         "groups": len(rates),

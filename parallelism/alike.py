@@ -20,7 +20,6 @@ from codesign_base.rows import spread, starts
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 Words = npt.NDArray[np.uint64]
-Group = tuple[int, ...]
 
 BOTH, SENDS, READS = 0, 1, 2
 """What an element is to a place that it meets: it waits for the place, the place for it."""
@@ -53,7 +52,7 @@ class Pattern:
     source: IntArray
     target: IntArray
     word: Words
-    groups: tuple[Group, ...]
+    groups: tuple[tuple[int, ...], ...]
     element: IntArray
     place: IntArray
     role: Words
@@ -214,17 +213,17 @@ def refine(
     from parallelism.alike_kernels import met_words
 
     place: Words = np.zeros(pattern.places, dtype=np.uint64)
-    element, resource = mixed(pattern.word), mixed(colour)
-    role, weight = mixed(pattern.role), mixed(words_of(rows.weight) ^ _ODD)
+    element, resource = hash_words(pattern.word), hash_words(colour)
+    role, weight = hash_words(pattern.role), hash_words(words_of(rows.weight) ^ _ODD)
     counts = [0, 0, 0]
     while True:
         met = met_words(pattern.element, pattern.place, place, role, pattern.elements)
         used = met_words(rows.element, rows.resource, resource, weight, pattern.elements)
-        element = mixed(element + mixed(met) + _ODD * mixed(used))
+        element = hash_words(element + hash_words(met) + _ODD * hash_words(used))
         load = met_words(rows.resource, rows.element, element, weight, resource.size)
-        resource = mixed(resource + mixed(load))
+        resource = hash_words(resource + hash_words(load))
         met = met_words(pattern.place, pattern.element, element, role, place.size)
-        place = mixed(place + mixed(met))
+        place = hash_words(place + hash_words(met))
         known = [numbered(colours) for colours in (place, element, resource)]
         found = [first.size for _, first in known]
         if gain * found[0] > pattern.places or not (serves is None or serves(element)):
@@ -241,7 +240,7 @@ def words_of(values: FloatArray) -> Words:
     return word
 
 
-def mixed(words: Words) -> Words:
+def hash_words(words: Words) -> Words:
     """Hash word by word (splitmix64)."""
     word: Words = words + _ODD
     word ^= word >> np.uint64(30)
@@ -266,6 +265,6 @@ def firsts(classes: IntArray) -> IntArray:
 
 
 __all__ = [
-    "BOTH", "READS", "SENDS", "Alike", "Classes", "Pattern", "Rows", "firsts", "mixed", "numbered",
-    "refine", "words_of",
+    "BOTH", "READS", "SENDS", "Alike", "Classes", "Pattern", "Rows", "firsts", "hash_words",
+    "numbered", "refine", "words_of",
 ]  # fmt: skip

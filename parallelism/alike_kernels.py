@@ -11,7 +11,7 @@ Words = npt.NDArray[np.uint64]
 
 @inner_kernel
 def mixed_word(value: np.uint64) -> np.uint64:
-    """Return what `parallelism.alike.mixed` makes of one word."""
+    """Return what `parallelism.alike.hash_words` makes of one word."""
     word = value + np.uint64(0x9E3779B97F4A7C15)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parallelism.alike import Words, mixed, numbered, words_of
+from parallelism.alike import Words, hash_words, numbered, words_of
 from parallelism.taskgraph import COMPUTE, TRANSFER, IntArray, TaskGraph
 
 # Steps that are tried, of those by which each server alone does the same as its image.
@@ -106,14 +106,14 @@ def _words(tasks: TaskGraph) -> Words:
 
     compute = tasks.kind == COMPUTE
     place = places_on(np.where(compute, tasks.first, -1), tasks.devices)
-    word = mixed(place.view(np.uint64)) + tasks.kind.astype(np.uint64)
+    word = hash_words(place.view(np.uint64)) + tasks.kind.astype(np.uint64)
     for values in (tasks.size, tasks.delay):
-        word = mixed(word ^ words_of(values))
+        word = hash_words(word ^ words_of(values))
     if tasks.priority is not None:
-        word = mixed(word ^ tasks.priority.astype(np.uint64))
+        word = hash_words(word ^ tasks.priority.astype(np.uint64))
     moves = np.flatnonzero(tasks.kind == TRANSFER)
     ahead = (tasks.second[moves] - tasks.first[moves]) % tasks.servers
-    word[moves] = mixed(word[moves] + ahead.astype(np.uint64))
+    word[moves] = hash_words(word[moves] + ahead.astype(np.uint64))
     return word
 
 
@@ -132,7 +132,7 @@ def _signature(tasks: TaskGraph, word: Words) -> Words:
     group = met_words(tasks.first[reduces], reduces, word, none[: reduces.size], len(tasks.groups))
     for number, members in enumerate(tasks.groups):
         some = np.array(members, dtype=np.int64)
-        sign[some] += mixed(group[number : number + 1] + np.uint64(some.size))
+        sign[some] += hash_words(group[number : number + 1] + np.uint64(some.size))
     return sign
 
 
@@ -142,13 +142,13 @@ def _classes(
     from parallelism.rotation_kernels import carry_colours, spread_evenly
 
     collective = tasks.collective
-    colour = mixed(word ^ mixed((tasks.first % step).astype(np.uint64)))
+    colour = hash_words(word ^ hash_words((tasks.first % step).astype(np.uint64)))
     kinds = np.array(
-        [int(mixed(_held(members, step)).sum()) % 2**64 for members in tasks.groups] or [0],
+        [int(hash_words(_held(members, step)).sum()) % 2**64 for members in tasks.groups] or [0],
         dtype=np.uint64,
     )
     reduces = np.flatnonzero(collective)
-    colour[reduces] = mixed(word[reduces] ^ kinds[tasks.first[reduces]])
+    colour[reduces] = hash_words(word[reduces] ^ kinds[tasks.first[reduces]])
     turn = np.where(collective, -1, tasks.first // step)
     count = 0
     while True:

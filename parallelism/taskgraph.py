@@ -13,6 +13,8 @@ from parallelism.alike import Alike
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+Group = tuple[int, ...]
+"""Servers of a collective, ascending."""
 
 
 class TaskKind(IntEnum):

@@ -210,7 +210,7 @@ class _Work:
     """The state of one solution: pairs, their chains of paths, utilisations and prices."""
 
     def __init__(self, network: Network, demand: FloatArray) -> None:
-        from routing.multicommodity_kernels import Graph, Pairs, Paths, Prices
+        from routing.multicommodity_kernels import FlowPaths, Graph, LinkPrices, Pairs
 
         # Kernels are compiled for one layout; these are columns of one array.
         self.source, self.target = (np.ascontiguousarray(end) for end in np.nonzero(demand))
@@ -225,7 +225,7 @@ class _Work:
             self.target,
             demand[self.source, self.target],
         )
-        self.paths = Paths(
+        self.paths = FlowPaths(
             head=np.full(size, -1, dtype=np.int32),
             following=np.full(room, -1, dtype=np.int32),
             begin=np.zeros(room, dtype=np.int64),
@@ -233,7 +233,7 @@ class _Work:
             flow=np.zeros(room),
             pool=np.zeros(8 * size + worst * network.nodes, dtype=np.int32),
         )
-        self.links = Prices(
+        self.links = LinkPrices(
             price=np.zeros(network.links),
             used=np.zeros(network.links),
             slowness=1.0 / network.capacity,

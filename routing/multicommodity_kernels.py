@@ -19,7 +19,7 @@ SmallInts = npt.NDArray[np.int32]
 _BEST, _BOTH = 1, 2
 
 
-class Paths(NamedTuple):
+class FlowPaths(NamedTuple):
     """The paths of all pairs, and the flow on them.
 
     Each pair has a chain of paths: ``head[pair]``, then ``following``, ending with -1. A path's
@@ -51,7 +51,7 @@ class Pairs(NamedTuple):
     demand: Floats
 
 
-class Prices(NamedTuple):
+class LinkPrices(NamedTuple):
     """The links, kept up to date with every shift of flow.
 
     A link's *price* is exp(sharpness * utilisation) / capacity, the gradient of a soft maximum of
@@ -137,7 +137,9 @@ def shortest_tree(
 
 
 @inner_kernel
-def settle(paths: Paths, links: Prices, pair: int, sharpness: float, tolerance: float) -> None:
+def settle(
+    paths: FlowPaths, links: LinkPrices, pair: int, sharpness: float, tolerance: float
+) -> None:
     """Shift a pair's flow to its cheapest path until others cost the same or carry nothing.
 
     Each shift minimises the soft maximum along its direction: with A and B the prices of the
@@ -221,14 +223,14 @@ def settle(paths: Paths, links: Prices, pair: int, sharpness: float, tolerance: 
 
 
 @kernel
-def settle_all(paths: Paths, links: Prices, sharpness: float, tolerance: float) -> None:
+def settle_all(paths: FlowPaths, links: LinkPrices, sharpness: float, tolerance: float) -> None:
     """Settle every pair in turn."""
     for pair in range(paths.head.size):
         settle(paths, links, pair, sharpness, tolerance)
 
 
 @kernel
-def packed_paths(given: Paths) -> tuple[Ints, Ints, SmallInts, Floats]:
+def packed_paths(given: FlowPaths) -> tuple[Ints, Ints, SmallInts, Floats]:
     """Return the paths pair by pair, without those that nothing uses any more.
 
     Returns
@@ -269,8 +271,8 @@ def packed_paths(given: Paths) -> tuple[Ints, Ints, SmallInts, Floats]:
 
 @kernel
 def extend_paths(
-    source: int, count: int, entries: int, graph: Graph, pairs: Pairs, paths: Paths,
-    links: Prices, frozen: Floats, sharpness: float, tolerance: float, live: bool,
+    source: int, count: int, entries: int, graph: Graph, pairs: Pairs, paths: FlowPaths,
+    links: LinkPrices, frozen: Floats, sharpness: float, tolerance: float, live: bool,
 ) -> tuple[int, int, int, float]:  # fmt: skip
     """Give pairs the shortest paths under frozen prices, and settle each with live ones.
 
@@ -312,8 +314,8 @@ def extend_paths(
 @inner_kernel
 def _extend(
     source: int, count: int, entries: int, bound: float, distance: Floats, entry: SmallInts,
-    origin: Ints, pairs: Pairs, paths: Paths, links: Prices, frozen: Floats, sharpness: float,
-    tolerance: float,
+    origin: Ints, pairs: Pairs, paths: FlowPaths, links: LinkPrices, frozen: Floats,
+    sharpness: float, tolerance: float,
 ) -> tuple[int, int, float]:  # fmt: skip
     """Give the pairs of one source their paths in a tree, and settle each."""
     head, following, begin, hops, flow, pool = paths
@@ -361,7 +363,7 @@ def _extend(
 
 
 @kernel
-def utilisation(paths: Paths, slowness: Floats) -> Floats:
+def utilisation(paths: FlowPaths, slowness: Floats) -> Floats:
     """Return each link's load over its capacity, summed from the paths' flows."""
     head, following, begin, hops, flow, pool = paths
     used = np.zeros(slowness.size)

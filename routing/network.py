@@ -12,6 +12,8 @@ from codesign_base.rows import starts
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+NodePath = tuple[int, ...]
+"""Nodes from a source to a target, both of them named."""
 
 _ARRAYS = ("source", "target", "capacity", "latency", "multiplicity")
 

@@ -15,7 +15,7 @@ from routing.routes import Routes
 SmallInts = npt.NDArray[np.int32]
 
 # Sums in another order differ in the last bits; a bound must stay sound.
-ROUNDING = 1.0 - 1e-12
+CUT_ROUNDING = 1.0 - 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +247,7 @@ def dual_bound(network: Network, demand: FloatArray, lengths: FloatArray) -> flo
     total = demand_distance(
         network.out_offsets, network.target, forwarding_nodes(network), lengths, demand
     )
-    return float(total / float(network.capacity @ lengths)) * ROUNDING
+    return float(total / float(network.capacity @ lengths)) * CUT_ROUNDING
 
 
 def require_served(network: Network, demand: FloatArray) -> None:

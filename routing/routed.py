@@ -187,10 +187,10 @@ def _oblivious(network: Network, way: Method) -> Routes:
         return shortest_routes(network)
     if way is Method.VALIANT:
         return valiant_routes(network)
-    return coin_change_routes(network, ring_steps(network))
+    return coin_change_routes(network, circulant_steps(network))
 
 
-def ring_steps(network: Network) -> list[int]:
+def circulant_steps(network: Network) -> list[int]:
     """Return the steps p for which every link i -> i + p (mod hosts) exists.
 
     Raises

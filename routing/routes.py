@@ -129,7 +129,7 @@ class Routes:
         missing = rows < 0
         table = self
         if missing.any() and self.more is not None:
-            table = joined(self, self.more(pairs=pairs[missing]))
+            table = _joined(self, self.more(pairs=pairs[missing]))
             rows = table.rows(pairs)
             missing = rows < 0
         counts = np.where(missing, 0, np.diff(table.offsets)[rows] if table.listed.size else 0)
@@ -186,7 +186,7 @@ def tabled(hosts: int) -> bool:
     return hosts <= EVERY_PAIR_UP_TO
 
 
-def joined(one: Routes, other: Routes) -> Routes:
+def _joined(one: Routes, other: Routes) -> Routes:
     """Return one table of two that list different pairs."""
     listed = np.concatenate((one.listed, other.listed))
     order = np.argsort(listed)

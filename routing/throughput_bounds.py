@@ -11,7 +11,7 @@ import numpy as np
 from codesign_base import InputError
 from codesign_base.rows import starts
 from routing.network import FloatArray, IntArray, Network
-from routing.path_routing import ROUNDING, checked_demand, dual_bound, require_served
+from routing.path_routing import CUT_ROUNDING, checked_demand, dual_bound, require_served
 
 # Share of the pairs with demand from which on all are sorted, be it zeros.
 _DENSE = 0.25
@@ -96,7 +96,7 @@ def any_wiring_bound(demand: FloatArray, degree: int, port_rate: float) -> Conge
         "injection": float(busiest) / (degree * port_rate),
         "distance": link_bytes / (hosts * degree * port_rate),
     }
-    return CongestionBound(max(terms.values()) * ROUNDING, terms)
+    return CongestionBound(max(terms.values()) * CUT_ROUNDING, terms)
 
 
 def least_link_bytes(demand: FloatArray, degree: int) -> float:
@@ -178,7 +178,7 @@ def network_bound(
     terms["cut"] = max(sweep_seconds(network, matrix, order) for order in orders)
     if lengths is not None:
         terms["dual"] = dual_bound(network, matrix, lengths)
-    return CongestionBound(max(terms.values()) * ROUNDING, terms)
+    return CongestionBound(max(terms.values()) * CUT_ROUNDING, terms)
 
 
 def host_seconds(network: Network, demand: FloatArray) -> float:

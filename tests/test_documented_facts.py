@@ -13,10 +13,10 @@ import topoopt as to
 from parallelism.models.schema import ModelSpec
 from parallelism.transformers.implementation import STACKS, get_stack
 from routing.clos.optimum import TIME_LIMIT
-from routing.clos.routers import METHODS as CLOS_METHODS
+from routing.clos.routers import ROUTERS as CLOS_METHODS
 from routing.paths import USUAL_PATHS, USUAL_SLACK
 from routing.routed import Method
-from topoopt.bandwidth.model.builtin import NAMES as WORKLOADS
+from topoopt.bandwidth.model.builtin import WORKLOAD_NAMES as WORKLOADS
 from topoopt.base.engine import LOCAL
 from topoopt.cli.app import app
 from topoopt.codesign.designs import Design

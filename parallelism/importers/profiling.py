@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode, ModelGraph
 from parallelism.importers.recipes import OperatorPart, Runnable, Workshop, part_of
 from parallelism.importers.torch_capture import import_torch
@@ -182,7 +183,7 @@ def _tasks(graph: ModelGraph, servers: int) -> Iterator[_Task]:
     distinct: dict[str, int] = {}
     for index, op in enumerate(graph.operators):
         distinct.setdefault(measured_name(op), index)
-    degrees = [parts for parts in range(servers, 0, -1) if servers % parts == 0]
+    degrees = divisors(servers)[::-1]
     for parts in degrees:
         for index in distinct.values():
             yield _Task(index, parts, Mode.OUTPUT, 1)

@@ -13,12 +13,12 @@ from parallelism.operators import elementwise, layers
 from parallelism.operators.builder import GraphBuilder
 from parallelism.operators.shapes import LARGEST, Tensor
 
-Count = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
+_Count = Annotated[int, Field(strict=True, ge=1, le=LARGEST)]
 CountOrZero = Annotated[int, Field(strict=True, ge=0, le=LARGEST)]
-Amount = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
-Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+_Amount = Annotated[float, Field(ge=0, le=1e30, allow_inf_nan=False)]
+_Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 Flag = Annotated[bool, Field(strict=True)]
-Shape = Annotated[tuple[Count, ...], Field(min_length=1, max_length=3)]
+_Shape = Annotated[tuple[_Count, ...], Field(min_length=1, max_length=3)]
 
 
 class Strict(BaseModel):
@@ -30,8 +30,8 @@ class Strict(BaseModel):
 class OperatorSpec(Strict):
     """What every operator has: a unique name, its inputs, and where profiles list it."""
 
-    name: Name
-    inputs: tuple[Name, ...] = ()
+    name: _Name
+    inputs: tuple[_Name, ...] = ()
     profile_key: Annotated[str, Field(strict=True)] | None = None
 
 
@@ -39,16 +39,16 @@ class DenseSpec(OperatorSpec):
     """Fully connected layer; ``in_features`` is optional and checked against the input."""
 
     kind: Literal["dense"]
-    out_features: Count
-    in_features: Count | None = None
+    out_features: _Count
+    in_features: _Count | None = None
     bias: Flag = True
 
 
 class WindowSpec(OperatorSpec):
     """A square window sliding over an image."""
 
-    kernel: Count
-    stride: Count = 1
+    kernel: _Count
+    stride: _Count = 1
     padding: CountOrZero = 0
 
 
@@ -56,8 +56,8 @@ class Conv2dSpec(WindowSpec):
     """Convolution; ``in_channels`` is optional and checked against the input."""
 
     kind: Literal["conv2d"]
-    out_channels: Count
-    in_channels: Count | None = None
+    out_channels: _Count
+    in_channels: _Count | None = None
     bias: Flag = True
 
 
@@ -71,17 +71,17 @@ class EmbeddingSpec(OperatorSpec):
     """Embedding table; its indices are a model input that is not listed."""
 
     kind: Literal["embedding"]
-    rows: Count
-    dim: Count
-    bag: Count = 1
-    positions: Count = 1
+    rows: _Count
+    dim: _Count
+    bag: _Count = 1
+    positions: _Count = 1
 
 
 class AttentionSpec(OperatorSpec):
     """Attention; inputs are the query and, where it differs, the context."""
 
     kind: Literal["attention"]
-    heads: Count
+    heads: _Count
     bias: Flag = False
 
 
@@ -97,7 +97,7 @@ class SplitSpec(Strict):
     """A legal split and the extent that its degree must divide."""
 
     mode: Literal["output", "reduction", "heads", "channel"]
-    extent: Count
+    extent: _Count
 
 
 class CustomSpec(OperatorSpec):
@@ -105,11 +105,11 @@ class CustomSpec(OperatorSpec):
 
     kind: Literal["custom"]
     behaves_as: OperatorKind = OperatorKind.ACTIVATION
-    output_shape: Shape
-    forward_flops: Amount
-    backward_flops: Amount
-    forward_bytes: Amount
-    backward_bytes: Amount
+    output_shape: _Shape
+    forward_flops: _Amount
+    backward_flops: _Amount
+    forward_bytes: _Amount
+    backward_bytes: _Amount
     parameters: CountOrZero = 0
     splits: tuple[SplitSpec, ...] = ()
     sparse: Flag = False
@@ -124,10 +124,10 @@ AnySpec = Annotated[
 class ModelSpec(Strict):
     """The whole file."""
 
-    name: Name
-    batch_per_gpu: Count
+    name: _Name
+    batch_per_gpu: _Count
     element_bytes: Literal[1, 2, 4, 8] = 4
-    inputs: dict[Name, Shape] = Field(default_factory=dict)
+    inputs: dict[_Name, _Shape] = Field(default_factory=dict)
     operators: Annotated[tuple[AnySpec, ...], Field(min_length=1)]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from parallelism.graph import Mode
+from parallelism.search.space import Degrees
 from parallelism.taskgraph import FloatArray
 
 
@@ -31,7 +31,7 @@ class SplitCosts:
     own: tuple[FloatArray, ...]
     reader: tuple[int, ...]
     shared: tuple[FloatArray | None, ...]
-    degrees: tuple[tuple[tuple[int, int, Mode], ...], ...] = ()
+    degrees: tuple[tuple[Degrees, ...], ...] = ()
 
 
 def least(choices: SplitCosts, own: FloatArray, shared: FloatArray) -> tuple[float, list[int]]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
+from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode
-from parallelism.search.space import StrategySpace, divisors, legal_degrees
+from parallelism.search.space import StrategySpace, legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy
 
 _MOST_SHARDS = 256

@@ -8,10 +8,8 @@ from parallelism.search.moves import fitted
 from parallelism.search.named import data_parallel
 from parallelism.search.partition import PartSeconds, place_region
 from parallelism.search.regions import Region, Regions
-from parallelism.search.space import StrategySpace
+from parallelism.search.space import Degrees, StrategySpace
 from parallelism.strategy import OperatorConfig, Strategy
-
-Degrees = tuple[int, int, Mode]
 
 
 def placed_degrees(

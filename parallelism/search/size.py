@@ -8,7 +8,7 @@ from parallelism.search.space import StrategySpace
 
 
 @dataclass(frozen=True)
-class Choice:
+class CountedSplit:
     """One way to split an operator.
 
     Parameters
@@ -38,12 +38,12 @@ class TiedGroup:
     operators : tuple of str
         Their names.
     kind : str
-    choices : tuple of Choice
+    choices : tuple of CountedSplit
     """
 
     operators: tuple[str, ...]
     kind: str
-    choices: tuple[Choice, ...]
+    choices: tuple[CountedSplit, ...]
 
     @property
     def configurations(self) -> int:
@@ -110,7 +110,7 @@ def space_size(space: StrategySpace) -> SpaceSize:
             continue
         operators = space.graph.operators
         choices = tuple(
-            Choice(
+            CountedSplit(
                 sample,
                 parameter,
                 mode.name.lower() if parameter > 1 else None,

@@ -5,27 +5,17 @@ from functools import cached_property
 
 import numpy as np
 
+from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode, ModelGraph, Operator
 from parallelism.strategy import OperatorConfig, Strategy
 
-
-def divisors(number: int, limit: int) -> tuple[int, ...]:
-    """Return the divisors of a number up to a limit, ascending.
-
-    Parameters
-    ----------
-    number, limit : int
-
-    Returns
-    -------
-    tuple of int
-    """
-    return tuple(d for d in range(1, min(number, limit) + 1) if number % d == 0)
+Degrees = tuple[int, int, Mode]
+"""Parts along the samples and along the parameters, and how the latter are split."""
 
 
 def legal_degrees(
     op: Operator, servers: int, batch: int
-) -> tuple[tuple[int, int, Mode], ...]:  # fmt: skip
+) -> tuple[Degrees, ...]:  # fmt: skip
     """List every legal (sample, parameter, mode) of an operator, whatever its placement.
 
     Sample degrees divide the batch, parameter degrees divide a split's extent, and there are
@@ -41,7 +31,7 @@ def legal_degrees(
     tuple of (int, int, Mode)
         Sorted; unsplit parameter dimensions are listed once, as ``Mode.OUTPUT``.
     """
-    found: list[tuple[int, int, Mode]] = []
+    found: list[Degrees] = []
     for sample in divisors(batch, servers):
         found.append((sample, 1, Mode.OUTPUT))
         for split in op.splits:
@@ -97,13 +87,13 @@ class StrategySpace:
         self.sample_only = sample_only
         self.any_parts = any_parts
         self.parameter_splits = parameter_splits
-        self._placements: dict[tuple[int, int, Mode], tuple[OperatorConfig, ...]] = {}
+        self._placements: dict[Degrees, tuple[OperatorConfig, ...]] = {}
         self._interned: dict[tuple[int, int, Mode, tuple[int, ...]], OperatorConfig] = {}
         # Objects that stand for themselves, so that their servers are not looked at again.
         self._own: set[int] = set()
-        self._degrees: list[tuple[tuple[int, int, Mode], ...]] = []
+        self._degrees: list[tuple[Degrees, ...]] = []
         self._modes: list[dict[tuple[int, int], tuple[Mode, ...]]] = []
-        remembered: dict[object, tuple[tuple[int, int, Mode], ...]] = {}
+        remembered: dict[object, tuple[Degrees, ...]] = {}
         modes: dict[object, dict[tuple[int, int], tuple[Mode, ...]]] = {}
         for op in graph.operators:
             key = (op.splits, op.sparse)
@@ -122,7 +112,7 @@ class StrategySpace:
             self._degrees.append(remembered[key])
             self._modes.append(modes[key])
 
-    def degrees(self, index: int) -> tuple[tuple[int, int, Mode], ...]:
+    def degrees(self, index: int) -> tuple[Degrees, ...]:
         """Return the (sample, parameter, mode) choices proposed for an operator."""
         return self._degrees[index]
 
@@ -142,7 +132,7 @@ class StrategySpace:
         """
         return self._modes[index].get((sample, parameter), ())
 
-    def regular_degrees(self, index: int) -> tuple[tuple[int, int, Mode], ...]:
+    def regular_degrees(self, index: int) -> tuple[Degrees, ...]:
         """Return those of the choices whose part count divides the number of servers."""
         return tuple(d for d in self._degrees[index] if self.servers % (d[0] * d[1]) == 0)
 

@@ -5,7 +5,7 @@ from parallelism.transformers.implementation import MEGATRON_CORE, Implementatio
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.operands import cast_shares, operands
 from parallelism.transformers.shares import kv_heads_of, sequence_of, split_tokens
-from parallelism.transformers.work import Gemm, PassCosts, Work, elementwise, product
+from parallelism.transformers.work import Gemm, PassCosts, Work, elementwise, product_costs
 
 
 def attention_core(
@@ -73,25 +73,29 @@ def projections(
     tensor = layout.tensor
     cast, gathered = cast_shares(implementation, layout)
     query = attention.query_width / tensor
-    out = product(tokens, hidden, attention.value_width / tensor, 1, *sums[:4], (cast, gathered))
+    out = product_costs(
+        tokens, hidden, attention.value_width / tensor, 1, *sums[:4], (cast, gathered)
+    )
     rotary = 0.0 if model.positions or model.patch else 2 * element * tokens
     if attention.latent is not None:
         latent = attention.latent
         # Projections to latent vectors are replicated; with sequence parallelism each rank does
         # them for its own tokens.
         own = split_tokens(tokens, layout)
-        costs = product(own, latent.kv_rank + latent.rope_width, hidden, 1, *sums)
+        costs = product_costs(own, latent.kv_rank + latent.rope_width, hidden, 1, *sums)
         norm = own * latent.kv_rank * element
         if latent.query_rank:
-            costs += product(own, latent.query_rank, hidden, 1, *sums)
+            costs += product_costs(own, latent.query_rank, hidden, 1, *sums)
             norm += own * latent.query_rank * element
         else:
-            costs += product(tokens, query, hidden, 1, *sums[:4], (gathered, cast))
+            costs += product_costs(tokens, query, hidden, 1, *sums[:4], (gathered, cast))
         costs += up_projections(model, layout, implementation, tokens)
         rope = rotary * latent.rope_width * (attention.heads / tensor + 1)
         return costs + out + elementwise(2 * norm + rope, 3 * norm + rope, 3)
     key_value = kv_heads_of(attention, layout) * attention.head_width
-    costs = product(tokens, query + 2 * key_value, hidden, 1, *sums[:4], (gathered, cast)) + out
+    costs = (
+        product_costs(tokens, query + 2 * key_value, hidden, 1, *sums[:4], (gathered, cast)) + out
+    )
     rope = rotary * (query + key_value)
     head_norm = 2 * element * tokens * (query + key_value) if attention.head_norm else 0.0
     if rope or head_norm:
@@ -107,8 +111,8 @@ def up_projections(
     latent = attention.latent
     assert latent is not None
     key_value = attention.heads * (attention.head_width + latent.value_width) / layout.tensor
-    costs = product(tokens, key_value, latent.kv_rank, 1, *sums)
+    costs = product_costs(tokens, key_value, latent.kv_rank, 1, *sums)
     if latent.query_rank:
         query = attention.query_width / layout.tensor
-        costs += product(tokens, query, latent.query_rank, 1, *sums)
+        costs += product_costs(tokens, query, latent.query_rank, 1, *sums)
     return costs

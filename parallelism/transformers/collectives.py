@@ -18,7 +18,7 @@ from parallelism.transformers.shares import (
 )
 from parallelism.transformers.stages import Part, all_part_weights, parts_of
 
-Group = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
+GroupKind = Literal["tensor", "context", "expert", "pipeline", "data", "expert-data", "embedding"]
 When = Literal["forward", "recompute", "backward", "weight", "gradients", "weights"]
 
 
@@ -51,7 +51,7 @@ class Communication:
     """
 
     kind: CollectiveKind
-    group: Group
+    group: GroupKind
     ranks: int
     size: float
     count: float
@@ -288,7 +288,7 @@ def step_communications(
     weight, gradient = weight_bytes(model, implementation), float(implementation.gradient_bytes)
     parts = parts_of(model, layout)
     for part, count in zip(parts, all_part_weights(model, layout), strict=True):
-        shares: tuple[tuple[float, Group, int], ...] = (
+        shares: tuple[tuple[float, GroupKind, int], ...] = (
             (count.dense, "data", ranks),
             (count.expert, "expert-data", ranks // layout.expert_ranks),
         )
@@ -309,7 +309,7 @@ def step_communications(
 
 def _shared(
     layout: Layout,
-    group: Group,
+    group: GroupKind,
     ranks: int,
     elements: float,
     weight: float,

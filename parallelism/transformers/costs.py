@@ -22,7 +22,7 @@ from parallelism.transformers.shares import (
     split_tokens,
     tokens_of,
 )
-from parallelism.transformers.work import NOTHING, PassCosts, Work, elementwise, product
+from parallelism.transformers.work import NOTHING, PassCosts, Work, elementwise, product_costs
 
 
 def layer_costs(
@@ -121,9 +121,9 @@ def _second_products(
     if attention.latent is not None or model.has_experts(layer) or not model.gated:
         return rest.every_second_product()
     key = kv_heads_of(attention, layout) * attention.head_width
-    again = product(tokens, key, model.hidden, 1, element)
-    again += product(tokens, model.hidden, attention.value_width / tensor, 1, element)
-    again += product(tokens, model.feed_forward / tensor, model.hidden, 1, element)
+    again = product_costs(tokens, key, model.hidden, 1, element)
+    again += product_costs(tokens, model.hidden, attention.value_width / tensor, 1, element)
+    again += product_costs(tokens, model.feed_forward / tensor, model.hidden, 1, element)
     return replace(rest, gemms=again.forward.gemms)
 
 

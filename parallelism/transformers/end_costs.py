@@ -5,7 +5,7 @@ from parallelism.transformers.implementation import FUSED_LOSS, MEGATRON_CORE, I
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.operands import operands
 from parallelism.transformers.shares import split_tokens, tokens_of
-from parallelism.transformers.work import NOTHING, PassCosts, Work, elementwise, product
+from parallelism.transformers.work import NOTHING, PassCosts, Work, elementwise, product_costs
 
 
 def embedding_costs(
@@ -19,7 +19,9 @@ def embedding_costs(
     tokens = tokens_of(model, layout, sequence)
     element = float(model.dense_bytes)
     if model.patch:
-        costs = product(tokens, model.hidden, model.patch, 1, *operands(model, implementation))
+        costs = product_costs(
+            tokens, model.hidden, model.patch, 1, *operands(model, implementation)
+        )
         # The image needs no gradient.
         return PassCosts(costs.forward, NOTHING, NOTHING, costs.backward_weight)
     rows = tokens * model.hidden * element
@@ -56,7 +58,7 @@ def head_costs(
         tokens, outputs = float(layout.microbatch), float(model.classes)
     elif not model.vocabulary:
         return costs
-    costs += product(tokens, outputs, model.hidden, 1, *sums)
+    costs += product_costs(tokens, outputs, model.hidden, 1, *sums)
     whole = implementation.gathered_logits and not model.classes
     logits = tokens * (model.vocabulary if whole else outputs)
     if implementation.logit_bytes == FUSED_LOSS:

@@ -7,15 +7,16 @@ from reprlib import repr as brief
 from typing import get_args
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.whole_numbers import divisors
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import (
     LOOPED,
     MOST_DEGREE,
-    MOST_PARTS,
+    MOST_STAGE_PARTS,
     Layout,
     Module,
+    PipelineScheduleName,
     Recompute,
-    Schedule,
 )
 from parallelism.transformers.shares import check_layout, shares_out
 
@@ -55,7 +56,12 @@ class Choices:
     virtual_stages: tuple[int, ...] = ()
     zero: tuple[int, ...] = (1, 3)
     recompute: tuple[Recompute, ...] = ("none", "full")
-    schedules: tuple[Schedule, ...] = ("1f1b", "interleaved", "breadth-first", "zero-bubble")
+    schedules: tuple[PipelineScheduleName, ...] = (
+        "1f1b",
+        "interleaved",
+        "breadth-first",
+        "zero-bubble",
+    )
     across_servers: bool = False
     expert_tensor: tuple[int, ...] = ()
     stage_layers: tuple[int, ...] = ()
@@ -80,7 +86,7 @@ class Choices:
         for name, known in (
             ("zero", (0, 1, 2, 3)),
             ("recompute", get_args(Recompute)),
-            ("schedules", get_args(Schedule)),
+            ("schedules", get_args(PipelineScheduleName)),
             ("modules", get_args(Module)),
         ):
             value = getattr(self, name)
@@ -89,10 +95,12 @@ class Choices:
                     f"layouts: {name} is {brief(value)}; give some of {', '.join(map(str, known))}"
                 )
         parts = self.stage_layers
-        if len(parts) > MOST_PARTS or any(not 0 <= layers <= MOST_PARTS for layers in parts):
+        if len(parts) > MOST_STAGE_PARTS or any(
+            not 0 <= layers <= MOST_STAGE_PARTS for layers in parts
+        ):
             raise InputError(
-                f"layouts: stage_layers is of {len(parts)} parts; give at most {MOST_PARTS}, of 0 "
-                f"to {MOST_PARTS} layers"
+                f"layouts: stage_layers is of {len(parts)} parts; give at most "
+                f"{MOST_STAGE_PARTS}, of 0 to {MOST_STAGE_PARTS} layers"
             )
         for each in fields(self):
             value = getattr(self, each.name)
@@ -123,10 +131,6 @@ _MISSING_LAYERS = 3
 prediction stand for one each."""
 MOST_SAMPLES = 1024
 """Samples of an iteration for each GPU."""
-
-
-def _divisors(number: int) -> list[int]:
-    return [d for d in range(1, number + 1) if number % d == 0]
 
 
 def check_batch(global_batch: int, gpus: int) -> None:
@@ -212,17 +216,17 @@ def _layouts(
     sequence: int,
     choices: Choices,
 ) -> Iterator[Layout]:
-    tensors = _divisors(gpus_per_server)
+    tensors = list(divisors(gpus_per_server))
     if choices.across_servers:
         servers = gpus // gpus_per_server
-        tensors += [gpus_per_server * k for k in _divisors(servers) if k > 1]
+        tensors += [gpus_per_server * k for k in divisors(servers) if k > 1]
     for tensor in tensors:
         if gpus % tensor or (choices.tensor and tensor not in choices.tensor):
             continue
         for context in _contexts(gpus // tensor, sequence, choices):
             if not shares_out(model, tensor, sequence // context):
                 continue
-            for pipeline in _divisors(gpus // tensor // context):
+            for pipeline in divisors(gpus // tensor // context):
                 if choices.pipeline and pipeline not in choices.pipeline:
                     continue
                 data = gpus // tensor // context // pipeline
@@ -269,7 +273,7 @@ def _experts(
     for split in sorted(splits, reverse=True):
         fold = tensor // split
         # Of both, so that a nonsensical number of experts takes no time either.
-        for expert in _divisors(gcd(count, ranks * fold)):
+        for expert in divisors(gcd(count, ranks * fold)):
             whole = expert % fold == 0 and ranks % (expert // fold) == 0
             if whole and (not choices.expert or expert in choices.expert):
                 yield expert, None if fold == 1 else split
@@ -298,7 +302,7 @@ def _timings(model: Transformer, base: Layout, samples: int, choices: Choices) -
 
 def _schedules(
     model: Transformer, base: Layout, microbatches: int, choices: Choices
-) -> Iterator[tuple[Schedule, int]]:
+) -> Iterator[tuple[PipelineScheduleName, int]]:
     parts = len(choices.stage_layers)
     if base.pipeline == 1:
         if parts > 1:
@@ -325,7 +329,9 @@ def _schedules(
                 yield schedule, virtual
 
 
-def _loops(schedule: Schedule, stages: int, microbatches: int, choices: Choices) -> bool:
+def _loops(
+    schedule: PipelineScheduleName, stages: int, microbatches: int, choices: Choices
+) -> bool:
     """Whether an interleaved or breadth-first schedule of so many microbatches is looked at."""
     if schedule == "interleaved":
         return microbatches % stages == 0

@@ -8,12 +8,17 @@ import numpy as np
 from parallelism.transformers.collectives import Communication
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links, Span, collective_seconds, span_of
+from parallelism.transformers.links import (
+    GroupPlacement,
+    Links,
+    collective_seconds,
+    group_placement_of,
+)
 from parallelism.transformers.reach import servers_reached
 from parallelism.transformers.schedules import PipelineSchedule
 
 
-def group_span(communication: Communication, layout: Layout, links: Links) -> Span:
+def group_placement(communication: Communication, layout: Layout, links: Links) -> GroupPlacement:
     """Return how a group lies on servers that are filled in rank order (tensor innermost).
 
     Ranks of a group are apart: tensor 1; context ``tensor``; data and context together
@@ -23,7 +28,7 @@ def group_span(communication: Communication, layout: Layout, links: Links) -> Sp
     stage = layout.tensor * layout.context * layout.data
     if communication.group in ("pipeline", "embedding"):
         # Where stages are on several servers, the slowest boundary counts.
-        return Span(2, 2 if stage * layout.pipeline <= links.gpus else 1)
+        return GroupPlacement(2, 2 if stage * layout.pipeline <= links.gpus else 1)
     strides = {
         "tensor": 1,
         "context": layout.tensor,
@@ -31,12 +36,12 @@ def group_span(communication: Communication, layout: Layout, links: Links) -> Sp
         "expert": layout.expert_split,
         "expert-data": layout.expert_split * layout.expert,
     }
-    return span_of(communication.ranks, strides[communication.group], links.gpus)
+    return group_placement_of(communication.ranks, strides[communication.group], links.gpus)
 
 
 def communication_seconds(communication: Communication, layout: Layout, links: Links) -> float:
     """Return the seconds of one such message, alone on its links."""
-    span = group_span(communication, layout, links)
+    span = group_placement(communication, layout, links)
     crossing = None
     if communication.forwarded is not None:
         experts = communication.forwarded

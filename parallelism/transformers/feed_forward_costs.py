@@ -6,7 +6,7 @@ from parallelism.transformers.layout import Layout
 from parallelism.transformers.operands import cast_shares, operands
 from parallelism.transformers.reach import copies_sent
 from parallelism.transformers.shares import arriving_tokens, split_tokens
-from parallelism.transformers.work import PassCosts, elementwise, product
+from parallelism.transformers.work import PassCosts, elementwise, product_costs
 
 
 def feed_forward_costs(
@@ -27,8 +27,8 @@ def feed_forward_costs(
     element, sums = float(model.dense_bytes), operands(model, implementation, layer=True)
     own, inputs = width / degree, 2 if model.gated else 1
     cast, gathered = casts or sums[4]
-    costs = product(tokens, inputs * own, model.hidden, count, *sums[:4], (gathered, cast))
-    costs += product(tokens, model.hidden, own, count, *sums[:4], (cast, gathered))
+    costs = product_costs(tokens, inputs * own, model.hidden, count, *sums[:4], (gathered, cast))
+    costs += product_costs(tokens, model.hidden, own, count, *sums[:4], (cast, gathered))
     middle = count * tokens * own * element
     # Forward: inputs read, output written. Backward: these and the gradient read, theirs written.
     return costs + elementwise((inputs + 1) * middle, (2 * inputs + 1) * middle)
@@ -48,7 +48,7 @@ def expert_costs(
     # Each rank of the expert group sends ``per_token`` copies of its tokens and gets as many;
     # those that split an expert gather what came to them.
     arriving = arriving_tokens(model, layout, implementation, tokens)
-    costs = product(own, experts.count, model.hidden, 1, *sums)
+    costs = product_costs(own, experts.count, model.hidden, 1, *sums)
     scores = 4.0 * own * experts.count
     # Softmax and choice; permutation before and weighted sum after, there and back. Exchanged
     # tokens are read and written on the way, and sorted by expert where a rank has several.

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from parallelism.transformers.placement import Group, Placement
+from parallelism.taskgraph import Group
+from parallelism.transformers.placement import Placement
 
 IntArray = npt.NDArray[np.int64]
 

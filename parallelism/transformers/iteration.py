@@ -10,7 +10,7 @@ import numpy as np
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.collectives import (
     Communication,
-    Group,
+    GroupKind,
     end_communications,
     layer_communications,
     pipeline_send,
@@ -26,7 +26,7 @@ from parallelism.transformers.exposure import (
 from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import MEGATRON_CORE, Implementation
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links, collective_seconds, span_of
+from parallelism.transformers.links import Links, collective_seconds, group_placement_of
 from parallelism.transformers.schedules import PipelineSchedule, schedule_of
 from parallelism.transformers.stages import Part, alike_parts, part_weights, parts_of, stage_weights
 from parallelism.transformers.timeline import PassTimes, timeline
@@ -246,7 +246,7 @@ def all_part_seconds(
     implementation: Implementation = MEGATRON_CORE,
     *,
     sequence: int | None = None,
-    without: Collection[Group] = (),
+    without: Collection[GroupKind] = (),
 ) -> tuple[PassSeconds, ...]:
     """Return the seconds of every part of a model over one microbatch.
 
@@ -315,7 +315,7 @@ def scale_seconds(layout: Layout, links: Links, implementation: Implementation) 
     ranks = layout.tensor * layout.context * layout.data
     if not implementation.delayed_scaling or implementation.precision != "fp8" or ranks == 1:
         return PassSeconds()
-    once = collective_seconds("allreduce", 0.0, span_of(ranks, 1, links.gpus), links)
+    once = collective_seconds("allreduce", 0.0, group_placement_of(ranks, 1, links.gpus), links)
     return PassSeconds(forward=once, backward=once, communication=2.0 * once)
 
 

@@ -7,14 +7,14 @@ from typing import Literal, get_args
 
 from codesign_base import InputError
 
-Schedule = Literal["gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"]
-LOOPED: tuple[Schedule, ...] = ("interleaved", "breadth-first")
+PipelineScheduleName = Literal["gpipe", "1f1b", "interleaved", "breadth-first", "zero-bubble"]
+LOOPED: tuple[PipelineScheduleName, ...] = ("interleaved", "breadth-first")
 """Schedules in which a stage has several parts of the model."""
 Recompute = Literal["none", "selective", "full", "modules"]
 Module = Literal["norms", "up-projections", "activations"]
 MOST_DEGREE = 2**20
 """Ranks, samples or stages of any one kind."""
-MOST_PARTS = 10_000
+MOST_STAGE_PARTS = 10_000
 """Parts of a model in a map of stages, and layers of each."""
 
 
@@ -68,7 +68,7 @@ class Layout:
     expert: int = 1
     sequence_parallel: bool = True
     microbatch: int = 1
-    schedule: Schedule = "1f1b"
+    schedule: PipelineScheduleName = "1f1b"
     virtual_stages: int = 1
     recompute: Recompute = "none"
     zero: int = 1
@@ -87,7 +87,7 @@ class Layout:
                 raise InputError(f"layout: {name} is {value}; give at most {MOST_DEGREE}")
         if self.zero not in (0, 1, 2, 3):
             raise InputError(f"layout: zero is {self.zero!r}; choose 0, 1, 2 or 3")
-        for name, known in (("schedule", Schedule), ("recompute", Recompute)):
+        for name, known in (("schedule", PipelineScheduleName), ("recompute", Recompute)):
             value, choices = getattr(self, name), get_args(known)
             if value not in choices:
                 raise InputError(f"layout: {name} is {value!r}; choose {', '.join(choices)}")
@@ -148,10 +148,10 @@ class Layout:
             )
         for layers in self.stage_layers:
             whole = isinstance(layers, int) and not isinstance(layers, bool)
-            if not whole or not 0 <= layers <= MOST_PARTS:
+            if not whole or not 0 <= layers <= MOST_STAGE_PARTS:
                 raise InputError(
                     f"layout: stage_layers holds {layers!r}; give whole numbers from 0 to "
-                    f"{MOST_PARTS}"
+                    f"{MOST_STAGE_PARTS}"
                 )
 
     @cached_property

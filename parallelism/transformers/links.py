@@ -109,7 +109,7 @@ def links_of(accelerator: Accelerator | str, gpus: int, inter_bandwidth: float) 
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class GroupPlacement:
     """How a group of ranks lies on servers.
 
     Parameters
@@ -129,9 +129,9 @@ class Span:
         return ceil(self.size / self.inside)
 
 
-def span_of(size: int, stride: int, gpus: int) -> Span:
+def group_placement_of(size: int, stride: int, gpus: int) -> GroupPlacement:
     """Return how a group of ranks ``stride`` apart lies on servers of ``gpus`` ranks each."""
-    return Span(size, max(1, min(size, gpus // stride)))
+    return GroupPlacement(size, max(1, min(size, gpus // stride)))
 
 
 def sent_bytes(kind: CollectiveKind, size: float, ranks: int) -> float:
@@ -159,7 +159,11 @@ def sent_bytes(kind: CollectiveKind, size: float, ranks: int) -> float:
 
 
 def collective_seconds(
-    kind: CollectiveKind, size: float, span: Span, links: Links, crossing: float | None = None
+    kind: CollectiveKind,
+    size: float,
+    span: GroupPlacement,
+    links: Links,
+    crossing: float | None = None,
 ) -> float:
     """Return the seconds of one collective over a group, alone on its links.
 
@@ -168,7 +172,7 @@ def collective_seconds(
     kind : {"allreduce", "reducescatter", "allgather", "alltoall", "ring", "send"}
     size : float
         As in `sent_bytes`.
-    span : Span
+    span : GroupPlacement
     links : Links
     crossing : float, optional
         Of an all-to-all whose messages cross to each server once and are forwarded inside: what

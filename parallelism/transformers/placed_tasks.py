@@ -5,11 +5,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from parallelism.transformers.groups import Exchange
 from parallelism.transformers.loads import Loads
 from parallelism.transformers.pass_order import pass_order
-from parallelism.transformers.placement import Group, Placement
+from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.shape import Shape, whole_shape
 from parallelism.transformers.task_list import NOBODY, IntArray, Label, Repeated, TaskList

@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
+from parallelism.taskgraph import Group
 from parallelism.transformers.layout import Layout
 
 IntArray = npt.NDArray[np.int64]
 AXES = ("context", "data", "pipeline")
-Group = tuple[int, ...]
-Order = tuple[str, str, str]
+AxisOrder = tuple[str, str, str]
 """Of the axes, from the innermost."""
 
 
@@ -40,7 +40,7 @@ class Placement:
 
     layout: Layout
     gpus_per_server: int
-    order: Order = AXES
+    order: AxisOrder = AXES
 
     def __post_init__(self) -> None:
         tensor = self.layout.tensor
@@ -122,7 +122,7 @@ class Placement:
         return flat.reshape(-1, layout.expert_ranks, layout.pipeline)
 
 
-def axis_orders(layout: Layout, axes: Order = AXES) -> list[Order]:
+def axis_orders(layout: Layout, axes: AxisOrder = AXES) -> list[AxisOrder]:
     """Return the orders of axes that place ranks differently.
 
     Parameters
@@ -137,7 +137,7 @@ def axis_orders(layout: Layout, axes: Order = AXES) -> list[Order]:
         The given one first (Megatron's by default); axes of degree 1 are not moved.
     """
     seen: set[tuple[str, ...]] = set()
-    found: list[Order] = []
+    found: list[AxisOrder] = []
     for first, second, third in permutations(axes):
         order = (first, second, third)
         moved = tuple(axis for axis in order if getattr(layout, axis) > 1)
@@ -147,4 +147,4 @@ def axis_orders(layout: Layout, axes: Order = AXES) -> list[Order]:
     return found
 
 
-__all__ = ["AXES", "Group", "Order", "Placement", "axis_orders"]
+__all__ = ["AXES", "AxisOrder", "Placement", "axis_orders"]

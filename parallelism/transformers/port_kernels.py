@@ -31,7 +31,7 @@ class PassSends(NamedTuple):
     gradients: FloatArray
 
 
-class Ports(NamedTuple):
+class ServerPorts(NamedTuple):
     """The ports of each stage's servers: when they are free, and seconds that may wait since."""
 
     free: FloatArray
@@ -39,7 +39,7 @@ class Ports(NamedTuple):
 
 
 @inner_kernel
-def _idle(ports: Ports, stage: int, now: float) -> None:
+def _idle(ports: ServerPorts, stage: int, now: float) -> None:
     """Let ports that have been free send what waits."""
     if now > ports.free[stage]:
         left = ports.waiting[stage] - (now - ports.free[stage])
@@ -48,7 +48,7 @@ def _idle(ports: Ports, stage: int, now: float) -> None:
 
 
 @inner_kernel
-def _sent(ports: Ports, stage: int, seconds: float, now: float, share: float) -> float:
+def _sent(ports: ServerPorts, stage: int, seconds: float, now: float, share: float) -> float:
     """Return when a message has gone, after those before it and ``share`` times what waits."""
     if seconds == 0.0:
         return now
@@ -97,7 +97,7 @@ def stage_ends(
     parts = chunks * stages
     arrived = np.zeros((2, parts, microbatches))
     ended, done = np.zeros(stages, np.int64), np.zeros((3, parts), np.int64)
-    clock, ports = np.zeros(stages), Ports(np.zeros(stages), np.zeros(stages))
+    clock, ports = np.zeros(stages), ServerPorts(np.zeros(stages), np.zeros(stages))
     # Pieces of weights come one after another: from the beginning, ``gathered`` in all and
     # ``needed`` by parts so far; or, where ranks wait for a share of each, or drop them, the next
     # one (when it is ``there``) beside the one at work.

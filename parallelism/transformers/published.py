@@ -9,7 +9,7 @@ from parallelism.transformers.layout import Layout, Module
 from parallelism.transformers.shares import check_layout, shares_out, tokens_of
 
 DGX = "NVIDIA/dgxc-benchmarking on GitHub"
-BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md"
+_BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md"
 _EVERY: tuple[Module, ...] = ("norms", "up-projections", "activations")
 
 
@@ -27,11 +27,11 @@ PUBLISHED: dict[str, tuple[tuple[Layout, str], ...]] = {
     ),
     "llama3-70b": (
         (_interleaved(4, 2, 4, 5), f"{DGX}, llama3.1/README_70b.md, 64 to 2,048 H100"),
-        (_interleaved(4, 1, 8, 5), f"{BRIDGE}, 64 H100"),
+        (_interleaved(4, 1, 8, 5), f"{_BRIDGE}, 64 H100"),
     ),
     "llama3.1-405b": (
         (_interleaved(8, 2, 9, 7), f"{DGX}, llama3.1/README_405b.md, 576 to 2,304 H100"),
-        (_interleaved(8, 2, 8, 8), f"{BRIDGE}, 1,024 H100"),
+        (_interleaved(8, 2, 8, 8), f"{_BRIDGE}, 1,024 H100"),
     ),
     "deepseek-v3": (
         (_DEEPSEEK, f"{DGX}, deepseek_v3/pretraining/README.md, 512 H100"),

@@ -12,7 +12,7 @@ from parallelism.transformers.gpu import GpuRates
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.memory import MemoryUse
-from parallelism.transformers.placement import Order
+from parallelism.transformers.placement import AxisOrder
 
 
 @checked(frozen=True, config=STRICT)
@@ -20,7 +20,7 @@ class LayoutRecord:
     """A placed layout: degrees, schedule, order of axes, and the memory of each stage's GPUs."""
 
     layout: Layout
-    order: Order
+    order: AxisOrder
     stages: list[MemoryUse]
     kind: Literal["layouts"] = "layouts"
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from parallelism.transformers.layout import LOOPED, Layout, Schedule
+from parallelism.transformers.layout import LOOPED, Layout, PipelineScheduleName
 
 IntArray = npt.NDArray[np.int64]
 
@@ -42,7 +42,7 @@ class PipelineSchedule:
         Kind (`PassKind`), chunk and microbatch of each pass, in the order of execution.
     """
 
-    name: Schedule
+    name: PipelineScheduleName
     stages: int
     chunks: int
     microbatches: int
@@ -74,7 +74,7 @@ class PipelineSchedule:
 
 @lru_cache(maxsize=512)
 def build_schedule(
-    name: Schedule, stages: int, microbatches: int, chunks: int = 1
+    name: PipelineScheduleName, stages: int, microbatches: int, chunks: int = 1
 ) -> PipelineSchedule:
     """Return the order of passes of a named schedule.
 
@@ -126,7 +126,7 @@ def build_schedule(
             "of which 'breadth-first' needs as many; choose another batch, microbatch, degree or "
             "schedule"
         )
-    makers: dict[Schedule, Callable[[int], IntArray]] = {
+    makers: dict[PipelineScheduleName, Callable[[int], IntArray]] = {
         "gpipe": lambda _: _gpipe(microbatches),
         "1f1b": lambda stage: _one_forward_one_backward(stage, stages, microbatches),
         "interleaved": lambda stage: _interleaved(stage, stages, microbatches, chunks, stages),

@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from parallelism.alike import BOTH, READS, SENDS, Classes, Pattern, mixed, words_of
+from parallelism.alike import BOTH, READS, SENDS, Classes, Pattern, hash_words, words_of
+from parallelism.taskgraph import Group
 from parallelism.transformers.groups import AllToAll, Exchange, all_to_all, exchange
 from parallelism.transformers.loads import Loads
-from parallelism.transformers.placement import Group, Placement
+from parallelism.transformers.placement import Placement
 
 IntArray = npt.NDArray[np.int64]
 
@@ -181,7 +182,7 @@ def pattern_of(placement: Placement, shape: Shape, loads: Loads) -> tuple[Patter
         if "tokens" not in sent:
             tokens.append(pairs)
             continue
-        word = mixed(words_of(pairs.weight) + np.uint64(16 * stage + _TOKENS))
+        word = hash_words(words_of(pairs.weight) + np.uint64(16 * stage + _TOKENS))
         made = found.add(word, source=pairs.source, target=pairs.target)
         tokens.append(replace(pairs, element=made))
         found.meet(np.repeat(made, pairs.senders.shape[1]), pairs.senders.ravel(), SENDS)

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import FloatArray, Phase, TaskGraph, TaskKind
-from parallelism.transformers.placement import Group, Placement
+from parallelism.taskgraph import FloatArray, Group, Phase, TaskGraph, TaskKind
+from parallelism.transformers.placement import Placement
 
 IntArray = npt.NDArray[np.int64]
 Label = tuple[int, Phase, int]

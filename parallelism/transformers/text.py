@@ -3,7 +3,7 @@
 from itertools import groupby
 
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.placement import Order
+from parallelism.transformers.placement import AxisOrder
 
 
 def layout_text(layout: Layout) -> str:
@@ -37,7 +37,7 @@ def stage_map_text(layers: tuple[int, ...]) -> str:
     return ",".join(f"{value}x{times}" if times > 1 else str(value) for value, times in runs)
 
 
-def order_text(order: Order, layout: Layout) -> str:
+def order_text(order: AxisOrder, layout: Layout) -> str:
     """Return which ranks are neighbours."""
     moved = [axis for axis in order if getattr(layout, axis) > 1]
     if not moved:

@@ -133,7 +133,7 @@ class PassCosts:
         return sum(work.flops for work in self.passes)
 
 
-def product(
+def product_costs(
     m: float,
     n: float,
     k: float,

@@ -5,7 +5,7 @@ import numpy as np
 from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.clos.arrays_kernels import ClosPaths, Floats, SmallInts, Words
-from routing.clos.chase_kernels import draw
+from routing.clos.chase_kernels import random_below
 
 
 @inner_kernel
@@ -35,7 +35,7 @@ def _move(
 
 
 @kernel
-def anneal(
+def anneal_assignment(
     steps: int,
     hot: float,
     cold: float,
@@ -73,16 +73,16 @@ def anneal(
     old = np.empty(member.size, dtype=np.int32)
     for _ in range(steps):
         heat *= cooling
-        unit = draw(random, units)
+        unit = random_below(random, units)
         lead = member[first[unit]]
-        way = draw(random, ways[kind[lead]])
+        way = random_below(random, ways[kind[lead]])
         change = 0.0
         for i in range(first[unit], first[unit + 1]):
             flow = member[i]
             old[i] = chosen[flow]
             change = _move(flow, chosen[flow], way, change, paths, weight, inverse, load)
             chosen[flow] = way
-        uniform = draw(random, 1 << 30) / (1 << 30)
+        uniform = random_below(random, 1 << 30) / (1 << 30)
         if change <= 0.0 or (change < np.inf and uniform < np.exp(-change / heat)):
             score += change
             if score < lowest - 1e-9:

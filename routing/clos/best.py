@@ -7,7 +7,7 @@ from routing.clos.arrays_kernels import ClosPaths, SmallInts
 from routing.clos.assignment import Assignment, live_spines
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import ClosFlows
-from routing.clos.metric import compare
+from routing.clos.metric import compare_vectors
 from routing.clos.paths import clos_paths
 from routing.clos.placing import color, greedy_sorted, place
 from routing.clos.state import AssignmentState
@@ -15,7 +15,7 @@ from routing.clos.state import AssignmentState
 # Candidates looked at (1 to 2 ns each): a floor, and so many a flow that may move. The budgets
 # count work, not time, so that results do not depend on the machine.
 FLOOR, PER_FLOW = 40_000, 20
-SMALL = 512  # up to so many flows every start is tried and improved, with twice the floor
+_SMALL = 512  # up to so many flows every start is tried and improved, with twice the floor
 KICKS = 400  # restarts from displaced flows, as far as the budget goes
 ALL = 1.0 - 1e-9  # a speed that counts as uncongested
 
@@ -54,7 +54,7 @@ def best_spines(clos: Clos, flows: ClosFlows, seed: int, previous: Assignment | 
     state = AssignmentState(paths, flows, seed)
     if previous is not None:
         kept = live_spines(clos, flows, previous.spine)
-    small = flows.count <= SMALL
+    small = flows.count <= _SMALL
     budget = (2 * FLOOR if small else FLOOR) + PER_FLOW * flows.count
     effort = effort_of(flows.count)
     ways = [color(clos, flows, paths)]
@@ -72,7 +72,7 @@ def best_spines(clos: Clos, flows: ClosFlows, seed: int, previous: Assignment | 
         vectors.append(np.sort(state.speed))
     leader = len(ways) - 1  # of equals the previous assignment, which moves fewest flows
     for number in range(len(ways) - 1):
-        if compare(vectors[number], vectors[leader]) > 0:
+        if compare_vectors(vectors[number], vectors[leader]) > 0:
             leader = number
     if vectors[leader].min(initial=1.0) >= ALL:
         return ways[leader].astype(np.int64)
@@ -85,7 +85,7 @@ def best_spines(clos: Clos, flows: ClosFlows, seed: int, previous: Assignment | 
             break
         state.set(ways[number])
         state.improve(budget // 2, effort, KICKS)
-        if compare(np.sort(state.speed), vector) > 0:
+        if compare_vectors(np.sort(state.speed), vector) > 0:
             found, vector = state.chosen.copy(), np.sort(state.speed)
     return found.astype(np.int64)
 
@@ -131,6 +131,6 @@ def best_paths(paths: ClosPaths, flows: ClosFlows, *, seed: int = 0) -> SmallInt
     state = AssignmentState(paths, flows, seed)
     state.set(start)
     if state.speed.min(initial=1.0) < ALL:
-        kicks = KICKS if flows.count <= SMALL else 0
+        kicks = KICKS if flows.count <= _SMALL else 0
         state.improve(FLOOR + PER_FLOW * flows.count, effort_of(flows.count), kicks)
     return state.chosen.copy()

@@ -5,7 +5,7 @@ import numpy as np
 from routing.clos.arrays_kernels import ClosPaths
 from routing.clos.fabric import FloatArray
 from routing.clos.flows import ClosFlows
-from routing.clos.metric import compare
+from routing.clos.metric import compare_vectors
 
 MOST_SUBSETS = 10  # jobs up to which every set of jobs is looked at
 
@@ -69,7 +69,7 @@ def bound_of_paths(paths: ClosPaths, flows: ClosFlows) -> FloatArray:
     if jobs <= MOST_SUBSETS:
         for i in range(1, jobs):
             bound[i] = max(bound[i - 1], best_level(jobs - i, bound[0], jobs, *fixed))
-    return fluid if compare(fluid, bound) < 0 else bound
+    return fluid if compare_vectors(fluid, bound) < 0 else bound
 
 
 def _fluid(paths: ClosPaths, flows: ClosFlows) -> FloatArray:
@@ -108,6 +108,6 @@ def gap(vector: FloatArray, bound: FloatArray) -> float:
     float
         Relative: 0.02 says that no assignment makes the slowest job more than 2 % faster.
     """
-    if compare(vector, bound) >= 0 or bound[0] <= vector[0]:
+    if compare_vectors(vector, bound) >= 0 or bound[0] <= vector[0]:
         return 0.0
     return float(bound[0] / vector[0] - 1.0) if vector[0] > 0 else float("inf")

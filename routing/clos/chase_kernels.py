@@ -18,13 +18,13 @@ REFUSALS = 4  # how many sizes of flows `refused` counts
 
 
 def seeded(seed: int) -> Words:
-    """Return a state for `draw`: never zero, and not alike for small seeds."""
+    """Return a state for `random_below`: never zero, and not alike for small seeds."""
     mixed = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % 2**64 or 1
     return np.array([mixed], dtype=np.uint64)
 
 
 @inner_kernel
-def draw(state: Words, below: int) -> int:
+def random_below(state: Words, below: int) -> int:
     """Return a number of ``0 .. below - 1`` (xorshift)."""
     x = state[0]
     x ^= x << np.uint64(13)
@@ -161,7 +161,7 @@ def chase(
         best = np.inf
         best_flow = -1
         best_way = -1
-        node = head[overfull[draw(random, count)]]
+        node = head[overfull[random_below(random, count)]]
         while node >= 0:
             flow = node >> bits
             node = after[node]
@@ -179,7 +179,7 @@ def chase(
                     gain -= FIXED + use[link] - limit[link]
             many = ways[row]
             work += many
-            way = draw(random, many)
+            way = random_below(random, many)
             for _ in range(many):
                 way += 1
                 if way >= many:
@@ -220,7 +220,7 @@ def chase(
         log[1, moves] = chosen[flow]
         moves += 1
         tabu[0, flow] = chosen[flow]
-        tabu[1, flow] = step + 2 + draw(random, 6 + count // 4)
+        tabu[1, flow] = step + 2 + random_below(random, 6 + count // 4)
         for own in range(flow << bits, (flow + 1) << bits):
             use[at[own]] -= share
             count = _mark(at[own], count, state, search)

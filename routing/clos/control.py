@@ -9,15 +9,15 @@ import numpy.typing as npt
 from codesign_base import InputError
 from routing.clos.assignment import Assignment
 from routing.clos.fabric import BoolArray, Clos, FloatArray, IntArray
-from routing.clos.flow_keys import join, keys_of, with_own_weights
+from routing.clos.flow_keys import joined_flows, keys_of, with_own_weights
 from routing.clos.flows import ClosFlows
 from routing.clos.metric import evaluate
 from routing.clos.placing import place_new
-from routing.clos.rings import Rings, find_rings
+from routing.clos.rings import FlowRings, find_rings
 from routing.clos.route_changes import RouteChanges
 from routing.clos.routers import OBLIVIOUS, route
 
-PATIENCE = 3.0
+_PATIENCE = 3.0
 """A job is given up when it is silent for so many times its longest silence so far."""
 
 HORIZON = 600.0
@@ -39,7 +39,7 @@ class Controller:
 
     Call `observe` whenever flows were looked at, or the fabric changed. With prediction, flows
     that were seen keep their route and count as load while they wait at a barrier, and while
-    their job computes: until the whole job has been silent for `PATIENCE` times the longest
+    their job computes: until the whole job has been silent for `_PATIENCE` times the longest
     silence after which it ever came back, or `HORIZON` seconds if it never did.
 
     Parameters
@@ -47,7 +47,7 @@ class Controller:
     clos : Clos
         The fabric as it is now.
     method : str
-        A router of `routing.clos.routers.METHODS`.
+        A router of `routing.clos.routers.ROUTERS`.
     predict : bool, optional
         False: only flows seen in flight count (what the paper's public simulator does). By
         default for ``"best"`` only: static routes that are chosen anew for what is in flight
@@ -108,7 +108,7 @@ class Controller:
         self._memory: dict[int, _Memory] = {}
         self._forgotten = 0
         self._undecided = False
-        self._rings: Rings | None = None
+        self._rings: FlowRings | None = None
         self._ring_speed = np.zeros(0)
         self._movers = np.zeros(0, dtype=np.int64)
 
@@ -370,7 +370,7 @@ class Controller:
         late = []
         for job in self._flows.jobs.tolist():  # those forgotten are not among them
             memory = self._memory[job]
-            allowed = PATIENCE * memory.longest if memory.longest > 0 else HORIZON
+            allowed = _PATIENCE * memory.longest if memory.longest > 0 else HORIZON
             late.append(time - memory.seen > allowed)
         gone: BoolArray = np.array(late, dtype=bool)[self._flows.job_index]
         return gone | (time - self._seen > HORIZON)
@@ -394,6 +394,6 @@ class Controller:
         spine = np.full(keys.size, -1, dtype=np.int64)
         self._spine = np.concatenate((self._spine, spine))[order]
         self._seen = np.concatenate((self._seen, np.full(keys.size, time)))[order]
-        self._flows = join(self._flows, flows, order)
+        self._flows = joined_flows(self._flows, flows, order)
         self._rings = None
         return int(keys.size)

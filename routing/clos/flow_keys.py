@@ -26,7 +26,7 @@ def keys_of(flows: ClosFlows) -> IntArray:
     return keys
 
 
-def join(a: ClosFlows, b: ClosFlows, order: IntArray) -> ClosFlows:
+def joined_flows(a: ClosFlows, b: ClosFlows, order: IntArray) -> ClosFlows:
     """Return two sets of flows as one, in the given order of their concatenation."""
     pairs = zip(_columns(a), _columns(b), strict=True)
     return ClosFlows.of(*(np.concatenate(pair)[order] for pair in pairs))

@@ -11,7 +11,7 @@ from codesign_base import InfeasibleError, InputError
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import ClosFlows
 
-Placement = Literal["packed", "random"]
+PlacementPolicy = Literal["packed", "random"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ def place_rings(
     clos: Clos,
     group: int,
     replicas: int,
-    placement: Placement,
+    placement: PlacementPolicy,
     taken: Sequence[RingJob] = (),
     rng: np.random.Generator | None = None,
 ) -> IntArray:

@@ -128,7 +128,7 @@ def evaluate_paths(paths: ClosPaths, flows: ClosFlows, way: SmallInts) -> Effici
     return Efficiency(flows.jobs, state.speed.copy(), state.max_load)
 
 
-def compare(left: FloatArray, right: FloatArray, tolerance: float = TOLERANCE) -> int:
+def compare_vectors(left: FloatArray, right: FloatArray, tolerance: float = TOLERANCE) -> int:
     """Compare two efficiency vectors lexicographically.
 
     Parameters

@@ -8,11 +8,11 @@ from routing.clos.best import best_spines
 from routing.clos.bounds import bound_of_paths
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import ClosFlows
-from routing.clos.metric import compare
+from routing.clos.metric import compare_vectors
 from routing.clos.paths import clos_paths
 from routing.clos.state import AssignmentState
 
-SMALL = 24  # flows up to which branch and bound is tried
+_SMALL = 24  # flows up to which branch and bound is tried
 NODES_PER_SECOND = 500_000  # of the deterministic time
 TIME_LIMIT = 8.0
 GRAIN = 10**6  # steps of a flow's weight and of a capacity in CP-SAT, where they are not alike
@@ -66,9 +66,9 @@ def optimum(
     state = AssignmentState(paths, flows, seed)
     state.set(spine.astype(np.int32))
     bound = bound_of_paths(paths, flows)
-    if compare(np.sort(state.speed), bound) >= 0:
+    if compare_vectors(np.sort(state.speed), bound) >= 0:
         return Assignment(spine, True)
-    if int(flows.crosses.sum()) <= SMALL:
+    if int(flows.crosses.sum()) <= _SMALL:
         way, proved = state.prove(spine.astype(np.int32), int(limit * NODES_PER_SECOND))
         spine = way.astype(np.int64)
         if proved:

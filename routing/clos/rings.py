@@ -11,7 +11,7 @@ from routing.clos.flows import ClosFlows
 
 
 @dataclass(frozen=True, eq=False)
-class Rings:
+class FlowRings:
     """The rings of some flows.
 
     Flows of one job form a ring if each ends at the NIC where the next begins; a chain that is
@@ -48,7 +48,7 @@ class Rings:
         )
 
 
-def find_rings(flows: ClosFlows) -> Rings:
+def find_rings(flows: ClosFlows) -> FlowRings:
     """Return the rings of flows that have NICs.
 
     Parameters
@@ -58,7 +58,7 @@ def find_rings(flows: ClosFlows) -> Rings:
 
     Returns
     -------
-    Rings
+    FlowRings
     """
     from routing.clos.rotation_kernels import turn_rings, walk
 
@@ -84,7 +84,7 @@ def find_rings(flows: ClosFlows) -> Rings:
     code = ((flows.job_index * (count + 1) + size) * tors + flows.source_tor) * tors
     code += flows.target_tor
     turn_rings(listed, begin, code)
-    return Rings(ring, rings, _classes(listed, begin, code))
+    return FlowRings(ring, rings, _classes(listed, begin, code))
 
 
 def _classes(listed: IntArray, begin: IntArray, code: IntArray) -> tuple[IntArray, ...]:

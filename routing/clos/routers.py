@@ -11,7 +11,7 @@ from routing.clos.paths import clos_paths
 from routing.clos.placing import color, greedy, greedy_sorted
 from routing.clos.spreading import anneal_spines, draw_random, hash_ecmp
 
-METHODS = (
+ROUTERS = (
     "ecmp", "random", "greedy", "greedy-sorted", "edge-coloring", "annealing", "optimum", "best",
 )  # fmt: skip
 OBLIVIOUS = ("ecmp", "random")
@@ -20,8 +20,8 @@ OBLIVIOUS = ("ecmp", "random")
 
 def check_method(method: str) -> None:
     """Raise InputError if a method is unknown."""
-    if method not in METHODS:
-        raise InputError(f"method {method!r} is unknown; choose one of {', '.join(METHODS)}")
+    if method not in ROUTERS:
+        raise InputError(f"method {method!r} is unknown; choose one of {', '.join(ROUTERS)}")
 
 
 def route(
@@ -42,7 +42,7 @@ def route(
     flows : ClosFlows
         What is sent.
     method : str
-        A name in `METHODS`.
+        A name in `ROUTERS`.
     seed : int, default 0
         For methods that draw random numbers.
     previous : Assignment, optional

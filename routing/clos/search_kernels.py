@@ -5,11 +5,17 @@ import numpy as np
 from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.clos.arrays_kernels import AssignmentSearch, Demand, State, Words
-from routing.clos.chase_kernels import REFUSALS, SLACK, draw, pursue, refused, room_of_groups
-from routing.clos.state_kernels import compare_sorted, fill_jobs, insert, is_live, rank, remove
+from routing.clos.chase_kernels import (
+    REFUSALS,
+    SLACK,
+    pursue,
+    random_below,
+    refused,
+    room_of_groups,
+)
+from routing.clos.state_kernels import TIE, compare_sorted, fill_jobs, insert, is_live, rank, remove
 
 STEP = 1e-6  # relative rise that is asked for; the filling then gives all that there is
-TIE = 1e-9
 DISPLACED = 128  # flows up to which a kick may displace flows at random
 
 
@@ -77,17 +83,17 @@ def climb(budget: int, effort: int, demand: Demand, state: State, search: Assign
 def displace(many: int, demand: Demand, state: State, search: AssignmentSearch) -> None:
     """Move so many flows, drawn at random, to live paths drawn at random."""
     for _ in range(many):
-        flow = draw(search.random, demand.weight.size)
+        flow = random_below(search.random, demand.weight.size)
         if state.chosen[flow] < 0:
             continue
-        way = draw(search.random, demand.paths.ways[demand.paths.kind[flow]])
+        way = random_below(search.random, demand.paths.ways[demand.paths.kind[flow]])
         if is_live(flow, way, demand.paths):
             remove(flow, demand, state)
             insert(flow, way, demand, state)
 
 
 @kernel
-def exchange(
+def exchange_places(
     budget: int, effort: int, demand: Demand, state: State, search: AssignmentSearch
 ) -> bool:
     """Let a slow job and a faster one, drawn at random, change places; say whether it worked.
@@ -96,8 +102,8 @@ def exchange(
     slow is what the climb alone cannot revise.
     """
     speed = state.speed
-    slow = draw(search.random, speed.size)
-    fast = draw(search.random, speed.size)
+    slow = random_below(search.random, speed.size)
+    fast = random_below(search.random, speed.size)
     if speed[slow] >= speed[fast] * (1.0 - TIE):
         slow, fast = fast, slow
     search.spent[0] += 20
@@ -166,12 +172,12 @@ def improve(
             if attempt == 1 and cannot_rise(demand, state, search):
                 break
             exchanged = False
-            if flows > DISPLACED or draw(search.random, 2) == 0:
-                exchanged = exchange(budget, effort, demand, state, search)
+            if flows > DISPLACED or random_below(search.random, 2) == 0:
+                exchanged = exchange_places(budget, effort, demand, state, search)
                 if not exchanged and flows > DISPLACED:
                     continue
             if not exchanged:
-                displace(1 + draw(search.random, 1 + flows // 3), demand, state, search)
+                displace(1 + random_below(search.random, 1 + flows // 3), demand, state, search)
             spent[0] += flows + links // 4
             fill_jobs(demand, state)
         climb(budget, effort, demand, state, search)

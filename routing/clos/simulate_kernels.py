@@ -76,7 +76,7 @@ def relink(wanted: SmallInts, present: Flags, rates: Rates) -> None:
     present : bool array, shape (flows,)
         Whether the flow's job is there.
     rates : Rates
-        Links, their members and levels are written, and what `advance` computes first.
+        Links, their members and levels are written, and what `run_until` computes first.
     """
     flow, mark, links, link = rates.flow, rates.mark, rates.links, rates.link
     begin, members, counts = rates.begin, rates.members, rates.counts
@@ -118,7 +118,7 @@ def relink(wanted: SmallInts, present: Flags, rates: Rates) -> None:
 
 
 @kernel
-def exchange(movers: Ints, wanted: SmallInts, rates: Rates) -> None:
+def exchange_links(movers: Ints, wanted: SmallInts, rates: Rates) -> None:
     """Let flows take over each other's links; no link's number of flows changes.
 
     Parameters
@@ -178,7 +178,7 @@ def hold(held: Ints, until: float, rates: Rates) -> None:
 
 
 @kernel
-def advance(until: float, pause: bool, steps: bool, run: RingRun) -> int:
+def run_until(until: float, pause: bool, steps: bool, run: RingRun) -> int:
     """Simulate events up to a time; return why it stopped there.
 
     Parameters

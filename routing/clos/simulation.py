@@ -203,7 +203,7 @@ class Simulation:
         """
         wanted = self._wanted(spine, movers)
         wanted[(self._rates.begin[wanted + 1] == self._rates.begin[wanted]) | (wanted < 0)] = -1
-        self._kernels.exchange(movers, wanted, self._rates)
+        self._kernels.exchange_links(movers, wanted, self._rates)
 
     def hold(self, moved: IntArray, seconds: float) -> None:
         """Let flows send nothing for some time from now on, because they are being moved.
@@ -304,7 +304,7 @@ class Simulation:
         InfeasibleError
             If flows are left that can never end (their link has no capacity).
         """
-        reason = self._kernels.advance(until, pause, steps, self._run)
+        reason = self._kernels.run_until(until, pause, steps, self._run)
         if reason == k.STUCK:
             dead = int(self._rates.mark[k.HEAP, 0])
             raise InfeasibleError(

@@ -83,7 +83,7 @@ def anneal_spines(clos: Clos, flows: ClosFlows, paths: ClosPaths, seed: int) -> 
     int32 array, shape (flows,)
         The best assignment seen.
     """
-    from routing.clos.annealing_kernels import anneal
+    from routing.clos.annealing_kernels import anneal_assignment
     from routing.clos.chase_kernels import seeded
     from routing.clos.place_kernels import add_loads
 
@@ -99,7 +99,7 @@ def anneal_spines(clos: Clos, flows: ClosFlows, paths: ClosPaths, seed: int) -> 
     add_loads(paths, flows.weight, way, load)
     with np.errstate(divide="ignore"):
         inverse = 1.0 / paths.capacity
-    anneal(
+    anneal_assignment(
         STEPS_PER_FLOW * moving.size, HOT, COLD, first, moving[member].astype(np.int32),
         paths, flows.weight, inverse, load, way, seeded(seed),
     )  # fmt: skip

@@ -3,6 +3,9 @@
 from codesign_base.jit import inner_kernel, kernel
 from routing.clos.arrays_kernels import ClosPaths, Demand, Floats, SmallInts, State
 
+TIE = 1e-9
+"""Share by which speeds may differ and count as equal."""
+
 LEVEL = 1e-12  # relative width of a level of the filling: what rounding can tell apart
 
 

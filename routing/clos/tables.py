@@ -20,7 +20,7 @@ from routing.clos.assignment import Assignment, check_assignment
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.flows import ClosFlows
 
-ROCE_PORT = 4791
+ROCE_PORT = 4791  # InfiniBand Architecture Specification, Annex A17
 UDP = 17
 NIC_ADDRESS = 0x0A000000  # 10.0.0.0
 FIRST_PORT = 49152  # the first of the dynamic ports, from which RoCE v2 draws its entropy
@@ -29,7 +29,7 @@ _BLOCK = 512  # ports tried at a time
 Words = npt.NDArray[np.uint32]
 
 
-COLUMNS = (
+TABLE_COLUMNS = (
     "flow", "job", "source_nic", "target_nic", "source_tor", "target_tor", "spine", "bytes",
     "udp_source_port",
 )  # fmt: skip
@@ -159,8 +159,8 @@ def route_table(
     Returns
     -------
     list of dict
-        One a flow; the keys are `COLUMNS`. NICs are -1 where the flows have none, the spine is
-        -1 within a ToR, ``bytes`` are those of one step, and the port is None where there is
+        One per flow; the keys are `TABLE_COLUMNS`. NICs are -1 where the flows have none, the spine
+        is -1 within a ToR, ``bytes`` are those of one step, and the port is None where there is
         none.
     """
     check_assignment(clos, flows, assignment.spine)
@@ -175,13 +175,13 @@ def route_table(
     )  # fmt: skip
     listed = [order.tolist(), *(column[order].tolist() for column in columns)]
     listed.append([None if p < 0 else p for p in port[order].tolist()])
-    return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*listed, strict=True)]
+    return [dict(zip(TABLE_COLUMNS, row, strict=True)) for row in zip(*listed, strict=True)]
 
 
 def table_csv(routes: Sequence[dict[str, int | float | None]]) -> str:
     """Return the routes as CSV text with a heading; an empty cell stands for no port."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, TABLE_COLUMNS, lineterminator="\n")
     writer.writeheader()
     writer.writerows(routes)
     return text.getvalue()

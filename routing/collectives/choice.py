@@ -13,9 +13,9 @@ from routing.collectives.bounds import (
     rooted_lines,
     shared_lines,
 )
-from routing.collectives.exchange import Exchange, exchanges
+from routing.collectives.exchange import AllToAllRouting, exchanges
 from routing.collectives.forest import gather_forest
-from routing.collectives.joint import JOINT, joint_forests, rate_at_once
+from routing.collectives.joint import JOINT_TREES, joint_forests, rate_at_once
 from routing.collectives.meeting import Meeting, Meetings
 from routing.collectives.rate import gather_rate, members_of
 from routing.collectives.rings import ring_forest, strided_rings
@@ -26,7 +26,7 @@ from routing.network import Network
 
 MOST_RINGS = 8
 _SAME = 1e-9  # times that differ by less are the same number, rounded in another order
-LARGEST = 1e12
+LARGEST_SIZE = 1e12
 """Bytes up to which crossing points are sought."""
 
 MOST_PACKED = 128
@@ -45,7 +45,7 @@ ROOTED = ("broadcast", "reduce")
 
 
 @dataclass(frozen=True)
-class Schedule:
+class CollectiveSchedule:
     """A way to do a collective.
 
     Parameters
@@ -60,7 +60,7 @@ class Schedule:
         Bytes of the whole buffer over the time that they take without latency; of an all-to-all
         those of one member's.
     latency_s : float
-    exchange : Exchange or None
+    exchange : AllToAllRouting or None
         Of the all-to-all.
     waves : tuple of Waves
         Of `scatter` and `gather`, those that there are, or of `meeting`; what a link sends hop by
@@ -73,7 +73,7 @@ class Schedule:
     gather: Forest | None
     bytes_per_s: float
     latency_s: float
-    exchange: Exchange | None = None
+    exchange: AllToAllRouting | None = None
     waves: tuple[Waves, ...] = ()
     meeting: Meeting | None = None
 
@@ -87,7 +87,7 @@ class Schedule:
 
 
 @dataclass(frozen=True)
-class Choice:
+class CollectiveChoice:
     """Schedules of a collective on a network, and a bound of all.
 
     Parameters
@@ -96,7 +96,7 @@ class Choice:
     members : tuple of int
     root : int or None
         Of a Broadcast or Reduce.
-    schedules : tuple of Schedule
+    schedules : tuple of CollectiveSchedule
     rate_bound : float
         Bytes per second that no schedule passes.
     latency_bound : float
@@ -110,13 +110,13 @@ class Choice:
     collective: str
     members: tuple[int, ...]
     root: int | None
-    schedules: tuple[Schedule, ...]
+    schedules: tuple[CollectiveSchedule, ...]
     rate_bound: float
     latency_bound: float
     link_latency_s: float
     lines: tuple[Line, ...]
 
-    def best(self, size: float) -> Schedule:
+    def best(self, size: float) -> CollectiveSchedule:
         """Return the fastest schedule of a buffer of so many bytes."""
         return min(self.schedules, key=lambda schedule: schedule.time(size))
 
@@ -125,16 +125,16 @@ class Choice:
         least = max(size / self.rate_bound + self.link_latency_s, self.latency_bound)
         return max(least, *(seconds + each * size for seconds, each in self.lines))
 
-    def crossings(self) -> list[tuple[float, Schedule]]:
+    def crossings(self) -> list[tuple[float, CollectiveSchedule]]:
         """Return from which size on, in bytes, which schedule is fastest, ascending.
 
-        Sizes up to `LARGEST` are looked at, eight a decade; between two of them a schedule that
-        is fastest for less than that may be missed.
+        Sizes up to `LARGEST_SIZE` are looked at, eight per decade; between two of them a schedule
+        that is fastest for less than that may be missed.
         """
         now = self.best(1.0)
         found = [(0.0, now)]
         low = 1.0
-        for high in np.geomspace(1.0, LARGEST, 8 * round(np.log10(LARGEST)) + 1).tolist():
+        for high in np.geomspace(1.0, LARGEST_SIZE, 8 * round(np.log10(LARGEST_SIZE)) + 1).tolist():
             while self._beaten(now, high):
                 above = high
                 while above > low * (1.0 + _SAME):
@@ -145,13 +145,13 @@ class Choice:
             low = high
         return found
 
-    def _beaten(self, schedule: Schedule, size: float) -> bool:
+    def _beaten(self, schedule: CollectiveSchedule, size: float) -> bool:
         return schedule.time(size) > self.best(size).time(size) * (1.0 + _SAME)
 
 
 def choose_schedules(
     network: Network, group: Sequence[int], collective: str, root: int | None = None
-) -> Choice:
+) -> CollectiveChoice:
     """Return schedules of a collective: rings, trees of shortest paths, trees of the best rate.
 
     Parameters
@@ -166,7 +166,7 @@ def choose_schedules(
 
     Returns
     -------
-    Choice
+    CollectiveChoice
         Trees of the best rate are among them for up to `MOST_PACKED` members; where nodes outside
         the group receive and send different capacity, as after a failure, and none are found,
         "joint-trees", which come near to it (`joint_forests`).
@@ -212,7 +212,8 @@ def choose_schedules(
     if collective == "all-to-all":
         ways, rate = exchanges(network, members)
         made = tuple(
-            Schedule(way.name, None, None, way.bytes_per_s, way.latency_s, way) for way in ways
+            CollectiveSchedule(way.name, None, None, way.bytes_per_s, way.latency_s, way)
+            for way in ways
         )
         far = distances(network, members)
         lines = shared_lines(far, collective)
@@ -235,7 +236,7 @@ def choose_schedules(
         whole = gather["shortest-trees"]
         waves = waves_of(network, whole).times(len(members))
         schedules.append(
-            Schedule(
+            CollectiveSchedule(
                 "add-all", None, whole, whole.bytes_per_s, whole.latency(network), waves=(waves,)
             )
         )
@@ -254,7 +255,9 @@ def choose_schedules(
     return _choice(collective, members, root, schedules, rate, lines, network)
 
 
-def choose_at_once(network: Network, groups: Sequence[Sequence[int]], collective: str) -> Choice:
+def choose_at_once(
+    network: Network, groups: Sequence[Sequence[int]], collective: str
+) -> CollectiveChoice:
     """Return schedules of collectives of several groups that start at once on the same links.
 
     Parameters
@@ -267,7 +270,7 @@ def choose_at_once(network: Network, groups: Sequence[Sequence[int]], collective
 
     Returns
     -------
-    Choice
+    CollectiveChoice
         Times are those until all groups are done.
 
     Raises
@@ -300,13 +303,15 @@ def choose_at_once(network: Network, groups: Sequence[Sequence[int]], collective
                 ring_forest(there, strided_rings(there, group, MOST_RINGS)) for group in groups
             ],
             "shortest-trees": [shortest_forest(there, group) for group in groups],
-            JOINT: joint.forests,
+            JOINT_TREES: joint.forests,
         }
         for name, forests in ways.items():
             seconds[name] = seconds.get(name, 0.0) + 1.0 / rate_at_once(there, forests)
             far = max(forest.latency(there) for forest in forests)
             latency[name] = latency.get(name, 0.0) + far
-    made = tuple(Schedule(name, None, None, 1.0 / seconds[name], latency[name]) for name in seconds)
+    made = tuple(
+        CollectiveSchedule(name, None, None, 1.0 / seconds[name], latency[name]) for name in seconds
+    )
     lines = [
         line
         for group in groups
@@ -336,7 +341,7 @@ def _forests(network: Network, members: Sequence[int], root: int | None) -> dict
 
 def _schedule(
     name: str, network: Network, back: Network, scatter: Forest | None, gather: Forest | None
-) -> Schedule:
+) -> CollectiveSchedule:
     seconds = latency = 0.0
     waves = []
     for forest, on in ((scatter, back), (gather, network)):
@@ -344,33 +349,33 @@ def _schedule(
             seconds += 1.0 / forest.whole_bytes_per_s
             latency += forest.latency(on)
             waves.append(waves_of(on, forest))
-            if forest.name == JOINT:
-                name = JOINT
-    return Schedule(name, scatter, gather, 1.0 / seconds, latency, waves=tuple(waves))
+            if forest.name == JOINT_TREES:
+                name = JOINT_TREES
+    return CollectiveSchedule(name, scatter, gather, 1.0 / seconds, latency, waves=tuple(waves))
 
 
 def _with_meetings(
-    network: Network, members: Sequence[int], schedules: Sequence[Schedule]
-) -> list[Schedule]:
+    network: Network, members: Sequence[int], schedules: Sequence[CollectiveSchedule]
+) -> list[CollectiveSchedule]:
     """Return schedules and the meetings that are faster than all of them at some size."""
     met = [
-        Schedule(
+        CollectiveSchedule(
             each.name, None, None, each.bytes_per_s, each.latency_s, waves=(each.waves,),
             meeting=each,
         )
         for each in Meetings(network, members).chosen()
     ]  # fmt: skip
     everything = [*schedules, *met]
-    sizes = np.geomspace(1.0, LARGEST, 16 * round(np.log10(LARGEST)) + 1)
+    sizes = np.geomspace(1.0, LARGEST_SIZE, 16 * round(np.log10(LARGEST_SIZE)) + 1)
     best = {id(min(everything, key=lambda each: each.time(size))) for size in sizes.tolist()}
     return [*schedules, *(each for each in met if id(each) in best)]
 
 
 def _choice(
-    collective: str, members: tuple[int, ...], root: int | None, schedules: Sequence[Schedule],
-    rate: float, lines: Sequence[Line], network: Network,
-) -> Choice:  # fmt: skip
-    return Choice(
+    collective: str, members: tuple[int, ...], root: int | None,
+    schedules: Sequence[CollectiveSchedule], rate: float, lines: Sequence[Line], network: Network,
+) -> CollectiveChoice:  # fmt: skip
+    return CollectiveChoice(
         collective, members, root, tuple(schedules), rate, max(seconds for seconds, _ in lines),
         float(network.latency.min()), tuple(lines),
     )  # fmt: skip

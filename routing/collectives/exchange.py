@@ -9,18 +9,18 @@ import numpy as np
 from routing.collectives.rate import members_of
 from routing.collectives.trees import of_links
 from routing.multicommodity import min_congestion
-from routing.network import Network
+from routing.network import Network, NodePath
 from routing.paths import ecmp_link_bytes, ecmp_routes
 
-ACCURACY = 0.01
+EXCHANGE_ACCURACY = 0.01
 """Of the least congestion; the bound that comes with it holds in any case."""
 
-SharedPath = tuple[tuple[int, ...], float]
+SharedPath = tuple[NodePath, float]
 """Nodes from one member to another, and the share of their part that goes so."""
 
 
 @dataclass(frozen=True)
-class Exchange:
+class AllToAllRouting:
     """A way to send all parts at once.
 
     Parameters
@@ -40,7 +40,7 @@ class Exchange:
     paths: tuple[SharedPath, ...]
 
 
-def exchanges(network: Network, group: Sequence[int]) -> tuple[list[Exchange], float]:
+def exchanges(network: Network, group: Sequence[int]) -> tuple[list[AllToAllRouting], float]:
     """Return ways to do an all-to-all, and a rate that none passes.
 
     Parameters
@@ -51,9 +51,9 @@ def exchanges(network: Network, group: Sequence[int]) -> tuple[list[Exchange], f
 
     Returns
     -------
-    ways : list of Exchange
+    ways : list of AllToAllRouting
         "shortest-paths" splits among all shortest paths; "least-congestion" takes longer ones,
-        too, and is within `ACCURACY` of the best unless the router gave up before.
+        too, and is within `EXCHANGE_ACCURACY` of the best unless the router gave up before.
     rate : float
         Bytes per second of each member's buffer, from the dual solution of the least congestion.
 
@@ -68,7 +68,7 @@ def exchanges(network: Network, group: Sequence[int]) -> tuple[list[Exchange], f
     demand = np.zeros((network.hosts, network.hosts))
     demand[np.ix_(members, members)] = 1.0 / members.size
     np.fill_diagonal(demand, 0.0)
-    spread = min_congestion(network, demand, ACCURACY)
+    spread = min_congestion(network, demand, EXCHANGE_ACCURACY)
     short = ecmp_routes(network, pairs=np.flatnonzero(demand))
     busiest = float((ecmp_link_bytes(network, demand) / network.capacity).max())
     link = of_links(network, network.latency)
@@ -79,7 +79,7 @@ def exchanges(network: Network, group: Sequence[int]) -> tuple[list[Exchange], f
     )
     longest = max(sum(link[hop] for hop in pairwise(nodes)) for nodes, _ in paths)
     ways = [
-        Exchange("shortest-paths", 1.0 / busiest, float(short.latency.max()), ()),
-        Exchange("least-congestion", 1.0 / spread.congestion, longest, paths),
+        AllToAllRouting("shortest-paths", 1.0 / busiest, float(short.latency.max()), ()),
+        AllToAllRouting("least-congestion", 1.0 / spread.congestion, longest, paths),
     ]
     return ways, 1.0 / spread.lower_bound

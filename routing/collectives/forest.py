@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from codesign_base import InfeasibleError
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
-from routing.collectives.member_links import MemberLinks, Paths, link_members
+from routing.collectives.member_links import MemberLinks, SharedPaths, link_members
 from routing.collectives.rate import GatherRate, gather_rate
 from routing.collectives.trees import Forest, Tree
 from routing.network import Network
@@ -108,7 +108,9 @@ def _next_link(
     )
 
 
-def _along(paths: dict[Arc, Paths], root: int, used: Sequence[Arc], copies: int) -> list[Tree]:
+def _along(
+    paths: dict[Arc, SharedPaths], root: int, used: Sequence[Arc], copies: int
+) -> list[Tree]:
     """Give every link of a tree a path; copies part where paths do."""
     found = []
     while copies:

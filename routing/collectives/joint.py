@@ -20,10 +20,10 @@ from routing.collectives.rate import members_of, roots_of
 from routing.collectives.trees import Forest, Tree, of_links
 from routing.network import FloatArray, IntArray, Network
 
-JOINT = "joint-trees"
+JOINT_TREES = "joint-trees"
 """What these trees are called."""
 
-UNITS = 2520
+_UNITS = 2520
 """Parts that the trees of a root share out; many numbers of trees divide it."""
 # Rounds of prices by load before those of the linear program, and of both together.
 _BY_LOAD = 24
@@ -239,18 +239,18 @@ class _Packing:
             some[owner].append((amount, paths, held))
         for owner, ((g, root), mine) in enumerate(zip(self.owners, some, strict=True)):
             exact = np.array([amount for amount, _, _ in mine])
-            exact *= UNITS / exact.sum()
+            exact *= _UNITS / exact.sum()
             copies = np.floor(exact).astype(np.int64)
-            short = UNITS - int(copies.sum())
+            short = _UNITS - int(copies.sum())
             copies[np.argsort(copies - exact, kind="stable")[:short]] += 1
             for count, (_, paths, held) in zip(copies.tolist(), mine, strict=True):
                 if count:
                     trees[g].append(Tree(root, count, paths))
-                    np.add.at(load, held, self.share[owner] * count / UNITS)
+                    np.add.at(load, held, self.share[owner] * count / _UNITS)
         rate = self.most / float((load / self.capacity).max())
         return JointForests(
             tuple(
-                Forest(JOINT, group, rate / len(roots), UNITS, tuple(own))
+                Forest(JOINT_TREES, group, rate / len(roots), _UNITS, tuple(own))
                 for group, roots, own in zip(self.groups, self.roots, trees, strict=True)
             ),
             rate,

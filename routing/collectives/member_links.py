@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from routing.collectives.cuts import Arc, Cuts, joined_arcs
 from routing.collectives.rate import GatherRate
+from routing.network import NodePath
 
-Paths = list[tuple[tuple[int, ...], int]]
+SharedPaths = list[tuple[NodePath, int]]
 """Nodes of each path, and its capacity."""
 
 
@@ -32,7 +33,7 @@ class MemberLinks:
 
     trees: int
     scale: int
-    paths: dict[Arc, Paths]
+    paths: dict[Arc, SharedPaths]
 
 
 def link_members(rate: GatherRate, *, near: bool = True) -> MemberLinks:
@@ -56,7 +57,7 @@ def link_members(rate: GatherRate, *, near: bool = True) -> MemberLinks:
     forwarders = sorted(far.keys() - set(rate.members), key=lambda node: (-far[node], node))
     if near:
         capacity = _without(capacity, forwarders, rate, trees)
-    paths: dict[Arc, Paths] = {pair: [(pair, amount)] for pair, amount in capacity.items()}
+    paths: dict[Arc, SharedPaths] = {pair: [(pair, amount)] for pair, amount in capacity.items()}
     for forwarder in forwarders:
         _take_out(paths, forwarder, rate, trees)
     return MemberLinks(trees, scale, paths)
@@ -100,7 +101,7 @@ def _without(
     return kept
 
 
-def _take_out(paths: dict[Arc, Paths], forwarder: int, rate: GatherRate, trees: int) -> None:
+def _take_out(paths: dict[Arc, SharedPaths], forwarder: int, rate: GatherRate, trees: int) -> None:
     """Replace capacity through a node by capacity past it."""
     into = sorted(a for a, b in paths if b == forwarder)
     out = sorted(b for a, b in paths if a == forwarder)
@@ -117,7 +118,7 @@ def _take_out(paths: dict[Arc, Paths], forwarder: int, rate: GatherRate, trees: 
 
 
 def _spare(
-    paths: dict[Arc, Paths], origin: int, forwarder: int, target: int, rate: GatherRate,
+    paths: dict[Arc, SharedPaths], origin: int, forwarder: int, target: int, rate: GatherRate,
     trees: int, most: int,
 ) -> int:  # fmt: skip
     """Return how much capacity may go past a node instead of through it.
@@ -158,13 +159,13 @@ def _spare(
     return most
 
 
-def _amount(paths: dict[Arc, Paths], pair: Arc) -> int:
+def _amount(paths: dict[Arc, SharedPaths], pair: Arc) -> int:
     return sum(amount for _, amount in paths.get(pair, ()))
 
 
-def _taken(paths: dict[Arc, Paths], pair: Arc, amount: int) -> Paths:
+def _taken(paths: dict[Arc, SharedPaths], pair: Arc, amount: int) -> SharedPaths:
     """Remove capacity from a link, and return its paths."""
-    found: Paths = []
+    found: SharedPaths = []
     left = paths[pair]
     while amount:
         path, here = left.pop()
@@ -178,8 +179,8 @@ def _taken(paths: dict[Arc, Paths], pair: Arc, amount: int) -> Paths:
     return found
 
 
-def _concatenated(first: Paths, second: Paths) -> Paths:
-    found: Paths = []
+def _concatenated(first: SharedPaths, second: SharedPaths) -> SharedPaths:
+    found: SharedPaths = []
     one, two = [*first], [*second]
     while one:
         (a, x), (b, y) = one.pop(), two.pop()

@@ -8,6 +8,7 @@ from math import gcd
 import networkx as nx
 
 from codesign_base import InfeasibleError, InputError
+from routing.collectives.cuts import Arc
 from routing.collectives.rate import members_of, roots_of
 from routing.collectives.trees import Forest, Tree, of_links, shared_rate
 from routing.network import Network
@@ -15,7 +16,6 @@ from routing.network import Network
 MOST_STRIDES = 64
 """Strides over the sorted members that rings are chosen from."""
 
-Arc = tuple[int, int]
 Ways = dict[Arc, tuple[int, ...]]
 
 

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from codesign_base import InfeasibleError
+from routing.collectives.cuts import Arc
 from routing.collectives.rate import members_of, roots_of
 from routing.collectives.trees import Forest, Tree, shared_rate
 from routing.network import FloatArray, Network
 
-Arc = tuple[int, int]
 _SAME = 1e-12
 
 

@@ -424,7 +424,7 @@ def deployed_files(rng: random.Random, folder: Path) -> None:
 
 def neighbours(rng: random.Random, folder: Path) -> None:
     """Tables of who hears whom, and what of them is wrong."""
-    from topoopt.deploy.verify_cabling import COLUMNS, read_neighbours, verify_cabling
+    from topoopt.deploy.verify_cabling import CABLING_COLUMNS, read_neighbours, verify_cabling
 
     made, _, _ = _deployment()
     rows = []
@@ -439,7 +439,7 @@ def neighbours(rng: random.Random, folder: Path) -> None:
     if rng.random() < 0.5:
         path = written(folder, "n.json", json_text(told, rng))
     else:
-        text = "\n".join([",".join(COLUMNS), *rows]) + "\n"
+        text = "\n".join([",".join(CABLING_COLUMNS), *rows]) + "\n"
         path = written(folder, "n.csv", damaged(text.encode(), rng))
     verify_cabling(made, *read_neighbours(path, made))
 

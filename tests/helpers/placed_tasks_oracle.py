@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from parallelism.transformers.loads import Loads
-from parallelism.transformers.placement import Group, Placement
+from parallelism.transformers.placement import Placement
 from parallelism.transformers.schedules import PassKind, PipelineSchedule
 from parallelism.transformers.task_list import Label
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from small_cases import operator
 
 from codesign_base import InputError
+from codesign_base.whole_numbers import divisors
 from parallelism.graph import Mode, ModelGraph, Operator, OperatorKind, Split
-from parallelism.search.space import StrategySpace, divisors, legal_degrees
+from parallelism.search.space import StrategySpace, legal_degrees
 from parallelism.strategy import OperatorConfig, Strategy, check_legal
 
 # Primes, odd numbers, powers of two, and the smallest clusters.

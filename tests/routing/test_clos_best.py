@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
-from routing.clos.metric import compare, evaluate
+from routing.clos.metric import compare_vectors, evaluate
 from routing.clos.paths import clos_paths
 from routing.clos.routers import route
 from routing.clos.state import AssignmentState
@@ -46,8 +46,8 @@ def study(instances):
         exact = route(clos, flows, "optimum")  # proven; equal to enumeration in its own tests
         assert exact.optimal
         limit = evaluate(clos, flows, exact).vector
-        assert compare(found.vector, limit) <= 0
-        optimal += compare(found.vector, limit, 1e-8) == 0
+        assert compare_vectors(found.vector, limit) <= 0
+        optimal += compare_vectors(found.vector, limit, 1e-8) == 0
         worst = max(worst, float((limit / found.vector).max()))
     return optimal / len(instances), worst
 
@@ -95,7 +95,7 @@ def test_failed_spines_cost_no_more_than_they_must(failed):
         assert found.vector[0] >= 0.5
         for method in ("greedy", "greedy-sorted", "edge-coloring", "annealing"):
             other = evaluate(clos, flows, route(clos, flows, method))
-            assert compare(found.vector, other.vector) >= 0
+            assert compare_vectors(found.vector, other.vector) >= 0
             assert found.mean_slowdown <= other.mean_slowdown + 1e-9
 
 
@@ -111,7 +111,7 @@ def test_never_worse_than_where_it_starts(seed):
     after = Assignment(state.chosen.astype(np.int64))
     found = evaluate(clos, flows, after)
     np.testing.assert_allclose(state.speed, found.speed, rtol=1e-9)
-    assert compare(found.vector, begin) >= 0
+    assert compare_vectors(found.vector, begin) >= 0
     assert np.array_equal(np.sort(state.state.open), np.zeros_like(state.state.open))
 
 

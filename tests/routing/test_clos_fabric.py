@@ -9,7 +9,7 @@ from routing.clos.assignment import Assignment
 from routing.clos.best import best_paths
 from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
-from routing.clos.metric import compare, evaluate, evaluate_paths
+from routing.clos.metric import compare_vectors, evaluate, evaluate_paths
 from routing.clos.paths import ThreeLayer, clos_paths, listed_paths
 from routing.clos.routers import route
 
@@ -113,7 +113,7 @@ def test_best_paths_are_as_good_as_best_spines():
         ]
         listed = listed_paths(clos.capacity, candidates)
         way = best_paths(listed, flows)
-        equal += compare(evaluate_paths(listed, flows, way).vector, spines, 1e-8) == 0
+        equal += compare_vectors(evaluate_paths(listed, flows, way).vector, spines, 1e-8) == 0
     assert equal >= 38
 
 

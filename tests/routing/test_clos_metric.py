@@ -12,7 +12,7 @@ from routing.clos.assignment import Assignment
 from routing.clos.bounds import bound_of_paths, gap
 from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
-from routing.clos.metric import compare, evaluate, evaluate_paths
+from routing.clos.metric import compare_vectors, evaluate, evaluate_paths
 from routing.clos.paths import ThreeLayer, clos_paths, listed_paths
 from routing.clos.routers import route
 
@@ -105,11 +105,11 @@ def test_a_failed_link_stops_its_job():
 
 def test_comparison_is_lexicographic_with_a_tolerance():
     low, high = np.array([0.5, 0.6, 0.7]), np.array([0.5, 0.61, 0.62])
-    assert (compare(high, low), compare(low, high)) == (1, -1)
-    assert compare(low, low * (1 + 1e-12)) == 0
-    assert compare(low, high, tolerance=0.2) == 0
+    assert (compare_vectors(high, low), compare_vectors(low, high)) == (1, -1)
+    assert compare_vectors(low, low * (1 + 1e-12)) == 0
+    assert compare_vectors(low, high, tolerance=0.2) == 0
     with pytest.raises(InputError, match="do not compare"):
-        compare(low, low[:2])
+        compare_vectors(low, low[:2])
 
 
 @pytest.mark.parametrize(
@@ -133,8 +133,8 @@ def test_the_bound_is_never_below_the_optimum():
         clos, flows = random_instance(seed, 6)
         best, bound = enumerate_best(clos, flows), bound_of_paths(clos_paths(clos, flows), flows)
         assert best[0] <= bound[0] * (1 + 1e-9)
-        assert compare(best, bound, 1e-8) <= 0, seed
-        tight += compare(best, bound, 1e-8) == 0
+        assert compare_vectors(best, bound, 1e-8) <= 0, seed
+        tight += compare_vectors(best, bound, 1e-8) == 0
     assert tight >= 80  # it would be worthless if it were rarely met
 
 
@@ -153,7 +153,7 @@ def test_the_bound_with_many_jobs():
     bound = bound_of_paths(clos_paths(clos, flows), flows)
     assert bound[0] == pytest.approx(1 / 6)
     found = evaluate(clos, flows, route(clos, flows, "best"))
-    assert compare(found.vector, bound) <= 0
+    assert compare_vectors(found.vector, bound) <= 0
 
 
 def test_gap():

@@ -14,7 +14,7 @@ from routing.clos.assignment import Assignment
 from routing.clos.fabric import Clos
 from routing.clos.flows import ClosFlows
 from routing.clos.routers import route
-from routing.clos.tables import COLUMNS, hash_packet, route_table, table_csv, udp_source_ports
+from routing.clos.tables import TABLE_COLUMNS, hash_packet, route_table, table_csv, udp_source_ports
 
 
 def modelled_spine(clos, flows, f, port):
@@ -56,7 +56,7 @@ def test_tables():
     assert routes[-1]["udp_source_port"] is None
     assert all(r["udp_source_port"] is not None for r in routes[:-1])
     rows = json.loads(json.dumps(routes))
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == TABLE_COLUMNS
     assert rows[1]["source_nic"] == 1
     text = list(csv.DictReader(table_csv(routes).splitlines()))
     assert [int(row["spine"]) for row in text] == [1, 0, 1, -1]

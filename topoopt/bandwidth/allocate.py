@@ -30,7 +30,7 @@ from topoopt.bandwidth.model.workload import LayerWorkload
 from topoopt.bandwidth.model.workload_times import WorkloadTimes, workload_times
 from topoopt.bandwidth.solve.discrete import DiscreteSolution, solve_among
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
-from topoopt.bandwidth.solve.question import Question, Terms
+from topoopt.bandwidth.solve.question import AllocationTerms, Question
 from topoopt.bandwidth.solve.rates import parse_rates
 from topoopt.bandwidth.solve.solver import Solution
 
@@ -201,7 +201,7 @@ def _least_times(
     names: Sequence[str],
     times: Sequence[Expr],
     question: Question,
-    terms: Terms,
+    terms: AllocationTerms,
     rates: tuple[Floats, ...] | None,
 ) -> tuple[float, ...]:
     """Return the seconds that each workload takes at the bandwidths that are best for it alone."""

@@ -15,7 +15,7 @@ from codesign_base import InputError
 from parallelism.builder import TaskGraphBuilder
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 from routing.throughput_bounds import least_link_bytes
-from topoopt.bounds.collectives import GroupRates, farthest, members_of
+from topoopt.bounds.collectives import GroupRates, farthest, group_sizes
 from topoopt.bounds.critical import (
     Span,
     device_end,
@@ -228,7 +228,7 @@ def strategy_bound(
         raise InputError(f"degree {degree} and bandwidth {bandwidth} must be positive")
     rate = degree * bandwidth
     rates, lags = np.full(tasks.tasks, rate), np.full(tasks.tasks, lag)
-    members = members_of(tasks)
+    members = group_sizes(tasks)
     each = np.full(members.size, rate)
     far = lag * farthest(members, degree).astype(np.float64)
     groups = GroupRates(each, each, each, far)
@@ -282,7 +282,7 @@ def _hop_end(tasks: TaskGraph, span: Span, degree: int, bandwidth: float) -> flo
 def _most_hops(tasks: TaskGraph, degree: int) -> FloatArray:
     """Link-bytes of each task, at most as `_task_hops` counts them."""
     collective = tasks.collective
-    passed = tasks.passes * (members_of(tasks)[np.where(collective, tasks.first, 0)] - 1.0)
+    passed = tasks.passes * (group_sizes(tasks)[np.where(collective, tasks.first, 0)] - 1.0)
     reached, levels = degree, 1
     while reached < tasks.servers - 1:
         levels += 1
@@ -296,7 +296,7 @@ def _task_hops(tasks: TaskGraph, chosen: IntArray, degree: int) -> float:
     demand = tasks.pair_bytes(chosen[tasks.kind[chosen] == TaskKind.TRANSFER])
     reduces = chosen[tasks.collective[chosen]]
     sent = tasks.passes[reduces] * tasks.size[reduces] * tasks.copies[reduces]
-    collective = (members_of(tasks)[tasks.first[reduces]] - 1.0) * sent
+    collective = (group_sizes(tasks)[tasks.first[reduces]] - 1.0) * sent
     return least_link_bytes(demand, degree) + float(collective.sum())
 
 

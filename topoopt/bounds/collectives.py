@@ -15,7 +15,7 @@ import numpy as np
 from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
 
 # Columns of what is known of a collective by its kind.
-KINDS = (TaskKind.ALLREDUCE, TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER)
+COLLECTIVE_KINDS = (TaskKind.ALLREDUCE, TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER)
 
 
 class GroupRates(NamedTuple):
@@ -38,7 +38,7 @@ class GroupRates(NamedTuple):
     far: FloatArray
 
 
-def members_of(tasks: TaskGraph) -> IntArray:
+def group_sizes(tasks: TaskGraph) -> IntArray:
     """Return the members of each group, shape (groups,); one entry at least."""
     return np.array([len(group) for group in tasks.groups] or [1], dtype=np.int64)
 
@@ -99,7 +99,7 @@ def least_seconds(
     return found
 
 
-def collective_seconds(
+def least_collective_seconds(
     tasks: TaskGraph, reduces: IntArray, rates: GroupRates, lag: float
 ) -> FloatArray:
     """Return what some collectives of a task graph take at least, each alone.
@@ -119,7 +119,7 @@ def collective_seconds(
         Nothing for groups of one server.
     """
     group = tasks.first[reduces]
-    members = members_of(tasks)[group].astype(np.float64)
+    members = group_sizes(tasks)[group].astype(np.float64)
     own = GroupRates(*(each[group] for each in rates))
     found = least_seconds(tasks.size[reduces], members, tasks.passes[reduces], own, lag)
     return np.where(members > 1.0, found, 0.0)
@@ -141,7 +141,7 @@ def member_bytes(tasks: TaskGraph, sends: IntArray) -> tuple[FloatArray, FloatAr
     """
     kind = tasks.kind[sends]
     collective = tasks.collective[sends]
-    members = members_of(tasks)[np.where(collective, tasks.first[sends], 0)]
+    members = group_sizes(tasks)[np.where(collective, tasks.first[sends], 0)]
     part = np.where(collective & (members > 1), tasks.size[sends] / members, 0.0)
     whole = kind == TaskKind.ALLREDUCE
     sent, received = (
@@ -163,9 +163,9 @@ def link_bytes_each(groups: tuple[tuple[int, ...], ...], distance: IntArray) -> 
     Returns
     -------
     float64 array, shape (groups, kinds)
-        A column each of `KINDS`.
+        A column each of `COLLECTIVE_KINDS`.
     """
-    found = np.zeros((len(groups), len(KINDS)))
+    found = np.zeros((len(groups), len(COLLECTIVE_KINDS)))
     for number, group in enumerate(groups):
         count = len(group)
         if count > 1:
@@ -178,6 +178,12 @@ def link_bytes_each(groups: tuple[tuple[int, ...], ...], distance: IntArray) -> 
 
 
 __all__ = [
-    "KINDS", "GroupRates", "collective_seconds", "farthest", "least_seconds",
-    "link_bytes_each", "member_bytes", "members_of",
+    "COLLECTIVE_KINDS",
+    "GroupRates",
+    "farthest",
+    "group_sizes",
+    "least_collective_seconds",
+    "least_seconds",
+    "link_bytes_each",
+    "member_bytes",
 ]  # fmt: skip

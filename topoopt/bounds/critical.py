@@ -6,7 +6,7 @@ import numpy as np
 
 from parallelism.alike import READS, SENDS, Alike
 from parallelism.taskgraph import COMPUTE, TRANSFER, FloatArray, IntArray, TaskGraph
-from topoopt.bounds.collectives import GroupRates, collective_seconds
+from topoopt.bounds.collectives import GroupRates, least_collective_seconds
 
 # Times that differ by less of the latest are the same but for rounding.
 SAME_TIME = 1e-12
@@ -73,7 +73,7 @@ def least_of(
     after = np.where(moves, after, 0.0)
     length = np.where(moves, through + after, tasks.size)
     reduces = np.flatnonzero(tasks.collective)
-    length[reduces] = tasks.delay[reduces] + collective_seconds(tasks, reduces, rates, lag)
+    length[reduces] = tasks.delay[reduces] + least_collective_seconds(tasks, reduces, rates, lag)
     return Least(length, through if transfer_ports(tasks) else np.zeros_like(through), after)
 
 

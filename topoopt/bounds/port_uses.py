@@ -11,7 +11,7 @@ import numpy as np
 
 from codesign_base.rows import spread, starts
 from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
-from topoopt.bounds.collectives import member_bytes, members_of
+from topoopt.bounds.collectives import group_sizes, member_bytes
 
 
 class PortUses(NamedTuple):
@@ -172,7 +172,7 @@ def _uses(tasks: TaskGraph, sends: IntArray, each: FloatArray, elements: _Elemen
     ).reshape(3, keys.size)
 
     collective, size = tasks.collective[sends], tasks.size[sends]
-    others = members_of(tasks)[np.where(collective, tasks.first[sends], 0)] - 1.0
+    others = group_sizes(tasks)[np.where(collective, tasks.first[sends], 0)] - 1.0
     task, use = _Rows(starts(np.bincount(keys // sets, minlength=kinds)), keys).each(of_task)
     used = (
         np.where(collective, 0.0, size)[task] * passed[use]

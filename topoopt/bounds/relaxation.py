@@ -11,12 +11,9 @@ from enum import IntEnum
 import numpy as np
 
 from parallelism.builder import TaskGraphBuilder
-from parallelism.graph import Mode
-from parallelism.search.space import legal_degrees
+from parallelism.search.space import Degrees, legal_degrees
 from parallelism.taskgraph import FloatArray
 from topoopt.bounds.collectives import farthest, least_seconds
-
-Degrees = tuple[int, int, Mode]
 
 
 class Own(IntEnum):

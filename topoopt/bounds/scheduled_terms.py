@@ -15,7 +15,7 @@ import numpy as np
 from parallelism.graph import ModelGraph
 from parallelism.taskgraph import FloatArray
 from topoopt.bounds.relaxation import Own, Shared
-from topoopt.bounds.space_terms import MOST_CUTS, add_rings, ancestors, apart_of, reach
+from topoopt.bounds.space_terms import MOST_CUTS, add_rings, ancestors, apart_of, reachable
 from topoopt.bounds.tradeoff import SplitCosts, Terms
 
 # Places of the heaviest path that bound an iteration of microbatches.
@@ -174,7 +174,7 @@ def microbatch_terms(
     for cut in _places(path, _CUTS):
         at = path[cut]
         name = graph.operators[at].name
-        above = reach(inputs, reversed(range(count)), at)
+        above = reachable(inputs, reversed(range(count)), at)
         for kind, turn, repeated in chains(cut):
             own, shared = rows.add(f"chain to {name} ({kind})")
             _passes(path, own, shared, 0, turn, cut, repeated)
@@ -189,8 +189,8 @@ def microbatch_terms(
     for cut in _places(path, MOST_CUTS):
         at = path[cut]
         name = graph.operators[at].name
-        above = reach(inputs, reversed(range(count)), at)
-        below = reach(graph.consumers, range(count), at)
+        above = reachable(inputs, reversed(range(count)), at)
+        below = reachable(graph.consumers, range(count), at)
         needed = ancestors(joined, below)
         own, shared = rows.add(f"rings after work of {name}")
         for index in needed:

@@ -87,7 +87,7 @@ def all_choices(builder: TaskGraphBuilder, wirings: Wirings) -> tuple[SplitCosts
     return choices, path
 
 
-def reach(links: Sequence[tuple[int, ...]], order: Iterable[int], start: int) -> set[int]:
+def reachable(links: Sequence[tuple[int, ...]], order: Iterable[int], start: int) -> set[int]:
     """Return an operator and all that links lead to from it, met in an order."""
     found = {start}
     for index in order:
@@ -152,7 +152,7 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
         _add_chain(path, own, shared, start, stop, last_part=last_part)
 
     def last_rings(own: FloatArray, at: int) -> None:
-        for index in reach(inputs, reversed(range(count)), at):
+        for index in reachable(inputs, reversed(range(count)), at):
             own[index, Own.LAST_RING] += 1.0
 
     end = len(path) - 1
@@ -164,7 +164,7 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
         name = graph.operators[at].name
         own, shared = term(f"network after {name}")
         chain(own, shared, 0, cut, False)
-        add_rings(own, shared, choices, reach(inputs, reversed(range(count)), at), at)
+        add_rings(own, shared, choices, reachable(inputs, reversed(range(count)), at), at)
         own, shared = term(f"chain to {name}")
         chain(own, shared, 0, cut, False)
         own[at, Own.TAIL] += 1.0
@@ -177,7 +177,7 @@ def all_terms(graph: ModelGraph, choices: SplitCosts, path: list[int]) -> Terms:
         chain(own, shared, 0, cut, True)
         last_rings(own, at)
         own, shared = term(f"last rings after work of {name}")
-        below = reach(consumers, range(count), at)
+        below = reachable(consumers, range(count), at)
         for index in ancestors(inputs, below):
             own[index, Own.FORWARD_WORK] += 1.0
         for index in below:

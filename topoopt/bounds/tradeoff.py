@@ -16,7 +16,7 @@ from parallelism.search.forest import SplitCosts, least
 from parallelism.taskgraph import FloatArray
 
 ROUNDS = 100
-CLOSE = 1e-4
+_CLOSE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def best_weights(choices: SplitCosts, terms: Terms) -> tuple[float, FloatArray]:
             bounds=[(0.0, 1.0)] * count + [(None, None)],
             method="highs-ds",
         )
-        if solved.x is None or solved.x[-1] * scale <= best * (1.0 + CLOSE):
+        if solved.x is None or solved.x[-1] * scale <= best * (1.0 + _CLOSE):
             break
         fresh = np.maximum(solved.x[:-1], 0.0)
         trials = [0.5 * (fresh / fresh.sum()) + 0.5 * weights]

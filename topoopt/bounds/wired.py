@@ -10,11 +10,11 @@ from parallelism.taskgraph import TRANSFER, FloatArray, IntArray, TaskGraph
 from routing.paths import hop_distances
 from topoopt.bounds.bounds import ROUNDING, Bound
 from topoopt.bounds.collectives import (
-    KINDS,
+    COLLECTIVE_KINDS,
     GroupRates,
-    collective_seconds,
+    group_sizes,
+    least_collective_seconds,
     link_bytes_each,
-    members_of,
 )
 from topoopt.bounds.critical import (
     Least,
@@ -68,7 +68,7 @@ def _wired(fabric: Fabric, tasks: TaskGraph) -> _Wired:
     distance = np.maximum(hop_distances(network)[:hosts, :hosts], 0)
     latency = float(network.latency.min(initial=np.inf)) if network.links else 0.0
     lag = (2.0 if fabric.transport.handshake else 1.0) * latency
-    rows = np.ones((4, members_of(tasks).size))
+    rows = np.ones((4, group_sizes(tasks).size))
     for number, group in enumerate(tasks.groups):
         if len(group) > 1:
             some = list(group)
@@ -130,10 +130,10 @@ def _distance_end(tasks: TaskGraph, wired: _Wired, span: Span, hops: FloatArray)
         # Those of all collectives of a class.
         elements = np.flatnonzero(tasks.alike.pattern.group >= 0)
         classes = tasks.alike.classes
-        sums = np.zeros((classes.first_element.size, len(KINDS)))
+        sums = np.zeros((classes.first_element.size, len(COLLECTIVE_KINDS)))
         np.add.at(sums, classes.element[elements], each[tasks.alike.pattern.group[elements]])
         each, of = sums, tasks.alike.of_task[reduces]
-    column = np.searchsorted(np.array(KINDS), tasks.kind[reduces])
+    column = np.searchsorted(np.array(COLLECTIVE_KINDS), tasks.kind[reduces])
     gathered = tasks.size[reduces] * each[of, column] if reduces.size else np.zeros(0)
     uses = np.concatenate((moves, reduces))
     carried = np.concatenate((tasks.size[moves] * hops[moves], gathered))
@@ -188,7 +188,7 @@ def routes_bound(fabric: Fabric, tasks: TaskGraph, *, steady: bool = False) -> B
     orders = task_orders(fabric, tasks)
     least = routed_least(fabric, tasks, orders)
     reduces = np.flatnonzero(tasks.collective)
-    least.length[reduces] = tasks.delay[reduces] + collective_seconds(
+    least.length[reduces] = tasks.delay[reduces] + least_collective_seconds(
         tasks, reduces, wired.groups, wired.lag
     )
     least.after[reduces] = 0.0

@@ -13,7 +13,7 @@ from codesign_base import InputError
 from codesign_base.collisions import distribution_conflicts
 from topoopt.base.version import installed_version
 from topoopt.cli.bandwidth_command import bandwidth_command
-from topoopt.cli.brief_help import FIRST, BriefCommand, brief
+from topoopt.cli.brief_help import FIRST, BriefCommand, with_brief_help
 from topoopt.cli.clos_command import clos_app
 from topoopt.cli.collective_command import collective_command
 from topoopt.cli.compare_command import compare_command
@@ -74,7 +74,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         if _name in FIRST:
-            app.command(_name, cls=BriefCommand, rich_help_panel=_panel)(brief(_command))
+            app.command(_name, cls=BriefCommand, rich_help_panel=_panel)(with_brief_help(_command))
         else:
             app.command(_name, cls=TitledCommand, rich_help_panel=_panel)(_command)
 app.add_typer(clos_app, name="clos", rich_help_panel="Networks")

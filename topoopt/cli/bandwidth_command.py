@@ -12,7 +12,7 @@ from topoopt.cli import common
 
 if TYPE_CHECKING:
     from topoopt.bandwidth.allocate import Allocation
-    from topoopt.bandwidth.explore.sweep import Progress, Sweep
+    from topoopt.bandwidth.explore.sweep import Sweep, SweepProgress
     from topoopt.bandwidth.model.network import MultiDimNetwork
     from topoopt.bandwidth.model.time_model import Floats
     from topoopt.bandwidth.solve.question import Question
@@ -135,7 +135,7 @@ def bandwidth_command(
     from topoopt.bandwidth.model.several import RelativeTo, Together
     from topoopt.bandwidth.solve.problem import AllocationObjective
     from topoopt.bandwidth.solve.question import Question
-    from topoopt.cli.bandwidth_inputs import choice, read_workload
+    from topoopt.cli.bandwidth_inputs import member_named, read_workload
     from topoopt.problem.units import parse_time
 
     searching = given["search_shapes"] is not None or given["search_parallelism"]
@@ -157,15 +157,15 @@ def bandwidth_command(
     question = Question(
         budget,
         tuple(constraint or ()),
-        choice("objective", objective, AllocationObjective),
-        choice("loop", loop, Loop),
-        choice("partial-groups", partial_groups, PartialGroups),
+        member_named("objective", objective, AllocationObjective),
+        member_named("loop", loop, Loop),
+        member_named("partial-groups", partial_groups, PartialGroups),
         load_cost(cost) if cost is not None else None,
         npu_cost,
         parse_time(deadline, "deadline") if deadline is not None else None,
     )
-    joined = choice("together", together, Together)
-    reference = choice("relative-to", relative_to, RelativeTo)
+    joined = member_named("together", together, Together)
+    reference = member_named("relative-to", relative_to, RelativeTo)
     if searching:
         unfit = {
             "--communicator": bool(communicator),
@@ -266,7 +266,7 @@ def _search(
     )
 
 
-def _progress() -> "Progress":
+def _progress() -> "SweepProgress":
     seen = [-1]
 
     def report(done: int, total: int, best: float) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from codesign_base import InputError
 
-Kind = TypeVar("Kind", bound=StrEnum)
+_Kind = TypeVar("_Kind", bound=StrEnum)
 
 if TYPE_CHECKING:
     from parallelism.graph import ModelGraph
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from topoopt.bandwidth.model.workload import LayerWorkload
 
 
-def choice(name: str, value: str, kind: type[Kind]) -> Kind:
+def member_named(name: str, value: str, kind: type[_Kind]) -> _Kind:
     """Return the member of an enumeration that an option's value names."""
     if value not in set(kind):
         raise InputError(f"--{name} is {value!r}; choose {', '.join(kind)}")
@@ -37,11 +37,11 @@ def read_workload(
     searching : bool, optional
         Whether shapes are searched; then ``tensor`` says the groups of a workload file.
     """
-    from topoopt.bandwidth.model.builtin import NAMES, builtin_workload
+    from topoopt.bandwidth.model.builtin import WORKLOAD_NAMES, builtin_workload
     from topoopt.bandwidth.model.from_model import model_workload
     from topoopt.bandwidth.model.workload import load_layer_workload
 
-    if name in NAMES:
+    if name in WORKLOAD_NAMES:
         return builtin_workload(name, tensor)
     if _is_plan(name):
         if tensor is not None:
@@ -84,7 +84,7 @@ def read_divisions(
         fixed_division,
         model_divisions,
     )
-    from topoopt.bandwidth.model.builtin import NAMES
+    from topoopt.bandwidth.model.builtin import WORKLOAD_NAMES
     from topoopt.bandwidth.model.plan_workload import PlanWorkload
 
     if not parallel:
@@ -98,7 +98,7 @@ def read_divisions(
         raise InputError(
             f"--tensor-parallel {tensor} is what --search-parallelism chooses; give one of them"
         )
-    if name in NAMES:
+    if name in WORKLOAD_NAMES:
         return builtin_divisions(name, npus, memory=memory)
     if _is_plan(name) or _is_workload(name):
         raise InputError(
@@ -131,14 +131,14 @@ def _model(name: str) -> "ModelGraph":
     from parallelism.model_file import load_model
     from parallelism.models import PRESETS, get_model
     from parallelism.transformers.presets import TRANSFORMERS
-    from topoopt.bandwidth.model.builtin import NAMES
+    from topoopt.bandwidth.model.builtin import WORKLOAD_NAMES
 
     if _is_model(name):
         return load_model(name)
     preset = name.removeprefix("preset:")
     if preset not in PRESETS and preset not in TRANSFORMERS:
         raise InputError(
-            f"unknown workload {name!r}; known: {', '.join(NAMES)}, {', '.join(PRESETS)}, "
+            f"unknown workload {name!r}; known: {', '.join(WORKLOAD_NAMES)}, {', '.join(PRESETS)}, "
             "a transformer's name, or a file ending in .txt, .yaml or .json"
         )
     return get_model(preset)

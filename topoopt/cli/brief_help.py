@@ -35,7 +35,7 @@ _ALL = f"{__name__}.all"
 
 
 class BriefCommand(TitledCommand):
-    """A `brief` command: ``--help`` shows its first options only, ``--help-all`` every one."""
+    """A command whose ``--help`` shows its first options only, and ``--help-all`` every one."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help, of the first options only unless ``--help-all`` asked for it."""
@@ -48,7 +48,7 @@ class BriefCommand(TitledCommand):
         TitledCommand.format_help(shown, ctx, formatter)
 
 
-def brief(command: Callable[..., None]) -> Callable[..., None]:
+def with_brief_help(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that takes ``--help-all``, too.
 
     Parameters

@@ -10,7 +10,7 @@ import typer
 from codesign_base import InputError
 from topoopt.base.option_groups import Options, option, takes
 from topoopt.cli import common
-from topoopt.cli.brief_help import BriefCommand, brief
+from topoopt.cli.brief_help import BriefCommand, with_brief_help
 from topoopt.cli.titled_help import TitledGroup
 from topoopt.problem.units import parse_port_rate, parse_time
 
@@ -64,9 +64,9 @@ JOBS: Options = {
 
 
 @clos_app.command("route", cls=BriefCommand)
-@brief
+@with_brief_help
 @takes(FABRIC, JOBS)
-def route_command(
+def clos_route_command(
     context: typer.Context,
     given: Mapping[str, Any],
     method: Annotated[str, typer.Option(help="How to choose a spine for every flow.")] = "best",
@@ -83,9 +83,14 @@ def route_command(
 
     Example: topoopt clos route --tors 64 --spines 32 --jobs jobs.yaml --fail-spines 1
     """
-    from topoopt.clos.routing_report import check_tables, report_lines, route_jobs, write_tables
+    from topoopt.clos.routing_report import (
+        check_table_format,
+        report_lines,
+        route_jobs,
+        write_tables,
+    )
 
-    check_tables(tables)
+    check_table_format(tables)
     clos, loaded = _inputs(context, given, [method])
     seed, time_limit = given["seed"], given["time_limit"]
     common.check_outputs(tables, inputs=[given["jobs"]])
@@ -104,9 +109,9 @@ def route_command(
 
 
 @clos_app.command("run", cls=BriefCommand)
-@brief
+@with_brief_help
 @takes(FABRIC, JOBS)
-def run_command(
+def clos_run_command(
     context: typer.Context,
     given: Mapping[str, Any],
     epochs: Annotated[int, typer.Option(help="AllReduces of each job.")] = 10,

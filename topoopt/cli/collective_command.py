@@ -12,7 +12,7 @@ from topoopt.cli import common
 from topoopt.problem.units import format_bytes, format_time, parse_bytes
 
 if TYPE_CHECKING:
-    from routing.collectives.choice import Choice
+    from routing.collectives.choice import CollectiveChoice
 
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?::(\d{1,9}))?)?")
 
@@ -91,7 +91,7 @@ def _hosts(group: str, hosts: int) -> list[int]:
     return found
 
 
-def _report(choice: "Choice", sizes: list[float]) -> dict[str, Any]:
+def _report(choice: "CollectiveChoice", sizes: list[float]) -> dict[str, Any]:
     return {
         "collective": choice.collective,
         "members": list(choice.members),
@@ -115,7 +115,7 @@ def _report(choice: "Choice", sizes: list[float]) -> dict[str, Any]:
     }
 
 
-def _text(choice: "Choice", sizes: list[float], name: str) -> str:
+def _text(choice: "CollectiveChoice", sizes: list[float], name: str) -> str:
     from routing.collectives.choice import MOST_PACKED
 
     head = ("schedule", *(format_bytes(size) for size in sizes))

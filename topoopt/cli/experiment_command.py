@@ -53,7 +53,7 @@ def list_command(directory: From = None, as_json: common.AsJson = False) -> None
 
 @experiment_app.command("run", cls=TitledCommand)
 @takes(RUN)
-def run_command(
+def experiment_run_command(
     name: Annotated[str, typer.Argument(help="One that `list` shows, or all.")],
     given: dict[str, Any],
     directory: From = None,

@@ -136,9 +136,9 @@ def export_command(
 
 def _check_directory(output: Path) -> None:
     from topoopt.base.directory import check_replaceable
-    from topoopt.studies.simulator_files import MARK
+    from topoopt.studies.simulator_files import EXPORT_FILE
 
-    check_replaceable(output, MARK)
+    check_replaceable(output, EXPORT_FILE)
 
 
 def _simulator(source: Path, kind: str, output: Path) -> list[str]:
@@ -148,7 +148,7 @@ def _simulator(source: Path, kind: str, output: Path) -> list[str]:
     from topoopt.plan.rebuild import rebuild_schedule
     from topoopt.problem.schedule import ORDERED
     from topoopt.studies.replay import LATENCY
-    from topoopt.studies.simulator_files import MARK, simulator_files
+    from topoopt.studies.simulator_files import EXPORT_FILE, simulator_files
     from topoopt.studies.workload import load_workload, plan_workload, streams_of
 
     schedule = None
@@ -163,7 +163,7 @@ def _simulator(source: Path, kind: str, output: Path) -> list[str]:
         latency = LATENCY if workload.latency is None else workload.latency
         files, notes = simulator_files(workload, kind, latency, schedule)
         started()
-    write_directory(files, output, MARK)
+    write_directory(files, output, EXPORT_FILE)
     return notes
 
 
@@ -175,7 +175,7 @@ def _launch(source: Path, kind: str, output: Path, schedule: dict[str, Any] | No
     from topoopt.deploy.launch_exports import exported
     from topoopt.deploy.msccl_schedule import schedule_msccl
     from topoopt.plan.plan import load_plan
-    from topoopt.studies.simulator_files import MARK
+    from topoopt.studies.simulator_files import EXPORT_FILE
 
     if schedule is not None:
         files, notes = schedule_msccl(schedule)
@@ -185,8 +185,8 @@ def _launch(source: Path, kind: str, output: Path, schedule: dict[str, Any] | No
         write_text_atomically(output, *files.values())
         return notes
     said = {"format": kind, "file": source.stem, "notes": notes}
-    files[MARK] = mark_text(said, files, MARK)
-    write_directory({name: text.encode() for name, text in files.items()}, output, MARK)
+    files[EXPORT_FILE] = mark_text(said, files, EXPORT_FILE)
+    write_directory({name: text.encode() for name, text in files.items()}, output, EXPORT_FILE)
     return notes
 
 

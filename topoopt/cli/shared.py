@@ -392,7 +392,7 @@ def choices_of(given: Mapping[str, Any]) -> "Choices":
 
 def _stage_map(text: str) -> tuple[int, ...]:
     """Return the layers of each part, of a list in which 4x13 stands for thirteen fours."""
-    from parallelism.transformers.layout import MOST_PARTS
+    from parallelism.transformers.layout import MOST_STAGE_PARTS
 
     found: list[int] = []
     for part in text.split(","):
@@ -400,9 +400,9 @@ def _stage_map(text: str) -> tuple[int, ...]:
         each = (layers, times) if "x" in part else (layers, "1")
         if not all(one.isascii() and one.isdecimal() and len(one) < 6 for one in each):
             raise InputError(f"--stage-layers is {text!r}; give layers, such as 3,4x13,3,3")
-        found += [int(each[0])] * min(int(each[1]), MOST_PARTS + 1)
-        if len(found) > MOST_PARTS:
-            raise InputError(f"--stage-layers is {text!r}; give at most {MOST_PARTS} parts")
+        found += [int(each[0])] * min(int(each[1]), MOST_STAGE_PARTS + 1)
+        if len(found) > MOST_STAGE_PARTS:
+            raise InputError(f"--stage-layers is {text!r}; give at most {MOST_STAGE_PARTS} parts")
     return tuple(found)
 
 

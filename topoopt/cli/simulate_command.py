@@ -95,7 +95,7 @@ def simulate_command(
     from topoopt.fabric.report import report_of
     from topoopt.fabric.simulate import check_model, simulate
     from topoopt.fabric.tasks import link_bytes
-    from topoopt.fabric.warm import choose_rings, warm_up
+    from topoopt.fabric.warm import prepare_rings, warm_up
     from topoopt.problem.schedule import Schedule
     from topoopt.studies.replay import replay_fabric
     from topoopt.studies.workload import load_workload, scheduled_workload, streams_of
@@ -134,7 +134,7 @@ def simulate_command(
         )
         warm_up(model)
         simulated = replay.for_model(model)
-        choose_rings(simulated, workload.tasks)
+        prepare_rings(simulated, workload.tasks)
         notes = list(workload.notes)
         if schedule != Schedule.plain():
             workload = scheduled_workload(workload, simulated, schedule)

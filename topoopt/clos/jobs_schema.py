@@ -2,9 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+from parallelism.record_fields import STRICT
+
 Way = Annotated[int, Field(ge=1, le=10**6)]
 Places = list[list[str]]
 
@@ -12,7 +13,7 @@ Places = list[list[str]]
 class JobSpec(BaseModel):
     """One job, or several alike."""
 
-    model_config = _STRICT
+    model_config = STRICT
     name: str | None = None
     model: str | None = None
     parameters: Annotated[float, Field(gt=0)] | None = None
@@ -29,5 +30,5 @@ class JobSpec(BaseModel):
 class JobsFile(BaseModel):
     """The document."""
 
-    model_config = _STRICT
+    model_config = STRICT
     jobs: Annotated[list[JobSpec], Field(min_length=1)]

@@ -13,14 +13,14 @@ from routing.clos.assignment import Assignment
 from routing.clos.bounds import bound_of_paths, gap
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob, flows_of
-from routing.clos.metric import compare, evaluate
+from routing.clos.metric import compare_vectors, evaluate
 from routing.clos.paths import clos_paths
 from routing.clos.routers import check_method, route
 from routing.clos.tables import route_table, table_csv
 from topoopt.base.atomic import write_text_atomically
 from topoopt.base.text import table_lines
 from topoopt.base.version import installed_version
-from topoopt.clos.study import warm_up
+from topoopt.clos.study import warm_up_method
 from topoopt.problem.units import format_time
 
 
@@ -109,7 +109,7 @@ def route_jobs(
     clos : Clos
     jobs : sequence of RingJob
     method : str
-        A name of `routing.clos.routers.METHODS`.
+        A name of `routing.clos.routers.ROUTERS`.
     seed : int
     time_limit : float, optional
         As `routing.clos.routers.route`.
@@ -127,7 +127,7 @@ def route_jobs(
     """
     check_method(method)
     flows = flows_of(clos, jobs)
-    warm_up(method)
+    warm_up_method(method)
     began = perf_counter()
     found = route(clos, flows, method, seed=seed, time_limit=time_limit)
     seconds = perf_counter() - began
@@ -148,7 +148,7 @@ def route_jobs(
         tuple(measured.vector.tolist()),
         tuple(bound.tolist()),
         gap(measured.vector, bound),
-        bool(found.optimal or compare(measured.vector, bound) >= 0),
+        bool(found.optimal or compare_vectors(measured.vector, bound) >= 0),
         measured.max_load,
         jobs[measured.slowest_job].name,
         measured.mean_slowdown,
@@ -186,7 +186,7 @@ def report_lines(report: RoutingReport) -> list[str]:
     ]
 
 
-def check_tables(path: Path | None) -> None:
+def check_table_format(path: Path | None) -> None:
     """Raise InputError unless a route table can be written in the format its name asks for."""
     if path is not None and path.suffix not in (".json", ".csv"):
         raise InputError(f"tables file {str(path)!r} is neither .json nor .csv; name it so")
@@ -208,7 +208,7 @@ def write_tables(
     ports : bool
         Add UDP source ports by the hash model of `routing.clos.tables`.
     """
-    check_tables(path)
+    check_table_format(path)
     spine = np.array(report.spine, dtype=np.int64)
     routes = route_table(clos, flows_of(clos, jobs), Assignment(spine), ports=ports)
     text = table_csv(routes) if path.suffix == ".csv" else json.dumps(routes, indent=1) + "\n"

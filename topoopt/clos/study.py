@@ -11,7 +11,7 @@ from routing.clos.control import Controller
 from routing.clos.fabric import Clos
 from routing.clos.jobs import RingJob
 from routing.clos.loop import run_loop, run_sprayed
-from routing.clos.routers import METHODS
+from routing.clos.routers import ROUTERS
 from routing.clos.simulation import NIC_RATE
 
 
@@ -121,7 +121,7 @@ def run_methods(
     clos : Clos
     jobs : sequence of RingJob
     methods : sequence of str
-        Names of `routing.clos.routers.METHODS`, or `SPRAY`.
+        Names of `routing.clos.routers.ROUTERS`, or `SPRAY`.
     epochs : int
         AllReduces of each job.
     changes : sequence of (float, Clos)
@@ -181,7 +181,7 @@ def run_variant(
 
 def check_methods(methods: Sequence[str]) -> None:
     """Raise InputError if a method is unknown or named twice."""
-    known = (*METHODS, SPRAY)
+    known = (*ROUTERS, SPRAY)
     for method in methods:
         if method not in known:
             raise InputError(f"method {method!r} is unknown; choose among {', '.join(known)}")
@@ -189,7 +189,7 @@ def check_methods(methods: Sequence[str]) -> None:
         raise InputError(f"methods are {', '.join(methods)!r}; name one or more, each once")
 
 
-def warm_up(method: str) -> None:
+def warm_up_method(method: str) -> None:
     """Compile and import what a method needs, so that all methods are timed alike."""
     clos = Clos.uniform(2, 3)
     broken = clos.with_failed_spines([0])
@@ -213,7 +213,7 @@ def _simulated(
     if name == SPRAY:
         found = run_sprayed(clos, jobs, epochs, changes=changes, nic_rate=nic_rate)
     else:
-        warm_up(options["method"])
+        warm_up_method(options["method"])
         controller = Controller(clos, **options)
         found = run_loop(clos, jobs, controller, epochs, changes=changes, nic_rate=nic_rate)
     times = found.times

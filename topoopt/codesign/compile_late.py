@@ -15,7 +15,7 @@ from topoopt.bounds.bounds import strategy_bound
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.collapse import collapse
 from topoopt.fabric.fabric import Fabric
-from topoopt.fabric.flows_kernels import no_flows, solve
+from topoopt.fabric.flows_kernels import no_flows, update_rates
 from topoopt.fabric.iteration_kernels import begun
 from topoopt.fabric.orders import task_orders
 from topoopt.fabric.packets import run_packets
@@ -80,7 +80,7 @@ def _compile_fluid(orders: Orders) -> None:
         orders.compute.size, orders.rows, orders.slots, orders.entries, orders.links,
         orders.weights, orders.capacity,
     )  # fmt: skip
-    compile_for(solve, flows, 0.0, 1, 0.0)
+    compile_for(update_rates, flows, 0.0, 1, 0.0)
     compile_for(begun, orders)
 
 

@@ -25,7 +25,7 @@ WIRE_BASELINES = ("fat-tree", "ideal-switch")
 
 
 @dataclass(frozen=True)
-class Compared:
+class ScoredFabric:
     """A task graph on another fabric.
 
     Parameters
@@ -61,7 +61,7 @@ class Wired:
     collective : Bound
         Of these rings as well, and any order of events.
     cost_usd : float
-    baselines : dict of str to Compared
+    baselines : dict of str to ScoredFabric
     """
 
     pair: Pair[TaskGraph]
@@ -70,7 +70,7 @@ class Wired:
     routes: Bound
     collective: Bound
     cost_usd: float
-    baselines: dict[str, Compared]
+    baselines: dict[str, ScoredFabric]
 
     @property
     def gap(self) -> float:
@@ -161,6 +161,6 @@ def _hops(fabric: Fabric) -> float:
     return 2.0 if fabric.transport.handshake else 1.0
 
 
-def _compared(base: BaselineFabric, tasks: TaskGraph) -> Compared:
+def _compared(base: BaselineFabric, tasks: TaskGraph) -> ScoredFabric:
     assert isinstance(base.fabric, Fabric)  # neither of the two has circuits that change
-    return Compared(score(base.fabric, tasks), base.cost, base.bandwidth, base.note)
+    return ScoredFabric(score(base.fabric, tasks), base.cost, base.bandwidth, base.note)

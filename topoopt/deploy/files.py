@@ -12,11 +12,11 @@ from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.host_files import netplan, rdma_script, routes_script
 from topoopt.deploy.job_files import job_files
 from topoopt.deploy.notes import deploy_notes
-from topoopt.deploy.picture import wiring_svg
+from topoopt.deploy.picture import cabling_svg
 from topoopt.deploy.site import Site, site_yaml
 from topoopt.deploy.technician import cables_csv, cross_connects_csv, labels_csv, netbox_csv
 
-MARK = "deployment.json"
+DEPLOYMENT_FILE = "deployment.json"
 """By this file a directory is known for one that may be replaced."""
 
 
@@ -43,7 +43,7 @@ def deploy_files(made: Deployment) -> dict[str, str]:
         "site": made.site.model_dump(mode="json"),
         "notes": said,
     }
-    return files | {MARK: mark_text(about, files, MARK)}
+    return files | {DEPLOYMENT_FILE: mark_text(about, files, DEPLOYMENT_FILE)}
 
 
 def building_files(made: Deployment) -> dict[str, str]:
@@ -57,7 +57,7 @@ def building_files(made: Deployment) -> dict[str, str]:
         "cables.csv": cables_csv(made),
         "labels.csv": labels_csv(made),
         "netbox-cables.csv": netbox_csv(made),
-        "wiring.svg": wiring_svg(made),
+        "wiring.svg": cabling_svg(made),
     }
     if (crossed := cross_connects_csv(made)) is not None:
         files["cross-connects.csv"] = crossed
@@ -81,11 +81,13 @@ def site_of(files: Mapping[str, str]) -> Site:
     InputError
         If its record was changed.
     """
-    document = parse_json(files[MARK], MARK)
+    document = parse_json(files[DEPLOYMENT_FILE], DEPLOYMENT_FILE)
     try:
         return Site.model_validate(document["site"], strict=False)
     except (ValidationError, KeyError, TypeError):
-        raise InputError(f"{MARK} holds no site; deploy again, or give --hosts") from None
+        raise InputError(
+            f"{DEPLOYMENT_FILE} holds no site; deploy again, or give --hosts"
+        ) from None
 
 
 def read_files(directory: str | Path) -> dict[str, str]:
@@ -101,7 +103,7 @@ def read_files(directory: str | Path) -> dict[str, str]:
         If it is not one, or a file cannot be read.
     """
     top = Path(directory)
-    if not (top / MARK).is_file():
+    if not (top / DEPLOYMENT_FILE).is_file():
         raise InputError(f"{directory} is not a deploy directory; give one that topoopt wrote")
     try:
         return {
@@ -128,7 +130,9 @@ def write_files(files: dict[str, str], directory: str | Path) -> None:
     InputError
         If something else is there, or it cannot be written.
     """
-    write_directory({name: text.encode() for name, text in files.items()}, directory, MARK)
+    write_directory(
+        {name: text.encode() for name, text in files.items()}, directory, DEPLOYMENT_FILE
+    )
 
 
 def check_target(target: Path) -> None:
@@ -139,4 +143,4 @@ def check_target(target: Path) -> None:
     InputError
         If it is a file, or holds anything else than a deployment.
     """
-    check_replaceable(target, MARK)
+    check_replaceable(target, DEPLOYMENT_FILE)

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from routing.network import Network
+from routing.network import Network, NodePath
 from routing.routes import Routes
 from topoopt.deploy.cabling import Cabling, End
 
@@ -19,7 +19,6 @@ _DUST = 1e-9
 
 Hops = tuple[tuple[int, int], ...]
 """Ports and whole-number weights of one route's next hops, ascending."""
-Path = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -126,7 +125,7 @@ def whole_weights(shares: tuple[float, ...]) -> tuple[int, ...]:
 
 def paths_of_pair(
     network: Network, routes: Routes, source: int, target: int
-) -> list[tuple[Path, float]]:
+) -> list[tuple[NodePath, float]]:
     """Return a pair's routes as paths of servers with shares, the largest first.
 
     A flow is taken apart by its widest remaining path, so there are at most as many paths as
@@ -142,7 +141,7 @@ def paths_of_pair(
     left: dict[int, dict[int, float]] = {}
     for link, weight in zip(links.tolist(), weights.tolist(), strict=True):
         left.setdefault(int(network.source[link]), {})[int(network.target[link])] = weight
-    found: list[tuple[Path, float]] = []
+    found: list[tuple[NodePath, float]] = []
     while True:
         path = _widest(left, source, target)
         if path is None:
@@ -153,10 +152,10 @@ def paths_of_pair(
         found.append((path, share))
 
 
-def _widest(left: Mapping[int, Mapping[int, float]], source: int, target: int) -> Path | None:
+def _widest(left: Mapping[int, Mapping[int, float]], source: int, target: int) -> NodePath | None:
     """Return the path whose least share is largest; shorter, then lower ones where equal."""
     width: dict[int, float] = {source: np.inf}
-    path: dict[int, Path] = {source: (source,)}
+    path: dict[int, NodePath] = {source: (source,)}
     done: set[int] = set()
     while open_nodes := [node for node in width if node not in done]:
         node = min(open_nodes, key=lambda v: (-width[v], len(path[v]), path[v]))
@@ -261,7 +260,7 @@ def channels(network: Network, routes: Routes, cabling: Cabling) -> Channels:
     return Channels(tuple(found[ends] for ends in sorted(found)), merged, one_way)
 
 
-def _cables_of_path(path: Path, pick: int, cabling: Cabling) -> tuple[tuple[End, End], ...]:
+def _cables_of_path(path: NodePath, pick: int, cabling: Cabling) -> tuple[tuple[End, End], ...]:
     """Return the ports that a path goes by; of parallel cables one by the pair's number."""
     hops = []
     for a, b in pairwise(path):

@@ -5,6 +5,7 @@ from shlex import quote
 
 import yaml
 
+from routing.clos.tables import ROCE_PORT
 from topoopt.deploy.cabling import End
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.forwarding import Hops
@@ -17,9 +18,6 @@ TABLES = 20_000
 
 FILTERS = (84, 85)
 """Preferences of traffic-control filters: of plain packets, and of those with a VLAN tag."""
-
-ROCE_PORT = 4791
-"""UDP port of RoCEv2 (InfiniBand Architecture Specification, Annex A17)."""
 
 _HEAD = """#!/bin/sh
 # {purpose}

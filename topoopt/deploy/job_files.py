@@ -6,7 +6,7 @@ from topoopt.deploy.launch import megatron, question_of, torchtitan
 from topoopt.deploy.msccl_files import msccl_files
 from topoopt.deploy.nccl_tuner import nccl_tuner
 from topoopt.deploy.tables import write_table
-from topoopt.plan.ranks import Rank, in_order, ranks_of
+from topoopt.plan.ranks import Rank, fills_servers_in_order, ranks_of
 
 MASTER_PORT = 29500
 
@@ -45,7 +45,7 @@ def job_files(made: Deployment) -> tuple[dict[str, str], list[str]]:
         files["torchtitan.toml"] = "".join(f"{line}\n" for line in lines)
         notes += left_out
         files["torchrun.sh"] = _torchrun(made)
-        if not in_order(plan, ranks):
+        if not fills_servers_in_order(plan, ranks):
             notes.append(
                 "ranks do not fill hosts one by one in the plan's placement: torchrun.sh does not "
                 "give it; start the job with a launcher that reads job/rankfile"

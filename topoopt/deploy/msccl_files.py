@@ -5,17 +5,18 @@ from collections.abc import Mapping, Sequence
 
 from parallelism.operator_records import OperatorQuestion, StrategyRecord
 from parallelism.transformers.layout import Layout
+from routing.network import NodePath
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.forwarding import paths_of_pair
 from topoopt.deploy.launch import question_of
 from topoopt.formats.msccl import ring_allgather, ring_allreduce, ring_reduce_scatter
-from topoopt.formats.msccl_alltoall import Path, routed_alltoall
+from topoopt.formats.msccl_alltoall import routed_alltoall
 from topoopt.formats.msccl_blocks import MOST_STEPS
 from topoopt.plan.plan import Plan
 from topoopt.plan.ranks import Rank, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
 
-MOST_PARTS = 4
+MOST_PATH_CHUNKS = 4
 """Chunks into which what one rank sends another is divided, to go over several paths."""
 
 
@@ -37,7 +38,7 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
     collectives = {"allreduce": ring_allreduce}
     if asked is not None and asked[1].zero > 0:
         collectives = {"reduce-scatter": ring_reduce_scatter, "allgather": ring_allgather}
-    orders = ring_orders(made.plan)
+    orders = rings_by_servers(made.plan)
     files: dict[str, str] = {}
     without = 0
     for name, group in reducing_groups(made.plan, ranks).items():
@@ -67,7 +68,7 @@ def msccl_files(made: Deployment, ranks: list[Rank], notes: list[str]) -> dict[s
     return files
 
 
-def ring_orders(plan: Plan) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+def rings_by_servers(plan: Plan) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
     """Return the rings of each set of servers."""
     orders: dict[tuple[int, ...], list[tuple[int, ...]]] = defaultdict(list)
     for ring in plan.rings:
@@ -109,7 +110,7 @@ def reducing_groups(plan: Plan, ranks: list[Rank]) -> dict[str, list[Rank]]:
     return {name: group for name, group in found.items() if len(group) > 1}
 
 
-def expert_groups(layout: Layout, ranks: list[Rank]) -> dict[str, list[Rank]]:
+def token_groups(layout: Layout, ranks: list[Rank]) -> dict[str, list[Rank]]:
     """Return the groups that exchange tokens, by name, as Megatron-LM orders experts' ranks.
 
     Ranks of a stage count tensor innermost, then context, then data; of these the ones that split
@@ -139,7 +140,7 @@ def _alltoalls(
 ) -> dict[str, str]:
     files: dict[str, str] = {}
     rounded = forwarded = 0
-    for name, group in expert_groups(layout, ranks).items():
+    for name, group in token_groups(layout, ranks).items():
         servers = servers_of(group)
         if len(servers) == 1:
             continue
@@ -149,7 +150,7 @@ def _alltoalls(
             for b in servers
             if a != b
         }
-        parts = min(max(map(len, ways.values())), MOST_PARTS)
+        parts = min(max(map(len, ways.values())), MOST_PATH_CHUNKS)
         wanted = {pair: chunk_paths(found, parts) for pair, found in ways.items()}
         rounded += any(
             abs(wanted[pair].count(path) / parts - share) > 1e-6
@@ -164,7 +165,7 @@ def _alltoalls(
     if rounded:
         notes.append(
             f"MSCCL: {rounded} all-to-alls divide what a pair sends over paths in up to "
-            f"{MOST_PARTS} equal chunks, near to the plan's shares"
+            f"{MOST_PATH_CHUNKS} equal chunks, near to the plan's shares"
         )
     if forwarded:
         notes.append(
@@ -174,7 +175,7 @@ def _alltoalls(
     return files
 
 
-def chunk_paths(found: Sequence[tuple[Path, float]], parts: int) -> list[Path]:
+def chunk_paths(found: Sequence[tuple[NodePath, float]], parts: int) -> list[NodePath]:
     """Return the path of each of some equal chunks, in numbers nearest to shares.
 
     Parameters
@@ -194,8 +195,8 @@ def chunk_paths(found: Sequence[tuple[Path, float]], parts: int) -> list[Path]:
 
 
 def _rank_paths(
-    group: Sequence[Rank], wanted: Mapping[tuple[int, int], list[Path]], parts: int
-) -> dict[tuple[int, int], list[Path]]:
+    group: Sequence[Rank], wanted: Mapping[tuple[int, int], list[NodePath]], parts: int
+) -> dict[tuple[int, int], list[NodePath]]:
     """Return paths of ranks, by their numbers in the group: in between those of the sender's GPU.
 
     Servers without a rank of the group forward packets on their own, and are no part of it.
@@ -203,7 +204,7 @@ def _rank_paths(
     here: dict[int, list[int]] = defaultdict(list)
     for number, rank in enumerate(group):
         here[rank.server].append(number)
-    found: dict[tuple[int, int], list[Path]] = {}
+    found: dict[tuple[int, int], list[NodePath]] = {}
     for a, one in enumerate(group):
         turn = here[one.server].index(a)
         for b, other in enumerate(group):

@@ -5,11 +5,12 @@ from itertools import pairwise, permutations
 from typing import Any
 
 from codesign_base import InputError
+from routing.network import NodePath
 from routing.paths import ecmp_routes
 from topoopt.deploy.forwarding import paths_of_pair
-from topoopt.deploy.msccl_files import MOST_PARTS, chunk_paths
+from topoopt.deploy.msccl_files import MOST_PATH_CHUNKS, chunk_paths
 from topoopt.formats.collective_check import check_schedule
-from topoopt.formats.msccl_alltoall import Path, routed_alltoall
+from topoopt.formats.msccl_alltoall import routed_alltoall
 from topoopt.formats.msccl_blocks import MOST_STEPS
 from topoopt.formats.msccl_trees import tree_collective
 from topoopt.topology.network_json import network_of_document
@@ -67,10 +68,10 @@ def schedule_msccl(document: dict[str, Any]) -> tuple[dict[str, str], list[str]]
     return {f"{name}.xml": text}, notes
 
 
-def _exchange(name: str, document: dict[str, Any], notes: list[str]) -> tuple[str, list[Path]]:
+def _exchange(name: str, document: dict[str, Any], notes: list[str]) -> tuple[str, list[NodePath]]:
     """Return the file of an all-to-all, and the paths between its hosts."""
     rank = {host: at for at, host in enumerate(document["members"])}
-    found: dict[tuple[int, int], list[tuple[Path, float]]] = defaultdict(list)
+    found: dict[tuple[int, int], list[tuple[NodePath, float]]] = defaultdict(list)
     for way in document["exchange"]:
         path = tuple(way["path"])
         found[path[0], path[-1]].append((path, way["share"]))
@@ -79,7 +80,7 @@ def _exchange(name: str, document: dict[str, Any], notes: list[str]) -> tuple[st
         routes = ecmp_routes(network)
         for pair in permutations(rank, 2):
             found[pair] = paths_of_pair(network, routes, *pair)
-    parts = min(max(map(len, found.values())), MOST_PARTS)
+    parts = min(max(map(len, found.values())), MOST_PATH_CHUNKS)
     given = {pair: chunk_paths(ways, parts) for pair, ways in found.items()}
     notes.append(
         f"what a pair sends goes over its paths in {parts} equal chunks, near to their shares"
@@ -89,7 +90,7 @@ def _exchange(name: str, document: dict[str, Any], notes: list[str]) -> tuple[st
         for (a, b), ways in given.items()
     }
     # Members on a path take chunks and send them on; others only forward.
-    sends: list[Path] = []
+    sends: list[NodePath] = []
     for ways in given.values():
         for path in ways:
             stops = [at for at, host in enumerate(path) if host in rank]

@@ -8,7 +8,7 @@ fits the plugin limits to one channel, so the last rows fit everything.
 from math import ceil
 
 from topoopt.deploy.deployment import Deployment
-from topoopt.deploy.msccl_files import reducing_groups, ring_orders, servers_of
+from topoopt.deploy.msccl_files import reducing_groups, rings_by_servers, servers_of
 from topoopt.plan.ranks import Rank
 
 TUNED = ("allreduce", "reducescatter", "allgather")
@@ -35,7 +35,7 @@ def nccl_tuner(made: Deployment, ranks: list[Rank]) -> str:
     """
     rate = float((made.network.capacity / made.network.multiplicity).max(initial=0.0))
     each = max(1, ceil(rate / _CHANNEL))  # a server alone has no cables
-    orders = ring_orders(made.plan)
+    orders = rings_by_servers(made.plan)
     sizes: dict[tuple[int, int], int] = {}
     for group in reducing_groups(made.plan, ranks).values():
         servers = servers_of(group)

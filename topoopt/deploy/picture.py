@@ -14,7 +14,7 @@ _COLOURS = (
 _SIZE, _RADIUS = 1000.0, 380.0
 
 
-def wiring_svg(made: Deployment) -> str:
+def cabling_svg(made: Deployment) -> str:
     """Return the drawing; each line's title names its cable and ends.
 
     Parameters

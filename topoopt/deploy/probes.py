@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from codesign_base import InputError
-from topoopt.deploy.host_files import ROCE_PORT
+from routing.clos.tables import ROCE_PORT
 from topoopt.deploy.namespaces import entered
 
 FIRST_TTL = 64
@@ -31,7 +31,7 @@ _SECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Trace:
+class ProbeTrace:
     """Where a probe was heard.
 
     Parameters
@@ -87,7 +87,7 @@ class Prober:
         """Close all sockets."""
         self._open.close()
 
-    def pairs(self, source: int, counts: Mapping[int, int]) -> dict[int, list[Trace]]:
+    def pairs(self, source: int, counts: Mapping[int, int]) -> dict[int, list[ProbeTrace]]:
         """Send probes from a server's own address to others', each from another UDP port.
 
         Parameters
@@ -98,7 +98,7 @@ class Prober:
 
         Returns
         -------
-        dict of int to list of Trace
+        dict of int to list of ProbeTrace
         """
         numbers = {}
         with entered(self._spaces[source]), ExitStack() as stack:
@@ -114,7 +114,7 @@ class Prober:
         heard = iter(self._listen(range(self._next - sum(counts.values()), self._next)))
         return {target: [next(heard) for _ in numbers[target]] for target in counts}
 
-    def port(self, server: int, device: str, source: str, target: str) -> Trace:
+    def port(self, server: int, device: str, source: str, target: str) -> ProbeTrace:
         """Send an RDMA probe out of one interface.
 
         Parameters
@@ -134,7 +134,7 @@ class Prober:
             _say(mouth, source, target, ROCE_PORT, number)
         return self._listen(range(number, number + 1))[0]
 
-    def _listen(self, numbers: range) -> list[Trace]:
+    def _listen(self, numbers: range) -> list[ProbeTrace]:
         """Wait until all probes are taken, or time is over, then collect where they were heard."""
         taken: dict[int, int] = {}
         until = time.monotonic() + _SECONDS
@@ -150,7 +150,7 @@ class Prober:
                 if kind == socket.PACKET_HOST and number in numbers:
                     stops[number].append((server, device, data[8]))
         return [
-            Trace(tuple(sorted(stops[number], key=lambda stop: -stop[2])), taken.get(number))
+            ProbeTrace(tuple(sorted(stops[number], key=lambda stop: -stop[2])), taken.get(number))
             for number in numbers
         ]
 

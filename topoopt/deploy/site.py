@@ -60,7 +60,7 @@ def _range(text: str) -> str:
         raise ValueError(f"{text!r} is not an IPv4 range such as 10.100.0.0/16") from None
 
 
-Name = Annotated[str, AfterValidator(_name)]
+_Name = Annotated[str, AfterValidator(_name)]
 Interface = Annotated[str, AfterValidator(_interface)]
 Mac = Annotated[str, AfterValidator(_mac)]
 Address = Annotated[str, AfterValidator(_address)]
@@ -78,7 +78,7 @@ class PanelSpec(BaseModel):
     """
 
     model_config = _STRICT
-    name: Name
+    name: _Name
     positions: Annotated[int, Field(ge=2, le=100_000)]
 
 
@@ -108,10 +108,10 @@ class PortSpec(BaseModel):
 
     model_config = _STRICT
     interface: Interface
-    rdma: Name | None = None
+    rdma: _Name | None = None
     mac: Mac | None = None
     forward: ForwardSpec | None = None
-    panel: Name | None = None
+    panel: _Name | None = None
     position: Annotated[int, Field(ge=1)] | None = None
 
 
@@ -130,7 +130,7 @@ class HostSpec(BaseModel):
     """
 
     model_config = _STRICT
-    name: Name
+    name: _Name
     management: Address | None = None
     management_interface: Interface | None = None
     place_m: tuple[float, float, float] | None = Field(default=None, strict=False)

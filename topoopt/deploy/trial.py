@@ -22,7 +22,7 @@ from topoopt.deploy.namespaces import (
     state_folder,
     state_of,
 )
-from topoopt.deploy.probes import FIRST_TTL, Prober, Trace
+from topoopt.deploy.probes import FIRST_TTL, Prober, ProbeTrace
 from topoopt.deploy.pulled_check import Repair
 from topoopt.deploy.read_back import Files
 
@@ -202,7 +202,7 @@ def _compare(
     made: Deployment,
     source: int,
     target: int,
-    traces: list[Trace],
+    traces: list[ProbeTrace],
     planned: dict[tuple[int, int], float],
     interfaces: Mapping[tuple[int, int], set[str]],
 ) -> str | None:

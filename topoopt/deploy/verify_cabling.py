@@ -11,7 +11,7 @@ from topoopt.deploy.cabling import End
 from topoopt.deploy.deployment import Deployment
 from topoopt.deploy.tables import read_table
 
-COLUMNS = ("host", "interface", "neighbour", "neighbour_interface")
+CABLING_COLUMNS = ("host", "interface", "neighbour", "neighbour_interface")
 
 Heard = Mapping[End, End]
 """By port, the port that it hears; ports that hear nobody are left out."""
@@ -42,7 +42,7 @@ def read_neighbours(path: str | Path, made: Deployment) -> tuple[dict[End, End],
     Parameters
     ----------
     path : str or Path
-        CSV with the columns of `COLUMNS`, or JSON: an object of host name to what
+        CSV with the columns of `CABLING_COLUMNS`, or JSON: an object of host name to what
         ``lldpcli show neighbors -f json`` (or ``json0``) prints there.
     made : Deployment
 
@@ -111,8 +111,8 @@ _Row = tuple[str, str, str, tuple[str, ...]]
 
 def _csv_rows(text: str, where: str) -> list[_Row]:
     found: list[_Row] = []
-    for number, row in enumerate(read_table(text, where, COLUMNS), start=2):
-        values = [row[column].strip() for column in COLUMNS]
+    for number, row in enumerate(read_table(text, where, CABLING_COLUMNS), start=2):
+        values = [row[column].strip() for column in CABLING_COLUMNS]
         if not all(values):
             raise InputError(f"{where}: line {number} leaves a column empty; fill it or delete it")
         found.append((values[0], values[1], values[2], (values[3],)))

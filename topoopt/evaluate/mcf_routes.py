@@ -17,7 +17,7 @@ from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.tasks import link_bytes
 
 # The congestion is proven to be within this share of the least.
-ACCURACY = 0.03
+_ACCURACY = 0.03
 # Of the time that the busiest ring occupies its links, so much counts as lost to transfers: the
 # backward pass shares links with AllReduces, the forward pass does not.
 _RING_SHARE = 0.8
@@ -68,7 +68,7 @@ def least_congestion_routes(fabric: Fabric, tasks: TaskGraph) -> Routes:
         Pairs without transfers are routed over all shortest paths.
     """
     network, demand = transfer_problem(fabric, tasks)
-    best = min_congestion(network, demand, ACCURACY, rounds=_ROUNDS)
+    best = min_congestion(network, demand, _ACCURACY, rounds=_ROUNDS)
     if not tabled(fabric.network.hosts):
         return replace(best.routes(idle=False), more=partial(ecmp_routes, fabric.network))
     found = best.routes()
@@ -87,13 +87,13 @@ def check_least_congestion(fabric: Fabric, tasks: TaskGraph) -> None:
     ------
     InputError
         If a bound on any routing proves that the transfers could be routed better than
-        `ACCURACY` allows, or a pair without transfers is not routed over all shortest paths.
+        `_ACCURACY` allows, or a pair without transfers is not routed over all shortest paths.
     """
     network, demand = transfer_problem(fabric, tasks)
     load = fabric.routes.link_bytes(network, demand) / network.capacity
-    proof = min_congestion(network, demand, ACCURACY, rounds=_ROUNDS)
+    proof = min_congestion(network, demand, _ACCURACY, rounds=_ROUNDS)
     # Rounds may run out before the accuracy is proven; then what they reach is the measure.
-    limit = max(proof.congestion, proof.lower_bound * (1.0 + ACCURACY)) * (1.0 + ACCURACY)
+    limit = max(proof.congestion, proof.lower_bound * (1.0 + _ACCURACY)) * (1.0 + _ACCURACY)
     if float(load.max(initial=0.0)) > limit:
         raise InputError(
             f"the routes congest a link for {float(load.max()):.6g} s, but routes with "

@@ -12,7 +12,7 @@ from codesign_base.paths import is_directory
 from topoopt.base.engine import LOCAL, usable_cores
 from topoopt.base.option_groups import Options, option, takes
 from topoopt.experiment.cases import ScriptCase
-from topoopt.experiment.declaration import Experiment, describe
+from topoopt.experiment.declaration import Experiment, case_text
 from topoopt.experiment.manifest import software_hash
 from topoopt.experiment.run import run_experiment
 from topoopt.experiment.scripts import DIRECTORY, script_of
@@ -138,4 +138,4 @@ def _list_cases(
             place = experiment.name, experiment.columns
             finished = [store.load(*place, inputs, code) is not None for inputs in cases]
     for inputs, done in zip(cases, finished, strict=True):
-        print(f"{'finished' if done else 'to do':<8}  {describe(inputs)}")
+        print(f"{'finished' if done else 'to do':<8}  {case_text(inputs)}")

@@ -14,7 +14,7 @@ from topoopt.experiment.plots import Figures
 from topoopt.experiment.rows import Row, Value
 from topoopt.experiment.tables import Table
 
-Grid: TypeAlias = Mapping[str, Sequence[Value]] | Sequence[Mapping[str, Value]]
+CaseGrid: TypeAlias = Mapping[str, Sequence[Value]] | Sequence[Mapping[str, Value]]
 
 RESERVED_COLUMNS = ("status", "message")
 
@@ -62,10 +62,10 @@ class Experiment:
     name: str
     description: str
     source: str
-    grid: Grid
+    grid: CaseGrid
     case: Callable[..., Mapping[str, object] | Sequence[Mapping[str, object]]]
     columns: Sequence[str]
-    quick_grid: Grid | None = None
+    quick_grid: CaseGrid | None = None
     tabulate: Callable[[Sequence[Row]], Table | Sequence[Table]] | None = None
     draw: Callable[[Sequence[Row]], Figures] | None = None
     timings: Sequence[str] = ()
@@ -128,7 +128,7 @@ class Experiment:
         return expand_grid(quick_grid, self.name)
 
 
-def expand_grid(grid: Grid, name: str = "grid") -> list[Row]:
+def expand_grid(grid: CaseGrid, name: str = "grid") -> list[Row]:
     """Return the inputs of every case, in order.
 
     Parameters
@@ -190,6 +190,6 @@ def expand_grid(grid: Grid, name: str = "grid") -> list[Row]:
     return cases
 
 
-def describe(inputs: Mapping[str, Value]) -> str:
+def case_text(inputs: Mapping[str, Value]) -> str:
     """Return the inputs of a case in one line: ``model=dlrm servers=16``."""
     return " ".join(f"{key}={value}" for key, value in inputs.items())

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from topoopt.experiment.declaration import describe
+from topoopt.experiment.declaration import case_text
 from topoopt.experiment.rows import Row
 
 
@@ -36,7 +36,7 @@ class LineProgress:
 
     def line(self, done: int, inputs: Row, status: str) -> str:
         """Return the case and its status in one line."""
-        return f"[{done:>{len(str(self._total))}}/{self._total}] {status:<10}  {describe(inputs)}"
+        return f"[{done:>{len(str(self._total))}}/{self._total}] {status:<10}  {case_text(inputs)}"
 
     def clock(self, done: int) -> str:
         """Return the time elapsed and an estimate of what is left."""

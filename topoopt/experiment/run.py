@@ -13,7 +13,7 @@ from topoopt.base.atomic import write_text_atomically
 from topoopt.base.display import shown
 from topoopt.base.engine import DIED, LOCAL, Call, WorkerDied, check_engine, iterate_jobs
 from topoopt.experiment.cases import Outcome, ScriptCase, compute_case
-from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, describe
+from topoopt.experiment.declaration import RESERVED_COLUMNS, Experiment, case_text
 from topoopt.experiment.figures import draw_figures
 from topoopt.experiment.manifest import RunUnderWay, now, software_hash
 from topoopt.experiment.progress import LineProgress, progress_of
@@ -221,7 +221,7 @@ def _keep(
     run: RunUnderWay, store: Store, index: int, outcome: Outcome, progress: LineProgress
 ) -> None:
     if outcome.status == "failed":
-        where = describe(run.inputs[index])
+        where = case_text(run.inputs[index])
         progress.note(f"case {where} failed: {outcome.message}\n{outcome.detail}".rstrip())
     else:
         store.save(run.experiment.name, run.experiment.columns, run.inputs[index], outcome)

@@ -199,7 +199,7 @@ def _open(name: int, open_ports: Ints) -> bool:
 
 
 @inner_kernel
-def assign(
+def assign_ports(
     rate: float, delay: float, orders: Orders, own: Changing, flows: Flows, circuits: Circuits
 ) -> None:
     """Give ports to what waits, then what is left over to what would last longest.
@@ -389,7 +389,7 @@ def simulate_direct(
         if why == ASKED:
             before = setup[GOT]
             circuits.work[0] += decision
-            assign(rate, delay, orders, own, flows, circuits)
+            assign_ports(rate, delay, orders, own, flows, circuits)
             setup[DECISIONS] += int(setup[GOT] > before)
             light_due(rate, clock, circuits, flows.link)
         if clock[SOLVE_AT] <= clock[NOW]:

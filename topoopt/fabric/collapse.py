@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.rows import spread
-from parallelism.alike import mixed, numbered, words_of
+from parallelism.alike import hash_words, numbered, words_of
 from parallelism.taskgraph import TRANSFER, IntArray, TaskGraph
 from topoopt.fabric.arrays_kernels import Orders
 
@@ -24,7 +24,7 @@ Numbered = tuple[IntArray, IntArray]
 COLLAPSE_FROM = 4096
 """Transfers from which on it is worth while to look for symmetry."""
 
-MOST_CELLS = 4_000_000
+_MOST_CELLS = 4_000_000
 """Classes of tasks times classes of links above which there is too little to gain."""
 
 
@@ -81,11 +81,11 @@ def collapse(orders: Orders) -> Quotient | None:
     from parallelism.longest_path_kernels import topological_order
     from topoopt.fabric.symmetry_kernels import refine_links, refine_tasks
 
-    link_colour = mixed(words_of(orders.capacity))
+    link_colour = hash_words(words_of(orders.capacity))
     weight_bits = orders.weights.view(np.uint64)
     # Links that bytes alone tell apart stay so whatever else is told apart.
     coarse = link_colour.copy()
-    refine_links(orders, weight_bits, mixed(words_of(orders.volume)), coarse)
+    refine_links(orders, weight_bits, hash_words(words_of(orders.volume)), coarse)
     if 2 * numbered(coarse)[1].size > orders.capacity.size:
         return None
     task_colour = _first_colours(orders)
@@ -108,7 +108,7 @@ def collapse(orders: Orders) -> Quotient | None:
         known = [numbered(task_colour), links, numbered(device_colour)]
         found = [first.size for _, first in known]
         task_classes = found[0]
-        if 2 * task_classes > orders.compute.size or task_classes * link_classes > MOST_CELLS:
+        if 2 * task_classes > orders.compute.size or task_classes * link_classes > _MOST_CELLS:
             return None
         if found == counts:
             return _quotient(orders, *known)
@@ -123,11 +123,11 @@ def _first_colours(orders: Orders) -> Words:
     device = orders.resource[by_device]
     first = np.searchsorted(device, device)
     place[by_device] = 1 + np.arange(by_device.size) - first
-    colour = mixed(place.view(np.uint64))
+    colour = hash_words(place.view(np.uint64))
     for field in (orders.volume, orders.delay, orders.lag, orders.cap):
-        colour = mixed(colour ^ words_of(field))
+        colour = hash_words(colour ^ words_of(field))
     if orders.priority.any():
-        colour = mixed(colour ^ orders.priority.astype(np.uint64))
+        colour = hash_words(colour ^ orders.priority.astype(np.uint64))
     return colour
 
 

@@ -10,7 +10,7 @@ Words = npt.NDArray[np.uint64]
 
 
 @inner_kernel
-def mixed(value: np.uint64) -> np.uint64:
+def hash_word(value: np.uint64) -> np.uint64:
     """Return a 64-bit hash (the finalizer of splitmix64)."""
     word = value + np.uint64(0x9E3779B97F4A7C15)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -47,7 +47,7 @@ def draw_path(
         if ways == 0:
             return -1
         if ways > 1:
-            word = mixed(word)
+            word = hash_word(word)
             rest = total * (np.float64(word >> np.uint64(11)) / 9007199254740992.0)
             for entry in range(begin, end):
                 if link_source[links[entry]] == node:

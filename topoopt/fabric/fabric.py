@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from codesign_base import InputError
+from parallelism.taskgraph import Group
 from routing.network import FloatArray, IntArray, Network
 from routing.rotation import Rotation, least_rotation
 from routing.routes import Routes
@@ -16,8 +17,6 @@ from topoopt.fabric.ring_trees import NO_TREES, RingTrees, ring_trees
 from topoopt.fabric.rings import Rings, default_rings, pair_loads, ring_pairs
 from topoopt.fabric.route_rows import RouteRows
 from topoopt.fabric.transport import PACKETS, Transport
-
-Group = tuple[int, ...]
 
 
 class GroupRow(NamedTuple):

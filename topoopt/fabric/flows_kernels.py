@@ -54,7 +54,7 @@ class Flows(NamedTuple):
         The next member of a stream, by its mark; -1 for the last.
     link : float64 array, shape (4, links)
     news : int64 array, shape (tasks,)
-        Rows that flows joined since the last `solve`.
+        Rows that flows joined since the last `update_rates`.
     counts : int64 array, shape (5,)
     chosen : int32 array, shape (slots,)
         Work space, as ``work``.
@@ -175,11 +175,11 @@ def leave_idle(link: Floats, seconds: float) -> bool:
 
 
 @inner_kernel
-def join(
+def add_flow(
     flows: Flows, task: int, row: int, begin: int, end: int, size: float, cap: float, level: int,
     now: float,
 ) -> None:  # fmt: skip
-    """Add a flow. Its rate, and what it changes, come with the next `solve`."""
+    """Add a flow. Its rate, and what it changes, come with the next `update_rates`."""
     slot, index, slot_of_row, block = flows.slot, flows.numbers, flows.slot_of_row, flows.block
     member, following, link = flows.member, flows.following, flows.link
     news, count, links, weights = flows.news, flows.counts, flows.links, flows.weights
@@ -353,7 +353,7 @@ def _sort_by_level(chosen: SmallInts, count: int, level: Ints) -> None:
 
 
 @inner_kernel
-def solve(flows: Flows, threshold: float, levels: int, now: float) -> None:
+def update_rates(flows: Flows, threshold: float, levels: int, now: float) -> None:
     """Bring all rates up to date after flows joined and left.
 
     Progressive filling runs the same with and without a flow until the level at which that flow

@@ -14,7 +14,7 @@ from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.calendar_kernels import first, no_events, pop, push, push_far, with_room
 from topoopt.fabric.device_kernels import enqueue
-from topoopt.fabric.draw_kernels import mixed
+from topoopt.fabric.draw_kernels import hash_word
 from topoopt.fabric.packet_queue_kernels import (
     ALPHA,
     BASE,
@@ -54,7 +54,7 @@ from topoopt.fabric.packet_queue_kernels import (
     WAITING,
     WIDEST,
     WINDOW,
-    Rows,
+    MessageRoutes,
     Sending,
     UnderWay,
     acknowledge,
@@ -64,7 +64,7 @@ from topoopt.fabric.packet_queue_kernels import (
     has_plenty,
     lose_patience,
     more_trains,
-    reach,
+    pass_link,
     set_up,
     trains_needed,
 )  # fmt: skip
@@ -142,8 +142,8 @@ class _Course(NamedTuple):
 
 @kernel
 def simulate_packets(
-    todo: Tasks, table: Ints, rings: Ints, routes: Rows, link: Floats, longest: int, how: Sending,
-    seed: int, horizon: float, most: int, stop: Ints,
+    todo: Tasks, table: Ints, rings: Ints, routes: MessageRoutes, link: Floats, longest: int,
+    how: Sending, seed: int, horizon: float, most: int, stop: Ints,
 ) -> tuple[Floats, Floats, Ints, int, Ints]:  # fmt: skip
     """Simulate all tasks; see `topoopt.fabric.packets.run_packets` for the meaning.
 
@@ -152,7 +152,7 @@ def simulate_packets(
     todo : Tasks
     table : int64 array, shape (messages, COLUMNS)
     rings : int64 array, shape (rings, 5)
-    routes : Rows
+    routes : MessageRoutes
     link : float64 array, shape (links, LINK)
     longest : int
         Hops of the longest path that may be drawn.
@@ -224,7 +224,7 @@ def simulate_packets(
             how.packet, how.timeout,
         )  # fmt: skip
         _run_events(
-            todo, rings, routes, how, way, course, mixed(np.uint64(seed)), horizon, most, stop
+            todo, rings, routes, how, way, course, hash_word(np.uint64(seed)), horizon, most, stop
         )
         if state[SHORT] == 0:
             break
@@ -261,7 +261,7 @@ def arrived(way: UnderWay, message: int, now: float) -> None:
 
 @inner_kernel
 def _run_events(
-    todo: Tasks, rings: Ints, routes: Rows, how: Sending, way: UnderWay, course: _Course,
+    todo: Tasks, rings: Ints, routes: MessageRoutes, how: Sending, way: UnderWay, course: _Course,
     origin: np.uint64, horizon: float, most: int, stop: Ints,
 ) -> None:  # fmt: skip
     """Simulate to the end, or until there are fewer than ``state[SHORT]`` rows for packet trains.
@@ -322,7 +322,7 @@ def _run_events(
             rings[ring, ROUNDS] -= 1
             ring_end[ring] = now
             for message in range(rings[ring, BASE], rings[ring, BASE] + rings[ring, SIZE]):
-                draw = mixed(
+                draw = hash_word(
                     origin + np.uint64(message * DRAWS + (rings[ring, ROUNDS] if how.cold else 0))
                 )
                 if not begin_message(way, routes, how, message, now, draw, how.cold):
@@ -394,7 +394,7 @@ def _run_events(
                 # Perhaps one of the round before, while the next is being announced.
                 opens = table[message, HOP] > table[message, HOPS]
             else:
-                reach(way, train, now)
+                pass_link(way, train, now)
                 over = forward(way, train, now)
         if code < base or code >= first_train:
             if opens and table[message, LEFT] > 0:
@@ -427,7 +427,7 @@ def _run_events(
                 begun[task] = True
                 message = first_message[task]
                 if message >= 0:
-                    draw = mixed(origin + np.uint64(message * DRAWS))
+                    draw = hash_word(origin + np.uint64(message * DRAWS))
                     if not begin_message(way, routes, how, message, now, draw, True):
                         state[LOST] = message
                 else:

@@ -14,7 +14,7 @@ from codesign_base.array_kernels import copy_into
 from codesign_base.jit import inner_kernel, kernel
 from routing.fairness_kernels import Floats, Ints, SmallInts
 from topoopt.fabric.calendar_kernels import Calendar, push
-from topoopt.fabric.draw_kernels import draw_path, mixed
+from topoopt.fabric.draw_kernels import draw_path, hash_word
 
 # Columns of the table of messages: task; row of routes; ring, -1 for transfers; packets in all,
 # not yet sent, and sent but not acknowledged; hops of the path, and those that the set-up packet
@@ -45,12 +45,12 @@ RATE, DELAY, FREE, MARKS, EACH, LINK = 0, 1, 2, 3, 4, 5
 # without a path; free rows that it needs to go on; packets that no window so far was wider than.
 SPARE, ROOM, FRESH, IDLES, HANDLED, DONE, GAVE_UP, LOST, SHORT, WIDEST, STATE = range(11)
 GAIN = 1.0 / 16.0  # DCTCP's g
-PATIENCE = 8  # part of a window that is worth a train
-NANOSECONDS = 1e9
+_PATIENCE = 8  # part of a window that is worth a train
+_NANOSECONDS = 1e9
 CALM = 0.2  # part of the timeout; it stays the least one while round trips are shorter
 
 
-class Rows(NamedTuple):
+class MessageRoutes(NamedTuple):
     """The routes of messages: ``begin`` and ``end`` of each in ``links`` and ``weights``."""
 
     begin: Ints
@@ -133,7 +133,7 @@ class UnderWay(NamedTuple):
 @inner_kernel
 def worth(window: float, longest: int) -> int:
     """Return how many packets are worth a train, if there are more to come."""
-    return min(longest // 2 + 1, max(int(window) // PATIENCE, 1))
+    return min(longest // 2 + 1, max(int(window) // _PATIENCE, 1))
 
 
 @inner_kernel
@@ -199,7 +199,7 @@ def send(way: UnderWay, message: int, length: int, now: float) -> bool:
     trains[train, COPY] = int(copy)
     trains[train, TIME] = table[message, TIMES]
     way.tails[train] = now
-    way.sent[train] = np.floor(now * NANOSECONDS)
+    way.sent[train] = np.floor(now * _NANOSECONDS)
     return forward(way, train, now)
 
 
@@ -253,7 +253,7 @@ def forward(way: UnderWay, train: int, now: float) -> bool:
 
 
 @inner_kernel
-def reach(way: UnderWay, train: int, now: float) -> None:
+def pass_link(way: UnderWay, train: int, now: float) -> None:
     """Let a train reach the end of a link that is not its last."""
     trains = way.trains
     if trains[train, COPY] == 1:
@@ -337,7 +337,7 @@ def heard(way: UnderWay, message: int, train: int, now: float) -> None:
         table[message, AGAIN] = 0
     if moment[message, PATIENT] == 0.0:
         return
-    trip = now - way.sent[train] / NANOSECONDS
+    trip = now - way.sent[train] / _NANOSECONDS
     if max(trip, moment[message, TRIP]) > CALM * way.timeout:
         # One estimate a packet, all of the same round trip.
         apart = trip - moment[message, TRIP]
@@ -404,7 +404,7 @@ def set_up(way: UnderWay, message: int, now: float) -> float:
 
 
 @inner_kernel
-def _has_one_path(routes: Rows, message: int) -> bool:
+def _has_one_path(routes: MessageRoutes, message: int) -> bool:
     """Say whether no node has two links to choose from, so that every draw is the same."""
     for one in range(routes.begin[message], routes.end[message]):
         for other in range(routes.begin[message], one):
@@ -415,7 +415,7 @@ def _has_one_path(routes: Rows, message: int) -> bool:
 
 @inner_kernel
 def begin_message(
-    way: UnderWay, routes: Rows, how: Sending, message: int, now: float, draw: np.uint64,
+    way: UnderWay, routes: MessageRoutes, how: Sending, message: int, now: float, draw: np.uint64,
     redraw: bool,
 ) -> bool:  # fmt: skip
     """Announce a message, on a new path or the one it has; False if no path was found."""
@@ -423,7 +423,7 @@ def begin_message(
     if table[message, HOPS] == 0 or (redraw and table[message, FIXED] == 0):
         pair = table[message, PAIR]
         hops = int(np.int64(-1))
-        word = mixed(draw)
+        word = hash_word(draw)
         for _ in range(64):
             hops = draw_path(
                 pair // routes.hosts, pair % routes.hosts, routes.begin[message],
@@ -432,7 +432,7 @@ def begin_message(
             )  # fmt: skip
             if hops > 0:
                 break
-            word = mixed(word)
+            word = hash_word(word)
         if hops <= 0:
             return False
         if table[message, HOPS] == 0:

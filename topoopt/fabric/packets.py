@@ -106,7 +106,7 @@ def run_packets(
         RATE,
         RING,
         TASK,
-        Rows,
+        MessageRoutes,
         Sending,
     )
 
@@ -168,7 +168,7 @@ def run_packets(
         ),
         devices=tasks.devices,
     )
-    rows = Rows(
+    rows = MessageRoutes(
         messages.row_begin,
         messages.row_end,
         np.concatenate([r.links for r in routes]).astype(np.int32),

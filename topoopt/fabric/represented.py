@@ -14,7 +14,7 @@ from parallelism.alike import (
     Pattern,
     Rows,
     Words,
-    mixed,
+    hash_words,
     refine,
     words_of,
 )
@@ -74,7 +74,7 @@ def tasks_within(fabric: Fabric, tasks: TaskGraph, most: float) -> TaskGraph | N
     servers = pattern.servers
     assert servers <= hosts
     colour = np.concatenate([
-        mixed(words_of(amount.astype(np.float64)) + np.uint64(kind))
+        hash_words(words_of(amount.astype(np.float64)) + np.uint64(kind))
         for kind, amount in enumerate((out[:servers], into[:servers], network.capacity))
     ])  # fmt: skip
     each, passes = _tasks_each(tasks, alike)
@@ -150,10 +150,10 @@ def _rows(fabric: Fabric, pattern: Pattern) -> tuple[Rows, Words]:
         np.concatenate((ports.weight, fabric.rows.weights[at])),
     )
     word = pattern.word.copy()
-    word[moves] = mixed(word[moves] + words_of(fabric.message_lags(pairs)))
+    word[moves] = hash_words(word[moves] + words_of(fabric.message_lags(pairs)))
     members = np.array([len(group) for group in pattern.groups], dtype=np.float64)
     for numbers in (members, *streams.T[2:]):
-        word[reduces] = mixed(word[reduces] + words_of(numbers)[own])
+        word[reduces] = hash_words(word[reduces] + words_of(numbers)[own])
     return rows, word
 
 

@@ -8,10 +8,10 @@ from routing.fairness_kernels import Floats, Ints, SmallInts
 
 MAX_RINGS = 8
 MAX_CIRCULANT = 16
-PATIENCE = 3
+_PATIENCE = 3
 STEEPNESS = 8.0  # price of a fully loaded link over that of an idle one, less one
 # What differs by less is equal, and the earlier is chosen: rounding must decide nothing.
-CLOSE = 1e-9
+_CLOSE = 1e-9
 
 
 @inner_kernel
@@ -106,7 +106,7 @@ def _cheapest_steps(cost: Floats, seen: int, steps: Ints, price: Floats) -> int:
     for rank in range(kept):
         best = rank
         for other in range(rank + 1, found):
-            if price[other] < price[best] * (1.0 - CLOSE):
+            if price[other] < price[best] * (1.0 - _CLOSE):
                 best = other
         # The others keep their order.
         least, step = price[best], steps[best]
@@ -137,12 +137,12 @@ def _disjoint_enough(times: Floats, count: int, total: Floats, chosen: Ints) -> 
             most = 0.0
             for link in range(total.size):
                 most = max(most, total[link] + times[ring, link])
-            if pick < 0 or most < least * (1.0 - CLOSE):
+            if pick < 0 or most < least * (1.0 - _CLOSE):
                 pick, least = ring, most
         chosen[size - 1] = pick
         for link in range(total.size):
             total[link] += times[pick, link]
-        if least / size < best * (1.0 - CLOSE):
+        if least / size < best * (1.0 - _CLOSE):
             best, keep = least / size, size
     chosen[keep:] = -1
     return best
@@ -169,7 +169,7 @@ def _next_ring(times: Floats, count: int, total: Floats, taken: Ints) -> int:
             share = (total[link] + times[ring, link]) / most
             square = share * share
             norm += square * square * square * square
-        if pick < 0 or norm < least * (1.0 - CLOSE):
+        if pick < 0 or norm < least * (1.0 - _CLOSE):
             pick, least = ring, norm
     return pick
 
@@ -236,7 +236,7 @@ def choose_rings(
     rings = 0
     idle = 0
     lowest = np.inf
-    while rings < MAX_RINGS and idle < PATIENCE and best > bound * (1.0 + CLOSE):
+    while rings < MAX_RINGS and idle < _PATIENCE and best > bound * (1.0 + _CLOSE):
         for start in starts:
             _tour(cost, start, orders[count], left)
             lost = _ring_times(orders[count], begin, end, links, weights, slowness, times[count])
@@ -250,9 +250,9 @@ def choose_rings(
         for link in range(total.size):
             total[link] += times[pick, link]
         time = _largest(total) / rings
-        idle = 0 if time < lowest * (1.0 - CLOSE) else idle + 1
+        idle = 0 if time < lowest * (1.0 - _CLOSE) else idle + 1
         lowest = min(lowest, time)
-        if time < best * (1.0 - CLOSE):
+        if time < best * (1.0 - _CLOSE):
             best = time
             copy_into(kept, chosen)
         _price_routes(members, begin, end, links, weights, slowness, total, price, cost)

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base.rows import starts
-from parallelism.taskgraph import IntArray, TaskGraph, TaskKind
-from topoopt.fabric.unrolled import Group, Rings
+from parallelism.taskgraph import Group, IntArray, TaskGraph, TaskKind
+from topoopt.fabric.rings import Rings
 
 BoolArray = npt.NDArray[np.bool_]
 # Messages are whole bytes in files, so that those of one round may differ by so many.

@@ -12,12 +12,12 @@ from topoopt.fabric.flows_kernels import (
     SLACK,
     SOLVES,
     Flows,
+    add_flow,
     earliest_end,
-    join,
     leave_idle,
     no_flows,
-    solve,
     take_ended,
+    update_rates,
 )
 from topoopt.fabric.foresight_kernels import Foresight, devices_late, foresight
 from topoopt.fabric.iteration_kernels import (
@@ -139,7 +139,7 @@ def _run_events(
         make_ready(orders, it, now, arrival_order)
         for i in range(it.number[STARTS]):
             task = it.starting[i]
-            join(
+            add_flow(
                 flows, task, orders.resource[task], orders.begin[task], orders.end[task],
                 orders.volume[task], orders.cap[task], orders.priority[task], now,
             )  # fmt: skip
@@ -153,7 +153,7 @@ def _run_events(
         upcoming = it.times[0] if it.events[0] > 0 else np.inf
         again = upcoming <= now * (1.0 + INSTANT)
         if not again and (count[NEWS] > 0 or solve_at <= now):
-            solve(flows, 0.0 if full else lowest, orders.levels, now)
+            update_rates(flows, 0.0 if full else lowest, orders.levels, now)
             lowest = np.inf
             solve_at = np.inf
         # 4. The next instant.

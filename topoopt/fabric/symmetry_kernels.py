@@ -6,7 +6,7 @@ from codesign_base.jit import kernel
 from parallelism.rotation_kernels import carry_colours
 from routing.fairness_kernels import Floats, Ints
 from topoopt.fabric.arrays_kernels import Orders
-from topoopt.fabric.draw_kernels import Words, mixed
+from topoopt.fabric.draw_kernels import Words, hash_word
 
 # Salts that keep what a colour stands for apart.
 _TASK, _LINK, _DEVICE = 3, 4, 5
@@ -14,7 +14,7 @@ _TASK, _LINK, _DEVICE = 3, 4, 5
 
 @kernel
 def _salted(colour: np.uint64, salt: int) -> np.uint64:
-    return mixed(colour ^ (np.uint64(salt) << np.uint64(56)))
+    return hash_word(colour ^ (np.uint64(salt) << np.uint64(56)))
 
 
 @kernel
@@ -34,9 +34,9 @@ def refine_links(
         if not compute[task]:
             base = _salted(task_colour[task], _TASK)
             for entry in range(begin[task], end[task]):
-                total[links[entry]] += mixed(base ^ _weight_word(weight_bits[entry]))
+                total[links[entry]] += hash_word(base ^ _weight_word(weight_bits[entry]))
     for link in range(link_colour.size):
-        link_colour[link] = mixed(link_colour[link] + mixed(total[link]))
+        link_colour[link] = hash_word(link_colour[link] + hash_word(total[link]))
 
 
 @kernel
@@ -52,18 +52,18 @@ def refine_tasks(
             total = np.uint64(0)
             for entry in range(begin[task], end[task]):
                 word = _weight_word(weight_bits[entry])
-                total += mixed(_salted(link_colour[links[entry]], _LINK) ^ word)
-            task_colour[task] = mixed(task_colour[task] + mixed(total))
+                total += hash_word(_salted(link_colour[links[entry]], _LINK) ^ word)
+            task_colour[task] = hash_word(task_colour[task] + hash_word(total))
     carry_colours(order, orders.successor_offsets, orders.successors, task_colour)
     gathered = np.zeros(device_colour.size, np.uint64)
     for task in range(tasks):
         if compute[task]:
             gathered[resource[task]] += _salted(task_colour[task], _DEVICE)
     for device in range(device_colour.size):
-        device_colour[device] = mixed(device_colour[device] + mixed(gathered[device]))
+        device_colour[device] = hash_word(device_colour[device] + hash_word(gathered[device]))
     for task in range(tasks):
         if compute[task]:
-            task_colour[task] = mixed(task_colour[task] + device_colour[resource[task]])
+            task_colour[task] = hash_word(task_colour[task] + device_colour[resource[task]])
 
 
 @kernel

@@ -7,10 +7,8 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.rows import starts
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
-
-Group = tuple[int, ...]
-Rings = tuple[Group, ...]
+from parallelism.taskgraph import FloatArray, Group, IntArray, TaskGraph, TaskKind
+from topoopt.fabric.rings import Rings
 
 # What stands for the start and end of a collective, and for the end of a round: nothing is sent.
 _JOIN = (int(TaskKind.ALLREDUCE), -1, 0.0)

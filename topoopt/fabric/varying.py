@@ -8,13 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from codesign_base import InputError
-from parallelism.taskgraph import FloatArray, IntArray, TaskGraph, TaskKind
+from parallelism.taskgraph import FloatArray, Group, IntArray, TaskGraph, TaskKind
 from topoopt.base.interrupts import interruptible
 from topoopt.fabric.arrays_kernels import Orders
 from topoopt.fabric.fluid import WATCHED_FROM
 from topoopt.fabric.transport import Transport
-
-Group = tuple[int, ...]
 
 
 class VaryingRun(NamedTuple):

@@ -23,10 +23,10 @@ from topoopt.fabric.flows_kernels import (
     SERVICE,
     SINCE,
     Flows,
+    add_flow,
     earliest_end,
-    join,
-    solve,
     take_ended,
+    update_rates,
 )
 from topoopt.fabric.iteration_kernels import (
     INSTANT,
@@ -171,7 +171,7 @@ def advance(
                 waits[PARKED] += 1
                 waits[ASKS] = 1
                 continue
-            join(
+            add_flow(
                 flows, task, orders.resource[task], orders.begin[task], orders.end[task],
                 own.left[task], cap_of(own.pace[task], own.hold[task], room), 0, now,
             )  # fmt: skip
@@ -185,7 +185,7 @@ def advance(
                 waits[ASKS] = 0
                 return ASKED
             if count[NEWS] > 0 or clock[SOLVE_AT] <= now:
-                solve(flows, clock[LOWEST], 1, now)
+                update_rates(flows, clock[LOWEST], 1, now)
                 clock[LOWEST] = np.inf
                 clock[SOLVE_AT] = np.inf
         # 4. The next instant.

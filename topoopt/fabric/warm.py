@@ -34,7 +34,7 @@ def warm_up(model: str) -> None:
         simulate(Fabric("warm-up", network, routes, transport=transport), named, model=model)
 
 
-def choose_rings(fabric: Fabric, tasks: TaskGraph) -> None:
+def prepare_rings(fabric: Fabric, tasks: TaskGraph) -> None:
     """Work out the rings of all AllReduces of a task graph, which the fabric then keeps.
 
     Parameters

@@ -6,6 +6,7 @@ from math import isfinite, prod
 from typing import Any
 
 from codesign_base import InputError
+from codesign_base.whole_numbers import divisors
 from topoopt.fabrics.bill import NO_LAYER
 from topoopt.problem.job import Cluster
 from topoopt.problem.prices import LAYERS
@@ -132,7 +133,7 @@ def _ring_of(kind: str) -> Callable[[Cluster], str]:
     def of(cluster: Cluster) -> str:
         n, d = cluster.servers, cluster.degree
         most = n // 2 if kind == "SW" else d - 1
-        inner = [size for size in range(2, min(most, n // 2) + 1) if n % size == 0]
+        inner = list(divisors(n, min(most, n // 2))[1:])
         if kind == "SW":
             inner = [size for size in inner if size <= 8] or inner[:1]
         # A ring of two servers takes one port, a longer one two.

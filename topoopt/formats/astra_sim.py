@@ -25,6 +25,7 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from routing.network import NodePath
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.orders import collective_rounds
@@ -32,8 +33,8 @@ from topoopt.fabric.tasks import link_bytes
 from topoopt.fabric.timeline import Timeline
 from topoopt.formats.chakra_export import rounded_micros
 from topoopt.formats.chakra_file import TraceNode, attributes, trace_bytes
-from topoopt.formats.chakra_schema import Collective, NodeType
-from topoopt.formats.fbuf_paths import Path, pair_paths
+from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
+from topoopt.formats.fbuf_paths import pair_paths
 
 GIBI = 2.0**30
 """Bytes of ASTRA-sim's "GB" in networks."""
@@ -121,7 +122,7 @@ def astra_sim_files(
         files[f"{_ITERATION}/{_ITERATION}.{rank}.et"] = trace_bytes(nodes or [idle])
         values = attributes(
             is_cpu_op=("bool", False),
-            comm_type=("int64", int(Collective.ALL_REDUCE)),
+            comm_type=("int64", int(CollectiveCommType.ALL_REDUCE)),
             comm_size=("int64", 2**20),
         )
         whole = TraceNode(0, _ITERATION, NodeType.COMM_COLL, attributes=values)
@@ -148,7 +149,7 @@ def _in_order(tasks: TaskGraph) -> list[int]:
 class _Stretch:
     """One path of a message: its nodes, and the share of the bytes that takes it."""
 
-    nodes: Path
+    nodes: NodePath
     share: float
 
 

@@ -19,15 +19,15 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.taskgraph import TaskGraph, TaskKind
 from topoopt.formats.chakra_file import GROUPS, TraceNode, attributes, trace_bytes
-from topoopt.formats.chakra_schema import Collective, NodeType
+from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
 
 SECONDS, DEVICE, REDUCTION = "topoopt_seconds", "topoopt_device", "topoopt_reduction"
 PREFIX = "trace"
 """Of the names of files."""
 _COLLECTIVES = {
-    TaskKind.ALLREDUCE: Collective.ALL_REDUCE,
-    TaskKind.REDUCE_SCATTER: Collective.REDUCE_SCATTER,
-    TaskKind.ALL_GATHER: Collective.ALL_GATHER,
+    TaskKind.ALLREDUCE: CollectiveCommType.ALL_REDUCE,
+    TaskKind.REDUCE_SCATTER: CollectiveCommType.REDUCE_SCATTER,
+    TaskKind.ALL_GATHER: CollectiveCommType.ALL_GATHER,
 }
 
 

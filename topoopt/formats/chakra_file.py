@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from codesign_base import InputError
 from topoopt.formats.chakra_schema import VERSION, NodeType, messages
 
-Value = bool | int | float | str
+_Value = bool | int | float | str
 GROUPS = "comm_groups.json"
 """The file beside the traces that says which ranks are in which group."""
 
@@ -27,7 +27,7 @@ class Attribute:
     """A value and its type in the schema, such as ``int64``."""
 
     kind: str
-    value: Value
+    value: _Value
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class TraceNode:
         return "" if found is None else str(found.value)
 
 
-def attributes(**values: tuple[str, Value]) -> dict[str, Attribute]:
+def attributes(**values: tuple[str, _Value]) -> dict[str, Attribute]:
     """Return attributes of a node from types and values."""
     return {name: Attribute(*value) for name, value in values.items()}
 

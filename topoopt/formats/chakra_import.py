@@ -27,15 +27,15 @@ from codesign_base.rows import starts
 from parallelism.taskgraph import Phase, TaskGraph, TaskKind
 from topoopt.formats.chakra_export import DEVICE, REDUCTION, SECONDS
 from topoopt.formats.chakra_file import Trace, TraceNode
-from topoopt.formats.chakra_schema import Collective, NodeType
-from topoopt.formats.chakra_waits import Place, Waits, in_cycle
+from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
+from topoopt.formats.chakra_waits import RankNode, Waits, in_cycle
 
 _REDUCED = {
-    Collective.ALL_REDUCE: TaskKind.ALLREDUCE,
-    Collective.BARRIER: TaskKind.ALLREDUCE,
-    Collective.REDUCE_SCATTER: TaskKind.REDUCE_SCATTER,
-    Collective.REDUCE_SCATTER_BLOCK: TaskKind.REDUCE_SCATTER,
-    Collective.ALL_GATHER: TaskKind.ALL_GATHER,
+    CollectiveCommType.ALL_REDUCE: TaskKind.ALLREDUCE,
+    CollectiveCommType.BARRIER: TaskKind.ALLREDUCE,
+    CollectiveCommType.REDUCE_SCATTER: TaskKind.REDUCE_SCATTER,
+    CollectiveCommType.REDUCE_SCATTER_BLOCK: TaskKind.REDUCE_SCATTER,
+    CollectiveCommType.ALL_GATHER: TaskKind.ALL_GATHER,
 }
 _PROCESSOR, _CPU, _MEMORY = range(3)
 _DEVICES = {
@@ -72,7 +72,7 @@ class _Task:
     size: float
     delay: float
     name: str
-    order: Place
+    order: RankNode
 
 
 def trace_tasks(trace: Trace) -> TraceTasks:
@@ -107,17 +107,17 @@ class _Reader:
             if node.type is NodeType.METADATA:
                 self.groups |= _process_groups(node.inputs)
         self.found: list[_Task] = []
-        self.begin: dict[Place, list[int]] = {}
-        self.end: dict[Place, list[int]] = {}
-        self.through: set[Place] = set()
+        self.begin: dict[RankNode, list[int]] = {}
+        self.end: dict[RankNode, list[int]] = {}
+        self.through: set[RankNode] = set()
         self.group_numbers: dict[tuple[int, ...], int] = {}
         # Kind of device, its number where there are several a rank, and rank.
         self.devices: dict[tuple[int, int, int], int] = {}
 
     def tasks(self) -> TraceTasks:
         folded = self._folded()
-        sends: dict[tuple[int, int, int], list[Place]] = defaultdict(list)
-        receipts: dict[tuple[int, int, int], list[Place]] = defaultdict(list)
+        sends: dict[tuple[int, int, int], list[RankNode]] = defaultdict(list)
+        receipts: dict[tuple[int, int, int], list[RankNode]] = defaultdict(list)
         members: dict[tuple[int, ...], dict[int, list[TraceNode]]] = {}
         for place, node in self.nodes.items():
             rank = place[0]
@@ -142,9 +142,9 @@ class _Reader:
             self._collectives(group, nodes, folded)
         return self._graph(folded)
 
-    def _folded(self) -> dict[Place, Place]:
+    def _folded(self) -> dict[RankNode, RankNode]:
         """Return the reductions inside servers that collectives of our own exports begin with."""
-        found: dict[Place, Place] = {}
+        found: dict[RankNode, RankNode] = {}
         for (rank, number), node in self.nodes.items():
             if node.type is NodeType.COMM_COLL and len(node.after) == 1:
                 before = self.nodes[rank, node.after[0]]
@@ -156,7 +156,7 @@ class _Reader:
         self.found.append(task)
         return len(self.found) - 1
 
-    def _compute(self, place: Place, node: TraceNode) -> None:
+    def _compute(self, place: RankNode, node: TraceNode) -> None:
         rank, seconds = place[0], node.number(SECONDS, node.micros * 1e-6)
         if not 0.0 <= seconds < float("inf"):
             raise InputError(f"node {node.id} takes {seconds} seconds; give a time of at least 0")
@@ -205,8 +205,8 @@ class _Reader:
 
     def _transfers(
         self,
-        sends: Mapping[tuple[int, int, int], list[Place]],
-        receipts: Mapping[tuple[int, int, int], list[Place]],
+        sends: Mapping[tuple[int, int, int], list[RankNode]],
+        receipts: Mapping[tuple[int, int, int], list[RankNode]],
     ) -> None:
         for source, target, tag in sorted(sends.keys() | receipts.keys()):
             key = (source, target, tag)
@@ -239,7 +239,7 @@ class _Reader:
         self,
         group: tuple[int, ...],
         nodes: Mapping[int, Sequence[TraceNode]],
-        folded: Mapping[Place, Place],
+        folded: Mapping[RankNode, RankNode],
     ) -> None:
         counts = {rank: len(nodes.get(rank, ())) for rank in group}
         if len(set(counts.values())) > 1:
@@ -257,11 +257,11 @@ class _Reader:
                     "on its members; give all one"
                 )
             kind, size = kinds.pop()
-            if kind not in set(Collective):
+            if kind not in set(CollectiveCommType):
                 raise InputError(f"collective {same[0].id} is of the unknown type {kind}")
             places = [(rank, node.id) for rank, node in zip(group, same, strict=True)]
-            what, order = Collective(kind), (same[0].id, group[0])
-            if what is Collective.ALL_TO_ALL:
+            what, order = CollectiveCommType(kind), (same[0].id, group[0])
+            if what is CollectiveCommType.ALL_TO_ALL:
                 self._all_to_all(group, size, same[0].name, order, places)
                 continue
             if what not in _REDUCED:
@@ -269,13 +269,13 @@ class _Reader:
                 raise InputError(
                     f"collective {same[0].id} is a {what.name}, which is no task; known are {known}"
                 )
-            if what is Collective.ALL_GATHER:
+            if what is CollectiveCommType.ALL_GATHER:
                 size *= len(group)
             first = folded.get(places[0])
             delay = 0.0 if first is None else self.nodes[first].number(SECONDS)
             task = _Task(
                 _REDUCED[what], self._number(group), -1,
-                0.0 if what is Collective.BARRIER else size, delay, same[0].name, order,
+                0.0 if what is CollectiveCommType.BARRIER else size, delay, same[0].name, order,
             )  # fmt: skip
             number = [self._add(task)]
             for place in places:
@@ -286,8 +286,8 @@ class _Reader:
         group: tuple[int, ...],
         size: float,
         name: str,
-        order: Place,
-        places: Sequence[Place],
+        order: RankNode,
+        places: Sequence[RankNode],
     ) -> None:
         share = size / len(group)
         moved = {
@@ -299,7 +299,7 @@ class _Reader:
             self.begin[place] = [task for (a, _), task in moved.items() if a == rank]
             self.end[place] = [task for ends, task in moved.items() if rank in ends]
 
-    def _graph(self, folded: Mapping[Place, Place]) -> TraceTasks:
+    def _graph(self, folded: Mapping[RankNode, RankNode]) -> TraceTasks:
         order = sorted(range(len(self.found)), key=lambda task: (self.found[task].order, task))
         place_of = {task: number for number, task in enumerate(order)}
         edges: set[tuple[int, int]] = set()
@@ -359,7 +359,7 @@ def _ends(node: TraceNode, source: int, target: int) -> tuple[int, int, int]:
     return source, target, int(node.number("comm_tag", 0))
 
 
-def _sent(source: int, target: int, size: float, name: str, order: Place) -> _Task:
+def _sent(source: int, target: int, size: float, name: str, order: RankNode) -> _Task:
     if source == target:
         raise InputError(f"rank {source} sends to itself (node {order[0]}); leave that out")
     return _Task(TaskKind.TRANSFER, source, target, float(size), 0.0, name, order)

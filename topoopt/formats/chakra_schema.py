@@ -28,7 +28,7 @@ class NodeType(IntEnum):
     COMM_COLL = 7
 
 
-class Collective(IntEnum):
+class CollectiveCommType(IntEnum):
     """What a collective node does: attribute ``comm_type``."""
 
     ALL_REDUCE = 0

@@ -9,7 +9,7 @@ from codesign_base.rows import starts
 from parallelism.taskgraph import IntArray
 from topoopt.formats.chakra_file import TraceNode
 
-Place = tuple[int, int]
+RankNode = tuple[int, int]
 """Rank and node."""
 
 
@@ -18,13 +18,13 @@ class Waits:
 
     def __init__(
         self,
-        nodes: Mapping[Place, TraceNode],
-        begin: Mapping[Place, list[int]],
-        end: Mapping[Place, list[int]],
-        folded: Mapping[Place, Place],
+        nodes: Mapping[RankNode, TraceNode],
+        begin: Mapping[RankNode, list[int]],
+        end: Mapping[RankNode, list[int]],
+        folded: Mapping[RankNode, RankNode],
     ) -> None:
         self.nodes, self.begin, self.end, self.folded = nodes, begin, end, folded
-        self.known: dict[Place, tuple[int, ...]] = {}
+        self.known: dict[RankNode, tuple[int, ...]] = {}
         place_of = {place: number for number, place in enumerate(nodes)}
         before = [(r, number) for (r, _), node in nodes.items() for number in node.after]
         counts = [len(node.after) for node in nodes.values()]
@@ -37,7 +37,7 @@ class Waits:
             rank, number = list(nodes)[stuck]
             raise InputError(f"rank {rank}: node {number} waits in a cycle; remove a dependency")
 
-    def __call__(self, place: Place) -> tuple[int, ...]:
+    def __call__(self, place: RankNode) -> tuple[int, ...]:
         """Return the tasks that a node waits for."""
         stack = [place]
         while stack:

@@ -16,7 +16,7 @@ from parallelism.reading import read_text
 from routing.clos.fabric import Clos, IntArray
 from routing.clos.jobs import RingJob
 
-COLUMNS = (
+_COLUMNS = (
     "src", "dst", "src_tor", "dst_tor", "start_time", "flow_size", "compute_time", "stage_index",
 )  # fmt: skip
 _SRC, _DST, _SRC_TOR, _DST_TOR, _START, _SIZE, _COMPUTE, _STAGE = range(8)
@@ -80,8 +80,8 @@ def load_traffic_file(path: str | Path, clos: Clos) -> RingJob:
     """
     where = f"traffic file {str(path)!r}"
     lines = read_text(path, "traffic file").splitlines()
-    if tuple(lines[0].lstrip("#").split()) != COLUMNS or not lines[0].startswith("#"):
-        raise InputError(f"{where}: the first line must be '#{' '.join(COLUMNS)}'")
+    if tuple(lines[0].lstrip("#").split()) != _COLUMNS or not lines[0].startswith("#"):
+        raise InputError(f"{where}: the first line must be '#{' '.join(_COLUMNS)}'")
     rows = []
     for number, line in enumerate(lines[1:], start=2):
         if line.strip():
@@ -93,7 +93,7 @@ def load_traffic_file(path: str | Path, clos: Clos) -> RingJob:
         for column in (_START, _SIZE, _COMPUTE):
             if row[column] != first[column]:
                 raise InputError(
-                    f"{where}, line {number}: {COLUMNS[column]} is {row[column]}, in the first "
+                    f"{where}, line {number}: {_COLUMNS[column]} is {row[column]}, in the first "
                     f"flow {first[column]}; flows of one job must agree"
                 )
     stages: dict[int, list[tuple[int, list[int]]]] = {}
@@ -118,10 +118,10 @@ def load_traffic_file(path: str | Path, clos: Clos) -> RingJob:
 
 def _row(line: str, where: str, clos: Clos) -> list[int]:
     words = line.split()
-    if len(words) != len(COLUMNS):
-        raise InputError(f"{where}: {len(words)} columns; give {len(COLUMNS)}")
+    if len(words) != len(_COLUMNS):
+        raise InputError(f"{where}: {len(words)} columns; give {len(_COLUMNS)}")
     row = []
-    for word, column in zip(words, COLUMNS, strict=True):
+    for word, column in zip(words, _COLUMNS, strict=True):
         if re.fullmatch(r"[0-9]{1,18}", word) is None:
             raise InputError(f"{where}: {column} is {word!r}; give a whole number, zero or more")
         row.append(int(word))
@@ -129,14 +129,14 @@ def _row(line: str, where: str, clos: Clos) -> list[int]:
     for end, tor in ((_SRC, _SRC_TOR), (_DST, _DST_TOR)):
         if not base <= row[end] < base + room:
             raise InputError(
-                f"{where}: {COLUMNS[end]} is {row[end]}; hosts of {clos.tors} ToRs and "
+                f"{where}: {_COLUMNS[end]} is {row[end]}; hosts of {clos.tors} ToRs and "
                 f"{clos.spines} spines are {base}..{base + room - 1}: check --tors and --spines"
             )
         expected = (row[end] - base) // clos.nics_per_tor
         if row[tor] != expected:
             raise InputError(
-                f"{where}: {COLUMNS[tor]} is {row[tor]}, but host {row[end]} is at ToR {expected}; "
-                "correct one, or check --tors and --spines"
+                f"{where}: {_COLUMNS[tor]} is {row[tor]}, but host {row[end]} is at ToR {expected}"
+                "; correct one, or check --tors and --spines"
             )
     return row
 

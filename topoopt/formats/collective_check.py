@@ -15,9 +15,9 @@ import numpy as np
 from codesign_base import InputError
 from parallelism.reading import schema_fault
 from routing.collectives.bounds import Line, allreduce_rate, distances, rooted_lines, shared_lines
-from routing.collectives.choice import ROOTED, Schedule
-from routing.collectives.exchange import Exchange, exchanges
-from routing.collectives.joint import JOINT
+from routing.collectives.choice import ROOTED, CollectiveSchedule
+from routing.collectives.exchange import AllToAllRouting, exchanges
+from routing.collectives.joint import JOINT_TREES
 from routing.collectives.meeting import EXCHANGE, GATHER, SPREAD, Meeting, meeting_waves
 from routing.collectives.rate import gather_rate, members_of, roots_of
 from routing.collectives.trees import Forest, Tree, of_links, shared_rate, turned
@@ -47,7 +47,7 @@ def schedule_document(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) and "collective" in document else None
 
 
-def check_schedule(document: dict[str, Any]) -> Schedule:
+def check_schedule(document: dict[str, Any]) -> CollectiveSchedule:
     """Check that a schedule does its collective, and takes the time that it says.
 
     Parameters
@@ -57,7 +57,7 @@ def check_schedule(document: dict[str, Any]) -> Schedule:
 
     Returns
     -------
-    Schedule
+    CollectiveSchedule
         What the file holds; of an exchange without its paths.
 
     Raises
@@ -105,7 +105,9 @@ def _need(holds: bool, said: str) -> None:
         raise InputError(said)
 
 
-def _schedule(file: "ScheduleFile", network: Network, members: tuple[int, ...]) -> Schedule:
+def _schedule(
+    file: "ScheduleFile", network: Network, members: tuple[int, ...]
+) -> CollectiveSchedule:
     """Return the schedule of a file, once it is one of its collective."""
     given = {
         name
@@ -115,7 +117,7 @@ def _schedule(file: "ScheduleFile", network: Network, members: tuple[int, ...]) 
     if file.collective == "all-to-all":
         _need(given == {"exchange"}, f"an all-to-all has {sorted(given)}; it is an exchange only")
         way = _exchange(file, network, members)
-        return Schedule(way.name, None, None, way.bytes_per_s, way.latency_s, way)
+        return CollectiveSchedule(way.name, None, None, way.bytes_per_s, way.latency_s, way)
     _need(_NAMES.fullmatch(file.schedule) is not None, f"schedule is {file.schedule!r}")
     if file.schedule.startswith("meeting"):
         _need(
@@ -124,7 +126,7 @@ def _schedule(file: "ScheduleFile", network: Network, members: tuple[int, ...]) 
         )
         assert file.meeting is not None
         met = _meeting(file.schedule, file.meeting, network, members)
-        return Schedule(
+        return CollectiveSchedule(
             met.name, None, None, met.bytes_per_s, met.latency_s, waves=(met.waves,), meeting=met
         )
     wanted = {"allreduce": {"scatter", "gather"}, "reduce-scatter": {"scatter"},
@@ -150,7 +152,7 @@ def _schedule(file: "ScheduleFile", network: Network, members: tuple[int, ...]) 
         seconds += 1.0 / (forest.bytes_per_s if whole else forest.whole_bytes_per_s)
         latency += forest.latency(on)
         waves.append(waves_of(on, forest).times(len(members) if whole else 1))
-    return Schedule(
+    return CollectiveSchedule(
         file.schedule, found.get("scatter"), found.get("gather"), 1.0 / seconds, latency,
         waves=tuple(waves),
     )  # fmt: skip
@@ -205,7 +207,7 @@ def _check_form(forest: Forest, file: "ScheduleFile", network: Network) -> None:
             isclose(forest.bytes_per_s, best, rel_tol=_ALIKE),
             "schedule is 'trees', which have the best rate, but these have less",
         )
-    elif name != JOINT:
+    elif name != JOINT_TREES:
         _need(forest.units == 1, f"schedule is {name!r}, but has {forest.units} trees a root")
         on = network
         if name != "nearest-trees":
@@ -231,7 +233,7 @@ def _follow(links: dict[tuple[int, int], float], path: Sequence[int]) -> None:
         _need(pair in links, f"a path goes from {pair[0]} to {pair[1]}, which no link joins")
 
 
-def _exchange(file: "ScheduleFile", network: Network, members: tuple[int, ...]) -> Exchange:
+def _exchange(file: "ScheduleFile", network: Network, members: tuple[int, ...]) -> AllToAllRouting:
     """Return the exchange of a file, with its own rate and latency."""
     assert file.exchange is not None
     names = ("shortest-paths", "least-congestion")
@@ -261,7 +263,7 @@ def _exchange(file: "ScheduleFile", network: Network, members: tuple[int, ...]) 
         "paths do not take the whole part of every pair of members",
     )
     busiest = max(amount / capacity[pair] for pair, amount in load.items()) / len(members)
-    return Exchange(names[1], 1.0 / busiest, longest, ())
+    return AllToAllRouting(names[1], 1.0 / busiest, longest, ())
 
 
 def _meeting(

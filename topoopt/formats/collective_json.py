@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from routing.collectives.choice import Choice, Schedule
+from routing.collectives.choice import CollectiveChoice, CollectiveSchedule
 from routing.collectives.meeting import EXCHANGE, GATHER, Meeting
 from routing.collectives.trees import Forest
 from routing.network import Network
@@ -13,16 +13,20 @@ from topoopt.topology.network_json import network_document
 
 
 def save_schedule(
-    network: Network, choice: Choice, schedule: Schedule, size: float, path: Path
+    network: Network,
+    choice: CollectiveChoice,
+    schedule: CollectiveSchedule,
+    size: float,
+    path: Path,
 ) -> None:
     """Write a schedule.
 
     Parameters
     ----------
     network : Network
-    choice : Choice
+    choice : CollectiveChoice
         What it is one of.
-    schedule : Schedule
+    schedule : CollectiveSchedule
     size : float
         Bytes of the buffer that time and bound are stated for.
     path : Path

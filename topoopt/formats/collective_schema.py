@@ -2,21 +2,22 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-Count = Annotated[int, Field(ge=0)]
+from parallelism.record_fields import STRICT
+
+_Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0.0)]
-Path = Annotated[list[Count], Field(min_length=2)]
-STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+_Path = Annotated[list[_Count], Field(min_length=2)]
 
 
 class TreeFile(BaseModel):
     """Copies of a broadcast, or of a sum that goes the other way."""
 
     model_config = STRICT
-    root: Count
+    root: _Count
     copies: Annotated[int, Field(gt=0)]
-    paths: list[Path]
+    paths: list[_Path]
 
 
 class ForestFile(BaseModel):
@@ -31,7 +32,7 @@ class WayFile(BaseModel):
     """A path, and the share of its ends' part that takes it."""
 
     model_config = STRICT
-    path: Path
+    path: _Path
     share: Positive
 
 
@@ -52,8 +53,8 @@ class ScheduleFile(BaseModel):
         "allreduce", "allgather", "reduce-scatter", "broadcast", "reduce", "all-to-all"
     ]
     schedule: str
-    members: list[Count]
-    root: Count | None
+    members: list[_Count]
+    root: _Count | None
     bytes: Positive
     seconds: Positive
     lower_bound_s: Positive

@@ -9,9 +9,10 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.rows import starts
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from routing.network import Network
 from routing.routes import Routes
+from topoopt.fabric.rings import Rings
 from topoopt.fabric.unrolled import unrolled
 from topoopt.formats.fbuf_file import (
     MILLISECONDS,
@@ -22,7 +23,7 @@ from topoopt.formats.fbuf_file import (
     IntArray,
 )
 from topoopt.formats.fbuf_paths import all_paths
-from topoopt.formats.fbuf_rings import Group, Rings, brief, jump_lists
+from topoopt.formats.fbuf_rings import brief, jump_lists
 
 DRAM_BANDWIDTH = 32.0 * 2**20 * MILLISECONDS
 """Bytes per second: what every published file says."""

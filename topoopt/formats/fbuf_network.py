@@ -6,10 +6,12 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.rows import spread, starts
+from parallelism.taskgraph import Group
 from routing.network import Network
 from routing.routes import Routes
+from topoopt.fabric.rings import Rings
 from topoopt.formats.fbuf_file import FbufFile, FbufTask, FloatArray, IntArray
-from topoopt.formats.fbuf_rings import Group, Rings, ring_orders
+from topoopt.formats.fbuf_rings import jump_list_orders
 
 
 def network_of(file: FbufFile, latency: float = 1e-6, name: str = "task-graph file") -> Network:
@@ -165,5 +167,5 @@ def rings_of(file: FbufFile) -> Mapping[Group, Rings]:
         group = tuple(sorted(members))
         if len(group) < 2 or group in found:
             continue
-        found[group] = ring_orders(sets, members, file.nodes) if sets else (members,)
+        found[group] = jump_list_orders(sets, members, file.nodes) if sets else (members,)
     return found

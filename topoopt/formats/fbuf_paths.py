@@ -7,16 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from codesign_base import InputError
-from routing.network import Network
+from routing.network import Network, NodePath
 from routing.routes import Routes
 
-Path = tuple[int, ...]
 _NOTHING = 1e-9
 
 
 def pair_paths(
     network: Network, routes: Routes, source: int, target: int
-) -> list[tuple[Path, float]]:
+) -> list[tuple[NodePath, float]]:
     """Return paths and shares that load the links just as the route of one pair does.
 
     The share left on the links is sent along a shortest path over them (fewest hops, then
@@ -64,7 +63,7 @@ def pair_paths(
     )
 
 
-def _chain(follow: dict[int, int], source: int, target: int) -> Path:
+def _chain(follow: dict[int, int], source: int, target: int) -> NodePath:
     nodes = [source]
     while nodes[-1] != target and nodes[-1] in follow and len(nodes) <= len(follow):
         nodes.append(follow[nodes[-1]])
@@ -73,7 +72,7 @@ def _chain(follow: dict[int, int], source: int, target: int) -> Path:
 
 def _taken_apart(
     flow: dict[tuple[int, int], float], source: int, target: int, longest: bool
-) -> tuple[list[tuple[Path, float]], float]:
+) -> tuple[list[tuple[NodePath, float]], float]:
     """Return the paths of a flow, and how much they leave: of the unit, or on any link."""
     left = dict(flow)
     unit = 1.0
@@ -96,7 +95,7 @@ def _taken_apart(
     return paths, max(unit, sum(left.values()))
 
 
-def _shortest(out: dict[int, list[int]], source: int, target: int) -> Path:
+def _shortest(out: dict[int, list[int]], source: int, target: int) -> NodePath:
     back = {source: -1}
     queue = deque([source])
     while queue and target not in back:
@@ -113,17 +112,17 @@ def _shortest(out: dict[int, list[int]], source: int, target: int) -> Path:
     return tuple(reversed(path))
 
 
-def _longest(out: dict[int, list[int]], source: int, target: int) -> Path:
+def _longest(out: dict[int, list[int]], source: int, target: int) -> NodePath:
     """Return a longest loopless path; one pair's route has few links, so all of them are few."""
-    best: Path = ()
+    best: NodePath = ()
     for path in _simple_paths(out, source, target):
         if len(path) > len(best):
             best = path
     return best
 
 
-def _simple_paths(out: dict[int, list[int]], source: int, target: int) -> Iterator[Path]:
-    stack: list[tuple[Path, int]] = [((source,), 0)]
+def _simple_paths(out: dict[int, list[int]], source: int, target: int) -> Iterator[NodePath]:
+    stack: list[tuple[NodePath, int]] = [((source,), 0)]
     for _ in range(100_000):
         if not stack:
             return

@@ -7,12 +7,13 @@ from itertools import pairwise
 import numpy as np
 
 from codesign_base.rows import starts
+from parallelism.taskgraph import Group
 from routing.network import Network
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
+from topoopt.fabric.rings import Rings
 from topoopt.formats.fbuf_file import FbufFile
 from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
-from topoopt.formats.fbuf_rings import Group, Rings
 
 
 def fabric_of(

@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Mapping
 
 from codesign_base import InputError
+from parallelism.taskgraph import Group
 from routing.network import Network
-
-Group = tuple[int, ...]
-Rings = tuple[Group, ...]
+from topoopt.fabric.rings import Rings
 
 
-def ring_orders(sets: Mapping[int, tuple[Group, ...]], members: Group, nodes: int) -> Rings:
+def jump_list_orders(sets: Mapping[int, tuple[Group, ...]], members: Group, nodes: int) -> Rings:
     """Return the ring orders that jump lists make of a group.
 
     Parameters
@@ -57,7 +56,7 @@ def ring_orders(sets: Mapping[int, tuple[Group, ...]], members: Group, nodes: in
     return tuple(orders)
 
 
-def ring_steps(group: Group, orders: Rings, nodes: int) -> tuple[int, ...]:
+def _ring_steps(group: Group, orders: Rings, nodes: int) -> tuple[int, ...]:
     """Return the distance between consecutive members of each ring of a group.
 
     Parameters
@@ -124,7 +123,7 @@ def jump_lists(
     found: dict[int, tuple[Group, tuple[int, ...]]] = {}
     members: dict[int, set[int]] = {}
     for group in sorted(rings):
-        steps = ring_steps(group, rings[group], nodes)
+        steps = _ring_steps(group, rings[group], nodes)
         first, agreed = found.setdefault(len(group), (group, steps))
         if sorted(agreed) != sorted(steps):
             raise InputError(

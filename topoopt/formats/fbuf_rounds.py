@@ -7,10 +7,11 @@ import numpy as np
 
 from codesign_base import InputError
 from codesign_base.rows import spread, starts
-from parallelism.taskgraph import TaskGraph
+from parallelism.taskgraph import Group, TaskGraph
 from routing.routes import Routes
 from topoopt.fabric.fabric import Fabric
-from topoopt.formats.fbuf_rings import Group, Rings, brief
+from topoopt.fabric.rings import Rings
+from topoopt.formats.fbuf_rings import brief
 
 
 def message_routes(fabric: Fabric, tasks: TaskGraph, rings: Mapping[Group, Rings]) -> Routes:

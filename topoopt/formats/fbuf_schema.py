@@ -14,7 +14,7 @@ class Field(NamedTuple):
     place: int
 
 
-class Kind(NamedTuple):
+class TableKind(NamedTuple):
     """A kind of table.
 
     Its fields stand in the order of the schema. A field that is no reference holds the number
@@ -31,11 +31,11 @@ class Kind(NamedTuple):
         return next(at for at, field in enumerate(self.fields) if field.name == name)
 
 
-def _kind(what: str, size: int, *fields: tuple[str, str, int]) -> Kind:
-    return Kind(what, size, tuple(Field(*field) for field in fields))
+def _kind(what: str, size: int, *fields: tuple[str, str, int]) -> TableKind:
+    return TableKind(what, size, tuple(Field(*field) for field in fields))
 
 
-KINDS = {
+TABLE_KINDS = {
     "root": _kind(
         "the root table", 56,
         ("gpus_per_node", "<u4", 4), ("nodes", "<u4", 8), ("switches", "<u4", 12),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from codesign_base import InputError
 from codesign_base.rows import spread, starts
 from topoopt.formats.fbuf_file import IntArray
-from topoopt.formats.fbuf_schema import KINDS, REF
+from topoopt.formats.fbuf_schema import REF, TABLE_KINDS
 
 _BROKEN = "the file is truncated or is not a task graph; fetch or write it again"
 _WIDENED: dict[str, type[np.generic]] = {
@@ -78,11 +78,11 @@ class Tables:
     places : int64 array
         Where the tables start.
     name : str
-        Of the kind, in `topoopt.formats.fbuf_schema.KINDS`.
+        Of the kind, in `topoopt.formats.fbuf_schema.TABLE_KINDS`.
     """
 
     def __init__(self, buffer: Buffer, places: IntArray, name: str) -> None:
-        self.buffer, self.places, self.name, self.kind = buffer, places, name, KINDS[name]
+        self.buffer, self.places, self.name, self.kind = buffer, places, name, TABLE_KINDS[name]
         self.what = what = self.kind.what
         fields = len(self.kind.fields)
         buffer.inside(places, 4, what)
@@ -165,7 +165,7 @@ class Tables:
 
     def tables(self, name: str) -> tuple[IntArray, "Tables"]:
         """Return a vector-of-tables field: offsets of each table's list, and all its tables."""
-        found = self.lists(name, 4, f"list of {KINDS[name].what}s")
+        found = self.lists(name, 4, f"list of {TABLE_KINDS[name].what}s")
         places = found.places + self.buffer.words("<u4", found.places)
         return found.offsets, Tables(self.buffer, places, name)
 

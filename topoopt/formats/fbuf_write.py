@@ -15,7 +15,7 @@ from codesign_base.rows import spread
 from topoopt.base.atomic import write_bytes_atomically
 from topoopt.formats.fbuf_check import check_fbuf
 from topoopt.formats.fbuf_file import MILLISECONDS, FbufFile, IntArray
-from topoopt.formats.fbuf_schema import KINDS, REF
+from topoopt.formats.fbuf_schema import REF, TABLE_KINDS
 
 _LIMIT = 2**31 - 1
 
@@ -28,7 +28,7 @@ class _Layout:
         self.end = 0
         self.vtables: dict[str, int] = {}
         self.reserve(8)
-        for name, kind in KINDS.items():
+        for name, kind in TABLE_KINDS.items():
             places = [field.place for field in kind.fields]
             words = np.array([4 + 2 * len(places), kind.size, *places], dtype="<u2")
             self.vtables[name] = self.reserve(words.nbytes)
@@ -48,7 +48,7 @@ class _Layout:
 
     def tables(self, name: str, count: int) -> tuple[IntArray, npt.NDArray[Any]]:
         """Reserve tables of a kind; return where they lie, and their fields to fill in."""
-        kind = KINDS[name]
+        kind = TABLE_KINDS[name]
         record = np.zeros(
             count,
             dtype=np.dtype(
@@ -173,7 +173,7 @@ def write_fbuf(file: FbufFile) -> bytes:
     _check_widths(file)
     layout = _Layout()
     layout.put(0, int(layout.root_at[0]).to_bytes(4, "little"))
-    for field in KINDS["root"].fields:
+    for field in TABLE_KINDS["root"].fields:
         if field.form != REF:
             value = getattr(file, field.name)
             layout.root[field.name] = value / MILLISECONDS if field.form == "<f4" else value
@@ -202,7 +202,7 @@ def write_fbuf(file: FbufFile) -> bytes:
 
 def _filled(layout: _Layout, file: FbufFile, name: str) -> tuple[IntArray, npt.NDArray[Any]]:
     """Lay out a vector of the root table, with the numbers of its tables."""
-    fields = [field.name for field in KINDS[name].fields if field.form != REF]
+    fields = [field.name for field in TABLE_KINDS[name].fields if field.form != REF]
     places, record = layout.listed(name, getattr(file, f"{name}_{fields[0]}").size)
     for field in fields:
         record[field] = getattr(file, f"{name}_{field}")

@@ -12,12 +12,12 @@ from xml.sax.saxutils import quoteattr
 
 from codesign_base import InputError
 
-Rings = Sequence[Sequence[int]]
+_Rings = Sequence[Sequence[int]]
 Steps = list[tuple[str, int]]
 """Kinds of steps, each with the place on the ring whose part of the buffer it is about."""
 
 
-def ring_allreduce(name: str, rings: Rings) -> str:
+def ring_allreduce(name: str, rings: _Rings) -> str:
     """Return an AllReduce whose buffer is divided over rings, and within each over its ranks.
 
     Every ring reduces its part in n - 1 rounds and hands it on in n - 1 more.
@@ -47,7 +47,7 @@ def ring_allreduce(name: str, rings: Rings) -> str:
     return _file(name, "allreduce", rings, "i", steps)
 
 
-def ring_reduce_scatter(name: str, rings: Rings) -> str:
+def ring_reduce_scatter(name: str, rings: _Rings) -> str:
     """Return a ReduceScatter, in which each rank keeps its part of the sum.
 
     Parameters, result and errors are those of `ring_allreduce`.
@@ -61,7 +61,7 @@ def ring_reduce_scatter(name: str, rings: Rings) -> str:
     return _file(name, "reduce_scatter", rings, "i", steps)
 
 
-def ring_allgather(name: str, rings: Rings) -> str:
+def ring_allgather(name: str, rings: _Rings) -> str:
     """Return an AllGather, in which each rank begins with its part.
 
     Parameters, result and errors are those of `ring_allreduce`.
@@ -75,7 +75,7 @@ def ring_allgather(name: str, rings: Rings) -> str:
 
 
 def _file(
-    name: str, collective: str, rings: Rings, buffer: str, steps: Callable[[int, int], Steps]
+    name: str, collective: str, rings: _Rings, buffer: str, steps: Callable[[int, int], Steps]
 ) -> str:
     """Return a file in which each rank's part of the buffer has a chunk for each ring."""
     if not rings:

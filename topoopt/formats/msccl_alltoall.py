@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from codesign_base import InputError
-from topoopt.formats.msccl_blocks import At, Gpu, Place, Step, algorithm
+from routing.network import NodePath
+from topoopt.formats.msccl_blocks import At, ChunkPlace, Gpu, Step, algorithm
 
-Path = tuple[int, ...]
 
-
-def routed_alltoall(name: str, size: int, paths: Mapping[tuple[int, int], Sequence[Path]]) -> str:
+def routed_alltoall(
+    name: str, size: int, paths: Mapping[tuple[int, int], Sequence[NodePath]]
+) -> str:
     """Return an all-to-all whose chunks take given paths.
 
     Parameters
@@ -48,7 +49,7 @@ def routed_alltoall(name: str, size: int, paths: Mapping[tuple[int, int], Sequen
     chunks = {(pair, part): paths[pair][part] for pair in pairs for part in range(parts)}
     joined = {hop for path in chunks.values() for hop in pairwise(path)}
     # Where each chunk lies now, and the receive that brought it there.
-    lies: dict[tuple[tuple[int, int], int], tuple[Place, list[At]]] = {
+    lies: dict[tuple[tuple[int, int], int], tuple[ChunkPlace, list[At]]] = {
         chunk: (("i", chunk[0][1] * parts + chunk[1]), []) for chunk in chunks
     }
     for hop in range(max(map(len, chunks.values()), default=1) - 1):

@@ -18,7 +18,7 @@ MOST_STEPS = 256
 MOST_CHUNKS = 71
 """Chunks of a step (less than MSCCL_MAX_COUNT)."""
 
-Place = tuple[str, int]
+ChunkPlace = tuple[str, int]
 """A buffer (``i``, ``o`` or ``s``) and a chunk of it."""
 
 At = tuple[int, int]
@@ -33,8 +33,8 @@ class Step:
     """A step of a thread block; ``after`` is the one that it waits for."""
 
     kind: str
-    source: Place
-    target: Place
+    source: ChunkPlace
+    target: ChunkPlace
     count: int = 1
     after: At | None = None
     awaited: bool = False

@@ -13,7 +13,7 @@ from codesign_base import InputError
 from routing.collectives.trees import Forest
 from topoopt.formats.msccl_blocks import MOST_CHUNKS, At, Gpu, Step, algorithm
 
-NAMES = {
+MSCCL_NAMES = {
     "allreduce": "allreduce", "allgather": "allgather", "reduce-scatter": "reduce_scatter",
     "broadcast": "broadcast", "reduce": "reduce",
 }  # fmt: skip
@@ -38,10 +38,10 @@ def tree_collective(
     ----------
     name : str
     collective : str
-        One of `NAMES`.
+        One of `MSCCL_NAMES`.
     scatter, gather : Forest or None
         Of the sums, on the network whose links point the other way, and of the whole parts, as in
-        `routing.collectives.choice.Schedule`. Ranks are members in ascending order.
+        `routing.collectives.choice.CollectiveSchedule`. Ranks are members in ascending order.
 
     Returns
     -------
@@ -54,10 +54,10 @@ def tree_collective(
         If there are no trees, or the collective has another name.
     """
     forests = [forest for forest in (scatter, gather) if forest is not None]
-    if collective not in NAMES or not forests:
+    if collective not in MSCCL_NAMES or not forests:
         raise InputError(
             f"collective is {collective!r} with {len(forests)} sets of trees; give trees of one of "
-            f"{', '.join(NAMES)}"
+            f"{', '.join(MSCCL_NAMES)}"
         )
     members = forests[0].members
     rank = {member: at for at, member in enumerate(members)}
@@ -81,7 +81,7 @@ def tree_collective(
             last[b].update(dict.fromkeys(chunks, at))
     whole = part * len(roots)
     held = (whole, 0) if buffer == "i" else (part, whole)
-    return algorithm(name, NAMES[collective], gpus, whole, held, in_place=True)
+    return algorithm(name, MSCCL_NAMES[collective], gpus, whole, held, in_place=True)
 
 
 def _of(last: dict[int, At], chunks: range) -> list[At]:

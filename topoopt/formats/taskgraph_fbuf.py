@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from codesign_base.rows import starts
-from parallelism.taskgraph import Phase, TaskGraph, TaskKind
+from parallelism.taskgraph import Group, Phase, TaskGraph, TaskKind
 from topoopt.formats.fbuf_check import dependencies, find
 from topoopt.formats.fbuf_file import (
     FbufDevice,
@@ -14,7 +14,6 @@ from topoopt.formats.fbuf_file import (
     IntArray,
 )
 
-Group = tuple[int, ...]
 _PHASES = {
     FbufTask.FORWARD: Phase.FORWARD,
     FbufTask.BACKWARD: Phase.BACKWARD,

@@ -7,11 +7,11 @@ from codesign_base import InputError
 # Relative. Simulated times may be summed in another order on another machine; what is a
 # product of a few stored numbers may differ in the last bits only.
 SIMULATED = 1e-9
-EXACT = 1e-12
+_EXACT = 1e-12
 
 
 def require_same(
-    name: str, stored: float | None, computed: float, tolerance: float = EXACT
+    name: str, stored: float | None, computed: float, tolerance: float = _EXACT
 ) -> None:
     """Require that a stored number equals its recomputation.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 5
 
 Parallelization = Annotated[StrategyRecord | LayoutRecord, Field(discriminator="kind")]
-Question = Annotated[OperatorQuestion | LayoutQuestion, Field(discriminator="kind")]
+JobRecord = Annotated[OperatorQuestion | LayoutQuestion, Field(discriminator="kind")]
 
 
 @checked(frozen=True, config=STRICT)
@@ -246,7 +246,7 @@ class Plan(Timed):
     collective_bound: BoundRecord
     gap_parts: list[GapRecord]
     notes: list[str]
-    job: Question
+    job: JobRecord
     global_batch: Whole
     cluster: ClusterRecord
     prices: dict[str, Any]

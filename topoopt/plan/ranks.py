@@ -53,7 +53,7 @@ def ranks_of(plan: Plan) -> list[Rank]:
     return ranks
 
 
-def in_order(plan: Plan, ranks: list[Rank]) -> bool:
+def fills_servers_in_order(plan: Plan, ranks: list[Rank]) -> bool:
     """Whether ranks fill servers one by one, as launchers without a rank file place them."""
     gpus = plan.job.server.gpus
     return all((rank.server, rank.gpu) == divmod(rank.number, gpus) for rank in ranks)

@@ -12,7 +12,7 @@ from topoopt.plan.rebuild import rebuild_schedule
 from topoopt.problem.options import PACKET_SERVERS
 from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_bandwidth, format_bytes, format_count, format_time
-from topoopt.search.confirm import COPIES, NO_PACKET_TIME
+from topoopt.search.confirm import NO_PACKET_TIME, PACKET_RUNS
 
 # Beyond this share the two models disagree on what the plan is worth.
 APART = 0.05
@@ -199,7 +199,7 @@ def packet_text(plan: Plan) -> str:
     """
     assert plan.packet_time_s is not None and plan.packet_spread_s is not None
     apart = plan.packet_time_s / plan.iteration_time_s - 1.0
-    runs = f"mean of {COPIES} runs, spread {format_time(plan.packet_spread_s)}"
+    runs = f"mean of {PACKET_RUNS} runs, spread {format_time(plan.packet_spread_s)}"
     if plan.packet_spread_s == 0.0 and plan.cluster.servers > PACKET_SERVERS:
         runs = "one run"
     words = [

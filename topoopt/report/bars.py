@@ -9,7 +9,7 @@ from topoopt.problem.units import format_bandwidth, format_time
 from topoopt.report.markup import Html, element, joined, number, table
 
 # Bounds leave a part in 10^9 for rounding, which is no gap.
-NOTHING = 1e-8
+_NOTHING = 1e-8
 
 
 @dataclass(frozen=True)
@@ -105,14 +105,14 @@ def stacked_bar(parts: Sequence[BarPart], *, label: str) -> Html:
     Parameters
     ----------
     parts : sequence of BarPart
-        Shown in proportion; parts below `NOTHING` of the whole only in the legend.
+        Shown in proportion; parts below `_NOTHING` of the whole only in the legend.
     label : str
         What the bar shows, for readers that do not see it.
     """
     whole = sum(part.seconds for part in parts) or 1.0
     pieces, rows = [], []
     for part in parts:
-        seconds = part.seconds if part.seconds > NOTHING * whole else 0.0
+        seconds = part.seconds if part.seconds > _NOTHING * whole else 0.0
         share = f"{seconds / whole:.1%}"
         shown = format_time(seconds)
         tip = f"{part.name}: {shown}, {share} of the iteration. {part.how}"

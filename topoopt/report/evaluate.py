@@ -51,7 +51,7 @@ class Evaluation:
     transfers: FloatArray
 
 
-def evaluate(plan: Plan) -> Evaluation:
+def simulate_again(plan: Plan) -> Evaluation:
     """Simulate one iteration of a plan again.
 
     Parameters

@@ -16,7 +16,7 @@ from topoopt.report.markup import Html, element, joined, table
 from topoopt.report.page import Section, render_page
 from topoopt.report.raster import data_uri
 
-MOST_ROWS = 2000
+_MOST_ROWS = 2000
 """Rows of results that the page lists."""
 
 _KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
@@ -205,7 +205,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _rows(results: Results) -> Html:
-    shown = results.rows[:MOST_ROWS]
+    shown = results.rows[:_MOST_ROWS]
     used = [
         at for at, name in enumerate(results.head)
         if name not in ("status", "message") or len({row[at] for row in results.rows}) > 1

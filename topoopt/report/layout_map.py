@@ -10,7 +10,7 @@ from parallelism.transformers.layout import Layout
 from topoopt.plan.ranks import Rank
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.markup import Html, element
-from topoopt.report.rank_groups import Kind, wires_of
+from topoopt.report.rank_groups import RankGroups, wires_of
 from topoopt.report.wiring import MOST_LINKS, seats_of
 
 SHADES = 6
@@ -26,7 +26,7 @@ _LEAST_TEXT = 12.0
 
 
 def layout_map(
-    found: Evaluation, layout: Layout, ranks: Sequence[Rank], kinds: Sequence[Kind]
+    found: Evaluation, layout: Layout, ranks: Sequence[Rank], kinds: Sequence[RankGroups]
 ) -> Html:
     """Return the picture of a layout, with switches for the kinds of groups.
 
@@ -36,7 +36,7 @@ def layout_map(
     layout : Layout
         The plan's.
     ranks : sequence of Rank
-    kinds : sequence of Kind
+    kinds : sequence of RankGroups
         Of groups, in the order of their tracks, the innermost first.
 
     Returns
@@ -162,7 +162,7 @@ def _shade(stage: int, layout: Layout) -> int:
     return round(stage * (SHADES - 1) / (layout.pipeline - 1))
 
 
-def _switches(kinds: Sequence[Kind], wires: dict[str, tuple[int, ...]]) -> Html:
+def _switches(kinds: Sequence[RankGroups], wires: dict[str, tuple[int, ...]]) -> Html:
     boxes = []
     for kind in kinds:
         within = sum(len(servers) == 1 for servers in kind.servers)

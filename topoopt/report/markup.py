@@ -13,7 +13,7 @@ class Html(str):
 
 
 Child = str | Iterable[str]
-Attribute = str | int | float | bool | None
+_Attribute = str | int | float | bool | None
 
 # Columns of a table that fit on a phone.
 _FEW = 4
@@ -31,7 +31,7 @@ def as_html(content: str) -> Html:
     return Html(escape(content.encode("utf-8", "replace").decode(), quote=True))
 
 
-def element(tag: str, *children: Child, **attributes: Attribute) -> Html:
+def element(tag: str, *children: Child, **attributes: _Attribute) -> Html:
     """Return an element.
 
     Parameters
@@ -70,7 +70,7 @@ def joined(*children: Child) -> Html:
     return Html("".join(parts))
 
 
-def number(value: float, shown: str, **attributes: Attribute) -> Html:
+def number(value: float, shown: str, **attributes: _Attribute) -> Html:
     """Return a number for readers and, with all digits, for programs: ``<data value=...>``."""
     return element("data", shown, value=repr(value), **attributes)
 

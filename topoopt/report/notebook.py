@@ -11,7 +11,7 @@ from topoopt.report.comparison_page import comparison_answer, comparison_facts, 
 from topoopt.report.experiment_page import markdown_html, picture
 from topoopt.report.markup import Html, as_html, element, joined
 from topoopt.report.page import fact_list
-from topoopt.report.plan_page import baselines, gap, halves
+from topoopt.report.plan_page import baselines, gap_bar, halves
 from topoopt.report.wiring import draw, wiring_svg
 
 MOST_DRAWN = 64
@@ -28,7 +28,7 @@ def plan_html(plan: Plan) -> str:
         element("h3", plan_answer(plan)),
         fact_list(plan_facts(plan)),
         baselines(plan),
-        element("details", element("summary", "Where the time goes"), halves(plan), gap(plan)),
+        element("details", element("summary", "Where the time goes"), halves(plan), gap_bar(plan)),
         drawing,
     )
 

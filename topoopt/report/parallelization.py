@@ -24,10 +24,10 @@ def parallelization_section(found: Evaluation) -> Html:
     if isinstance(record, LayoutRecord):
         return _layout(found, record)
     assert isinstance(family, OperatorFamily)  # of the same kind as the record
-    return _strategy(found, record, part_bytes(family, found.built.strategy))
+    return _strategy(found, record, _part_bytes(family, found.built.strategy))
 
 
-def part_bytes(family: OperatorFamily, strategy: Strategy) -> tuple[float, ...]:
+def _part_bytes(family: OperatorFamily, strategy: Strategy) -> tuple[float, ...]:
     """Return the bytes that one part of each operator holds on a GPU."""
     return tuple(
         family.builder.part_memory(index, config.sample, config.parameter, config.mode)

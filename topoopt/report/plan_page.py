@@ -12,7 +12,7 @@ from topoopt.report.bars import (
     stacked_bar,
     times_text,
 )  # fmt: skip
-from topoopt.report.evaluate import evaluate
+from topoopt.report.evaluate import simulate_again
 from topoopt.report.markup import Html, element, joined, number
 from topoopt.report.page import Section, render_page
 from topoopt.report.parallelization import parallelization_section
@@ -37,13 +37,13 @@ def render_plan(plan: Plan) -> str:
     Raises
     ------
     InputError
-        As `evaluate`.
+        As `simulate_again`.
     """
-    found = evaluate(plan)
+    found = simulate_again(plan)
     noun = family_noun(plan.job.kind)
     sections = [
         Section("baselines", "Against other fabrics", baselines(plan)),
-        Section("gap", "Where the time goes", joined(halves(plan), gap(plan))),
+        Section("gap_bar", "Where the time goes", joined(halves(plan), gap_bar(plan))),
         Section("topology", "Topology", wiring_section(found)),
         Section("traffic-matrix", "Traffic", joined(sums(plan), traffic_section(found))),
         Section("iteration", "One iteration", timeline_section(found)),
@@ -116,7 +116,7 @@ def halves(plan: Plan) -> Html:
     )
 
 
-def gap(plan: Plan) -> Html:
+def gap_bar(plan: Plan) -> Html:
     """Return the bound and the parts of the gap as a stacked bar."""
     mostly = next(iter(plan.bound.weights), "")
     how = (

@@ -15,7 +15,7 @@ Groups = list[tuple[Rank, ...]]
 
 
 @dataclass(frozen=True)
-class Kind:
+class RankGroups:
     """All groups of one kind.
 
     Parameters
@@ -37,7 +37,7 @@ class Kind:
         return [tuple(sorted({rank.server for rank in group})) for group in self.groups]
 
 
-def kinds_of(layout: Layout, ranks: list[Rank]) -> list[Kind]:
+def kinds_of(layout: Layout, ranks: list[Rank]) -> list[RankGroups]:
     """Return the kinds of groups that a layout has, the innermost first.
 
     Parameters
@@ -46,12 +46,12 @@ def kinds_of(layout: Layout, ranks: list[Rank]) -> list[Kind]:
     ranks : list of Rank
     """
     kinds = [
-        Kind("tensor", "activations in every layer", groups_along(ranks, ("tensor",))),
-        Kind("context", "keys and values in every layer", groups_along(ranks, ("context",))),
-        Kind("expert", "tokens, all to all",
+        RankGroups("tensor", "activations in every layer", groups_along(ranks, ("tensor",))),
+        RankGroups("context", "keys and values in every layer", groups_along(ranks, ("context",))),
+        RankGroups("expert", "tokens, all to all",
              expert_groups(layout, ranks) if layout.expert > 1 else []),
-        Kind("data", "gradients and weights", groups_along(ranks, ("context", "data"))),
-        Kind("pipeline", "activations between stages", groups_along(ranks, ("pipeline",))),
+        RankGroups("data", "gradients and weights", groups_along(ranks, ("context", "data"))),
+        RankGroups("pipeline", "activations between stages", groups_along(ranks, ("pipeline",))),
     ]  # fmt: skip
     return [kind for kind in kinds if kind.groups and len(kind.groups[0]) > 1]
 
@@ -102,7 +102,7 @@ def _by(ranks: Iterable[Rank], key: Callable[[dict[str, int]], tuple[int, ...]])
     return [tuple(group) for group in found.values()]
 
 
-def wires_of(kind: Kind, layout: Layout, fabric: Fabric) -> tuple[int, ...]:
+def wires_of(kind: RankGroups, layout: Layout, fabric: Fabric) -> tuple[int, ...]:
     """Return the links that the groups of a kind send over.
 
     Sums and gathers go along the rings of the group's servers, tokens from every server to every
@@ -110,7 +110,7 @@ def wires_of(kind: Kind, layout: Layout, fabric: Fabric) -> tuple[int, ...]:
 
     Parameters
     ----------
-    kind : Kind
+    kind : RankGroups
     layout : Layout
     fabric : Fabric
 

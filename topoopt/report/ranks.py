@@ -7,7 +7,7 @@ from topoopt.plan.ranks import ranks_of
 from topoopt.report.evaluate import Evaluation
 from topoopt.report.layout_map import MOST_SERVERS, layout_map
 from topoopt.report.markup import Html, element, joined, number, table
-from topoopt.report.rank_groups import Kind, kinds_of
+from topoopt.report.rank_groups import RankGroups, kinds_of
 
 
 def ranks_section(found: Evaluation, layout: Layout) -> Html:
@@ -43,7 +43,7 @@ def ranks_section(found: Evaluation, layout: Layout) -> Html:
     )
 
 
-def _group_table(plan: Plan, kinds: list[Kind]) -> Html:
+def _group_table(plan: Plan, kinds: list[RankGroups]) -> Html:
     rows = []
     for kind in kinds:
         sets, first = kind.servers, kind.groups[0]

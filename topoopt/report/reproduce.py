@@ -21,7 +21,7 @@ from topoopt.problem.options import Improvements
 from topoopt.problem.prices import default_prices
 from topoopt.problem.units import parse_bandwidth, parse_time
 
-Options = list[tuple[str, object, object]]
+_Options = list[tuple[str, object, object]]
 """Of each option of the command line: its name, its value, and the value that it has anyhow."""
 
 
@@ -40,7 +40,7 @@ def plan_command_line(plan: Plan) -> tuple[str, tuple[str, ...]]:
         Sentences on files that the command reads, and settings that only Python has.
     """
     cluster, server = plan.cluster, plan.job.server
-    options: Options = [
+    options: _Options = [
         ("servers", cluster.servers, None),
         ("degree", cluster.degree, None),
         ("bandwidth", bandwidth_text(cluster.bandwidth_bytes_per_s), None),
@@ -81,7 +81,7 @@ def plan_command_line(plan: Plan) -> tuple[str, tuple[str, ...]]:
     return shlex.join([*words, "-o", "plan.json"]), tuple(remarks)
 
 
-def _operators(job: OperatorQuestion) -> tuple[str, Options, list[str]]:
+def _operators(job: OperatorQuestion) -> tuple[str, _Options, list[str]]:
     """Return model, options and remarks of a job by operators."""
     remarks, name = [], job.model.name
     known = name in PRESETS or name in TRANSFORMERS
@@ -93,7 +93,7 @@ def _operators(job: OperatorQuestion) -> tuple[str, Options, list[str]]:
             f"model.yaml stands for the operator-graph file of {name}, which the plan file holds "
             "under job.model"
         )
-    options: Options = [
+    options: _Options = [
         ("per-operator", is_transformer(model), False),
         ("batch-per-gpu", job.batch_per_gpu, job.model.batch_per_gpu),
         ("optimizer", job.optimizer, "sgd"),
@@ -111,7 +111,7 @@ def _operators(job: OperatorQuestion) -> tuple[str, Options, list[str]]:
     return model, options, remarks
 
 
-def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
+def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, _Options, list[str]]:
     """Return model, options and remarks of a job by layouts."""
     remarks, name, sequence = [], job.model.name, job.sequence
     model, own = "config.json", job.model.sequence
@@ -125,7 +125,7 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
             "the plan file holds under job.model"
         )
     choices, usual = job.choices, Choices()
-    considered: Options = [
+    considered: _Options = [
         (option, ",".join(map(str, getattr(choices, field))),
          ",".join(map(str, getattr(usual, field))))
         for option, field in (
@@ -147,7 +147,7 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
     ):  # fmt: skip
         if given != default:
             remarks.append(f"the {name_}, in the plan file under job, is set in Python")
-    options: Options = [
+    options: _Options = [
         ("global-batch", plan.global_batch, None),
         ("sequence", sequence, own),
         *considered,
@@ -159,7 +159,7 @@ def _layouts(plan: Plan, job: LayoutQuestion) -> tuple[str, Options, list[str]]:
     return model, options, remarks
 
 
-def _search(plan: Plan) -> tuple[Options, list[str]]:
+def _search(plan: Plan) -> tuple[_Options, list[str]]:
     """Return the options of the search, and remarks on those that only Python has."""
     search, asked = plan.search, plan.search.options
     operators = plan.job.kind == "operators"
@@ -170,7 +170,7 @@ def _search(plan: Plan) -> tuple[Options, list[str]]:
     kind, servers = plan.job.kind, plan.cluster.servers
     usual = replace(asked, confirm=None, simulated=None).settled(kind, servers)
     by_itself = replace(asked, effort=None, steps=steps, seconds=None).settled(kind, servers)
-    options: Options = [
+    options: _Options = [
         ("seed", plan.seed if seed is None else seed, None),
         ("steps", steps, None),
         ("effort", asked.effort or by_itself.effort, by_itself.effort),

@@ -6,7 +6,7 @@ from topoopt.report.lanes import CLASSES, NANOSECONDS, Lane, Lanes, make_lanes
 from topoopt.report.markup import Html, data_script, element, joined
 from topoopt.report.wiring import zoom_buttons
 
-UNITS = 100_000
+_UNITS = 100_000
 """Widths of lanes are in so many parts of the iteration."""
 
 _NAMES = {
@@ -29,7 +29,7 @@ def timeline_section(found: Evaluation) -> Html:
             begin, end = (round(t * NANOSECONDS) for t in (segment.start, segment.end))
             numbers += [begin, end - begin, texts.setdefault(segment.label, len(texts))]
         lanes.append([lane.spoken, numbers])
-    data = {"lanes": lanes, "texts": list(texts), "length": whole, "units": UNITS}
+    data = {"lanes": lanes, "texts": list(texts), "length": whole, "units": _UNITS}
     rows = [_row(number, lane, whole) for number, lane in enumerate(made.lanes)]
     names = {**_NAMES, "allreduce": made.collectives}
     keys = [
@@ -117,13 +117,13 @@ def _row(number: int, lane: Lane, whole: float) -> Html:
     if marked and number:
         shapes.append(element("path", d="".join(marked), class_="t-critical"))
     svg = element(
-        "svg", shapes, viewBox=f"0 0 {UNITS} 10", preserveAspectRatio="none", aria_hidden="true",
+        "svg", shapes, viewBox=f"0 0 {_UNITS} 10", preserveAspectRatio="none", aria_hidden="true",
         class_=lane.size, data_lane=number,
     )  # fmt: skip
     return joined(element("div", lane.name, class_="lane-name"), svg)
 
 
 def _box(start: float, end: float, top: int, height: int) -> str:
-    x = round(start * UNITS)
-    width = max(1, round(end * UNITS) - x)
+    x = round(start * _UNITS)
+    width = max(1, round(end * _UNITS) - x)
     return f"M{x} {top}h{width}v{height}h-{width}z"

@@ -52,7 +52,7 @@ _HOPELESS = 1.05
 # Of many servers or much traffic, simulations begin that long, counted in events, and the best so
 # far is taken.
 _CHOOSING_EVENTS = 60_000_000
-COPIES = len(_SHORT_TRAINS)
+PACKET_RUNS = len(_SHORT_TRAINS)
 """Simulations of each finalist, with perturbed delays; their mean counts."""
 
 
@@ -119,7 +119,7 @@ def confirmed_times(
     Returns
     -------
     Jitter or None
-        Of `COPIES` copies, with the events of long simulations; on many servers of a single copy
+        Of `PACKET_RUNS` runs, with the events of long simulations; on many servers of a single one
         where that takes long, and None where it would take more than `MOST_EVENTS`.
     """
     lengths, events, tasks = _SHORT_TRAINS, 0, whole_tasks(tasks)
@@ -138,7 +138,7 @@ def confirmed_times(
             return None
         if run.events > _FEW_EVENTS:
             return Jitter(np.array([run.makespan]), run.events)
-        lengths, events = _LONG_TRAINS, (1 + 2 * COPIES) * run.events
+        lengths, events = _LONG_TRAINS, (1 + 2 * PACKET_RUNS) * run.events
     times = np.full(len(lengths), np.inf)
     least = busiest(fabric, tasks) if limit < np.inf else 0.0
     for copy, length in enumerate(lengths):
@@ -207,7 +207,7 @@ def packet_times_in_turn(
         As `confirmed_times` has them.
     """
     spent, best = 0, float("inf")
-    given_up = Jitter(np.full(COPIES, np.inf), 0)
+    given_up = Jitter(np.full(PACKET_RUNS, np.inf), 0)
 
     def timed(pair: Pair[P], limit: float) -> Jitter | None:
         if pair.time > _HOPELESS * limit:

@@ -29,7 +29,7 @@ from topoopt.search.packet_moves import moves_work
 from topoopt.search.result import SearchResult
 from topoopt.search.search_state import Keeper, SearchState
 from topoopt.search.starts import LEAST_MEMORY, SLOW_START, USUAL, start_pair, starting_strategies
-from topoopt.search.steps import IDEAL, After, Deadline, Round, Search, timed
+from topoopt.search.steps import IDEAL_SWITCH, After, Deadline, Round, Search, timed
 
 # A round that improves the best time by less than this share counts as converged.
 _CONVERGED = 1e-3
@@ -203,7 +203,7 @@ def make_rounds(
         if going.progress:
             with lock:
                 done = result.steps + sum(r.done for r in rounds)
-                wired = (r.pair.time for r in rounds if r.pair.fabric.name != IDEAL)
+                wired = (r.pair.time for r in rounds if r.pair.fabric.name != IDEAL_SWITCH)
                 best = min([result.best.time, *wired])
                 going.progress(
                     Progress("search", done, going.budget.steps, best, state.gains.gained)

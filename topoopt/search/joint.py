@@ -72,7 +72,7 @@ def scored_crosswise(search: Search, state: SearchState, current: list[Pair]) ->
     return scored
 
 
-def crossed(search: Search, state: SearchState, current: list[Pair]) -> list[Pair]:
+def crossover(search: Search, state: SearchState, current: list[Pair]) -> list[Pair]:
     """Give each pair large regions of the others' strategies; wire the most promising.
 
     Wiring ends where it costs a share of all that came before: many children of a large job
@@ -113,6 +113,6 @@ def relieved(search: Search, state: SearchState, current: list[Pair]) -> list[Pa
     return current
 
 
-JOINT = SearchMethod(
-    wired_population, rewired_or_escaped, mix=(scored_crosswise, crossed, relieved)
+JOINT_METHOD = SearchMethod(
+    wired_population, rewired_or_escaped, mix=(scored_crosswise, crossover, relieved)
 )

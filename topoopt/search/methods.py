@@ -2,12 +2,12 @@
 
 from topoopt.evaluate.problem import Problem
 from topoopt.search.faithful import ARTIFACT, PAPER
-from topoopt.search.joint import JOINT
+from topoopt.search.joint import JOINT_METHOD
 from topoopt.search.lesser import ALTERNATING, SEQUENTIAL, STRATEGY_ONLY, TOPOLOGY_ONLY
 from topoopt.search.steps import Search, SearchMethod
 
 SEARCHES: dict[str, SearchMethod] = {
-    "joint": JOINT,
+    "joint": JOINT_METHOD,
     "alternating": ALTERNATING,
     "sequential": SEQUENTIAL,
     "strategy-only": STRATEGY_ONLY,

@@ -56,7 +56,7 @@ _WORTH_PACKETS = 1.03
 # Weights of device time against link-bytes in the additive costs.
 _WEIGHTS = (1.0, 0.8, 0.6, 0.4, 0.2)
 
-Timed = list[tuple[float, Strategy]]
+_Timed = list[tuple[float, Strategy]]
 
 
 def best_starts(
@@ -98,7 +98,7 @@ def wired_population(
 
 
 def _sought(
-    search: Search, state: SearchState, first: Timed, steps: int, going: Deadline
+    search: Search, state: SearchState, first: _Timed, steps: int, going: Deadline
 ) -> list[Round] | None:
     """Improve strategies on the ideal switch; None where time did not suffice."""
     result, budget, key = state.result, going.budget, search.problem.seed
@@ -137,7 +137,7 @@ def _sought(
     return rounds
 
 
-def promising_widening(search: Search, score: Scorer, best: float, near: float = np.inf) -> Timed:
+def promising_widening(search: Search, score: Scorer, best: float, near: float = np.inf) -> _Timed:
     """Return the best widening branches, from few places first where effort is to be saved.
 
     Parameters
@@ -159,7 +159,7 @@ def promising_widening(search: Search, score: Scorer, best: float, near: float =
 def widening(
     search: Search, score: Scorer, near: float = np.inf, cuts: int | None = None,
     count: int = _WIDENED,
-) -> Timed:  # fmt: skip
+) -> _Timed:  # fmt: skip
     """Return the best widening branches with their times on the ideal switch, fastest first.
 
     Those that take as long as ``near`` (seconds) there are left out.
@@ -177,8 +177,8 @@ def widening(
 
 
 def seeds(
-    search: Search, score: Scorer, known: list[Strategy], widened: Timed, near: float = np.inf
-) -> Timed:
+    search: Search, score: Scorer, known: list[Strategy], widened: _Timed, near: float = np.inf
+) -> _Timed:
     """Return starting strategies with their times on the ideal switch, fastest first.
 
     Parameters
@@ -260,7 +260,7 @@ def _traded(search: Search) -> list[Strategy]:
 
 
 def _wired(
-    search: Search, state: SearchState, candidates: Timed, widened: Timed, pairs: list[Pair]
+    search: Search, state: SearchState, candidates: _Timed, widened: _Timed, pairs: list[Pair]
 ) -> list[Pair]:
     """Wire candidates, fastest on the ideal switch first; return the best pairs of all."""
     chains, servers, result = search.options.chains, search.cluster.servers, state.result

@@ -40,7 +40,7 @@ from topoopt.search.search_state import SearchState
 from topoopt.topology.fabrics import ideal_switch
 
 # The fabric that strategies are sought on before they are wired; times on it are no plan's.
-IDEAL = "ideal-switch"
+IDEAL_SWITCH = "ideal-switch"
 # Of many variants of one pair only the fastest is worth a truer simulation.
 _SPACING = 0.004
 # Proposals that a chain makes on one fabric before the topology is built anew.
@@ -259,7 +259,7 @@ class Search:
         cluster = self.cluster
         rate = cluster.degree * cluster.port_rate
         network, routes = ideal_switch(cluster.servers, rate, cluster.hop_latency)
-        return Fabric(IDEAL, network, routes, {})
+        return Fabric(IDEAL_SWITCH, network, routes, {})
 
     @cached_property
     def least(self) -> Bound | None:

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from parallelism.taskgraph import FloatArray, TaskGraph, TaskKind
+from parallelism.taskgraph import FloatArray, Group, TaskGraph, TaskKind
 from routing.collectives.bounds import allreduce_rate
 from routing.collectives.forest import gather_forest
 from routing.collectives.joint import joint_forests
 from routing.collectives.rate import gather_rate
 from routing.collectives.trees import Forest, turned
 from routing.network import Network
-from topoopt.fabric.fabric import Fabric, Group, GroupStreams
+from topoopt.fabric.fabric import Fabric, GroupStreams
 from topoopt.fabric.represented import tasks_over
 from topoopt.fabric.ring_trees import NO_TREES
 from topoopt.fabric.simulate import score
@@ -86,7 +86,7 @@ def at_once(fabric: Fabric, rates: list[GroupRate], worth: float) -> float:
     fabric : Fabric
     rates : list of GroupRate
     worth : float
-        As in `alone_seconds`.
+        As in `separate_network_seconds`.
 
     Returns
     -------
@@ -109,7 +109,9 @@ def at_once(fabric: Fabric, rates: list[GroupRate], worth: float) -> float:
     return float(sent / min(rate.rings for rate in chosen))
 
 
-def alone_seconds(fabric: Fabric, tasks: TaskGraph, rates: list[GroupRate], worth: float) -> float:
+def separate_network_seconds(
+    fabric: Fabric, tasks: TaskGraph, rates: list[GroupRate], worth: float
+) -> float:
     """Return the time of an iteration in which some groups have a network of their own.
 
     Parameters
@@ -160,7 +162,7 @@ def trees_seconds(fabric: Fabric, tasks: TaskGraph, rates: list[GroupRate], wort
     tasks : TaskGraph
     rates : list of GroupRate
     worth : float
-        As in `alone_seconds`.
+        As in `separate_network_seconds`.
 
     Returns
     -------
@@ -203,4 +205,4 @@ def _score(fabric: Fabric, tasks: TaskGraph) -> float:
     return float(score(fabric, tasks_over(fabric, tasks)))
 
 
-__all__ = ["GroupRate", "alone_seconds", "at_once", "group_rates", "trees_seconds"]
+__all__ = ["GroupRate", "at_once", "group_rates", "separate_network_seconds", "trees_seconds"]

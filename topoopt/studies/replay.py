@@ -19,7 +19,7 @@ from topoopt.studies.workload import Workload
 from topoopt.topology.fabrics import fat_tree, ideal_switch
 from topoopt.topology.network_file import load_network
 
-FABRICS = ("ideal", "fat-tree", "oversubscribed-fat-tree", "own")
+_FABRICS = ("ideal", "fat-tree", "oversubscribed-fat-tree", "own")
 """Fabrics by name; anything else names a file."""
 
 LATENCY = 1e-6
@@ -128,7 +128,7 @@ def replay_fabric(
         if workload.kind == "plan":
             _refuse(given, {"--bandwidth", "--latency"}, "a plan's own network, which sets it")
         return _own(workload, bandwidth, latency, transport)
-    if chosen in FABRICS:
+    if chosen in _FABRICS:
         _refuse(given, {"--routing"}, f"fabric {chosen!r}, which is routed over all shortest paths")
         if chosen != "oversubscribed-fat-tree":
             _refuse(given, {"--oversubscription"}, f"fabric {chosen!r}")
@@ -136,7 +136,7 @@ def replay_fabric(
         return _switched(workload, chosen, bandwidth, latency, ratio, transport)
     if not chosen or not exists(chosen):
         raise InputError(
-            f"fabric is {chosen!r}, which is no file; choose {', '.join(FABRICS)} or name a plan "
+            f"fabric is {chosen!r}, which is no file; choose {', '.join(_FABRICS)} or name a plan "
             "or network file"
         )
     if Path(chosen).suffix.lower() == ".fbuf":

@@ -12,7 +12,7 @@ from topoopt.problem.schedule import Schedule
 from topoopt.problem.units import format_time
 from topoopt.studies.workload import Workload, scheduled_workload
 
-MARK = "export.json"
+EXPORT_FILE = "export.json"
 """By this file a directory is known for one that may be replaced."""
 
 Written = tuple[dict[str, bytes], list[str]]
@@ -67,4 +67,6 @@ def simulator_files(
 
 
 def _marked(files: dict[str, bytes], said: dict[str, Any], notes: list[str]) -> Written:
-    return files | {MARK: mark_text(said | {"notes": notes}, files, MARK).encode()}, notes
+    return files | {
+        EXPORT_FILE: mark_text(said | {"notes": notes}, files, EXPORT_FILE).encode()
+    }, notes

@@ -9,8 +9,8 @@ import numpy as np
 
 from codesign_base import InputError
 from parallelism.reading import parse_json, read_text
-from parallelism.taskgraph import TaskGraph, TaskKind
-from topoopt.fabric.fabric import Fabric, Group
+from parallelism.taskgraph import Group, TaskGraph, TaskKind
+from topoopt.fabric.fabric import Fabric
 from topoopt.fabric.rings import Rings
 from topoopt.fabric.rolled import rolled
 from topoopt.formats.chakra_file import load_traces

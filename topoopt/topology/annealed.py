@@ -193,7 +193,7 @@ def _anneal(
     n: int, degree: int, both_ways: bool, orbits: int, moves: int, rng: np.random.Generator
 ) -> tuple[IntArray, float | None]:
     """Anneal with so many orbits; the mean distance is None if no simple network was found."""
-    from topoopt.topology.annealed_kernels import anneal
+    from topoopt.topology.annealed_kernels import anneal_links
 
     columns = degree // 2 if both_ways else degree
     turns = n // orbits
@@ -218,7 +218,7 @@ def _anneal(
     odd = -1 if both_ways else degree * (n - 1) % 2
     draws = rng.random((moves, 6))
     hops = interruptible(
-        lambda stop: anneal(near, target, shift, both_ways, odd, draws, _HOT, stop)
+        lambda stop: anneal_links(near, target, shift, both_ways, odd, draws, _HOT, stop)
     )
     simple = all(np.unique(near[i]).size == degree and i not in near[i] for i in range(orbits))
     return near, (hops / (orbits * (n - 1)) if hops < 1 << 49 and simple else None)

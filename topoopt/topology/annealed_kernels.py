@@ -60,7 +60,7 @@ def _set_links(
 
 
 @kernel
-def anneal(
+def anneal_links(
     near: Ints, target: Ints, shift: Ints, both_ways: bool, odd: int, draws: Floats, hot: float,
     stop: Ints,
 ) -> int:  # fmt: skip

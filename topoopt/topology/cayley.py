@@ -22,7 +22,7 @@ from topoopt.topology.hamiltonian import hamiltonian_cycles, ring_of
 from topoopt.topology.moore import moore_bound
 
 # Sets of one group that are tried exhaustively; beyond, a local search.
-MOST_SETS = 7_000
+_MOST_SETS = 7_000
 # Steps of breadth-first searches that all groups together may take, about: a second.
 _SEARCH_STEPS = 5e8
 # Groups that are searched again from several random sets.
@@ -124,7 +124,7 @@ def select_cayley(
     -----
     The groups are those of `topoopt.topology.groups.groups_of_order`, cyclic ones with steps that
     are not coprime to n among them. Of a group all sets are tried if there are at most
-    ``MOST_SETS``, otherwise generators are exchanged one at a time, once for every group and again
+    ``_MOST_SETS``, otherwise generators are exchanged one at a time, once for every group and again
     from random sets for the best few. In a group of many elements that commute sets are longer,
     so these come last and may be left out where n is large.
 
@@ -236,7 +236,7 @@ class _Search:
             makings = [(a, degree - 2 * a) for a in range(degree // 2, -1, -1)]
         self.makings = [(a, b) for a, b in makings if a <= pairs.size and b <= own.size]
         sets = sum(comb(pairs.size, a) * comb(own.size, b) for a, b in self.makings)
-        self.small = sets <= MOST_SETS
+        self.small = sets <= _MOST_SETS
         self.exhausted = not self.makings
         self.costs: dict[tuple[int, ...], float] = {}
 

@@ -16,7 +16,7 @@ from topoopt.topology.circulants import circulant_distances, select_circulant
 from topoopt.topology.placement import place_servers
 from topoopt.topology.select import select_permutations
 
-Group = tuple[int, ...]
+_Order = tuple[int, ...]
 
 # Sets that are tried for a group while a topology is built.
 _MOST_SETS = 20_000
@@ -76,7 +76,7 @@ class RingChooser:
     transfers: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
     bidirectional: bool = False
 
-    def steps(self, order: Group, count: int, used: Group = ()) -> tuple[int, ...]:
+    def steps(self, order: _Order, count: int, used: _Order = ()) -> tuple[int, ...]:
         """Return steps for a group, those in use first or left out of the geometric sequence.
 
         Parameters
@@ -101,7 +101,7 @@ class RingChooser:
         )
         return chosen.generators
 
-    def arrange(self, group: Group, count: int) -> Group:
+    def arrange(self, group: _Order, count: int) -> _Order:
         """Return the server of each place of a group that gets ``count`` steps.
 
         The group itself unless another placement serves its transfers better.
@@ -144,7 +144,7 @@ class RingChooser:
         shorter = (graph.mean_distance, graph.diameter) < (steps.mean_distance, steps.diameter)
         return graph if shorter else None
 
-    def cycles(self, order: Group, count: int) -> tuple[Group, ...]:
+    def cycles(self, order: _Order, count: int) -> tuple[_Order, ...]:
         """Return ``count`` rings of a Cayley graph; none if those of steps serve better.
 
         Parameters
@@ -158,7 +158,7 @@ class RingChooser:
             return ()
         return tuple(tuple(order[v] for v in ring) for ring in graph.rings)
 
-    def _by_offset(self, order: Group) -> npt.NDArray[np.float64]:
+    def _by_offset(self, order: _Order) -> npt.NDArray[np.float64]:
         """Return the bytes that members send to the place ``offset`` farther, shape (n,)."""
         n = len(order)
         between = self.transfers[np.ix_(list(order), list(order))]

@@ -104,7 +104,7 @@ def every_set(
 
 
 @kernel
-def exchange(
+def exchange_generators(
     n: int,
     steps: Ints,
     first: int,

@@ -25,7 +25,7 @@ FloatArray = npt.NDArray[np.float64]
 
 # Sets that are tried exhaustively; beyond, a local search. A set of 128 servers takes about a
 # microsecond.
-MOST_SETS = 200_000
+_MOST_SETS = 200_000
 _RESTARTS = 8
 # Steps of breadth-first searches that the restarts may take, about; the first always runs.
 _SEARCH_STEPS = 3e8
@@ -134,7 +134,7 @@ def select_circulant(
     demand: FloatArray | None = None,
     fixed: Sequence[int] = (),
     coprime: bool = True,
-    most: int = MOST_SETS,
+    most: int = _MOST_SETS,
     seed: int = 0,
 ) -> Circulant:
     """Choose the generators of the circulant network with the shortest paths.
@@ -282,7 +282,7 @@ def _exchanged(
     seed: int,
 ) -> tuple[IntArray, float, int]:
     """Improve the geometric choice, and random ones, by exchanging single generators."""
-    from topoopt.topology.circulant_kernels import exchange
+    from topoopt.topology.circulant_kernels import exchange_generators
 
     rng = np.random.default_rng(seed)
     geometric = select_permutations(n, choose + len(fixed), bidirectional=both_ways)
@@ -295,7 +295,7 @@ def _exchanged(
         picked = np.array(start, dtype=np.int64)
         if restart:
             picked = rng.permutation(free.size)[:choose]
-        cost, more = exchange(n, steps, first, picked, free, both_ways, weight, farthest)
+        cost, more = exchange_generators(n, steps, first, picked, free, both_ways, weight, farthest)
         tried += more
         if cost < lowest:
             best, lowest = picked, cost

@@ -11,18 +11,17 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from parallelism.taskgraph import Traffic
+from parallelism.taskgraph import Group, Traffic
 from topoopt.problem.ports import PortModel
 from topoopt.topology.choosing import RingChooser
 from topoopt.topology.finder import Topology
-from topoopt.topology.meshes import GroupGraph, full_mesh, near_mesh
+from topoopt.topology.meshes import GroupGraph, full_mesh_graph, near_mesh
 from topoopt.topology.spending import wire_rings
 from topoopt.topology.split import ports_by_server
 from topoopt.topology.wiring import Wiring, is_strongly_connected, labelled
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-Group = tuple[int, ...]
 
 # Demands that differ by less than this factor are of one kind.
 _APART = 2.0
@@ -166,7 +165,7 @@ def _wire_groups(wiring: Wiring, groups: tuple[Group, ...], inside: int) -> None
 
 def _graph_of(size: int, ports: int, bidirectional: bool) -> GroupGraph | None:
     if ports >= size - 1:
-        return full_mesh(size, bidirectional=bidirectional)
+        return full_mesh_graph(size, bidirectional=bidirectional)
     usable = ports - (ports % 2 if bidirectional else 0)
     return near_mesh(size, usable, bidirectional=bidirectional) if usable >= 2 else None
 

@@ -16,7 +16,7 @@ from routing.network import Network
 from topoopt.problem.ports import PortModel, port_model
 from topoopt.topology.cables import check_rates
 from topoopt.topology.choosing import RingChooser, Selection, selection_named
-from topoopt.topology.matching import checked_demand
+from topoopt.topology.matching import square_demand
 from topoopt.topology.select import artifact_generators
 from topoopt.topology.spending import spend_surplus, wire_rings
 from topoopt.topology.split import (
@@ -253,7 +253,7 @@ def _wire(
     ``reserved`` ports of every server are taken already; they come out of AllReduce's share.
     """
     for_rings = max(0, share - reserved)
-    demand = checked_demand(traffic.transfers)
+    demand = square_demand(traffic.transfers)
     if mode is Faithful.ARTIFACT:
         demand[:] = 0.0  # the published code never matches
         everyone = tuple(range(wiring.servers))

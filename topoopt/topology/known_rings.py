@@ -7,7 +7,7 @@ million exchanges, some seconds each, one came so near; the others ended 0.5 to 
 
 from codesign_base import InputError
 
-Order = tuple[int, ...]
+_Order = tuple[int, ...]
 
 # By servers and ports.
 _ORDERS: dict[tuple[int, int], tuple[str, ...]] = {
@@ -28,7 +28,7 @@ _ORDERS: dict[tuple[int, int], tuple[str, ...]] = {
 }  # fmt: skip
 
 
-def known_rings(servers: int, ports: int) -> tuple[Order, ...]:
+def known_rings(servers: int, ports: int) -> tuple[_Order, ...]:
     """Return rings that use every cable of the shortest known wiring once; none if none is kept.
 
     Parameters

@@ -54,7 +54,7 @@ def matching_rounds(
     After each round the demand of matched pairs is halved, so that the next round prefers pairs
     not yet joined, or doubles a link that carries far more than the others.
     """
-    remaining = checked_demand(demand)
+    remaining = square_demand(demand)
     if rounds < 0:
         raise InputError(f"{rounds} matching rounds; give zero or more")
     servers = remaining.shape[0]
@@ -72,7 +72,7 @@ def matching_rounds(
     return result
 
 
-def checked_demand(demand: FloatArray) -> FloatArray:
+def square_demand(demand: FloatArray) -> FloatArray:
     """Return a writable copy of the demand with zero diagonal.
 
     Raises

@@ -34,7 +34,7 @@ class GroupGraph:
     cables: IntArray
 
 
-def full_mesh(n: int, *, bidirectional: bool = False) -> GroupGraph:
+def full_mesh_graph(n: int, *, bidirectional: bool = False) -> GroupGraph:
     """Return a link between every two members, made of as many rings as can be.
 
     Parameters
@@ -158,4 +158,4 @@ def _mean_distance(cables: IntArray) -> float | None:
     return total / (n * (n - 1)) if np.isfinite(total) else None
 
 
-__all__ = ["GroupGraph", "full_mesh", "near_mesh"]
+__all__ = ["GroupGraph", "full_mesh_graph", "near_mesh"]

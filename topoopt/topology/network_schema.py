@@ -2,16 +2,17 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-_STRICT = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+from parallelism.record_fields import STRICT
+
 NodeId = int | str
 
 
 class GraphSpec(BaseModel):
     """The network as a whole."""
 
-    model_config = _STRICT
+    model_config = STRICT
     name: str | None = None
     hosts: int | None = None
     switches: int | None = None
@@ -20,7 +21,7 @@ class GraphSpec(BaseModel):
 class NodeSpec(BaseModel):
     """A host or a switch."""
 
-    model_config = _STRICT
+    model_config = STRICT
     id: NodeId
     kind: Literal["host", "switch"] = "host"
 
@@ -28,7 +29,7 @@ class NodeSpec(BaseModel):
 class EdgeSpec(BaseModel):
     """Parallel cables one way; ``key`` is what networkx numbers parallel edges with."""
 
-    model_config = _STRICT
+    model_config = STRICT
     source: NodeId
     target: NodeId
     capacity_gbps: Annotated[float, Field(gt=0)]
@@ -40,7 +41,7 @@ class EdgeSpec(BaseModel):
 class NetworkFile(BaseModel):
     """The document."""
 
-    model_config = _STRICT
+    model_config = STRICT
     directed: Literal[True] = True
     multigraph: bool = False
     graph: GraphSpec = GraphSpec()

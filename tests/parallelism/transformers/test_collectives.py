@@ -20,12 +20,12 @@ from parallelism.transformers.collectives import (
 from parallelism.transformers.implementation import Implementation
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.links import (
+    GroupPlacement,
     Links,
-    Span,
     collective_seconds,
+    group_placement_of,
     links_of,
     sent_bytes,
-    span_of,
 )
 from parallelism.transformers.memory import layer_activations
 from parallelism.transformers.stages import parts_of
@@ -202,18 +202,18 @@ LINKS = Links(8, 100.0, 10.0)
 @pytest.mark.parametrize(
     ("kind", "size", "span", "seconds"),
     [
-        ("allreduce", 800.0, Span(8, 8), 2 * 7 / 8 * 800 / 100),
-        ("allreduce", 800.0, Span(4, 1), 2 * 3 / 4 * 800 / 10),
+        ("allreduce", 800.0, GroupPlacement(8, 8), 2 * 7 / 8 * 800 / 100),
+        ("allreduce", 800.0, GroupPlacement(4, 1), 2 * 3 / 4 * 800 / 10),
         # Eight NICs side by side carry what one ring across two servers moves.
-        ("allreduce", 800.0, Span(16, 8), 2 * 15 / 16 * 800 / 80),
-        ("allgather", 800.0, Span(8, 8), 7 / 8 * 800 / 100),
-        ("reducescatter", 800.0, Span(4, 1), 3 / 4 * 800 / 10),
-        ("alltoall", 800.0, Span(8, 8), 7 / 8 * 800 / 100),
-        ("alltoall", 800.0, Span(16, 8), 8 / 16 * 800 / 10),
-        ("ring", 800.0, Span(4, 4), 3 * 800 / 100),
-        ("send", 800.0, Span(2, 1), 800 / 10),
-        ("send", 800.0, Span(2, 2), 800 / 100),
-        ("allreduce", 800.0, Span(1, 1), 0.0),
+        ("allreduce", 800.0, GroupPlacement(16, 8), 2 * 15 / 16 * 800 / 80),
+        ("allgather", 800.0, GroupPlacement(8, 8), 7 / 8 * 800 / 100),
+        ("reducescatter", 800.0, GroupPlacement(4, 1), 3 / 4 * 800 / 10),
+        ("alltoall", 800.0, GroupPlacement(8, 8), 7 / 8 * 800 / 100),
+        ("alltoall", 800.0, GroupPlacement(16, 8), 8 / 16 * 800 / 10),
+        ("ring", 800.0, GroupPlacement(4, 4), 3 * 800 / 100),
+        ("send", 800.0, GroupPlacement(2, 1), 800 / 10),
+        ("send", 800.0, GroupPlacement(2, 2), 800 / 100),
+        ("allreduce", 800.0, GroupPlacement(1, 1), 0.0),
     ],
 )
 def test_times_of_long_messages(kind, size, span, seconds) -> None:
@@ -222,18 +222,18 @@ def test_times_of_long_messages(kind, size, span, seconds) -> None:
 
 def test_latency_counts_steps() -> None:
     links = Links(8, 100.0, 10.0, intra_latency=1.0, inter_latency=5.0)
-    assert collective_seconds("allreduce", 0.0, Span(32, 8), links) == 2 * (7 + 2 * 5)
-    assert collective_seconds("allgather", 0.0, Span(4, 1), links) == 3 * 5
-    assert collective_seconds("alltoall", 0.0, Span(8, 8), links) == 1
-    assert collective_seconds("ring", 0.0, Span(4, 1), links) == 15
+    assert collective_seconds("allreduce", 0.0, GroupPlacement(32, 8), links) == 2 * (7 + 2 * 5)
+    assert collective_seconds("allgather", 0.0, GroupPlacement(4, 1), links) == 3 * 5
+    assert collective_seconds("alltoall", 0.0, GroupPlacement(8, 8), links) == 1
+    assert collective_seconds("ring", 0.0, GroupPlacement(4, 1), links) == 15
 
 
 def test_spans_follow_the_stride_of_ranks() -> None:
-    assert span_of(8, 1, 8) == Span(8, 8)
-    assert span_of(32, 8, 8) == Span(32, 1)
-    assert span_of(32, 2, 8) == Span(32, 4)
-    assert span_of(2, 64, 8) == Span(2, 1)
-    assert Span(32, 4).servers == 8
+    assert group_placement_of(8, 1, 8) == GroupPlacement(8, 8)
+    assert group_placement_of(32, 8, 8) == GroupPlacement(32, 1)
+    assert group_placement_of(32, 2, 8) == GroupPlacement(32, 4)
+    assert group_placement_of(2, 64, 8) == GroupPlacement(2, 1)
+    assert GroupPlacement(32, 4).servers == 8
 
 
 def test_links_of_a_server_add_up_its_mesh() -> None:

@@ -20,7 +20,7 @@ from parallelism.transformers.loads import loads_of
 from parallelism.transformers.memory import layer_activations
 from parallelism.transformers.placement import Placement
 from parallelism.transformers.stages import stage_weights
-from parallelism.transformers.work import Gemm, product
+from parallelism.transformers.work import Gemm, product_costs
 from tests.helpers.small_transformers import LATENT, LLAMA3_8B, MIXTRAL
 from topoopt.problem.job import nvlink_server
 
@@ -29,7 +29,7 @@ BF16, FP8 = Implementation(), Implementation(precision="fp8")
 
 def test_an_fp8_product_reads_bytes_and_casts_input_and_output_gradient() -> None:
     m, n, k, count = 3.0, 5.0, 7.0, 2.0
-    low, high = product(m, n, k, count, fp8=True), product(m, n, k, count)
+    low, high = product_costs(m, n, k, count, fp8=True), product_costs(m, n, k, count)
     assert low.flops == high.flops
     (forward,), (back,), (weight,) = (
         low.forward.gemms, low.backward_input.gemms, low.backward_weight.gemms
@@ -40,7 +40,7 @@ def test_an_fp8_product_reads_bytes_and_casts_input_and_output_gradient() -> Non
     # Read in two bytes, written in one, twice.
     assert low.forward.traffic == 4 * count * m * k
     assert low.backward_input.traffic == 4 * count * m * n
-    apart = product(m, n, k, count, 2.0, 4.0, False, True)
+    apart = product_costs(m, n, k, count, 2.0, 4.0, False, True)
     assert apart.backward_weight.traffic == 10 * count * k * n
 
 

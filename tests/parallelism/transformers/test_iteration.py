@@ -10,7 +10,7 @@ from codesign_base import InputError
 from parallelism.accelerators import get_accelerator
 from parallelism.transformers.collectives import Communication, layer_communications
 from parallelism.transformers.costs import layer_costs
-from parallelism.transformers.exposure import breadth_first_seconds, group_span
+from parallelism.transformers.exposure import breadth_first_seconds, group_placement
 from parallelism.transformers.gpu import GpuRates, rates_of
 from parallelism.transformers.implementation import MEGATRON_2022, Implementation
 from parallelism.transformers.iteration import (
@@ -21,7 +21,7 @@ from parallelism.transformers.iteration import (
     part_seconds,
 )
 from parallelism.transformers.layout import Layout
-from parallelism.transformers.links import Links, Span, switched_links
+from parallelism.transformers.links import GroupPlacement, Links, switched_links
 from parallelism.transformers.stages import all_part_weights
 from parallelism.transformers.work import Gemm, Work
 from tests.helpers.small_transformers import GPT_22B, LLAMA3_8B, MIXTRAL, gpt
@@ -200,20 +200,20 @@ def test_expert_parallelism_pays_for_distance_and_imbalance() -> None:
 @pytest.mark.parametrize(
     ("layout", "group", "ranks", "span"),
     [
-        (Layout(tensor=8, data=4), "tensor", 8, Span(8, 8)),
-        (Layout(tensor=8, data=4), "data", 4, Span(4, 1)),
-        (Layout(tensor=2, context=2, data=4), "data", 8, Span(8, 4)),
-        (Layout(tensor=2, context=2, data=4), "context", 2, Span(2, 2)),
-        (Layout(data=32, expert=8), "expert", 8, Span(8, 8)),
-        (Layout(data=32, expert=8), "expert-data", 4, Span(4, 1)),
-        (Layout(tensor=2, pipeline=4), "pipeline", 2, Span(2, 2)),
-        (Layout(tensor=4, pipeline=4), "pipeline", 2, Span(2, 1)),
-        (Layout(pipeline=8), "embedding", 2, Span(2, 2)),
+        (Layout(tensor=8, data=4), "tensor", 8, GroupPlacement(8, 8)),
+        (Layout(tensor=8, data=4), "data", 4, GroupPlacement(4, 1)),
+        (Layout(tensor=2, context=2, data=4), "data", 8, GroupPlacement(8, 4)),
+        (Layout(tensor=2, context=2, data=4), "context", 2, GroupPlacement(2, 2)),
+        (Layout(data=32, expert=8), "expert", 8, GroupPlacement(8, 8)),
+        (Layout(data=32, expert=8), "expert-data", 4, GroupPlacement(4, 1)),
+        (Layout(tensor=2, pipeline=4), "pipeline", 2, GroupPlacement(2, 2)),
+        (Layout(tensor=4, pipeline=4), "pipeline", 2, GroupPlacement(2, 1)),
+        (Layout(pipeline=8), "embedding", 2, GroupPlacement(2, 2)),
     ],
 )
 def test_groups_lie_on_servers_in_rank_order(layout, group, ranks, span) -> None:
     message = Communication("allreduce", group, ranks, 1.0, 1, "forward")
-    assert group_span(message, layout, LINKS) == span
+    assert group_placement(message, layout, LINKS) == span
 
 
 @pytest.mark.parametrize(("expert", "recompute", "passes"), [

@@ -11,7 +11,7 @@ from codesign_base import InputError
 from parallelism.taskgraph import Traffic
 from routing.multicommodity import min_congestion
 from routing.network import Network
-from routing.routed import ring_steps, route_traffic
+from routing.routed import circulant_steps, route_traffic
 from topoopt.cli.app import app
 from topoopt.formats.traffic import save_traffic
 from topoopt.studies.demand import demand_matrix
@@ -122,7 +122,7 @@ def test_library_functions(files):
     routed = route_traffic(network, demand, accuracy=0.001)
     best = min_congestion(network, demand, 0.001).congestion
     assert routed.congestion() == pytest.approx(best)
-    assert ring_steps(network) == [1, 3]
+    assert circulant_steps(network) == [1, 3]
 
 
 def test_a_switched_network_has_no_wiring_bound():

@@ -17,7 +17,7 @@ from topoopt.bounds.critical_kernels import busiest_span
 from topoopt.cli.app import app
 from topoopt.codesign import ahead
 from topoopt.codesign.compile_late import compile_late_kernels
-from topoopt.fabric.flows_kernels import no_flows, solve
+from topoopt.fabric.flows_kernels import no_flows, update_rates
 from topoopt.fabric.iteration_kernels import begun
 from topoopt.fabric.packet_kernels import simulate_packets
 from topoopt.fabric.rings_kernels import choose_rings
@@ -26,7 +26,7 @@ from topoopt.topology.cayley_kernels import count_cycles, merge_arcs, set_cost
 from topoopt.topology.circulant_kernels import every_set
 
 LATE = (
-    begun, no_flows, solve,
+    begun, no_flows, update_rates,
     simulate_packets, choose_rings, quotient_rows, refine_links, refine_tasks, count_cycles,
     merge_arcs, set_cost, every_set, heads_and_tails, busiest_span,
 )  # fmt: skip

@@ -13,7 +13,7 @@ from codesign_base import InputError
 from topoopt.base import directory
 from topoopt.base.directory import mark_text
 from topoopt.deploy.deployment import deployment
-from topoopt.deploy.files import MARK, deploy_files, read_files, write_files
+from topoopt.deploy.files import DEPLOYMENT_FILE, deploy_files, read_files, write_files
 from topoopt.deploy.site import load_site
 
 
@@ -100,7 +100,7 @@ def test_a_directory_is_written_and_read_back(tmp_path, files):
 def test_an_older_deployment_is_replaced_and_nothing_else(tmp_path, files):
     target = tmp_path / "deploy"
     older = {**files, "old": "x"}
-    write_files(older | {MARK: mark_text({}, older, MARK)}, target)
+    write_files(older | {DEPLOYMENT_FILE: mark_text({}, older, DEPLOYMENT_FILE)}, target)
     write_files(files, target)
     assert read_files(target) == files
     assert names(tmp_path) == ["deploy"]
@@ -136,7 +136,7 @@ def test_a_failure_leaves_what_was_there(tmp_path, files, monkeypatch, at):
 def test_what_is_no_deployment_is_not_read(tmp_path):
     with pytest.raises(InputError, match="is not a deploy directory"):
         read_files(tmp_path)
-    (tmp_path / MARK).write_bytes(b"\xff\xfe\xff")
+    (tmp_path / DEPLOYMENT_FILE).write_bytes(b"\xff\xfe\xff")
     with pytest.raises(InputError, match="cannot be read"):
         read_files(tmp_path)
 

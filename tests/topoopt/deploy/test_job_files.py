@@ -25,8 +25,8 @@ from parallelism.transformers.presets import TRANSFORMERS, get_transformer
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.job_files import job_files
 from topoopt.deploy.launch import megatron, question_of, torchtitan
-from topoopt.deploy.msccl_files import chunk_paths, expert_groups
-from topoopt.plan.ranks import in_order, ranks_of, ring_ranks
+from topoopt.deploy.msccl_files import chunk_paths, token_groups
+from topoopt.plan.ranks import fills_servers_in_order, ranks_of, ring_ranks
 from topoopt.plan.rebuild import rebuild_fabric
 
 
@@ -82,7 +82,7 @@ def test_ranks_are_numbered_as_megatron_does(tensor, context, data, pipeline, or
         at = rank.place
         assert rank.server == placement.home[at["context"], at["data"], at["pipeline"]]
     if order == AXES:
-        assert in_order(plan, ranks)
+        assert fills_servers_in_order(plan, ranks)
 
 
 def named_groups(plan, ranks):
@@ -361,7 +361,7 @@ def test_expert_groups_are_those_of_megatron(tensor, split):
     width = split or tensor
     grid = np.arange(layout.gpus).reshape(2, -1, 8, width)
     expected = {tuple(row) for row in np.moveaxis(grid, 2, -1).reshape(-1, 8)}
-    found = expert_groups(layout, ranks)
+    found = token_groups(layout, ranks)
     assert {tuple(rank.number for rank in group) for group in found.values()} == expected
 
 

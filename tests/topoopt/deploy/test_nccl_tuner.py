@@ -7,7 +7,7 @@ from small_layouts import lone_layout_plan, shared_moe_plan
 from small_plans import shared_layout_plan, shared_plan
 
 from topoopt.deploy.deployment import deployment
-from topoopt.deploy.msccl_files import reducing_groups, ring_orders, servers_of
+from topoopt.deploy.msccl_files import reducing_groups, rings_by_servers, servers_of
 from topoopt.deploy.nccl_tuner import TUNED, nccl_tuner
 from topoopt.plan.ranks import ranks_of
 
@@ -28,7 +28,7 @@ def test_groups_take_the_rings_that_are_wired(plan, kind):
     made = deployment(plan())
     ranks = ranks_of(made.plan)
     text = nccl_tuner(made, ranks)
-    orders = ring_orders(made.plan)
+    orders = rings_by_servers(made.plan)
     over = [group for group in reducing_groups(made.plan, ranks).values()
             if servers_of(group) in orders]  # fmt: skip
     assert over

@@ -10,7 +10,7 @@ from small_plans import shared_plan
 from topoopt.deploy import trial
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.namespaces import why_not
-from topoopt.deploy.probes import FIRST_TTL, Prober, Trace
+from topoopt.deploy.probes import FIRST_TTL, Prober, ProbeTrace
 
 needs_root = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 
@@ -60,11 +60,11 @@ def test_shares_of_a_second_division_count_where_hosts_divide_differently(seeded
     # Half of the packets go straight to server 2; of the rest, server 1 sends all the short way.
     planned = {(0, 2): 0.5, (0, 1): 0.5, (1, 2): 0.25, (1, 3): 0.25, (3, 2): 0.25}
     arrivals = {(a, b): {f"from{a}"} for a, b in planned}
-    straight = Trace(((2, "from0", 64),), 2)
-    other = Trace(((1, "from0", 64), (2, "from1", 63)), 2)
+    straight = ProbeTrace(((2, "from0", 64),), 2)
+    other = ProbeTrace(((1, "from0", 64), (2, "from1", 63)), 2)
     found = trial._compare(made, 0, 2, [straight, other] * 32, planned, arrivals)
     assert (found is None) == (not seeded)
     assert trial._compare(made, 0, 2, [straight] * 64, planned, arrivals), "the first division"
-    stray = Trace(((3, "from0", 64), (2, "from3", 63)), 2)
+    stray = ProbeTrace(((3, "from0", 64), (2, "from3", 63)), 2)
     arrivals[0, 3] = {"from0"}
     assert trial._compare(made, 0, 2, [straight, other] * 31 + [stray] * 2, planned, arrivals)

@@ -14,7 +14,7 @@ from topoopt.deploy.check import check_files
 from topoopt.deploy.deployment import deployment
 from topoopt.deploy.files import deploy_files
 from topoopt.deploy.launch_exports import exported
-from topoopt.deploy.picture import wiring_svg
+from topoopt.deploy.picture import cabling_svg
 from topoopt.deploy.technician import cables_csv, cross_connects_csv, labels_csv, netbox_csv
 
 
@@ -109,7 +109,7 @@ def test_without_panels_there_is_nothing_to_cross_connect():
 
 def test_the_picture_has_a_line_a_cable_and_a_dot_a_host():
     made = deployment(shared_bidirectional_plan())
-    top = ElementTree.fromstring(wiring_svg(made))
+    top = ElementTree.fromstring(cabling_svg(made))
     svg = "{http://www.w3.org/2000/svg}"
     titles = [element.text for element in top.iter(f"{svg}title")]
     assert len(titles) == 1 + len(made.cabling.cables)

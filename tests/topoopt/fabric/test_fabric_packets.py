@@ -17,7 +17,7 @@ from routing.merging import merge_equivalent_links
 from routing.network import Network
 from routing.paths import k_shortest_routes
 from topoopt.fabric import PACKETS, Fabric, Transport, score, simulate
-from topoopt.fabric.draw_kernels import draw_path, mixed
+from topoopt.fabric.draw_kernels import draw_path, hash_word
 from topoopt.fabric.packets import run_packets
 from topoopt.topology.fabrics import fat_tree, ideal_switch
 
@@ -375,7 +375,7 @@ def test_renamed_nodes_take_the_same_time(seed: int) -> None:
 
 @njit
 def mixed_word(value):
-    return mixed(value)
+    return hash_word(value)
 
 
 @njit

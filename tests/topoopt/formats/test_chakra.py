@@ -20,7 +20,7 @@ from topoopt.formats.chakra_file import (
     trace_bytes,
 )
 from topoopt.formats.chakra_import import trace_tasks
-from topoopt.formats.chakra_schema import Collective, NodeType
+from topoopt.formats.chakra_schema import CollectiveCommType, NodeType
 
 COMPUTE, TRANSFER, ALLREDUCE = TaskKind.COMPUTE, TaskKind.TRANSFER, TaskKind.ALLREDUCE
 
@@ -190,7 +190,11 @@ def test_messages_of_one_tag_go_in_order():
 
 
 def test_collectives_of_all_kinds():
-    every = [Collective.REDUCE_SCATTER, Collective.ALL_GATHER, Collective.BARRIER]
+    every = [
+        CollectiveCommType.REDUCE_SCATTER,
+        CollectiveCommType.ALL_GATHER,
+        CollectiveCommType.BARRIER,
+    ]
     nodes = [together(number, kind) for number, kind in enumerate(every)]
     graph = read(nodes, nodes, nodes).graph
     assert graph.kind.tolist() == [TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER, ALLREDUCE]
@@ -199,7 +203,7 @@ def test_collectives_of_all_kinds():
 
 
 def test_an_all_to_all_is_transfers_of_shares():
-    exchange = together(1, Collective.ALL_TO_ALL, 0)
+    exchange = together(1, CollectiveCommType.ALL_TO_ALL, 0)
     graph = read(*[[comp(0), exchange, comp(2, 1)]] * 3).graph
     moves = np.flatnonzero(graph.kind == TRANSFER)
     assert np.array_equal(graph.pair_bytes(), 10.0 * (1 - np.eye(3)))
@@ -224,8 +228,8 @@ def test_processors_cpus_and_memory_are_devices_of_their_own():
 def test_groups_of_pytorch_are_read_from_metadata():
     listed = json.dumps([{"pg_name": "9", "ranks": [0, 2]}, {"pg_name": "1", "ranks": []}])
     metadata = TraceNode(5, "", NodeType.METADATA, inputs=f"['{listed}']")
-    of_two = together(0, Collective.ALL_REDUCE, group="9")
-    of_all = together(1, Collective.ALL_REDUCE, group="1")
+    of_two = together(0, CollectiveCommType.ALL_REDUCE, group="9")
+    of_all = together(1, CollectiveCommType.ALL_REDUCE, group="1")
     graph = read([metadata, of_two, of_all], [of_all], [of_two, of_all]).graph
     assert [graph.groups[group] for group in graph.first] == [(0, 2), (0, 1, 2)]
 
@@ -235,11 +239,11 @@ REFUSED = {
     "sends 8 bytes, but node 0 of rank 1 receives 9": ([send(0, 1)], [receive(0, 0, size=9)]),
     "sends to itself": ([send(0, 0), receive(1, 0)],),
     "goes from rank 0 to 4": ([send(0, 4)], []),
-    "different numbers of collectives": ([together(0, Collective.ALL_REDUCE)], []),
+    "different numbers of collectives": ([together(0, CollectiveCommType.ALL_REDUCE)], []),
     "different types or sizes": (
-        [together(0, Collective.ALL_REDUCE)], [together(0, Collective.ALL_GATHER)],
+        [together(0, CollectiveCommType.ALL_REDUCE)], [together(0, CollectiveCommType.ALL_GATHER)],
     ),
-    "is a BROADCAST, which is no task": ([together(0, Collective.BROADCAST)],) * 2,
+    "is a BROADCAST, which is no task": ([together(0, CollectiveCommType.BROADCAST)],) * 2,
     "unknown type 77": ([together(0, 77)],) * 2,
     "of group '4', of which no ranks are given": ([together(0, 0, group="4")],),
     "has no number 'comm_size'": ([TraceNode(0, "", NodeType.COMM_SEND, (), 0, attributes(

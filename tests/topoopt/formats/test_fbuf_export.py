@@ -25,7 +25,7 @@ from topoopt.formats.fbuf_network import network_of, rings_of, routes_of
 from topoopt.formats.fbuf_paths import pair_paths
 from topoopt.formats.fbuf_plan import AllReduces, plan_fbuf
 from topoopt.formats.fbuf_read import parse_fbuf
-from topoopt.formats.fbuf_rings import jump_lists, ring_orders
+from topoopt.formats.fbuf_rings import jump_list_orders, jump_lists
 from topoopt.formats.fbuf_write import write_fbuf
 from topoopt.formats.taskgraph_fbuf import task_graph_of
 from topoopt.plan.rebuild import rebuild, rebuild_network
@@ -164,7 +164,7 @@ def test_jumps_lead_from_member_to_member_over_fewest_links(data):
         return
     sets = jump_lists(network, {group: orders})
     assert [len(jumps) for jumps in sets[size]] == [len(jumps) for jumps in brute]
-    made = ring_orders(sets, group, hosts)
+    made = jump_list_orders(sets, group, hosts)
     assert [sorted(zip(o, o[1:] + o[:1], strict=True)) for o in made] == [
         sorted(zip(o, o[1:] + o[:1], strict=True)) for o in orders
     ]

@@ -14,7 +14,7 @@ from routing.collectives.choice import ROOTED, choose_schedules
 from routing.collectives.trees import Forest, Tree
 from routing.network import Network
 from topoopt.formats.msccl_blocks import BLOCKS_OF_CHANNEL, MOST_CHUNKS
-from topoopt.formats.msccl_trees import NAMES, tree_collective
+from topoopt.formats.msccl_trees import MSCCL_NAMES, tree_collective
 
 
 def network(hosts, seed):
@@ -41,7 +41,7 @@ def sent(schedule, members, part):
     return found
 
 
-@pytest.mark.parametrize("collective", NAMES)
+@pytest.mark.parametrize("collective", MSCCL_NAMES)
 @given(st.integers(4, 7), st.integers(0, 10**6), st.data())
 @settings(max_examples=12, deadline=None)
 def test_every_rank_ends_with_what_it_should(collective, hosts, seed, data):

@@ -31,7 +31,7 @@ from topoopt.problem.units import (
     format_time,
 )
 from topoopt.report import render_report, write_report
-from topoopt.report.evaluate import evaluate
+from topoopt.report.evaluate import simulate_again
 from topoopt.report.lanes import Segment, make_lanes, pack, shown_servers
 from topoopt.report.layers import layer_names
 from topoopt.report.reproduce import plan_command_line
@@ -194,7 +194,7 @@ def test_the_answer_names_time_rival_and_gap():
 
 def sent_by_definition(plan):
     """Bytes between servers, and on links, from the tasks one by one."""
-    found = evaluate(plan)
+    found = simulate_again(plan)
     tasks = found.tasks
     rings, transfers = defaultdict(float), defaultdict(float)
     links = defaultdict(float)
@@ -227,7 +227,7 @@ def sent_by_definition(plan):
 
 def test_sums_of_the_matrices_are_the_plans(plan_of):
     plan = plan_of()
-    found = evaluate(plan)
+    found = simulate_again(plan)
     assert found.allreduce.sum() == pytest.approx(plan.allreduce_bytes, rel=1e-12)
     assert found.transfers.sum() == pytest.approx(plan.transfer_bytes, rel=1e-12)
 
@@ -254,7 +254,7 @@ def test_matrices_and_links_are_sums_over_the_tasks(plan_of):
 
 
 def test_heat_map_cells_read_as_the_matrices(plan_of):
-    found = evaluate(plan_of())
+    found = simulate_again(plan_of())
     data = page_of(plan_of).scripts["traffic-data"]
     assert data["block"] == 1
     both = found.allreduce + found.transfers
@@ -267,7 +267,7 @@ def test_heat_map_cells_read_as_the_matrices(plan_of):
 
 
 def test_lanes_are_the_timeline(plan_of):
-    found = evaluate(plan_of())
+    found = simulate_again(plan_of())
     made = make_lanes(found)
     path = made.lanes[0].segments
     assert path[0].start == 0.0
@@ -301,7 +301,7 @@ def test_lanes_are_the_timeline(plan_of):
 
 
 def test_the_page_holds_the_lanes_in_nanoseconds(plan_of):
-    made = make_lanes(evaluate(plan_of()))
+    made = make_lanes(simulate_again(plan_of()))
     data = page_of(plan_of).scripts["timeline-data"]
     assert len(data["lanes"]) == len(made.lanes)
     for (spoken, numbers), lane in zip(data["lanes"], made.lanes, strict=True):
@@ -328,7 +328,7 @@ def test_packing_takes_as_many_lanes_as_overlap(spans, most):
 
 
 def test_of_many_servers_the_critical_ones_are_shown(monkeypatch):
-    found = evaluate(shared_plan())
+    found = simulate_again(shared_plan())
     on_path = {
         int(found.tasks.first[t]) for t in found.critical if found.tasks.kind[t] == TaskKind.COMPUTE
     }
@@ -339,7 +339,7 @@ def test_of_many_servers_the_critical_ones_are_shown(monkeypatch):
 
 
 def test_of_many_collectives_the_longest_are_shown(monkeypatch):
-    found = evaluate(shared_spanning_plan())
+    found = simulate_again(shared_spanning_plan())
     every = [s for lane in make_lanes(found).lanes if lane.size == "lane stream"
              for s in lane.segments]  # fmt: skip
     monkeypatch.setattr("topoopt.report.lanes.MOST_COLLECTIVES", 5)
@@ -460,7 +460,7 @@ def test_a_notebook_shows_the_plan_without_scripts(plan_of):
 @pytest.mark.parametrize("schedule", ["barrier", "auto"])
 def test_a_schedule_is_simulated_as_planned(schedule):
     plan = solve(small_mlp(), 3, schedule=schedule, steps=50)
-    found = evaluate(plan)
+    found = simulate_again(plan)
     page = Page(render_report(plan))
     assert_safe(page)
     overlapping = plan.schedule.overlap == "next-forward"

@@ -17,7 +17,7 @@ from small_layouts import (
 from parallelism.transformers.layout import Layout
 from topoopt.plan.ranks import Rank, ranks_of
 from topoopt.report import layout_map, render_report
-from topoopt.report.evaluate import evaluate
+from topoopt.report.evaluate import simulate_again
 from topoopt.report.rank_groups import expert_groups, groups_along, kinds_of, wires_of
 
 DEGREES = st.sampled_from([1, 2, 4])
@@ -108,7 +108,7 @@ def test_the_picture_shows_every_rank_on_its_server_and_the_groups() -> None:
     "plan", [shared_layout_plan, shared_moe_plan, shared_spanning_plan, lone_layout_plan]
 )
 def test_wires_of_all_kinds_are_the_links_that_carry_bytes(plan) -> None:
-    found = evaluate(plan())
+    found = simulate_again(plan())
     layout = found.plan.parallelization.layout
     kinds = kinds_of(layout, ranks_of(found.plan))
     drawn = {wire for kind in kinds for wire in wires_of(kind, layout, found.built.fabric)}

@@ -22,7 +22,7 @@ from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer
 from topoopt.problem.budget import Budget
 from topoopt.search.driver import run
-from topoopt.search.joint import crossed, moves_of
+from topoopt.search.joint import crossover, moves_of
 from topoopt.search.joint_moves import JointMoves
 from topoopt.search.methods import search_for
 from topoopt.search.result import SearchResult
@@ -131,7 +131,7 @@ def test_crossing_ends_where_it_costs_its_share_of_all_before(monkeypatch):
         result = SearchResult(min(pairs, key=lambda pair: pair.time))
         result.work = before
         wired.clear()
-        crossed(found, SearchState(result), pairs)
+        crossover(found, SearchState(result), pairs)
         counts.append(len(wired))
         assert result.work > before
     assert counts[0] == 0 < counts[1] == 1 < counts[2]

@@ -8,7 +8,12 @@ from routing.network import Network
 from routing.paths import ecmp_routes
 from topoopt.fabric import Fabric
 from topoopt.fabric.simulate import score
-from topoopt.studies.other_schedules import alone_seconds, at_once, group_rates, trees_seconds
+from topoopt.studies.other_schedules import (
+    at_once,
+    group_rates,
+    separate_network_seconds,
+    trees_seconds,
+)
 
 A, R, G, T = (
     TaskKind.ALLREDUCE, TaskKind.REDUCE_SCATTER, TaskKind.ALL_GATHER, TaskKind.TRANSFER,
@@ -40,7 +45,7 @@ def test_rings_on_all_ports_lose_nothing():
     assert trees_seconds(fabric, tasks, [rate], 0.01) == float("inf")
     time = score(fabric, tasks)
     assert time == pytest.approx(2 * 7 / 8 * SIZE / (2 * RATE), rel=0.05)  # and headers
-    assert alone_seconds(fabric, tasks, [rate], 0.01) == pytest.approx(time, rel=1e-3)
+    assert separate_network_seconds(fabric, tasks, [rate], 0.01) == pytest.approx(time, rel=1e-3)
 
 
 def test_one_ring_of_two_possible_leaves_half_to_trees():
@@ -51,7 +56,7 @@ def test_one_ring_of_two_possible_leaves_half_to_trees():
     time = score(fabric, tasks)
     trees = trees_seconds(fabric, tasks, [rate], 0.01)
     assert trees == pytest.approx(0.5 * time, rel=0.02)
-    assert alone_seconds(fabric, tasks, [rate], 0.01) == pytest.approx(trees, rel=0.02)
+    assert separate_network_seconds(fabric, tasks, [rate], 0.01) == pytest.approx(trees, rel=0.02)
 
 
 @pytest.mark.parametrize("kind", [R, G])
@@ -73,7 +78,7 @@ def test_what_others_send_is_in_the_way_of_trees_but_not_of_a_group_alone():
     busy = score(fabric, tasks)
     assert busy == pytest.approx(3 * SIZE / RATE, rel=0.05)
     assert trees_seconds(fabric, tasks, rates, 0.01) > 1.1 * busy
-    assert alone_seconds(fabric, tasks, rates, 0.01) == pytest.approx(busy, rel=1e-6)
+    assert separate_network_seconds(fabric, tasks, rates, 0.01) == pytest.approx(busy, rel=1e-6)
 
 
 def test_links_to_partners_of_another_group_gain_nothing_where_both_are_at_work():

@@ -10,7 +10,7 @@ from codesign_base import InputError
 from topoopt.problem.ports import PortModel
 from topoopt.topology import known_rings as known_rings_module
 from topoopt.topology.annealed import annealed
-from topoopt.topology.annealed_kernels import anneal
+from topoopt.topology.annealed_kernels import anneal_links
 from topoopt.topology.moore import moore_bound
 
 BOTH, DIRECTED = PortModel.BIDIRECTIONAL, PortModel.DIRECTED
@@ -106,9 +106,9 @@ def test_the_kernel_leaves_the_best_and_what_it_costs(both_ways):
     near[:] = written(target, shift)
     before = hops(near)
     told, draws = np.ones(1, dtype=np.int64), rng.random((3000, 6))
-    anneal(near, target, shift, both_ways, -1, draws, 2.0, told)
+    anneal_links(near, target, shift, both_ways, -1, draws, 2.0, told)
     assert hops(near) == before  # told to stop, it makes no move
-    best = anneal(near, target, shift, both_ways, -1, draws, 2.0, 0 * told)
+    best = anneal_links(near, target, shift, both_ways, -1, draws, 2.0, 0 * told)
     assert (near == written(target, shift)).all()
     assert hops(near) == best
     assert before is None or best <= before

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codesign_base import InputError
 from topoopt.topology.circulants import select_circulant
-from topoopt.topology.meshes import full_mesh, near_mesh
+from topoopt.topology.meshes import full_mesh_graph, near_mesh
 
 
 def cables_of(graph, bidirectional):
@@ -26,7 +26,7 @@ def cables_of(graph, bidirectional):
 @settings(deadline=None)
 @given(st.integers(2, 40), st.booleans())
 def test_a_mesh_is_one_cable_between_every_two_and_mostly_rings(n, bidirectional) -> None:
-    graph = full_mesh(n, bidirectional=bidirectional)
+    graph = full_mesh_graph(n, bidirectional=bidirectional)
     assert np.array_equal(cables_of(graph, bidirectional), 1 - np.eye(n, dtype=np.int64))
     each = 2 if bidirectional and n > 2 else 1
     assert each * len(graph.rings) == (1 if n == 2 else n - 1 if n % 2 else n - 2)
@@ -62,7 +62,7 @@ def test_kautz_sizes_reach_their_known_distance() -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(InputError, match="mesh of 1"):
-        full_mesh(1)
+        full_mesh_graph(1)
     with pytest.raises(InputError, match="full mesh"):
         near_mesh(5, 4)
     with pytest.raises(InputError, match="give 2 to"):

@@ -13,7 +13,7 @@ from topoopt.bandwidth.model.network import MultiDimNetwork
 from topoopt.bandwidth.model.time_model import Floats, compile_time
 from topoopt.bandwidth.solve.optimise import GAP, optimise
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
-from topoopt.bandwidth.solve.question import Question, Terms
+from topoopt.bandwidth.solve.question import AllocationTerms, Question
 from topoopt.bandwidth.solve.quick import largest_sum, quick_bound
 from topoopt.bandwidth.solve.solver import solve
 
@@ -93,7 +93,7 @@ class SearchSpace:
     keep: int
     prune: bool
     _ends: list[int] = field(default_factory=list)
-    _known: dict[MultiDimNetwork, Terms] = field(default_factory=dict)
+    _known: dict[MultiDimNetwork, AllocationTerms] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         total = 0

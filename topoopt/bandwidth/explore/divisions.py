@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from codesign_base import InfeasibleError, InputError
+from codesign_base.whole_numbers import divisors
 from parallelism.graph import ModelGraph
 from parallelism.models import get_model
 from parallelism.transformers.architecture import Transformer
 from parallelism.transformers.layout import Layout
 from parallelism.transformers.placement import axis_orders
-from topoopt.bandwidth.explore.shapes import divisors
 from topoopt.bandwidth.model.builtin import (
-    PUBLISHED,
+    PUBLISHED_WORKLOADS,
     builtin_workload,
     matrix_parameters,
     transformer_workload,
@@ -274,8 +274,8 @@ def builtin_divisions(name: str, npus: int, memory: float | None = None) -> list
     InputError
         If there is no such workload.
     """
-    if name in PUBLISHED:
-        return transformer_divisions(*PUBLISHED[name], npus, memory)
+    if name in PUBLISHED_WORKLOADS:
+        return transformer_divisions(*PUBLISHED_WORKLOADS[name], npus, memory)
     if name == "resnet-50":
         return model_divisions(get_model("resnet50-imagenet"), npus)
     return [fixed_division(builtin_workload(name), npus)]

@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 
 from codesign_base import InputError
+from codesign_base.whole_numbers import divisors
 from topoopt.bandwidth.model.cost import CostModel, default_cost
 from topoopt.bandwidth.model.network import MultiDimNetwork, default_levels
 from topoopt.topology.zoo.blocks import SHORT, BuildingBlock
@@ -97,12 +98,6 @@ def factorisations(number: int, most: int) -> Iterator[tuple[int, ...]]:
 
     for count in range(1, most + 1):
         yield from split(number, count)
-
-
-def divisors(number: int) -> list[int]:
-    """Return the divisors of a positive number, ascending."""
-    small = [d for d in range(1, int(number**0.5) + 1) if number % d == 0]
-    return sorted({*small, *(number // d for d in small)})
 
 
 def _sold(block: BuildingBlock, level: str, prices: CostModel) -> bool:

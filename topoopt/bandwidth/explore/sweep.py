@@ -52,7 +52,7 @@ class NetworkDesign:
     equals: tuple[str, ...] = ()
 
 
-Progress = Callable[[int, int, float], None]
+SweepProgress = Callable[[int, int, float], None]
 """Takes the candidates done, those there are, and the best objective (at first infinite)."""
 
 
@@ -88,7 +88,7 @@ def search_designs(
     keep: int = 10,
     jobs: int = 1,
     prune: bool = True,
-    progress: Progress | None = None,
+    progress: SweepProgress | None = None,
 ) -> Sweep:
     """Find the best designs among all shapes and divisions.
 
@@ -152,7 +152,7 @@ def _check(space: SearchSpace) -> None:
                     break
 
 
-def _run(space: SearchSpace, jobs: int, progress: Progress | None) -> Sweep:
+def _run(space: SearchSpace, jobs: int, progress: SweepProgress | None) -> Sweep:
     best: dict[bytes, SolvedCandidate] = {}
     tally = Tally()
     interrupted = False

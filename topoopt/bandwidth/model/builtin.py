@@ -52,14 +52,14 @@ def _published() -> Mapping[str, tuple[Transformer, Layout]]:
     return {name: (replace(model, name=name), layout) for name, (model, layout) in models.items()}
 
 
-PUBLISHED = MappingProxyType(_published())
+PUBLISHED_WORKLOADS = MappingProxyType(_published())
 """LIBRA's transformers by name, and the layout of one replica: its tensor group and sequences."""
 
 DLRM_SOURCE = (
     "Naumov et al., Deep Learning Recommendation Model, 2019, with the widths of MLPerf "
     "Training for the Criteo Terabyte data set"
 )
-NAMES = (*PUBLISHED, "dlrm", "resnet-50")
+WORKLOAD_NAMES = (*PUBLISHED_WORKLOADS, "dlrm", "resnet-50")
 
 
 def builtin_workload(name: str, tensor: int | None = None) -> LayerWorkload:
@@ -83,8 +83,8 @@ def builtin_workload(name: str, tensor: int | None = None) -> LayerWorkload:
     """
     if tensor is not None and tensor < 1:
         raise InputError(f"workload {name!r}: tensor parallelism is {tensor}; give at least 1")
-    if name in PUBLISHED:
-        model, layout = PUBLISHED[name]
+    if name in PUBLISHED_WORKLOADS:
+        model, layout = PUBLISHED_WORKLOADS[name]
         layout = _replica(tensor or layout.tensor, layout.microbatch)
         return transformer_workload(model, layout, layout.microbatch)
     if name == "dlrm":
@@ -97,7 +97,7 @@ def builtin_workload(name: str, tensor: int | None = None) -> LayerWorkload:
     if name == "resnet-50":
         made = model_workload(get_model("resnet50-imagenet"), tensor or 1)
         return LayerWorkload(name, made.layers, made.notes, made.tensor, made.everywhere)
-    raise InputError(f"unknown workload {name!r}; known: {', '.join(NAMES)}")
+    raise InputError(f"unknown workload {name!r}; known: {', '.join(WORKLOAD_NAMES)}")
 
 
 def matrix_parameters(model: Transformer) -> tuple[float, float]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from topoopt.bandwidth.model.time_model import Floats
 from topoopt.bandwidth.solve.conic import ConicSolution
-from topoopt.bandwidth.solve.form import Form
+from topoopt.bandwidth.solve.form import ConvexForm
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +44,12 @@ class Certificate:
     node_weights: Floats
 
 
-def prove(form: Form, found: ConicSolution) -> Certificate:
+def prove(form: ConvexForm, found: ConicSolution) -> Certificate:
     """Return the best bound that a solver's multipliers prove.
 
     Parameters
     ----------
-    form : Form
+    form : ConvexForm
     found : ConicSolution
 
     Returns
@@ -83,14 +83,14 @@ def prove(form: Form, found: ConicSolution) -> Certificate:
     return Certificate(max(bound, form.constant), duals, limit, mu, total)
 
 
-def _closed_form(form: Form, constant: float, mu: Floats, q: Floats, duals: Floats) -> float:
+def _closed_form(form: ConvexForm, constant: float, mu: Floats, q: Floats, duals: Floats) -> float:
     if np.any(q < 0):
         return -np.inf
     return constant - float(duals @ form.bound) + 2.0 * float(np.sum(np.sqrt(mu * q)))
 
 
 def _make_feasible(
-    form: Form, weights: Floats, load_duals: Floats, part_duals: Floats
+    form: ConvexForm, weights: Floats, load_duals: Floats, part_duals: Floats
 ) -> tuple[Floats, Floats, Floats]:
     """Scale multipliers so that those of each node add up to its weight exactly."""
     total = weights.copy()
@@ -112,7 +112,7 @@ def _make_feasible(
     return total, loads, parts
 
 
-def _lift(form: Form, duals: Floats, q: Floats, x: Floats) -> tuple[Floats, Floats]:
+def _lift(form: ConvexForm, duals: Floats, q: Floats, x: Floats) -> tuple[Floats, Floats]:
     """Raise multipliers by as little as makes q >= 0, if they can."""
     if np.all(q >= 0):
         return duals, q
@@ -130,7 +130,7 @@ def _lift(form: Form, duals: Floats, q: Floats, x: Floats) -> tuple[Floats, Floa
     return _lift_together(form, duals, q, x)
 
 
-def _lift_together(form: Form, duals: Floats, q: Floats, x: Floats) -> tuple[Floats, Floats]:
+def _lift_together(form: ConvexForm, duals: Floats, q: Floats, x: Floats) -> tuple[Floats, Floats]:
     """Change several multipliers at once: a linear program, hardly ever needed.
 
     Counted in what is missing, at the solution's sizes; nothing may fall by more than a
@@ -164,7 +164,7 @@ def _lift_together(form: Form, duals: Floats, q: Floats, x: Floats) -> tuple[Flo
 
 
 def _prove_limited(
-    form: Form,
+    form: ConvexForm,
     found: ConicSolution,
     duals: Floats,
     limit: float,

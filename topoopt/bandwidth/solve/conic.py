@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from topoopt.bandwidth.model.time_model import Floats, Ints
-from topoopt.bandwidth.solve.form import Form, form_nodes
+from topoopt.bandwidth.solve.form import ConvexForm, form_nodes
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +68,12 @@ class _Copy:
     part_rows: Ints
 
 
-def solve_conic(form: Form, scale: Floats, tolerance: float = 1e-9) -> ConicSolution:
+def solve_conic(form: ConvexForm, scale: Floats, tolerance: float = 1e-9) -> ConicSolution:
     """Solve the form once.
 
     Parameters
     ----------
-    form : Form
+    form : ConvexForm
     scale : float64 array, shape (x,)
         Positive values near those of the solution; variables are counted in them.
     tolerance : float, optional
@@ -164,7 +164,7 @@ def solve_conic(form: Form, scale: Floats, tolerance: float = 1e-9) -> ConicSolu
 
 
 def _lay_out(
-    form: Form, scale: Floats, used: Ints, again: Ints, begin: int, loads: int
+    form: ConvexForm, scale: Floats, used: Ints, again: Ints, begin: int, loads: int
 ) -> list[_Copy]:
     """Place the nodes, and their second copy if a deadline of time x cost needs one.
 
@@ -198,7 +198,7 @@ def _lay_out(
     return copies
 
 
-def _put_nodes(a: Floats, form: Form, copy: _Copy, load_row: Ints, load_dim: Ints) -> None:
+def _put_nodes(a: Floats, form: ConvexForm, copy: _Copy, load_row: Ints, load_dim: Ints) -> None:
     """Write ``e >= load u`` and ``e >= coefficients . e`` of one copy."""
     loads = form.loads[load_row, load_dim] * copy.unit[load_dim] / copy.size[load_row]
     a[copy.load_rows, copy.inverse[load_dim]] = loads
@@ -235,7 +235,7 @@ def _run(
     return str(found.status), np.array(found.x), np.array(found.z)
 
 
-def _limit_sizes(form: Form, scale: Floats) -> Floats:
+def _limit_sizes(form: ConvexForm, scale: Floats) -> Floats:
     """Return the nodes of ``t T(y / t)`` at a point, to count the second copy in."""
     t = scale[-1]
     values: Floats = np.zeros(len(form.weights))

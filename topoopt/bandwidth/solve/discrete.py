@@ -13,7 +13,7 @@ from codesign_base import InfeasibleError, InputError
 from topoopt.bandwidth.model.time_model import Floats
 from topoopt.bandwidth.solve.boxes import BoxSearch
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
-from topoopt.bandwidth.solve.solver import Solution, describe, solve
+from topoopt.bandwidth.solve.solver import Solution, solution_of, solve
 
 NODES = 20_000
 LEAF = 256
@@ -122,7 +122,7 @@ def solve_discrete(
         looked += more
     dual = min(search.bound, problem.value(cheapest))
     broken = not np.array_equal(cheapest, best)
-    solution = describe(problem, cheapest, dual, search.root, broken)
+    solution = solution_of(problem, cheapest, dual, search.root, broken)
     return DiscreteSolution(solution, search.relaxed, looked, complete)
 
 

@@ -20,7 +20,7 @@ from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProbl
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class ConvexForm:
     """The arrays of the convex form.
 
     Parameters
@@ -64,7 +64,7 @@ class Form:
     time_constants: Floats
 
 
-def make_form(problem: AllocationProblem) -> Form:
+def make_form(problem: AllocationProblem) -> ConvexForm:
     """Return the convex form of a problem.
 
     References
@@ -80,7 +80,7 @@ def make_form(problem: AllocationProblem) -> Form:
     if problem.objective != AllocationObjective.TIME_COST:
         n = problem.dimensions
         minimise_time = problem.objective == AllocationObjective.TIME
-        return Form(
+        return ConvexForm(
             time.constant if minimise_time else problem.fixed_cost,
             np.zeros(n) if minimise_time else problem.cost,
             np.zeros(n),
@@ -113,7 +113,7 @@ def make_form(problem: AllocationProblem) -> Form:
     matrix[rows, -1] = problem.fixed_cost
     bound = np.zeros(rows + 1)
     bound[rows] = 1.0
-    return Form(
+    return ConvexForm(
         0.0,
         np.zeros(n),
         inverse,
@@ -133,7 +133,7 @@ def make_form(problem: AllocationProblem) -> Form:
     )
 
 
-def to_form(form: Form, problem: AllocationProblem, bandwidth: Floats) -> Floats:
+def to_form(form: ConvexForm, problem: AllocationProblem, bandwidth: Floats) -> Floats:
     """Return the x of bandwidths."""
     if not form.perspective:
         return bandwidth
@@ -142,12 +142,12 @@ def to_form(form: Form, problem: AllocationProblem, bandwidth: Floats) -> Floats
     return np.append(bandwidth * t, t)
 
 
-def from_form(form: Form, x: Floats) -> Floats:
+def from_form(form: ConvexForm, x: Floats) -> Floats:
     """Return the bandwidths of x."""
     return x[:-1] / x[-1] if form.perspective else x
 
 
-def form_nodes(form: Form, x: Floats) -> Floats:
+def form_nodes(form: ConvexForm, x: Floats) -> Floats:
     """Return the smallest node values at x > 0."""
     count = len(form.loads)
     values = np.zeros(len(form.weights))

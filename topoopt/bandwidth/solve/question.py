@@ -13,7 +13,7 @@ from topoopt.bandwidth.model.time_model import Floats, TimeModel
 from topoopt.bandwidth.solve.constraints import Constraints, budget_constraint, parse_constraints
 from topoopt.bandwidth.solve.problem import AllocationObjective, AllocationProblem
 
-Terms = tuple[Floats, float, Constraints]
+AllocationTerms = tuple[Floats, float, Constraints]
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,12 +71,12 @@ class Question:
         prices = default_cost() if self.cost is None else self.cost
         return prices if self.npu_cost is None else replace(prices, npu=self.npu_cost)
 
-    def terms(self, network: MultiDimNetwork) -> Terms:
+    def terms(self, network: MultiDimNetwork) -> AllocationTerms:
         """Return dollars per byte/s of each dimension, fixed dollars, and the constraints."""
         cost = cost_coefficients(network, self.prices)
         fixed = self.prices.npu * network.npus
         return cost, fixed, parse_constraints(self.texts, network.dimensions, cost, fixed)
 
-    def problem(self, time: TimeModel, terms: Terms) -> AllocationProblem:
+    def problem(self, time: TimeModel, terms: AllocationTerms) -> AllocationProblem:
         """Return the problem as arrays, of a network's times and `terms`."""
         return AllocationProblem(time, *terms, self.objective, self.deadline)

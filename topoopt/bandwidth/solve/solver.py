@@ -92,10 +92,10 @@ def solve(problem: AllocationProblem, start: Floats | None = None) -> Solution:
         cheaper = _break_ties(problem, bandwidth, bound)
         if cheaper is not None:
             bandwidth, broken = cheaper, True
-    return describe(problem, bandwidth, bound.bound, bound, broken)
+    return solution_of(problem, bandwidth, bound.bound, bound, broken)
 
 
-def describe(
+def solution_of(
     problem: AllocationProblem,
     bandwidth: Floats,
     dual: float,

@@ -27,7 +27,7 @@ DELAY = 1e-6
 PACKET = 8936.0
 """Bytes of a packet."""
 
-EXACT = 1e-9
+_EXACT = 1e-9
 """Relative error that rounding may make."""
 
 SHARED = 0.02
@@ -61,7 +61,7 @@ class ClosedForm:
 
 def closed_forms() -> tuple[ClosedForm, ...]:
     """Return all cases with a closed form."""
-    exact = {"fluid": EXACT, "packet": EXACT}
+    exact = {"fluid": _EXACT, "packet": _EXACT}
     cases = []
     for servers in (4, 16, 64):
         for where, hops in (("ideal-switch", 2), ("direct-ring", 1)):
@@ -105,7 +105,7 @@ def closed_forms() -> tuple[ClosedForm, ...]:
                 "a message of 3 S over all links of a line, and one of S over each: the long one "
                 "ends when its first link has carried all",
                 alone(3e8, links) + wire(1e8) / RATE,
-                {"fluid": EXACT, "packet": SHARED},
+                {"fluid": _EXACT, "packet": SHARED},
                 _builder(_parking_lot, links, 1e8),
             )
         )

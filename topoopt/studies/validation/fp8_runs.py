@@ -10,7 +10,9 @@ from parallelism.transformers.links import links_of
 from parallelism.transformers.load import load_transformer
 from topoopt.studies.validation.published_run import PublishedRun
 
-BRIDGE = "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md, containers 25.11, 26.02"
+_BRIDGE = (
+    "NVIDIA-NeMo/Megatron-Bridge, docs/performance-summary-archive.md, containers 25.11, 26.02"
+)
 DEEPSEEK = "DeepSeek-AI, DeepSeek-V3 Technical Report, arXiv 2412.19437, table 1, sections 3, 4.2"
 
 # Model, accelerator, GPUs, batch, tensor, context, pipeline, parts a stage, microbatch, ZeRO,
@@ -42,7 +44,7 @@ def fp8_runs() -> Iterator[PublishedRun]:
             schedule="interleaved" if virtual > 1 else "1f1b", zero=zero,
         )  # fmt: skip
         yield PublishedRun(
-            f"FP8 {name}, {gpus} {accelerator}, batch {batch}", BRIDGE,
+            f"FP8 {name}, {gpus} {accelerator}, batch {batch}", _BRIDGE,
             "fitted" if accelerator == "h100" else "held-out",
             load_transformer(name, sequence=_SEQUENCE), (layout,), batch, _SEQUENCE,
             batch * _SEQUENCE / (gpus * speed), accelerator,

@@ -14,7 +14,7 @@ from parallelism.transformers.architecture import (
 from parallelism.transformers.costs import model_flops
 from parallelism.transformers.gpu import rates_like_h100
 from parallelism.transformers.implementation import get_stack
-from parallelism.transformers.layout import Layout, Module, Schedule
+from parallelism.transformers.layout import Layout, Module, PipelineScheduleName
 from parallelism.transformers.links import Links, switched_links
 from parallelism.transformers.load import load_transformer
 from parallelism.transformers.presets import TRANSFORMERS, get_transformer
@@ -242,7 +242,7 @@ def _layout(entry: RunEntry, one: LayoutEntry, model: Transformer) -> Layout:
         expert = fold * max(e for e in range(1, ranks + 1)
                             if ranks % e == 0 and count % (fold * e) == 0)  # fmt: skip
     virtual = one.virtual if one.pipeline > 1 else 1
-    usual: Schedule = "interleaved" if virtual > 1 else "1f1b"
+    usual: PipelineScheduleName = "interleaved" if virtual > 1 else "1f1b"
     modules = tuple(one.modules) if one.modules else get_args(Module)
     parallel = one.tensor > 1 if one.sequence_parallel is None else one.sequence_parallel
     layout = Layout(

@@ -11,9 +11,9 @@ from codesign_base import InputError
 from parallelism.reading import parse_json, read_text, schema_fault
 from parallelism.record_fields import STRICT
 from parallelism.transformers.implementation import Arithmetic, AttentionKernel
-from parallelism.transformers.layout import Module, Recompute, Schedule
+from parallelism.transformers.layout import Module, PipelineScheduleName, Recompute
 
-PUBLISHED = "published"
+_PUBLISHED = "published"
 """The name that stands for the runs that come with the program."""
 Scores = Literal["all", "causal", "none"]
 
@@ -33,7 +33,7 @@ class LayoutEntry:
     zero: Literal[0, 1, 2, 3] = 1
     expert_tensor: int | None = None
     modules: list[Module] | None = None
-    schedule: Schedule | None = None
+    schedule: PipelineScheduleName | None = None
     stage_layers: list[int] | None = None
     sequence_parallel: bool | None = None
 
@@ -152,7 +152,7 @@ def read_runs_file(path: str | Path) -> RunsFile:
     InputError
         If the file cannot be read, or a field is missing, unknown or of another type.
     """
-    if str(path) == PUBLISHED and not Path(path).exists():
+    if str(path) == _PUBLISHED and not Path(path).exists():
         text = files("topoopt.studies.validation").joinpath("published_runs.json").read_text()
     else:
         text = read_text(Path(path), "runs file")

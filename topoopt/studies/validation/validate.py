@@ -22,7 +22,7 @@ from topoopt.studies.workload import load_workload
 ENVIRONMENT = "TOPOOPT_DATA"
 """Environment variable that names the directory of reference data."""
 
-COPIES = 5
+_COPIES = 5
 """Copies with perturbed delays of a noisy case."""
 
 _NOISY = "candle"
@@ -181,7 +181,7 @@ def _published_case(
     results = {}
     for model in models:
         noisy = model == "packet" and _NOISY in reference.graph
-        copies = COPIES if noisy else 1
+        copies = _COPIES if noisy else 1
         seconds, spread, wall = _timed(mimic.for_model(model), workload.tasks, model, copies)
         default, _, _ = _timed(plain.for_model(model), workload.tasks, model, copies)
         results[model] = ModelResult(

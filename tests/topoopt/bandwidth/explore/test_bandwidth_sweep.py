@@ -29,7 +29,7 @@ from topoopt.bandwidth.explore.shapes import (
     parse_limits,
 )
 from topoopt.bandwidth.explore.sweep import describe_design, search_designs
-from topoopt.bandwidth.model.builtin import PUBLISHED, builtin_workload
+from topoopt.bandwidth.model.builtin import PUBLISHED_WORKLOADS, builtin_workload
 from topoopt.bandwidth.model.communicator import hybrid_communicator, lay
 from topoopt.bandwidth.model.cost import cost_coefficients, default_cost
 from topoopt.bandwidth.model.expressions import comm, compute, maximum, total
@@ -44,7 +44,7 @@ from topoopt.bandwidth.solve.solver import solve
 from topoopt.topology.zoo.blocks import BuildingBlock
 
 G = 1e9
-GPT, REPLICA = PUBLISHED["gpt-3"]
+GPT, REPLICA = PUBLISHED_WORKLOADS["gpt-3"]
 
 
 def compositions(number, most):

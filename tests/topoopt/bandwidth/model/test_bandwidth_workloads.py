@@ -12,7 +12,7 @@ from parallelism.operators.elementwise import activation
 from parallelism.operators.layers import attention, dense, embedding
 from topoopt.bandwidth.allocate import allocate_bandwidth, default_communicator
 from topoopt.bandwidth.files.report import allocation_document, allocation_summary
-from topoopt.bandwidth.model.builtin import NAMES, PUBLISHED, builtin_workload
+from topoopt.bandwidth.model.builtin import PUBLISHED_WORKLOADS, WORKLOAD_NAMES, builtin_workload
 from topoopt.bandwidth.model.collectives import Collective
 from topoopt.bandwidth.model.from_model import model_workload
 from topoopt.bandwidth.model.network import parse_network
@@ -29,7 +29,7 @@ REDUCE = Collective.ALL_REDUCE
     ("name", "parameters"), [("turing-nlg", 17.2e9), ("gpt-3", 174.6e9), ("msft-1t", 1008e9)]
 )
 def test_transformers_have_their_published_size(name, parameters):
-    model, replica = PUBLISHED[name]
+    model, replica = PUBLISHED_WORKLOADS[name]
     job = builtin_workload(name)
     assert len(job.layers) == 2 * model.layers + 2
     gradients = sum(layer.weight_grad.size for layer in job.layers)
@@ -72,7 +72,7 @@ def test_resnet_is_whole():
     assert len(weighted) == 54
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WORKLOAD_NAMES)
 def test_every_builtin_solves(name):
     answer = allocate_bandwidth(NETWORK, builtin_workload(name), Question(budget="500GB/s"))
     assert answer.solution.gap <= 1e-7

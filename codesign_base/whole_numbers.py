@@ -1,0 +1,26 @@
+"""Whole numbers."""
+
+from math import isqrt
+
+
+def divisors(number: int, limit: int | None = None) -> tuple[int, ...]:
+    """Return the divisors of a number, ascending, up to a limit if there is one.
+
+    Parameters
+    ----------
+    number : int
+        Not negative; 0 has none.
+    limit : int, optional
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> divisors(12), divisors(12, limit=4)
+    ((1, 2, 3, 4, 6, 12), (1, 2, 3, 4))
+    """
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    most = number if limit is None else limit
+    return tuple(d for d in sorted({*small, *(number // d for d in small)}) if d <= most)
