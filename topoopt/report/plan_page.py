@@ -43,7 +43,7 @@ def render_plan(plan: Plan) -> str:
     noun = family_noun(plan.job.kind)
     sections = [
         Section("baselines", "Against other fabrics", baselines(plan)),
-        Section("gap_bar", "Where the time goes", joined(halves(plan), gap_bar(plan))),
+        Section("gap", "Where the time goes", joined(halves(plan), gap_bar(plan))),
         Section("topology", "Topology", wiring_section(found)),
         Section("traffic-matrix", "Traffic", joined(sums(plan), traffic_section(found))),
         Section("iteration", "One iteration", timeline_section(found)),
