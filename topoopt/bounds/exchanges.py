@@ -6,10 +6,11 @@ passes of the pipeline are longer by what the ports take.
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 
+from codesign_base.rows import spread, starts
 from parallelism.taskgraph import FloatArray, IntArray
 from parallelism.transformers.family import LayoutFamily
 from parallelism.transformers.layout import Layout
@@ -49,6 +50,15 @@ class Crossings:
     server: IntArray
     inside: IntArray
     awaited: FloatArray
+
+    @cached_property
+    def meeting(self) -> tuple[IntArray, IntArray]:
+        """Pairs of different entries of one group: the first, and the second."""
+        counts = np.bincount(self.group, minlength=self.groups)
+        first = np.repeat(np.arange(self.group.size), counts[self.group])
+        second = spread((starts(counts)[:-1])[self.group], counts[self.group])
+        other = first != second
+        return first[other], second[other]
 
 
 def crossings_of(placement: Placement) -> Crossings:
@@ -249,14 +259,15 @@ def ports_seconds(
     seconds = float(busiest) / (wirings.degree * wirings.bandwidth)
     if servers > _MOST_HOPS or seconds == 0.0:
         return seconds
-    inside = np.zeros((across.groups, servers))
-    inside[across.group, across.server] = across.inside
-    sent = np.zeros_like(inside)
-    sent[across.group, across.server] = weight * across.inside
-    demand = inside.T @ sent
-    np.fill_diagonal(demand, 0.0)
-    links = servers * wirings.degree * wirings.bandwidth
-    return max(seconds, least_link_bytes(demand, wirings.degree) / links)
+    # Not by a product of matrices: threads of linear algebra wait for each other on busy cores.
+    one, other = across.meeting
+    demand: FloatArray = np.bincount(
+        across.server[one] * servers + across.server[other],
+        weights=weight[one] * (across.inside[one] * across.inside[other]),
+        minlength=servers**2,
+    ).astype(np.float64)
+    hops = least_link_bytes(demand.reshape(servers, servers), wirings.degree)
+    return max(seconds, hops / (servers * wirings.degree * wirings.bandwidth))
 
 
 __all__ = [
