@@ -124,6 +124,8 @@ def refill(
     The heap of link shares is lazy: while flows freeze at the lowest share, the share of every
     other link can only rise, so a popped link whose share has risen is put back. The entries of
     the chosen flows are first copied next to each other, for the sake of the processor's cache.
+    D. Bertsekas and R. Gallager, *Data Networks*, 2nd ed., section 6.5.2 (progressive filling);
+    weights generalise it to flows that split over paths and to coupled streams.
 
     Parameters
     ----------
@@ -245,25 +247,3 @@ def refill(
         _sift_down(heap_share, heap_link, size, top)
     for i in range(count):
         rate[chosen[i]] = given[i]
-
-
-@kernel
-def max_min(
-    begin: Ints, end: Ints, links: SmallInts, weights: Floats, capacity: Floats, cap: Floats
-) -> Floats:
-    """Allocate to all flows at once; flows without links get their cap (or infinity)."""
-    flows = begin.size
-    rate = np.full(flows, -1.0)
-    chosen = np.empty(flows, np.int32)
-    count = 0
-    for flow in range(flows):
-        if begin[flow] == end[flow]:
-            rate[flow] = cap[flow]
-        else:
-            chosen[count] = flow
-            count += 1
-    refill(
-        chosen, count, begin, end, np.ones(flows), cap, rate, links, weights, capacity.copy(),
-        workspace(capacity.size, flows, links.size),
-    )  # fmt: skip
-    return rate

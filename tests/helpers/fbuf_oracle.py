@@ -204,3 +204,14 @@ def data_directory():
         if base and (Path(base) / "taskgraphs").is_dir():
             return Path(base) / "taskgraphs"
     return None
+
+
+def differences(one, other):
+    """Return the names of the fields in which two files differ."""
+    return [name for name, mine in vars(one).items() if not _same(mine, vars(other)[name])]
+
+
+def _same(one, other):
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    return one == other

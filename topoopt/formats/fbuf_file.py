@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -144,13 +143,3 @@ class FbufFile:
                 for r in rings
             )
         return found
-
-    def differences(self, other: "FbufFile") -> list[str]:
-        """Return the names of the fields in which another file differs."""
-        return [name for name, mine in vars(self).items() if not _same(mine, vars(other)[name])]
-
-
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and np.array_equal(one, other)
-    return bool(one == other)

@@ -74,7 +74,7 @@ class FiniteGroup:
 
 @dataclass(frozen=True, eq=False)
 class Extension:
-    """An abelian group extended by a cyclic one, without its table; see `cyclic_extension`.
+    """An abelian group extended by a cyclic one, without its table; see `extension`.
 
     Parameters
     ----------
@@ -179,12 +179,12 @@ class Extension:
         return FiniteGroup(self.name, table.reshape(count * top, count * top))
 
 
-def cyclic_extension(
+def extension(
     moduli: Sequence[int],
     top: int = 1,
     matrix: Sequence[Sequence[int]] | None = None,
     carry: Sequence[int] | None = None,
-) -> FiniteGroup:
+) -> Extension:
     """Return an abelian group extended by a cyclic one.
 
     Parameters
@@ -200,7 +200,7 @@ def cyclic_extension(
 
     Returns
     -------
-    FiniteGroup
+    Extension
         Elements (x, y), y modulo b counting slowest, with
         (x, y) (x', y') = (x + phi^y(x') + c [y + y' >= b], y + y').
 
@@ -215,16 +215,6 @@ def cyclic_extension(
     b = 2 and phi(x) = -x, quaternion groups besides c = a / 2; affine groups of the field of q
     elements b = q - 1 and multiplication by a primitive element.
     """
-    return extension(moduli, top, matrix, carry).group()
-
-
-def extension(
-    moduli: Sequence[int],
-    top: int = 1,
-    matrix: Sequence[Sequence[int]] | None = None,
-    carry: Sequence[int] | None = None,
-) -> Extension:
-    """Return the same as `cyclic_extension`, without its table."""
     sizes = np.array(moduli, dtype=np.int64)
     if sizes.size == 0 or sizes.min() < 1 or top < 1:
         raise InputError(f"group of moduli {tuple(moduli)} and top {top}; give positive numbers")
@@ -282,7 +272,7 @@ def groups_of_order(order: int) -> list[FiniteGroup]:
     Returns
     -------
     list of FiniteGroup
-        All abelian groups; their extensions by cyclic groups that `cyclic_extension` makes of
+        All abelian groups; their extensions by cyclic groups that `extension` makes of
         units, of companion matrices and, on one cycle, of carries; alternating and symmetric
         groups. One of each `FiniteGroup.fingerprint`. Not all groups of the order, and 200 at
         most (fewer of more than 256 elements), of which abelian ones are the last.

@@ -1,0 +1,44 @@
+"""The max-min fair rates of all flows at once, by the kernel that simulators fill links with."""
+
+import numpy as np
+import numpy.typing as npt
+
+from codesign_base.jit import kernel
+from routing.fairness_kernels import refill, workspace
+from routing.network import FloatArray, IntArray
+
+
+def max_min_rates(
+    offsets: npt.ArrayLike,
+    links: npt.ArrayLike,
+    weights: npt.ArrayLike,
+    capacity: npt.ArrayLike,
+    caps: npt.ArrayLike | None = None,
+) -> FloatArray:
+    """Return the rate of every flow; its cap, or infinity, where it has no links.
+
+    Flow f puts ``weights[e] * rate[f]`` on ``links[e]``, e from ``offsets[f]`` to
+    ``offsets[f + 1]``, and does not exceed ``caps[f]``.
+    """
+    bounds = np.ascontiguousarray(offsets, dtype=np.int64)
+    entries = np.ascontiguousarray(links, dtype=np.int32)
+    parts = np.ascontiguousarray(weights, dtype=np.float64)
+    spare = np.array(capacity, dtype=np.float64)
+    flows = bounds.size - 1
+    cap = np.full(flows, np.inf) if caps is None else np.array(caps, dtype=np.float64)
+    chosen = np.flatnonzero(np.diff(bounds)).astype(np.int32)
+    rate = np.where(np.diff(bounds) > 0, -1.0, cap)
+    _fill(chosen, bounds[:-1], bounds[1:], cap, rate, entries, parts, spare)
+    return rate
+
+
+@kernel
+def _fill(
+    chosen: npt.NDArray[np.int32], begin: IntArray, end: IntArray, cap: FloatArray,
+    rate: FloatArray, links: npt.NDArray[np.int32], weights: FloatArray, spare: FloatArray,
+) -> None:  # fmt: skip
+    """Fill, which Python cannot call itself."""
+    refill(
+        chosen, chosen.size, begin, end, np.ones(rate.size), cap, rate, links, weights, spare,
+        workspace(spare.size, rate.size, links.size),
+    )  # fmt: skip
