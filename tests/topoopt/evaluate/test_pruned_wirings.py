@@ -10,6 +10,7 @@ from parallelism.search.named import named_strategies
 from parallelism.strategy import Strategy
 from parallelism.taskgraph import traffic_of
 from topoopt.bounds.bounds import strategy_bound
+from topoopt.evaluate import rewire
 from topoopt.evaluate.rewire import Rewirer
 from topoopt.evaluate.scoring import Scorer, direct_fabric
 from topoopt.evaluate.setting import setting
@@ -80,3 +81,20 @@ def test_no_more_is_wired_for_a_strategy_that_cannot_be_faster(monkeypatch):
     strategy = GIVEN.strategy("data-parallel")
     monkeypatch.setattr(Rewirer, "_try", None)  # nothing is even built
     assert Rewirer(problem).wire(strategy, "data-parallel", limit=1e-9) is None
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_a_wiring_is_the_same_whether_few_pairs_are_routed_meanwhile_or_all(seed):
+    strategy, found = drawn(seed), []
+    for share in (0.0, 2.0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(rewire, "_FEW_PAIRS", share)
+            pair = Rewirer(GIVEN.problem(FLUID)).wire(strategy, "drawn", weighted=True)
+        assert pair is not None
+        found.append(pair)
+    all_pairs, few = found
+    assert few.time == all_pairs.time and few.wired_like(all_pairs)
+    assert few.fabric.routes.pairs is None and few.fabric.edge_routes.pairs is None
+    assert few.fabric.routes.like(all_pairs.fabric.routes)
+    assert few.fabric.edge_routes.like(all_pairs.fabric.edge_routes)
