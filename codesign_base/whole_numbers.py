@@ -21,6 +21,8 @@ def divisors(number: int, limit: int | None = None) -> tuple[int, ...]:
     >>> divisors(12), divisors(12, limit=4)
     ((1, 2, 3, 4, 6, 12), (1, 2, 3, 4))
     """
-    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
-    most = number if limit is None else limit
+    most, root = number if limit is None else limit, isqrt(number)
+    small = [d for d in range(1, min(root, most) + 1) if number % d == 0]
+    if most <= root:  # of numbers too large to go through
+        return tuple(small)
     return tuple(d for d in sorted({*small, *(number // d for d in small)}) if d <= most)

@@ -56,6 +56,10 @@ def test_divisors(number, limit):
     assert divisors(number, limit) == tuple(d for d in range(1, limit + 1) if number % d == 0)
 
 
+def test_few_divisors_of_a_number_too_large_to_go_through():
+    assert divisors(10**40, 16) == (1, 2, 4, 5, 8, 10, 16)
+
+
 @given(operators(), SERVERS, BATCHES, st.booleans(), st.sampled_from([1, 2, 4, 16]))
 @settings(max_examples=100, deadline=None)
 def test_proposed_degrees_are_the_legal_ones_that_the_space_describes(
