@@ -131,7 +131,6 @@ LOADED_LATE = {
         "routing.clos.simulate_kernels",
         "routing.clos.state",
         "routing.collectives.meeting_kernels",
-        "routing.fairness_kernels",
         "routing.flow_kernels",
         "routing.k_shortest_kernels",
         "routing.multicommodity_kernels",
